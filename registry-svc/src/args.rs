@@ -24,26 +24,25 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
 #[derive(Debug, Parser)]
 #[command(name = "registry-svc", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
     ///
-    /// SIGHUP reads the configuration again; one with a problem changes nothing. Sockets that systemd
-    /// hands over by the names `registry` and `cluster` are served instead of bound ones. When a
-    /// registry-svc serves them already, it is told to finish, and this one goes on where it stopped:
-    /// clients that connect meanwhile wait for a moment.
+    /// SIGHUP reads the configuration again; a configuration with a problem changes nothing.
+    /// Sockets that systemd passes by the names `registry` and `cluster` replace those that the
+    /// configuration would bind. When a registry-svc serves them already, the new process asks it
+    /// to finish and continues where it stopped: clients that connect meanwhile wait for a moment.
     Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration and print all problems
     ///
-    /// Each problem is printed as `file:line:column: message`, after what is legal but odd. What the
-    /// configuration names is read too: certificates, users, keys. Exits with 0 when there is no
-    /// problem, and with 78 otherwise. Nothing is changed.
+    /// Prints each problem as `file:line:column: message`, after the warnings. Also reads the files
+    /// that the configuration names: certificates, users, keys. Exits with 0 when there is no
+    /// problem, and with 78 otherwise. Changes nothing.
     Check(ConfigArgs),
     /// Ask the running registry how it is doing
     Status(AskArgs),
@@ -53,19 +52,19 @@ pub enum Verb {
     Du(LookArgs),
     /// List the tags of a repository
     Tags {
-        /// Which
+        /// The repository
         #[arg(value_name = "REPOSITORY")]
         repository: RepositoryName,
-        /// Where to look.
+        /// The daemon or the store.
         #[command(flatten)]
         look: LookArgs,
     },
     /// Show a manifest, what it refers to and what refers to it
     Inspect {
-        /// Which: REPOSITORY:TAG or REPOSITORY@DIGEST; the tag is `latest` unless given
+        /// REPOSITORY:TAG or REPOSITORY@DIGEST; the tag is `latest` unless given
         #[arg(value_name = "REPOSITORY[:TAG|@DIGEST]")]
         image: ImageArg,
-        /// Where to look.
+        /// The daemon or the store.
         #[command(flatten)]
         look: LookArgs,
     },
@@ -84,36 +83,36 @@ pub enum Verb {
     Pull(PullArgs),
     /// Say what this node and another one do not have alike
     ///
-    /// Prints a line for each difference and exits with 1 when there is any; prints nothing and exits
-    /// with 0 when both hold the same. A running registry of a cluster is asked.
+    /// Prints a line for each difference and exits with 1 when there is any; prints nothing and
+    /// exits with 0 when both hold the same. Needs a running registry of a cluster.
     Diff {
         /// The other node, as the configuration names it
         #[arg(value_name = "NODE")]
         node: String,
-        /// Where the registry is.
+        /// The running daemon.
         #[command(flatten)]
         ask: AskArgs,
     },
     /// Take away what no manifest refers to
     ///
-    /// The running daemon does it, and clients push and pull meanwhile; without one the verb does it
-    /// itself, but not to the store of a node of several, whose daemon alone hears the others. What is
-    /// not needed waits in the trash for a second grace, from which a push or a HEAD takes it back, and
-    /// is deleted by a later run. Manifests without a tag stay unless the configuration says otherwise
-    /// ([sweep] untagged).
+    /// The running daemon collects the garbage while clients push and pull. Without a daemon the
+    /// verb does it itself, except on the store of a node of a cluster: only the daemon hears from
+    /// the other nodes. Removed content waits in the trash for a second grace, from which a push or
+    /// a HEAD restores it; a later run deletes it. Manifests without a tag stay unless the
+    /// configuration says otherwise ([sweep] untagged).
     Gc {
         /// Say what would be taken away, and change nothing
         #[arg(long, short = 'n')]
         dry_run: bool,
-        /// Where.
+        /// The daemon or the store.
         #[command(flatten)]
         look: LookArgs,
     },
     /// Read every blob and look at every manifest
     ///
-    /// A blob whose octets are not what its digest says goes to the quarantine and is fetched anew from
-    /// another node if there is one. Exits with 0 when everything is whole, or is again, and with 65
-    /// after printing what is not.
+    /// Moves a blob whose bytes do not match its digest to the quarantine and fetches it again from
+    /// another node if there is one. Exits with 0 when everything is whole or was repaired, and
+    /// with 65 after printing the damaged blobs.
     Verify(LookArgs),
     /// As verify, at the rate of the configuration ([scrub] rate)
     Scrub(LookArgs),
@@ -122,13 +121,13 @@ pub enum Verb {
         /// The user.
         #[arg(value_name = "USER")]
         user: String,
-        /// What a verification costs: twice as much for each step
+        /// Cost of a verification: each step doubles it
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=15))]
         cost: u32,
     },
 }
 
-/// Which file says what to do.
+/// The configuration file and its overrides.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`)
@@ -139,15 +138,15 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 
-    /// Where everything is kept; wins over the configuration
+    /// Root directory of the store; wins over the configuration
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 }
 
-/// Which running daemon is asked.
+/// The running daemon to query.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AskArgs {
-    /// Address of its admin listener; what the configuration says unless given
+    /// Address of its admin listener; the configuration's unless given
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 
@@ -160,14 +159,14 @@ pub struct AskArgs {
     pub json: bool,
 }
 
-/// Where to look: at the running daemon, else at the disk.
+/// The source of an answer: the running daemon, else the disk.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LookArgs {
     /// Address of the running daemon's admin listener
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 
-    /// Where everything is kept, for when no daemon runs; what the configuration says unless given
+    /// Root directory of the store, for when no daemon runs; the configuration's unless given
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 
@@ -185,7 +184,7 @@ pub struct LookArgs {
 pub struct ImageArg {
     /// The repository.
     pub repository: RepositoryName,
-    /// Which of its manifests.
+    /// The tag or the digest.
     pub reference: Reference,
 }
 

@@ -80,7 +80,7 @@ fn check(args: &ConfigArgs) -> ExitCode {
     run::check(checked, Config::summary)
 }
 
-/// What is wrong with the files that a configuration names.
+/// The problems of the files that a configuration names.
 fn named(config: &Config) -> Problems {
     let mut problems = Problems::default();
     if let Some(tls) = &config.tls

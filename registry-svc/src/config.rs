@@ -1,4 +1,4 @@
-//! What the registry does, as parsed: every value in it is legal.
+//! The registry's configuration as parsed: every value in it is legal.
 //!
 //! Fixed for the life of the process are the addresses, the root, the number of workers, the index,
 //! the cluster's own name and address, and the object store; everything else is taken up on reload.
@@ -20,10 +20,10 @@ pub use registry_store::space::{Quota, Settings as Space};
 pub use registry_store::sweep::{Settings as Sweep, Untagged};
 pub use registry_webhook::Settings as Webhook;
 
-/// Where the admin listener is unless the configuration says otherwise.
+/// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9405);
 
-/// Where everything is kept unless the configuration says otherwise.
+/// The default root of the store.
 pub const DEFAULT_ROOT: &str = "/var/lib/outpost/registry";
 
 /// The configuration of one registry.
@@ -31,39 +31,39 @@ pub const DEFAULT_ROOT: &str = "/var/lib/outpost/registry";
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
-    /// Where clients connect.
+    /// The addresses for clients.
     pub listen: Vec<SocketAddr>,
     /// Encryption; without it clients are served in plain text.
     pub tls: Option<Tls>,
-    /// Where everything is kept.
+    /// The root directory of the store.
     pub root: PathBuf,
     /// Threads of the data path.
     pub workers: usize,
     /// Refuse whatever would change something.
     pub read_only: bool,
-    /// Log each request, not only where debugging is asked for.
+    /// Log each request, not only at the debug level.
     pub log_requests: bool,
-    /// Who may do what.
+    /// The rights of users and clients.
     pub access: Access,
     /// Bounds of requests.
     pub limits: Limits,
     /// How full the disk may become.
     pub space: Space,
-    /// How what nobody needs is removed.
+    /// Garbage collection.
     pub sweep: Sweep,
     /// How what is kept is re-read.
     pub scrub: Scrub,
-    /// What names and tags are looked up in.
+    /// The index of names and tags.
     pub index: Index,
     /// The other nodes of the site.
     pub cluster: Option<Cluster>,
-    /// Registries whose content is fetched when it is asked for.
+    /// Repositories that are filled from upstream registries on demand.
     pub mirrors: Vec<Mirror>,
-    /// Who is told of pushes, pulls and deletions.
+    /// Endpoints that receive events of pushes, pulls and deletions.
     pub webhooks: Vec<Webhook>,
     /// The object store that keeps blobs in place of the disk.
     pub s3: Option<S3>,
-    /// What is odd but understood.
+    /// Warnings: legal but odd values.
     pub warnings: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ pub struct Config {
 pub struct Tls {
     /// Certificates; the first is shown to clients that name no host, or one that no other has.
     pub certificates: Vec<Certificate>,
-    /// Who signs certificates of clients.
+    /// The authority that signs certificates of clients.
     pub client_ca: Option<PathBuf>,
     /// Whether a client without one is turned away in the handshake.
     pub client_required: bool,
@@ -91,16 +91,16 @@ pub struct Certificate {
     pub names: Vec<String>,
 }
 
-/// Who may do what.
+/// The rights of users and clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
     /// The file of users.
     pub htpasswd: Option<PathBuf>,
-    /// Which name of a client certificate is a user's.
+    /// The name in a client certificate that is the user's name.
     pub certificates: CertificateName,
     /// The rules.
     pub acl: AclParts,
-    /// What the registry calls itself in challenges and tokens.
+    /// The registry's name in challenges and tokens.
     pub service: String,
     /// Tokens, unless clients always send their password.
     pub token: Option<Token>,
@@ -113,7 +113,7 @@ impl Access {
         self.htpasswd.is_some() || self.certificates != CertificateName::None
     }
 
-    /// Whether who is not known may change something.
+    /// Whether an anonymous client may change something.
     #[must_use]
     pub fn lets_strangers_push(&self) -> bool {
         let may_push = |actions: Actions| actions.contains(registry_auth::Action::Push);
@@ -132,7 +132,7 @@ pub struct Token {
     pub lifetime: Duration,
     /// How long a refresh token is good.
     pub refresh: Duration,
-    /// Where clients fetch tokens, if not at the name by which they know the registry.
+    /// The address at which clients fetch tokens, if not the one by which they know the registry.
     pub realm: Option<String>,
 }
 
@@ -153,7 +153,7 @@ pub struct Limits {
     pub body: Duration,
     /// How long a connection of HTTP/1.1 may be idle between requests, and the head of one may take.
     pub idle: Duration,
-    /// What manifests may lack.
+    /// The content that manifests may lack.
     pub sparse: Sparse,
 }
 
@@ -166,16 +166,15 @@ pub struct Scrub {
     pub rate: u64,
 }
 
-/// What names and tags are looked up in.
+/// The index of names and tags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Index {
-    /// Which.
     pub kind: IndexKind,
     /// Memory for what is on disk.
     pub cache: u64,
 }
 
-/// Which index.
+/// The kind of index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
     /// On disk, made from the journal.
@@ -190,11 +189,11 @@ pub enum IndexKind {
 pub struct Cluster {
     /// The name of this node.
     pub node: String,
-    /// Where the others connect.
+    /// The addresses for other nodes.
     pub listen: Vec<SocketAddr>,
     /// The others.
     pub peers: Vec<ClusterPeer>,
-    /// Who signs the certificates of nodes.
+    /// The authority that signs the certificates of nodes.
     pub ca: PathBuf,
     /// This node's certificate, as server and as client.
     pub certificate: PathBuf,
@@ -219,7 +218,7 @@ pub struct Cluster {
 pub struct ClusterPeer {
     /// Its name.
     pub name: String,
-    /// Where it listens for nodes: a host name or an address, and a port.
+    /// Its address for nodes: a host name or an IP address, and a port.
     pub address: String,
 }
 
@@ -238,17 +237,17 @@ pub enum Acknowledge {
 pub struct S3 {
     /// The bucket.
     pub bucket: String,
-    /// Where it is, if not at the provider's own address.
+    /// The address of the object store, if not the provider's own.
     pub endpoint: Option<String>,
     /// The region.
     pub region: String,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
     /// A file with the access key.
     pub access_key: PathBuf,
     /// A file with the secret key.
     pub secret_key: PathBuf,
-    /// Who signs its certificate, if not a public authority.
+    /// The authority that signs its certificate, if not a public one.
     pub ca: Option<PathBuf>,
     /// Whether plain HTTP will do.
     pub allow_http: bool,

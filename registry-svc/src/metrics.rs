@@ -1,15 +1,16 @@
 //! Names of metrics, and what they are read from.
 //!
-//! What dashboards for distribution read is there under its names (`registry_*`); what it has no
-//! name for is `registry_svc_*`.
+//! Dashboards for distribution find their metrics by distribution's names (`registry_*`); all
+//! others are `registry_svc_*`.
 
 pub mod cluster;
 mod page;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use daemon::metrics::{Page, float};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use registry_facts::survey::Survey;
@@ -34,7 +35,7 @@ pub const IN_FLIGHT: &str = "registry_http_in_flight_requests";
 pub const REQUEST_SIZE: &str = "registry_http_request_size_bytes";
 /// Octets of responses' bodies, by handler.
 pub const RESPONSE_SIZE: &str = "registry_http_response_size_bytes";
-/// What was asked of mirrors, by type: manifest or blob.
+/// Requests to mirrors, by type: manifest or blob.
 pub const PROXY_REQUESTS: &str = "registry_proxy_requests";
 /// Answered from what is here.
 pub const PROXY_HITS: &str = "registry_proxy_hits";
@@ -89,13 +90,13 @@ pub const SCRUBS: &str = "registry_svc_scrubs";
 pub const SCRUB_READ: &str = "registry_svc_scrub_read_bytes";
 /// Blobs that scrubs found damaged.
 pub const SCRUB_DAMAGED: &str = "registry_svc_scrub_damaged_blobs";
-/// Blobs that scrubs fetched anew from other nodes.
+/// Blobs that scrubs fetched again from other nodes.
 pub const SCRUB_REPAIRED: &str = "registry_svc_scrub_repaired_blobs";
 
 /// Repositories with series of their own; a scraper that keeps more of them has other troubles.
 const MOST_REPOSITORIES: usize = 1000;
 
-/// What is read at each scrape from a part of the registry.
+/// Reads the samples of a part of the registry at each scrape.
 pub type Source = Box<dyn Fn() -> Vec<Sample> + Send + Sync>;
 
 /// Parts of the registry that have samples of their own; clones share them.
@@ -105,14 +106,14 @@ pub struct Sources(Arc<Mutex<Vec<Source>>>);
 impl Sources {
     /// Asks `source` at each scrape.
     pub fn add(&self, source: impl Fn() -> Vec<Sample> + Send + Sync + 'static) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.push(Box::new(source));
     }
 
-    /// What all of them have; samples of one name stand together.
+    /// The samples of all sources, grouped by name.
     #[must_use]
     pub fn read(&self) -> Vec<Sample> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         let mut samples: Vec<Sample> = all.iter().flat_map(|source| source()).collect();
         drop(all);
         samples.sort_by_key(|sample| sample.name);
@@ -183,7 +184,7 @@ fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
     page.histograms(RESPONSE_SIZE, help, sent)
 }
 
-/// What is held, as it was last found out.
+/// The content of the registry, as last counted.
 #[must_use]
 pub fn held(survey: &Survey) -> Vec<Sample> {
     let total = survey.total();
@@ -215,7 +216,7 @@ pub fn held(survey: &Survey) -> Vec<Sample> {
     samples
 }
 
-/// What the disk and the store say at the moment of the scrape.
+/// The disk and the store at the moment of the scrape.
 #[must_use]
 pub fn store(store: &Store) -> Vec<Sample> {
     let none = Vec::new;
@@ -263,7 +264,7 @@ pub fn mirrors(mirrors: &Mirrors) -> Vec<Sample> {
     samples
 }
 
-/// What endpoints were told, under distribution's names.
+/// Deliveries to endpoints, under distribution's names.
 #[must_use]
 pub fn notifications(endpoints: &[EndpointStatus]) -> Vec<Sample> {
     let mut samples = Vec::new();

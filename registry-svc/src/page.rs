@@ -12,11 +12,11 @@ use serde_json::Value;
 use crate::status::octets;
 use crate::views::View;
 
-/// Where the page begins.
+/// The path of the page.
 pub const ROOT: &str = "/";
-/// Where a repository is.
+/// The path of a repository's page.
 pub const REPOSITORY: &str = "/ui/repository";
-/// Where a manifest is.
+/// The path of a manifest's page.
 pub const MANIFEST: &str = "/ui/manifest";
 
 /// More rows than this and a browser has nothing from them.

@@ -1,4 +1,4 @@
-//! What the admin listener shows and does beside the common paths.
+//! Paths of the admin listener beside the common ones.
 //!
 //! | path | does |
 //! | --- | --- |
@@ -21,22 +21,22 @@ use crate::upkeep::{Task, Upkeep};
 use crate::views::{Looker, View, ViewError};
 use crate::{page, status};
 
-/// Where the difference to another node is.
+/// The path of the difference to another node.
 pub(crate) const DIFF: &str = "/diff";
 
 /// The sweep and the scrub.
 pub(crate) const UPKEEP: &str = "/upkeep";
 
-/// What is shown.
+/// The sources of the pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
-    /// What the store holds.
+    /// Reads the content of the store.
     pub(crate) looker: Looker,
     /// The other nodes.
     pub(crate) cluster: Option<Cluster>,
     /// The sweep and the scrub.
     pub(crate) upkeep: Upkeep,
-    /// Where the store is read.
+    /// The runtime that reads the store.
     pub(crate) workers: Handle,
 }
 

@@ -22,7 +22,7 @@ pub(crate) async fn run(store: Store, api: Arc<Api>) -> Result<String, String> {
     let status = api.handle(request, &peer).await.status().as_u16();
     let holds = if read.is_empty() { "an empty" } else { "its" };
     match status {
-        // Whom it does not know it asks for a name.
+        // A registry that does not know the client asks for a name.
         200 | 401 => Ok(format!("reads {holds} store, answers /v2/ with {status}")),
         status => Err(format!("/v2/ is answered with {status}")),
     }

@@ -1,12 +1,12 @@
-//! The registry as the life of its process sees it: what is started, in which order, and ended.
+//! The registry's life in its process: it starts the parts in order and ends them.
 //!
 //! ```text
 //! sockets → root (taken over from a predecessor, if there is one) → store → access, TLS, webhooks
 //!         → cluster, mirrors → API on its listeners → sweep, scrub, files that are followed
 //! ```
 //!
-//! What clients wait for runs on a runtime of its own with as many threads as there are workers; the
-//! thread of the process's life only decides.
+//! Requests of clients run on a runtime of their own with one thread per worker; the process's main
+//! thread only decides.
 
 mod access;
 pub(crate) mod cluster;
@@ -80,12 +80,12 @@ pub struct Registry {
     shown: Arc<Cell<Config>>,
     readiness: Readiness,
     followed: Arc<Cell<Vec<JoinHandle<()>>>>,
-    /// The last to go: what is on it has ended then.
+    /// Dropped last: all its tasks have ended by then.
     workers: Workers,
     root: Lock,
 }
 
-/// What does not change on a reload.
+/// Settings that a reload does not change.
 #[derive(Debug, PartialEq, Eq)]
 struct Fixed {
     listen: Vec<SocketAddr>,
@@ -271,17 +271,17 @@ impl Service for Registry {
         let is_drained = workers
             .run(async move { server.drain(deadline).await })
             .await;
-        // Other nodes last: what clients have pushed up to here is theirs too.
+        // Other nodes last: they also get the last pushes of clients.
         let left = deadline.saturating_sub(begun.elapsed());
         let is_drained = nodes.finish(left).await && is_drained;
         drop(cluster);
         drop(tokio::task::spawn_blocking(move || drop(webhooks)).await);
-        // What was acknowledged is durable already; this spares the next start some work.
+        // Acknowledged writes are durable already; this saves the next start some work.
         workers.run(async move { store.close().await }).await;
         let left = deadline.saturating_sub(begun.elapsed()).max(GRACE);
         workers.end(left).await;
-        // Whoever waits for the root gets it when nothing of the store is open any more: when the
-        // process has ended.
+        // A process that waits for the root gets it when this process has ended, and nothing of the
+        // store is open any more.
         root.keep();
         is_drained
     }
@@ -317,7 +317,7 @@ impl Registry {
     /// Takes up other endpoints.
     async fn tell(&self, settings: Vec<config::Webhook>) -> Result<(), Problems> {
         let webhooks = Arc::clone(&self.webhooks);
-        // What is being written is waited for.
+        // Wait for requests that are being written.
         let told = tokio::task::spawn_blocking(move || webhooks.configure(&settings)).await;
         match told {
             Ok(Ok(())) => Ok(()),
@@ -465,7 +465,8 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
     Ok(store)
 }
 
-/// What the store of a configuration is kept on: the disk, or an object store that is listed for it.
+/// The disk that a configuration keeps its store on: a directory, or an object store with its
+/// listing.
 #[cfg(feature = "s3")]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     let Some(s3) = &config.s3 else {
@@ -490,7 +491,7 @@ fn object_store(s3: &config::S3) -> registry_object_store::Settings {
     }
 }
 
-/// What the store of a configuration is kept on.
+/// The disk that a configuration keeps its store on.
 #[cfg(not(feature = "s3"))]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
     match &config.s3 {
@@ -522,7 +523,7 @@ pub(crate) fn store_settings(config: &Config) -> Settings {
     }
 }
 
-/// What a node is called that has no others beside it.
+/// The name of a node without a cluster.
 pub(crate) const ALONE: &str = "node";
 
 /// The name of this node; one that stands alone needs none.

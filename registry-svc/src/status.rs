@@ -1,4 +1,4 @@
-//! What `status` says: as JSON from the running registry, and in lines for people.
+//! The output of `status`: as JSON from the running registry, and in lines for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
 use daemon::run::headline;
-use registry_cluster::buckets::Difference;
 use registry_cluster::{Cluster, PeerStatus};
+use registry_cluster_core::buckets::Difference;
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;
 use registry_webhook::EndpointStatus;
 use serde_json::{Value, json};
 
-/// What is held, as JSON.
+/// The content, as JSON.
 #[must_use]
 pub fn held(survey: &Survey) -> Value {
     let total = survey.total();
@@ -52,7 +52,7 @@ fn peer(peer: &PeerStatus) -> Value {
     })
 }
 
-/// Who is told of what happens, as JSON.
+/// The endpoints of events, as JSON.
 #[must_use]
 pub fn webhooks(endpoints: &[EndpointStatus]) -> Value {
     let all = endpoints.iter().map(|endpoint| {
@@ -69,7 +69,7 @@ pub fn webhooks(endpoints: &[EndpointStatus]) -> Value {
     all.collect()
 }
 
-/// What two nodes do not have alike, as JSON.
+/// The differences between two nodes, as JSON.
 #[must_use]
 pub fn differences(differences: &[Difference]) -> Value {
     let all = differences.iter().map(|difference| match difference {
@@ -91,7 +91,7 @@ pub fn differences(differences: &[Difference]) -> Value {
     json!({ "differences": all.collect::<Vec<_>>() })
 }
 
-/// What a node says of a key.
+/// One node's side of a difference.
 fn statement(register: Option<&Stamped>) -> String {
     match register.map(|register| &register.fact) {
         None => String::new(),
@@ -106,7 +106,7 @@ fn statement(register: Option<&Stamped>) -> String {
 
 //--- For people
 
-/// What a running registry answered, in lines.
+/// The status of a running registry, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
     let mut text = headline(status);
@@ -260,7 +260,7 @@ fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-/// What two nodes do not have alike, in lines.
+/// The differences between two nodes, in lines.
 #[must_use]
 pub fn difference_lines(view: &Value) -> String {
     let mut text = String::new();
@@ -283,7 +283,7 @@ pub fn repositories(view: &Value) -> String {
         .collect()
 }
 
-/// What each repository holds, the largest first, with the whole at the end.
+/// The content of each repository, the largest first, with the sum at the end.
 #[must_use]
 pub fn usage(view: &Value) -> String {
     let mut all: Vec<&Value> = items(&view["repositories"]).collect();

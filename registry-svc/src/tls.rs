@@ -19,16 +19,16 @@ pub enum TlsError {
     /// A certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// Who signs certificates of clients cannot be read.
+    /// The authority of client certificates cannot be read.
     #[error("cannot read {path}", path = path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
-    /// It holds nobody who could.
+    /// The file has no certificate of an authority.
     #[error("{path} holds no certificate that could sign others", path = .0.display())]
     NoAuthority(PathBuf),
     /// The verifier does not take them.
@@ -44,7 +44,7 @@ pub enum TlsError {
 pub struct Loaded {
     /// The certificates.
     pub certificates: Certificates,
-    /// What handshakes go by.
+    /// The configuration of handshakes.
     pub config: ServerConfig,
 }
 

@@ -1,14 +1,15 @@
-//! When the sweep and the scrub run; what they are at, and what they did last.
+//! Runs the sweep and the scrub; shows their progress and their last results.
 //!
 //! One of each at a time, and neither waits for the other: a scrub takes hours, and a disk that is full
 //! has to be swept meanwhile.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use daemon::exit;
 use daemon::snapshot::Cell;
+use parking_lot::{Mutex, MutexGuard};
 use registry_cluster::Cluster;
 use registry_store::others::Others;
 use registry_store::scrub;
@@ -23,26 +24,27 @@ use tokio::task::JoinHandle;
 use crate::config::Config;
 use crate::metrics::{self, Sample};
 
-/// How often it is looked whether something is due.
+/// The interval of checks whether a task is due.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How often a full disk is swept: what one sweep moves to the trash the next one deletes.
+/// The interval of sweeps on a full disk: one sweep moves content to the trash, and the next one
+/// deletes it.
 const SWEEP_WHEN_FULL: Duration = Duration::from_secs(30);
 
-/// With other nodes, what nobody needs stays at least this long: a blob may have been pushed to one
-/// node, and its manifest be on its way to another.
+/// The shortest grace with other nodes: a client may have pushed a blob to one node while its
+/// manifest is on the way to another.
 pub const GRACE_AMONG_NODES: Duration = Duration::from_hours(24);
 
-/// What can be asked for.
+/// The tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
     /// A sweep.
     Sweep,
-    /// What a sweep would do.
+    /// A sweep that only reports.
     DryRun,
     /// A scrub at the configured rate.
     Scrub,
-    /// A scrub as fast as the disk reads, because somebody waits for it.
+    /// A scrub as fast as the disk reads, because an operator waits for it.
     Verify,
 }
 
@@ -101,7 +103,7 @@ struct State {
 }
 
 impl State {
-    /// What runs of a task's kind.
+    /// The running task of a kind.
     fn running(&mut self, task: Task) -> &mut Option<Running> {
         match task.is_sweep() {
             true => &mut self.sweeping,
@@ -131,7 +133,7 @@ struct Totals {
 }
 
 impl Upkeep {
-    /// Of a store, at the times that the configuration says. Nothing runs before
+    /// The tasks of a store, at the times of the configuration. Nothing runs before
     /// [`run`](Self::run).
     #[must_use]
     pub fn new(
@@ -241,7 +243,8 @@ impl Upkeep {
                 settings.grace = settings.grace.max(GRACE_AMONG_NODES);
             }
             if self.is_full() {
-                // Nobody can push what is in the trash anew; the first grace and leases still hold.
+                // No client can push content again that is in the trash; the first grace and leases
+                // still hold.
                 settings.trash = Duration::ZERO;
             }
             let mode = match task {
@@ -253,7 +256,7 @@ impl Upkeep {
             if mode == Mode::Sweep {
                 self.0.totals.swept(&report);
                 if let Some(space) = &self.0.space {
-                    // What waits for another node may be there for long: no reason to come again.
+                    // Records may wait for another node for a long time: no reason to come again.
                     space.expect(report.trashed.octets + report.in_trash.octets);
                 }
                 tracing::info!(
@@ -313,7 +316,7 @@ impl Upkeep {
         }
     }
 
-    /// What runs, and what the last ones did.
+    /// The running tasks, and the results of the last ones.
     #[must_use]
     pub fn status(&self) -> Value {
         let state = self.state();
@@ -386,8 +389,8 @@ impl Upkeep {
         ]
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock()
     }
 }
 

@@ -1,10 +1,10 @@
-//! What people look at: repositories, tags, manifests, sizes; as JSON.
+//! Views for people: repositories, tags, manifests, sizes; as JSON.
 //!
 //! The admin listener shows it, and a verb of the command line reads it from there, or from the
 //! store itself when no daemon has it: one [`View`] answers both.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::web::encoded;
@@ -13,6 +13,7 @@ use oci::digest::Digest;
 use oci::manifest;
 use oci::manifest::Manifest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::{Mutex, MutexGuard};
 use registry_auth::form::Form;
 use registry_facts::record::{Fact, Key};
 use registry_facts::survey::{Holding, Survey};
@@ -31,21 +32,21 @@ const TAGS_OF_MANIFEST: usize = 1000;
 /// The most referrers of one manifest that are shown.
 const REFERRERS: usize = 1000;
 
-/// What is looked at.
+/// The requested view.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum View {
     /// All repositories with their sizes.
     Repositories,
     /// The tags of one.
     Tags {
-        /// Which.
+        /// The repository.
         repository: RepositoryName,
     },
     /// One manifest with what it refers to and what refers to it.
     Manifest {
-        /// Where.
+        /// The repository.
         repository: RepositoryName,
-        /// Which.
+        /// The tag or the digest.
         reference: Reference,
     },
 }
@@ -149,7 +150,7 @@ impl Looker {
         }
     }
 
-    /// What is to be seen.
+    /// The requested view.
     ///
     /// # Errors
     /// When it is not there, or the store cannot be read.
@@ -164,7 +165,7 @@ impl Looker {
         }
     }
 
-    /// What the store holds; added up anew when something has changed since the last time.
+    /// The content of the store; counted again when something has changed since the last time.
     ///
     /// # Errors
     /// When the store cannot be read.
@@ -189,14 +190,14 @@ impl Looker {
         Ok(survey)
     }
 
-    /// What was found out last, however old.
+    /// The last count, however old.
     #[must_use]
     pub fn last(&self) -> Option<Arc<Survey>> {
         self.lock().as_ref().map(|last| Arc::clone(&last.survey))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Last>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Option<Last>> {
+        self.last.lock()
     }
 
     fn tags(&self, repository: &RepositoryName) -> Result<Value, ViewError> {
@@ -280,7 +281,7 @@ impl Looker {
         }))
     }
 
-    /// Which tags point to a manifest.
+    /// The tags that point to a manifest.
     fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Value, StoreError> {
         let tags: Vec<Tag> = self
             .store

@@ -1,6 +1,6 @@
-//! What a reader finds in an archive before anything is copied: images by name, and where the bytes of
-//! each digest are said to be. Nothing of it is trusted: bytes count when their digest is the one asked
-//! for.
+//! The content that a reader finds in an archive before anything is copied: images by name, and the
+//! claimed place of each digest's bytes. Nothing of it is trusted: bytes count only when their
+//! digest matches.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -13,12 +13,12 @@ use crate::name::ImageName;
 
 /// Images in one archive. A mirror of a release and all its operators has some 20,000.
 pub const MAX_IMAGES: usize = 500_000;
-/// Problems that are told; more say nothing new.
+/// The most problems in a report; more say nothing new.
 const MAX_PROBLEMS: usize = 1_000;
 
 /// The files of an archive.
 pub trait Files {
-    /// What there is.
+    /// The entries of the archive.
     fn entries(&self) -> &Entries;
 
     /// Bytes of a file, from the beginning.
@@ -28,7 +28,7 @@ pub trait Files {
     /// When there is none, or it cannot be read.
     fn open(&self, name: &str) -> io::Result<Box<dyn Read + Send + '_>>;
 
-    /// A whole file of at most so many octets.
+    /// A whole file of at most `limit` bytes.
     ///
     /// # Errors
     ///
@@ -44,14 +44,14 @@ pub trait Files {
     }
 }
 
-/// What there is in an archive.
+/// The content of an archive.
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     /// Images, in the order in which they are copied.
     pub images: Vec<Image>,
-    /// Where the bytes of each digest are.
+    /// The place of each digest's bytes.
     pub places: BTreeMap<Digest, Place>,
-    /// What is wrong with the archive.
+    /// The problems of the archive.
     pub problems: Problems,
     /// Files that are no part of any image, and are left where they are.
     pub n_left: u64,
@@ -60,17 +60,17 @@ pub struct Catalogue {
 /// One image, or a manifest without a tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
-    /// What the archive calls it.
+    /// Its name in the archive.
     pub name: ImageName,
     /// Its manifest or index.
     pub digest: Digest,
-    /// What kind of manifest that is, where the archive says.
+    /// The type of the manifest, if the archive gives it.
     pub media_type: Option<String>,
     /// The entry that says so.
     pub entry: String,
 }
 
-/// Where bytes are.
+/// The place of bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// In this entry.
@@ -84,7 +84,7 @@ pub enum Place {
 pub struct Problem {
     /// The entry's name, or that of the archive.
     pub entry: String,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
@@ -103,7 +103,7 @@ pub enum Unreadable {
     Entry {
         /// Its name.
         entry: String,
-        /// What is wrong with it.
+        /// The problem.
         what: String,
     },
     /// It is of none of the forms that are known.
@@ -151,7 +151,7 @@ impl Problems {
         }
     }
 
-    /// Those that are told.
+    /// The recorded problems.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.told.iter()
     }

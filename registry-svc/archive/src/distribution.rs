@@ -1,9 +1,10 @@
 //! Data directories of distribution (docker-registry 2 and 3), and what is made of them: oc-mirror's
 //! archives, the content of an OpenShift internal release image, a backup.
 //!
-//! `blobs/sha256/HE/HEX/data` has the bytes; `repositories/NAME/_manifests/revisions/sha256/HEX/link`
-//! says that a repository has a manifest, `…/_manifests/tags/TAG/current/link` which one a tag is; a
-//! link is a file with a digest in it. What is deleted has lost its revision's link.
+//! `blobs/sha256/HE/HEX/data` has the bytes;
+//! `repositories/NAME/_manifests/revisions/sha256/HEX/link` says that a repository has a manifest,
+//! `…/_manifests/tags/TAG/current/link` names the manifest of a tag; a link is a file with a digest
+//! in it. A deleted manifest has lost its revision's link.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use oci::reference::{RepositoryName, Tag};
 use crate::catalogue::{Catalogue, Files, Image, Unreadable};
 use crate::name::ImageName;
 
-/// Where it begins in a directory that a registry was given.
+/// The begin of the data in a registry's root directory.
 pub const TOP: &str = "docker/registry/v2/";
 /// A link is a digest, which has 135 octets at most, and perhaps a newline.
 const MAX_LINK: u64 = 256;
@@ -62,7 +63,7 @@ pub fn read(files: &dyn Files, top: &str) -> Result<Catalogue, Unreadable> {
                 Ok(tag) => found.entry(repository).or_default().tags.push((tag, name)),
                 Err(_) => catalogue.problems.add(name, "not a tag"),
             },
-            // Which layers a repository has follows from its manifests; the history of a tag and
+            // The layers of a repository follow from its manifests; the history of a tag and
             // unfinished uploads are not carried over.
             ["layers", ..] | ["uploads", ..] | ["manifests", "tags", _, "index", ..] => {}
             _ => catalogue.n_left += 1,
@@ -77,7 +78,7 @@ pub fn read(files: &dyn Files, top: &str) -> Result<Catalogue, Unreadable> {
     Ok(catalogue)
 }
 
-/// What a repository has.
+/// The content of a repository.
 #[derive(Default)]
 struct Found<'a> {
     revisions: BTreeMap<Digest, &'a str>,

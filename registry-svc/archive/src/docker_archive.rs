@@ -25,7 +25,7 @@ use crate::name::ImageName;
 pub const MANIFEST: &str = "manifest.json";
 /// Layers of one image: docker itself stops at 127.
 const MAX_LAYERS: usize = 1_024;
-/// What is read of a layer at once.
+/// The size of one read of a layer.
 const PIECE: usize = 64 << 10;
 
 const CONFIG_TYPE: &str = "application/vnd.docker.container.image.v1+json";
@@ -63,7 +63,7 @@ pub fn read(files: &dyn Files) -> Result<Catalogue, Unreadable> {
 struct Reading<'a> {
     files: &'a dyn Files,
     catalogue: Catalogue,
-    /// What was found of layers that are compressed, by name: images share layers.
+    /// The results for compressed layers, by name: images share layers.
     compressed: BTreeMap<String, Compressed>,
 }
 
@@ -229,7 +229,7 @@ fn digests(files: &dyn Files, name: &str, algorithm: Algorithm) -> io::Result<Co
             length => content.update(piece.get(..length).unwrap_or_default()),
         }
     }
-    // What is behind the last member belongs to the file all the same.
+    // Bytes behind the last member belong to the file all the same.
     let mut rest = unpacked.into_inner();
     io::copy(&mut rest, &mut io::sink())?;
     Ok(Compressed {

@@ -1,4 +1,4 @@
-//! What an archive holds, by name: files and links, nothing else.
+//! The entries of an archive, by name: files and links, nothing else.
 //!
 //! An archive comes from outside. Names are put into one form here, links are followed inside the
 //! archive only, and how many names there are and how long they may be is bounded. Nothing is read.
@@ -31,14 +31,14 @@ pub enum Entry {
     Link(Box<str>),
 }
 
-/// Where the bytes of an entry are.
+/// The place of an entry's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct File {
     /// How many.
     pub size: u64,
-    /// Which of the files that make up the archive.
+    /// The index of the archive's file.
     pub segment: u32,
-    /// Where in it; 0 in a directory, where each entry is a file of its own.
+    /// The offset in it; 0 in a directory, where each entry is a file of its own.
     pub offset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Which form an archive has.
+//! The form of an archive.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,11 +11,11 @@ use crate::{distribution, docker_archive, layout, oc_directory, sync_directory};
 pub enum Format {
     /// An OCI image layout.
     OciLayout,
-    /// What `docker save` and `podman save` write.
+    /// The output of `docker save` and `podman save`.
     DockerArchive,
-    /// What `skopeo copy … dir:` and `skopeo sync --dest dir` write.
+    /// The output of `skopeo copy … dir:` and `skopeo sync --dest dir`.
     SyncDirectory,
-    /// What `oc image mirror --dir` writes.
+    /// The output of `oc image mirror --dir`.
     OcDirectory,
     /// A data directory of distribution, alone or in an archive of oc-mirror.
     Distribution,
@@ -97,7 +97,7 @@ impl FromStr for Format {
     }
 }
 
-/// Where a registry's data begins: the directory that it was given, or one further in.
+/// The begin of a registry's data: its root directory, or one further in.
 fn distribution_top(files: &dyn Files) -> Option<&'static str> {
     let tops = [distribution::TOP, "registry/v2/", "v2/", ""];
     tops.into_iter().find(|top| {

@@ -14,9 +14,9 @@ use crate::name::ImageName;
 pub const MARKER: &str = "oci-layout";
 /// The file that lists the images.
 pub const INDEX: &str = "index.json";
-/// Where an image's whole name is, by containerd.
+/// containerd's annotation with an image's whole name.
 pub const CONTAINERD_NAME: &str = "io.containerd.image.name";
-/// Where a tag or a name is, by the standard.
+/// The standard annotation with a tag or a name.
 pub const REF_NAME: &str = "org.opencontainers.image.ref.name";
 
 /// Reads a layout.

@@ -1,8 +1,8 @@
 //! Names of images in archives, and what they are called here.
 //!
 //! Archives name images as the tools that wrote them did: `quay.example.org/group/image:tag`,
-//! `image:tag`, a tag alone, a digest, or nothing. The host that an image came from is left out of its
-//! repository's name unless it is asked for, as `skopeo sync` and `oc mirror` do.
+//! `image:tag`, a tag alone, a digest, or nothing. The host that an image came from is left out of
+//! its repository's name unless `--keep-host` is given, as `skopeo sync` and `oc mirror` do.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use oci::digest::Digest;
 use oci::glob::fits;
 use oci::reference::{RepositoryName, Tag};
 
-/// What an archive calls an image.
+/// The name of an image in an archive.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ImageName {
     /// The registry it came from.
@@ -87,18 +87,18 @@ fn is_host(component: &str) -> bool {
     component == "localhost" || component.contains(['.', ':'])
 }
 
-/// What images of an archive are called here.
+/// The local names of an archive's images.
 #[derive(Clone, Debug, Default)]
 pub struct Naming {
-    /// What is put before the name of each repository; the whole name of what has none.
+    /// The prefix of each repository's name; the whole name of an image without one.
     pub prefix: Option<RepositoryName>,
     /// Whether the host that an image came from is part of the name.
     pub host: Host,
-    /// What the one image is called, whatever the archive says.
+    /// The name of the only image, instead of the name in the archive.
     pub exactly: Option<ImageName>,
 }
 
-/// What becomes of the host that an image came from.
+/// The treatment of the host that an image came from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Host {
     /// It is left out.
@@ -161,7 +161,7 @@ impl Naming {
     }
 }
 
-/// Which images are wanted, by patterns: `*` stands for anything but a slash, `**` for anything.
+/// A selection of images by patterns: `*` stands for anything but a slash, `**` for anything.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     /// Patterns of repositories' names here; none stands for all.

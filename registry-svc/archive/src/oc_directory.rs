@@ -13,7 +13,7 @@ use crate::catalogue::{Catalogue, Files, Image, Unreadable, digest_of_name};
 use crate::entries::Entry;
 use crate::name::ImageName;
 
-/// Where all of it is.
+/// The directory that has all of it.
 pub const TOP: &str = "v2/";
 
 /// Reads a tree.

@@ -64,7 +64,8 @@ fn image(files: &dyn Files, directory: &str, entry: &str, title: &str) -> Result
         "" => title,
         directory => directory,
     };
-    // A directory that somebody named himself says nothing, unless it reads as a name with a tag.
+    // The name of a directory that a person chose says nothing, unless it reads as a name with a
+    // tag.
     let name = ImageName::parse(written)
         .filter(|name| name.tag.is_some() || name.digest.is_some())
         .unwrap_or_default();
@@ -81,7 +82,7 @@ fn image(files: &dyn Files, directory: &str, entry: &str, title: &str) -> Result
     })
 }
 
-/// The digest that the name of a file says: of a blob, or of a manifest in an index.
+/// The digest in the name of a file: of a blob, or of a manifest in an index.
 fn digest_of_file(name: &str) -> Option<Digest> {
     let stem = name
         .strip_suffix(".manifest.json")

@@ -1,8 +1,8 @@
 //! Tape archives: POSIX ustar and pax (IEEE Std 1003.1, pax interchange format) and GNU's long names.
 //!
-//! Reading goes from header to header and tells where the bytes of each member are; they are skipped,
-//! and read later from there. What a header says is bounded before anything is allocated for it.
-//! Sparse members are told as [`Kind::Other`]: registries' archives have none.
+//! The reader moves from header to header and returns the place of each member's bytes; it skips
+//! them, and they are read later from there. Lengths in headers are bounded before anything is
+//! allocated for them. Sparse members are [`Kind::Other`]: registries' archives have none.
 
 use std::io::{self, Read};
 
@@ -16,9 +16,9 @@ const MAX_EXTENSIONS: usize = 8;
 /// The largest size that eleven octal digits say.
 const MAX_OCTAL: u64 = 0o777_7777_7777;
 
-/// What can be read, and skipped without being read where that is possible.
+/// A source that can skip bytes without reading them where that is possible.
 pub trait Forward: Read {
-    /// Goes forward by so many octets. Beyond the end is no error: what is read there is nothing.
+    /// Skips `length` bytes. Beyond the end is no error: a read there returns nothing.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ pub struct Reader<R> {
     from: R,
     /// How far it has been read.
     position: u64,
-    /// Where the next header is.
+    /// The offset of the next header.
     next: u64,
 }
 
@@ -41,15 +41,15 @@ pub struct Reader<R> {
 pub struct Member {
     /// Its name as written; none if it is not UTF-8.
     pub name: Option<String>,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// How many octets it has.
     pub size: u64,
-    /// Where they are.
+    /// The offset of its bytes.
     pub offset: u64,
 }
 
-/// What a member is.
+/// The kind of a member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Bytes.
@@ -79,14 +79,14 @@ pub enum TarError {
     /// A header that cannot be followed.
     #[error("the header at octet {at} is damaged: {what}")]
     Damaged {
-        /// Where it begins.
+        /// The offset of the header.
         at: u64,
-        /// What is wrong with it.
+        /// The damage.
         what: &'static str,
     },
 }
 
-/// What extended headers say of the member that follows.
+/// The values of extended headers for the member that follows.
 #[derive(Default)]
 struct Extension {
     name: Option<Vec<u8>>,
@@ -124,7 +124,7 @@ impl<R: Forward> Reader<R> {
                 b'x' => self.pax(size, at, &mut extension)?,
                 b'L' => extension.name = Some(terminated(self.extension(size, at)?)),
                 b'K' => extension.link = Some(terminated(self.extension(size, at)?)),
-                // What holds for all members (a comment with git's revision) says nothing here.
+                // Values for all members (a comment with git's revision) do not matter here.
                 b'g' => self.behind(size, at)?,
                 flag => return self.member(&header, flag, size, at, extension).map(Some),
             }
@@ -190,7 +190,7 @@ impl<R: Forward> Reader<R> {
             (b'2', Ok(target)) => Kind::Symlink(target),
             _ => Kind::Other,
         };
-        // What has no bytes may say any size.
+        // A member without bytes may give any size.
         let size = match flag {
             b'1'..=b'6' => 0,
             _ => extension.size.unwrap_or(size),
@@ -205,7 +205,7 @@ impl<R: Forward> Reader<R> {
         })
     }
 
-    /// The next header is behind so many octets and what fills their last block.
+    /// Places the next header behind `size` bytes and the padding of their last block.
     fn behind(&mut self, size: u64, at: u64) -> Result<(), TarError> {
         let end = self
             .position
@@ -391,14 +391,14 @@ pub fn header(name: &str, size: u64) -> Vec<u8> {
     blocks
 }
 
-/// What is behind the bytes of a file of this size.
+/// The padding behind the bytes of a file of this size.
 #[must_use]
 pub fn padding(size: u64) -> &'static [u8] {
     let length = usize::try_from((BLOCK - size % BLOCK) % BLOCK).unwrap_or_default();
     ZEROS.get(..length).unwrap_or_default()
 }
 
-/// What is at the end of an archive.
+/// The end of an archive.
 #[must_use]
 pub fn end() -> &'static [u8] {
     &ZEROS

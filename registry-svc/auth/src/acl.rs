@@ -1,10 +1,10 @@
-//! Who may do what to which repository.
+//! Rights of users and groups by repository.
 //!
 //! A rule names repositories by a glob, users and groups, and actions. Of the globs that match a
 //! repository the longest wins (the one with the most characters that are no wildcards), and the
-//! rules with that glob decide alone: who is named by none of them may do nothing there, whatever a
-//! shorter glob grants. Where no glob matches, the default of those who are known and the level of
-//! those who are not decide. Administrators may do everything.
+//! rules with that glob decide alone: a user whom they do not name may do nothing there, although a
+//! shorter glob grants it. Where no glob matches, the default decides for users and the anonymous
+//! level for all others. Administrators may do everything.
 //!
 //! Never looks at passwords or tokens.
 
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use oci::glob::Glob;
 
-/// What can be done.
+/// An action on a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Action {
     /// Read manifests, tags and blobs of a repository.
@@ -24,13 +24,13 @@ pub enum Action {
     Push,
     /// Remove them.
     Delete,
-    /// List the repositories of the registry; what is listed depends on `Pull`.
+    /// List the repositories of the registry; the list depends on `Pull`.
     Catalog,
 }
 
 impl Action {
-    /// As tokens and configurations write it; the catalog is asked for as `*` (distribution's token
-    /// scope `registry:catalog:*`).
+    /// The name in tokens and configurations; the catalog's is `*` (distribution's token scope
+    /// `registry:catalog:*`).
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,13 +79,13 @@ impl Actions {
         self.0 & Self::of(action).0 != 0
     }
 
-    /// What is in either.
+    /// The actions in either.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// What is in both.
+    /// The actions in both.
     #[must_use]
     pub fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
@@ -97,7 +97,7 @@ impl Actions {
         self == Self::NONE
     }
 
-    /// What is in it, one after the other.
+    /// Its actions, one after the other.
     pub fn iter(self) -> impl Iterator<Item = Action> {
         [Action::Pull, Action::Push, Action::Delete]
             .into_iter()
@@ -123,12 +123,12 @@ impl fmt::Debug for Actions {
     }
 }
 
-/// Who asks, as far as rules care.
+/// The client, as far as rules care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who<'a> {
-    /// Somebody who did not say.
+    /// A client without authentication.
     Anonymous,
-    /// Somebody who did.
+    /// An authenticated client.
     User {
         /// The name.
         name: &'a str,
@@ -140,15 +140,15 @@ pub enum Who<'a> {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Which repositories.
+    /// The repositories.
     pub repositories: Glob,
-    /// Which users; `*` is everybody who is known.
+    /// The users; `*` is every authenticated user.
     pub users: BTreeSet<String>,
-    /// Which groups.
+    /// The groups.
     pub groups: BTreeSet<String>,
-    /// What they may do.
+    /// The actions that they may do.
     pub actions: Actions,
-    /// What those may do who are not known.
+    /// The actions that anonymous clients may do.
     pub anonymous: Actions,
 }
 
@@ -163,7 +163,7 @@ pub struct Acl {
     anonymous: Actions,
 }
 
-/// What an [`Acl`] is made of.
+/// The parts of an [`Acl`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AclParts {
     /// The rules; their order says nothing.
@@ -172,9 +172,9 @@ pub struct AclParts {
     pub groups: BTreeMap<String, BTreeSet<String>>,
     /// Users and, as `@NAME`, groups who may do everything.
     pub admins: BTreeSet<String>,
-    /// What users may do where no rule matches.
+    /// The actions of users where no rule matches.
     pub default: Actions,
-    /// What those may do who are not known, where no rule matches.
+    /// The actions of anonymous clients where no rule matches.
     pub anonymous: Actions,
 }
 
@@ -203,7 +203,7 @@ impl Acl {
         }
     }
 
-    /// Everybody may do everything, as with a registry that asks nobody who they are.
+    /// Every client may do everything, as with a registry without authentication.
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -213,7 +213,7 @@ impl Acl {
         }
     }
 
-    /// What somebody may do to a repository.
+    /// The actions that a client may do to a repository.
     #[must_use]
     pub fn actions(&self, who: Who<'_>, repository: &str) -> Actions {
         if self.is_admin(who) {
@@ -240,8 +240,8 @@ impl Acl {
             .fold(Actions::NONE, Actions::union)
     }
 
-    /// Whether somebody may do something; the catalog is for all who may pull at all, and for all
-    /// who are known, since it lists only what they may pull.
+    /// Whether a client may do an action; the catalog is for all clients that may pull anything,
+    /// and for all users, since it lists only the repositories that they may pull.
     #[must_use]
     pub fn allows(&self, who: Who<'_>, repository: &str, action: Action) -> bool {
         match action {
@@ -253,7 +253,7 @@ impl Acl {
         }
     }
 
-    /// Whether there is anything that who is not known may pull.
+    /// Whether anonymous clients may pull anything.
     #[must_use]
     pub fn lets_strangers_pull(&self) -> bool {
         let mut rules = self.rules.iter();
@@ -261,7 +261,7 @@ impl Acl {
             || rules.any(|rule| rule.anonymous.contains(Action::Pull))
     }
 
-    /// Whether who is not known may do everything everywhere.
+    /// Whether anonymous clients may do everything everywhere.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.rules.is_empty() && self.anonymous == Actions::ALL

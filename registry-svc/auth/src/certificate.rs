@@ -1,4 +1,4 @@
-//! Who a client certificate is for: common name, organizations and alternative names.
+//! The names in a client certificate: common name, organizations and alternative names.
 //!
 //! The certificate has been verified by TLS before; this only reads names out of its DER (X.690,
 //! RFC 5280 §4.1), and takes what it does not understand for absent.
@@ -129,7 +129,7 @@ const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
 /// 2.5.29.17
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
-/// What is left to read of a constructed value.
+/// The unread rest of a constructed value.
 #[derive(Clone, Copy)]
 struct Der<'a>(&'a [u8]);
 

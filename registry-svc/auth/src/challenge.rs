@@ -1,5 +1,5 @@
-//! How a client is told to say who it is: the value of `WWW-Authenticate` (RFC 9110 §11.6.1), in the
-//! form that docker and containers/image read.
+//! The challenge to a client that has to authenticate: the value of `WWW-Authenticate` (RFC 9110
+//! §11.6.1), in the form that docker and containers/image read.
 //!
 //! ```text
 //! Bearer realm="https://registry.example.org:5443/token",service="outpost-registry",scope="repository:a:pull"
@@ -10,16 +10,16 @@ use oci::quoted;
 
 use super::acl::Action;
 
-/// What is wanted of a repository.
+/// The access that a request needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want<'a> {
     /// The repository's name; empty for the catalog.
     pub repository: &'a str,
-    /// What is to be done with it.
+    /// The action.
     pub action: Action,
 }
 
-/// What was wrong with the token that was shown, if one was (RFC 6750 §3.1).
+/// The fault of the token in the request (RFC 6750 §3.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenFault {
     /// It is not valid, or not any more.

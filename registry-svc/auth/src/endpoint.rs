@@ -6,8 +6,8 @@
 //! | `POST /token` `grant_type=password&username=&password=` | those |
 //! | `POST /token` `grant_type=refresh_token&refresh_token=` | that |
 //!
-//! Whoever may have nothing of what is asked for gets a token that grants nothing: what was wrong is
-//! said where the token is used. Only who cannot be who they say gets 401.
+//! A client without any right to the requested scopes gets a token that grants nothing: the
+//! registry refuses where the token is used. Only wrong credentials get 401.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -77,7 +77,7 @@ impl Access {
             }
             _ => return Err(Failure::Method),
         };
-        // One who is nobody in particular gets a token where that is good for something.
+        // An anonymous client gets a token where that grants something.
         if identity.name.is_none() && !policy.acl.lets_strangers_pull() {
             return Err(Failure::Credentials);
         }
@@ -132,7 +132,7 @@ impl From<Unidentified> for Failure {
     }
 }
 
-/// The answer to whom a token is given.
+/// The response with a token.
 fn grant(
     policy: &Policy,
     tokens: &Tokens,
@@ -186,7 +186,7 @@ fn grant(
     value
 }
 
-/// What a refresh token is bound to: the stored hash, of which nobody learns anything by it.
+/// The secret that a refresh token is bound to: the stored hash, which the token does not reveal.
 fn bond(users: Option<&Users>, user: &str) -> Option<String> {
     let hash = users?.hash(user)?;
     let mut context = Context::new(&SHA256);
@@ -261,7 +261,7 @@ fn response(status: StatusCode, value: &Value) -> Response<Bytes> {
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, header("application/json"));
-    // Nobody on the way keeps it.
+    // No proxy on the way keeps it.
     headers.insert(CACHE_CONTROL, header("no-store"));
     response
 }

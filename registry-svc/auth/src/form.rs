@@ -10,7 +10,7 @@ const MOST: usize = 128;
 pub struct Form(Vec<(String, String)>);
 
 impl Form {
-    /// Reads `a=b&c=d`; what is malformed stays as it is.
+    /// Reads `a=b&c=d`; malformed parts stay as they are.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let pairs = text.split('&').filter(|pair| !pair.is_empty()).take(MOST);

@@ -1,7 +1,7 @@
 //! Users and their passwords, as `htpasswd -B` writes them: `name:$2y$10$…`, a user a line.
 //!
-//! Only bcrypt is taken: the other kinds that htpasswd knows (`$apr1$`, `{SHA}`, crypt, plain text)
-//! are guessed in no time once the file is read by somebody else.
+//! Only bcrypt is accepted: the other kinds that htpasswd knows (`$apr1$`, `{SHA}`, crypt, plain
+//! text) are guessed in no time once the file leaks.
 
 use std::collections::BTreeMap;
 use std::path::Path;

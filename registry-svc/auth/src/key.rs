@@ -33,7 +33,7 @@ pub enum KeyError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -42,7 +42,7 @@ pub enum KeyError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },

@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Authentication of clients, and their rights.
 //!
 //! ```text
 //! Authorization: Basic  ──► users (htpasswd, bcrypt) ─┐
@@ -45,10 +45,10 @@ use self::verifier::{Outcome, Verifier};
 pub use self::acl::{Action, Actions};
 pub use self::challenge::Want;
 
-/// Where clients fetch tokens.
+/// The path of the token endpoint.
 pub const TOKEN_PATH: &str = "/token";
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
@@ -74,18 +74,18 @@ impl Peer {
     }
 }
 
-/// Who asks.
+/// The identity of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
     name: Option<Arc<str>>,
     groups: Arc<[String]>,
-    /// What a token grants, if one was shown.
+    /// The grants of its token, if it showed one.
     access: Option<Arc<[Resource]>>,
     is_node: bool,
 }
 
 impl Identity {
-    /// Somebody who did not say.
+    /// A client without authentication.
     #[must_use]
     pub fn anonymous() -> Self {
         Self::default()
@@ -137,7 +137,7 @@ pub enum Refusal {
         /// The value of `WWW-Authenticate`.
         challenge: HeaderValue,
     },
-    /// 403 `DENIED`: who it is is known, and may not.
+    /// 403 `DENIED`: an authenticated client without the right.
     Denied,
     /// 429 `TOOMANYREQUESTS`: too many passwords are being verified.
     Busy {
@@ -155,9 +155,9 @@ pub struct Policy {
     pub users: Option<Users>,
     /// Tokens, unless clients always send their password.
     pub tokens: Option<Tokens>,
-    /// Which name of a client certificate is the user's.
+    /// The name in a client certificate that is the user's.
     pub certificates: CertificateName,
-    /// What this registry calls itself in challenges and tokens; the same on every node.
+    /// This registry's name in challenges and tokens; the same on every node.
     pub service: String,
 }
 
@@ -172,14 +172,15 @@ pub struct Tokens {
     pub lifetime: Duration,
     /// How long a refresh token is good.
     pub refresh: Duration,
-    /// Where clients fetch them; made from what the client calls this registry unless given.
+    /// The address of the token endpoint; unless given, it follows from the name that the client
+    /// uses for this registry.
     pub realm: Option<String>,
 }
 
-/// Which name of a client certificate is a user's.
+/// The name in a client certificate that is a user's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CertificateName {
-    /// None: certificates let nobody in.
+    /// Certificates identify no user.
     #[default]
     None,
     /// The subject's common name; its organizations are groups.
@@ -210,7 +211,7 @@ impl CertificateName {
 }
 
 impl Policy {
-    /// Asks nobody who they are.
+    /// Requires no authentication.
     #[must_use]
     pub fn open() -> Self {
         Self {
@@ -222,13 +223,13 @@ impl Policy {
         }
     }
 
-    /// Whether there is nobody whom it knows.
+    /// Whether there are no users, tokens or certificates.
     fn knows_nobody(&self) -> bool {
         self.users.is_none() && self.certificates == CertificateName::None
     }
 }
 
-/// What a registry calls itself unless configured.
+/// The default name of a registry.
 pub const DEFAULT_SERVICE: &str = "outpost-registry";
 
 /// Decides about requests; clones share it.
@@ -248,7 +249,7 @@ impl Access {
         }
     }
 
-    /// Asks nobody who they are: everybody may do everything.
+    /// Requires no authentication: every client may do everything.
     #[must_use]
     pub fn open() -> Self {
         Self::new(Policy::open())
@@ -315,7 +316,7 @@ impl Access {
         Ok(identity)
     }
 
-    /// Whether somebody who was let in may do something else besides.
+    /// Whether an admitted client may do another action, too.
     #[must_use]
     pub fn allows(&self, identity: &Identity, repository: &str, action: Action) -> bool {
         let policy = self.policy.current();
@@ -325,8 +326,8 @@ impl Access {
                 && identity.access.as_ref().is_none_or(is_granted)
     }
 
-    /// Which of `repositories` somebody may pull; what they hold of tokens does not matter, since
-    /// one for the catalog names no repository.
+    /// Those of `repositories` that a client may pull; its token does not matter, since one for the
+    /// catalog names no repository.
     pub fn listed<T: AsRef<str>>(&self, identity: &Identity, repositories: Vec<T>) -> Vec<T> {
         let policy = self.policy.current();
         let mut listed = repositories;
@@ -339,8 +340,8 @@ impl Access {
         listed
     }
 
-    /// What to send with the 200 of `/v2/` to a client that was let in without saying who it is:
-    /// clients that never see a challenge never send their password, not for a push either.
+    /// The challenge to send with the 200 of `/v2/` to an anonymous client: clients that never see
+    /// a challenge never send their password, not for a push either.
     #[must_use]
     pub fn challenge_of_base(&self, head: &Parts, peer: &Peer) -> Option<HeaderValue> {
         let policy = self.policy.current();
@@ -406,16 +407,15 @@ fn busy() -> Refusal {
 /// Why it cannot be said who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unidentified {
-    /// What was shown is not right.
+    /// The credentials are wrong.
     Wrong(Option<TokenFault>),
-    /// Nobody has the time to look.
+    /// All verifiers are busy.
     Busy,
 }
 
 impl Policy {
-    /// Whether `/v2/` asks who a client is when it does not say. With tokens always, since those
-    /// who are nobody in particular get one too; without, a client that is asked and has no
-    /// password would give up.
+    /// Whether `/v2/` requires authentication. With tokens always, since anonymous clients get one
+    /// too; without, a client that has no password would give up.
     fn asks_first(&self) -> bool {
         !self.acl.is_open()
             && !self.knows_nobody()
@@ -460,7 +460,8 @@ impl Policy {
 }
 
 impl Tokens {
-    /// Where this client fetches a token: at the name by which it knows this registry.
+    /// The address of the token endpoint for this client: by the name that it uses for this
+    /// registry.
     fn realm(&self, head: &Parts, peer: &Peer) -> Option<String> {
         if let Some(realm) = &self.realm {
             return Some(realm.clone());
@@ -473,7 +474,7 @@ impl Tokens {
     }
 }
 
-/// What `Authorization` holds.
+/// The credentials in `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials {
     Basic { user: String, password: String },

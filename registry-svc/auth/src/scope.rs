@@ -1,27 +1,27 @@
-//! What a token is asked for and what it grants (distribution's token scope documentation).
+//! The requested and the granted scopes of a token (distribution's token scope documentation).
 //!
 //! ```text
 //! scope    = resource *( SP resource )
 //! resource = type [ "(" class ")" ] ":" name ":" action *( "," action )
 //! ```
 //!
-//! A name may hold a colon (`host:port/path`), so the type ends at the first one and the actions
-//! begin after the last. What cannot be understood grants nothing and is no error: a server answers
-//! with the intersection of what was asked for and what is allowed.
+//! A name may contain a colon (`host:port/path`), so the type ends at the first one and the actions
+//! begin after the last. A scope that cannot be parsed grants nothing and is no error: a server
+//! answers with the intersection of the requested and the allowed actions.
 
 use super::acl::{Acl, Action, Actions, Who};
 
-/// The most resources that one token is asked for; a client that copies an image asks for two.
+/// The most resources of one token; a client that copies an image requests two.
 const MOST: usize = 64;
 
-/// What a token is asked for, or grants.
+/// A requested or granted resource of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resource {
     /// A repository.
     Repository {
         /// Its name.
         name: String,
-        /// What may be done.
+        /// The actions.
         actions: Actions,
     },
     /// The list of all repositories.
@@ -80,8 +80,8 @@ fn resource(text: &str) -> Option<Resource> {
     }
 }
 
-/// The part of what is wanted that somebody may have; a repository of which nothing is left is
-/// left out.
+/// The part of the requested scopes that a client may have; leaves out a repository without any
+/// action.
 #[must_use]
 pub fn granted(acl: &Acl, who: Who<'_>, wanted: Vec<Resource>) -> Vec<Resource> {
     let grant = |resource| match resource {

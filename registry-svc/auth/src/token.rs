@@ -25,7 +25,7 @@ const SKEW: u64 = 60;
 /// A token longer than this is none of ours: it names 64 repositories at most.
 const LONGEST: usize = 64 << 10;
 
-/// What only the token endpoint takes says so in its `typ`.
+/// The `typ` of tokens for the token endpoint alone.
 const REFRESH: &str = "refresh+jwt";
 const ACCESS: &str = "JWT";
 
@@ -76,18 +76,18 @@ impl PublicKey {
     }
 }
 
-/// What a valid token says.
+/// The content of a valid token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
-    /// Who fetched it; nobody if they did not say.
+    /// The user that fetched it; none for an anonymous client.
     pub subject: Option<Arc<str>>,
     /// Groups that came from the client's certificate.
     pub groups: Arc<[String]>,
-    /// What it grants.
+    /// Its grants.
     pub access: Arc<[Resource]>,
     /// When it ends.
     pub expires: u64,
-    /// A refresh token: what the password was bound to.
+    /// The secret that a refresh token was bound to.
     pub bound_to: Option<String>,
 }
 
@@ -97,7 +97,7 @@ pub enum TokenError {
     /// Not a token, or with claims of other kinds.
     #[error("it is no token")]
     Malformed,
-    /// Signed by nobody who is known here.
+    /// No known key has signed it.
     #[error("its key is not known here")]
     UnknownKey,
     /// Not signed by who it says.
@@ -111,7 +111,7 @@ pub enum TokenError {
     Expired,
 }
 
-/// Which use a token is for.
+/// The use of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
     /// Repositories.
@@ -140,7 +140,7 @@ struct Claims {
     access: Vec<Access>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     groups: Vec<String>,
-    /// Of a refresh token.
+    /// The binding of a refresh token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bound: Option<String>,
 }

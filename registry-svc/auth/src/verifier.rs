@@ -1,17 +1,17 @@
 //! Verifies passwords, which is slow by design, without letting anybody make the registry slow.
 //!
-//! At most half of the processors verify at a time and only so many requests wait; who was right is
-//! remembered for a minute, so that the two hundred blobs of one pull cost one verification. What is
-//! remembered is a keyed hash of name, password and stored hash: of no use outside this process, and
-//! void as soon as the stored hash changes. Who was wrong is not remembered, and a name that does not
-//! exist takes as long as one that does.
+//! At most half of the processors verify at a time and the queue of requests is bounded; a correct
+//! password is remembered for a minute, so that the two hundred blobs of one pull cost one
+//! verification. The memory holds a keyed hash of name, password and stored hash: useless outside
+//! this process, and void as soon as the stored hash changes. A wrong password is not remembered,
+//! and a name that does not exist takes as long as one that does.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Mutex, MutexGuard};
 use ring::hmac;
 use ring::rand::SystemRandom;
 use tokio::sync::Semaphore;
@@ -27,7 +27,7 @@ const MOST_REMEMBERED: usize = 1024;
 /// How many requests wait for a processor; with a tenth of a second each, some seconds' worth.
 const MOST_WAITING: usize = 64;
 
-/// What came of it.
+/// The result of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// The password is the user's.
@@ -58,7 +58,7 @@ impl std::fmt::Debug for Verifier {
 impl Verifier {
     pub(super) fn new() -> Self {
         let mut octets = [0; 32];
-        // Before the kernel has randomness there is nobody to guess either.
+        // Before the kernel has randomness, no client can guess either.
         let _filled = ring::rand::SecureRandom::fill(&SystemRandom::new(), &mut octets);
         let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
         Self {
@@ -138,7 +138,7 @@ impl Verifier {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Instant>> {
         // Each change is a single insert or remove, so a panic elsewhere leaves it whole.
         let remembered = &self.remembered;
-        remembered.lock().unwrap_or_else(PoisonError::into_inner)
+        remembered.lock()
     }
 }
 

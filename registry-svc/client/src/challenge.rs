@@ -1,5 +1,6 @@
-//! What a registry asks for when it answers 401: `WWW-Authenticate` (RFC 9110 §11.6.1), with `Basic`
-//! (RFC 7617) or the `Bearer` that names where tokens are (distribution's token authentication).
+//! The challenge of a registry that answers 401: `WWW-Authenticate` (RFC 9110 §11.6.1), with
+//! `Basic` (RFC 7617) or the `Bearer` that names the token endpoint (distribution's token
+//! authentication).
 
 use std::collections::BTreeMap;
 
@@ -10,18 +11,18 @@ const MAX_PARAMETERS: usize = 16;
 /// Challenges of one answer.
 const MAX_CHALLENGES: usize = 8;
 
-/// What is asked for.
+/// A challenge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Challenge {
     /// A name and a password.
     Basic,
     /// A token, which is to be had elsewhere.
     Bearer {
-        /// Where.
+        /// The token endpoint.
         realm: String,
-        /// Whom it is for.
+        /// The service that it is for.
         service: Option<String>,
-        /// What it has to allow, if the registry says.
+        /// The scope that it has to allow, if the registry gives one.
         scope: Option<String>,
     },
 }
@@ -36,8 +37,8 @@ pub fn parse<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<Challenge> {
     challenges
 }
 
-/// One value may have several challenges, with commas between them as between parameters: what has no
-/// equals sign behind its first word begins a new one.
+/// One value may have several challenges, with commas between them as between parameters: a part
+/// without an equals sign behind its first word begins a new one.
 fn read(value: &str, challenges: &mut Vec<Challenge>) {
     let mut rest = value.trim_start_matches([' ', '\t', ',']);
     while !rest.is_empty() && challenges.len() < MAX_CHALLENGES {
@@ -47,7 +48,7 @@ fn read(value: &str, challenges: &mut Vec<Challenge>) {
         }
         let (parameters, behind) = parameters(behind);
         challenges.extend(challenge(scheme, parameters));
-        // A scheme and nothing that can be read behind it would go on for ever.
+        // A scheme without readable parameters would loop for ever.
         if behind.len() == rest.len() {
             return;
         }

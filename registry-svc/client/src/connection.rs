@@ -8,8 +8,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::{HOST, HeaderValue, USER_AGENT};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -43,7 +44,7 @@ const MAX_ENDPOINTS: usize = 64;
 /// Addresses tried of one name.
 const MAX_ADDRESSES: usize = 8;
 
-/// Where systems keep the authorities they trust: Debian, Red Hat, SUSE.
+/// The files in which systems keep the authorities they trust: Debian, Red Hat, SUSE.
 const SYSTEM_BUNDLES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -68,7 +69,7 @@ pub enum TrustError {
     /// A file cannot be read or has no certificate.
     #[error("cannot read the certificates of authorities in {path}", path = .path.display())]
     Read {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// How that failed.
         #[source]
@@ -77,9 +78,9 @@ pub enum TrustError {
     /// A certificate is none.
     #[error("a certificate in {path} is damaged", path = .path.display())]
     Damaged {
-        /// Where.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
@@ -119,7 +120,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// When the file cannot be read. That the system trusts nobody is none: plain HTTP needs nobody.
+    /// When the file cannot be read. A system without trusted authorities is no error: plain HTTP
+    /// needs none.
     pub fn new(authorities: Option<&Path>) -> Result<Self, TrustError> {
         let mut roots = RootCertStore::empty();
         match authorities {
@@ -284,7 +286,7 @@ where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Send + Unpin + 'static,
 {
     let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    // What goes wrong shows in the request or in the answer's body.
+    // Failures show in the request or in the response's body.
     tokio::spawn(async move { drop(connection.await) });
     Ok(sender)
 }
@@ -347,10 +349,8 @@ impl Idle {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Endpoint, Vec<SendRequest<Sent>>>> {
-        self.by_endpoint
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Endpoint, Vec<SendRequest<Sent>>>> {
+        self.by_endpoint.lock()
     }
 }
 
@@ -359,7 +359,7 @@ impl Idle {
 /// Bytes from anywhere.
 pub type ByteStream = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// What is sent: nothing, bytes, or a stream whose length is known.
+/// The body of a request: nothing, bytes, or a stream of a known length.
 pub struct Sent {
     from: From,
     left: u64,
@@ -388,7 +388,7 @@ impl Sent {
         }
     }
 
-    /// A stream of exactly so many octets.
+    /// A stream of exactly `length` bytes.
     #[must_use]
     pub fn stream(length: u64, stream: ByteStream) -> Self {
         Self {
@@ -472,7 +472,7 @@ struct Back {
 }
 
 impl Received {
-    /// The whole body, if it has at most so many octets; none if it has more.
+    /// The whole body, if it has at most `limit` bytes; none if it has more.
     ///
     /// # Errors
     ///

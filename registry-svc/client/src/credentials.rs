@@ -14,9 +14,9 @@ use crate::endpoint::Endpoint;
 /// A name and a password. Never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Who asks.
+    /// The user.
     pub user: String,
-    /// What proves it.
+    /// The password.
     pub password: String,
 }
 
@@ -61,13 +61,13 @@ pub enum AuthFileError {
     /// Not JSON.
     #[error("not JSON")]
     Json(#[from] serde_json::Error),
-    /// An entry that cannot be understood. What it says is not repeated.
+    /// A malformed entry. The error does not repeat its text.
     #[error("the entry for {0} is no Base64 of name:password")]
     Entry(String),
 }
 
 impl AuthFile {
-    /// What is for one registry alone.
+    /// Credentials for one registry alone.
     #[must_use]
     pub fn of(endpoint: &Endpoint, credentials: Credentials) -> Self {
         Self {
@@ -100,7 +100,8 @@ impl AuthFile {
         Ok(Self { entries })
     }
 
-    /// What is for a repository: the entry with the longest path that it is below, or that of its host.
+    /// The credentials for a repository: the entry with the longest path above it, or that of its
+    /// host.
     #[must_use]
     pub fn find(
         &self,

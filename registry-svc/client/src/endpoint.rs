@@ -1,4 +1,4 @@
-//! Where another registry is, and what is there: `https://registry.example.org:5000`, and
+//! The address of another registry, and of content there: `https://registry.example.org:5000`, and
 //! `registry.example.org:5000/group/image:tag` as people write references.
 
 use std::fmt;
@@ -135,14 +135,14 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// What a reference with a host names.
+/// A reference with a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
     /// The registry.
     pub endpoint: Endpoint,
     /// The repository, or what names of repositories begin with; none for all.
     pub repository: Option<RepositoryName>,
-    /// Which manifest; none for all that have tags.
+    /// The manifest; none for all that have tags.
     pub reference: Option<Reference>,
 }
 

@@ -1,9 +1,9 @@
 //! Another registry, as a client of the distribution-spec sees it: for the verbs `push` and `pull`, for
 //! `import --to`, and for mirrors of upstreams.
 //!
-//! Nothing is trusted: a manifest has the digest that it was asked for by, or is refused here; a blob is
-//! verified by whoever stores it. Names and passwords go to the registry itself and to where it says
-//! that tokens are; never along a redirect.
+//! Nothing is trusted: a manifest that does not have the requested digest is refused here; the
+//! store verifies a blob. Names and passwords go to the registry itself and to its token endpoint;
+//! never along a redirect.
 
 pub mod challenge;
 pub mod connection;
@@ -38,10 +38,10 @@ const MAX_ERROR: usize = 64 << 10;
 const MAX_PAGE: usize = 4 << 20;
 /// Pages of one list.
 const MAX_PAGES: usize = 10_000;
-/// What is told of an error text.
+/// The most characters of an error text in a message.
 const MAX_MESSAGE: usize = 300;
 
-/// What a manifest's digest is, by the registry.
+/// The header with the registry's digest of a manifest.
 pub(crate) const CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
 
 /// Kinds of manifests that are taken; registries turn what is not named here into another kind.
@@ -80,7 +80,7 @@ pub enum ClientError {
     /// It wants a name and a password, and there is none, or not the right one.
     #[error("{endpoint} asks for a name and a password{why}")]
     Unauthorized {
-        /// Who.
+        /// The registry.
         endpoint: String,
         /// Why those that were given are not enough.
         why: &'static str,
@@ -88,12 +88,12 @@ pub enum ClientError {
     /// It answered with an error.
     #[error("{status}{message}")]
     Status {
-        /// Which.
+        /// The status.
         status: StatusCode,
-        /// What it said of it.
+        /// Its message.
         message: String,
     },
-    /// An answer that is none.
+    /// A malformed response.
     #[error("the answer makes no sense: {0}")]
     Malformed(&'static str),
     /// Something else than what was asked for.
@@ -105,9 +105,9 @@ pub enum ClientError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it has the digest {got}, and not {wanted}")]
 pub struct Mismatch {
-    /// What it is to be.
+    /// The requested digest.
     pub wanted: Digest,
-    /// What it is.
+    /// The actual digest.
     pub got: Digest,
 }
 
@@ -138,7 +138,7 @@ impl Registry {
         }
     }
 
-    /// Where it is.
+    /// Its address.
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
         self.session.endpoint()
@@ -267,7 +267,7 @@ impl Registry {
         let path = format!("/v2/{}/tags/list?n=1000", repository.as_str());
         let ask = |path| Ask::new(Method::GET, path).pull(repository);
         let listed = self.list(path, "tags", ask).await?;
-        // A tag that is none cannot be asked for either.
+        // Leave out malformed tags: they cannot be requested either.
         Ok(listed.map(|tags| tags.iter().filter_map(|tag| tag.parse().ok()).collect()))
     }
 
@@ -317,7 +317,7 @@ impl Registry {
     }
 }
 
-/// The path of `<…>; rel="next"`; of a whole URL only what is behind the host.
+/// The path of `<…>; rel="next"`; of a whole URL only the part behind the host.
 fn next_page(link: &str) -> Option<String> {
     let (target, parameters) = link.strip_prefix('<')?.split_once('>')?;
     let is_next = parameters.contains("rel=\"next\"") || parameters.contains("rel=next");
@@ -384,7 +384,7 @@ async fn whole(response: Response<Received>, limit: usize) -> Result<Bytes, Clie
         .ok_or(ClientError::Malformed("it is too long"))
 }
 
-/// Where an answer points to.
+/// The target of a response's `Location`.
 fn location(response: &Response<Received>) -> Result<String, ClientError> {
     text(response, LOCATION).ok_or(ClientError::Malformed("no Location"))
 }

@@ -1,10 +1,10 @@
 //! Requests with what proves who asks: none at first, then what the registry asks for.
 //!
-//! A token is kept for what it allows until shortly before it ends. Redirects are followed for what is
-//! read; what proves anything stays behind when they lead to another host.
+//! A token is kept for its scope until shortly before it ends. Redirects are followed for reads;
+//! credentials stay behind when they lead to another host.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use config_text::web;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode, Uri};
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -44,7 +45,7 @@ pub(super) struct Session {
     proofs: Arc<Mutex<Proofs>>,
 }
 
-/// What proves who asks.
+/// The credentials and tokens.
 #[derive(Debug, Default)]
 struct Proofs {
     /// By scope.
@@ -59,14 +60,14 @@ struct Token {
     ends: Instant,
 }
 
-/// What is asked.
+/// A request.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
     method: Method,
     /// A path at the registry, or a whole URL there.
     target: String,
     headers: Vec<(HeaderName, String)>,
-    /// What a token has to allow.
+    /// The scopes that a token has to allow.
     scopes: Vec<String>,
     repository: Option<RepositoryName>,
 }
@@ -176,7 +177,7 @@ impl Session {
             let to = location(&response)?;
             drop(response.into_body().whole(MAX_ERROR).await);
             let next = self.target(&endpoint, &to)?;
-            // What was asked for in secret is not fetched in the clear.
+            // A request over TLS never continues without TLS.
             if endpoint.scheme == Scheme::Https && next.0.scheme == Scheme::Http {
                 return Err(ClientError::Malformed("a redirect from TLS to plain HTTP"));
             }
@@ -209,7 +210,7 @@ impl Session {
     }
 
     fn proof(&self, ask: &Ask) -> Option<HeaderValue> {
-        let proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let proofs = self.proofs.lock();
         if proofs.is_basic {
             return self.basic(ask);
         }
@@ -225,7 +226,7 @@ impl Session {
         secret(&self.credentials(ask)?.basic())
     }
 
-    /// What to send again with.
+    /// The header to send again with.
     async fn answer(
         &self,
         ask: &Ask,
@@ -250,7 +251,7 @@ impl Session {
         }
         let basic = self.basic(ask);
         let basic = basic.ok_or_else(|| self.unauthorized(", and none are known"))?;
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proofs = self.proofs.lock();
         if was_proved && proofs.is_basic {
             return Err(self.unauthorized(" and takes none that are known"));
         }
@@ -269,7 +270,7 @@ impl Session {
         let (endpoint, path) = self.target(&self.endpoint, realm)?;
         let mut query = vec![("service", service.unwrap_or_default())];
         let asked = ask.scope();
-        // What the registry names is among what is wanted, unless it is something else altogether.
+        // The registry's scope is among the requested ones, unless it is a different one.
         let named = scope.filter(|scope| !asked.split(' ').any(|asked| asked == *scope));
         query.extend(asked.split(' ').chain(named).map(|scope| ("scope", scope)));
         query.retain(|(_, value)| !value.is_empty());
@@ -294,7 +295,7 @@ impl Session {
             header: header.clone(),
             ends: Instant::now() + lasts,
         };
-        let mut proofs = self.proofs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proofs = self.proofs.lock();
         if proofs.tokens.len() >= MAX_TOKENS {
             proofs.tokens.clear();
         }
@@ -338,7 +339,8 @@ pub(super) fn with_query(path: &str, parameters: &[(&str, &str)]) -> String {
     web::with_query(path, &given.collect::<Vec<_>>())
 }
 
-/// Where an upload goes on, which the registry says in any form that an address has.
+/// The address at which an upload continues, which the registry gives in any form that an address
+/// has.
 pub(super) fn location_of(response: &Response<Received>) -> Result<String, ClientError> {
     text(response, hyper::header::LOCATION).ok_or(ClientError::Malformed("no Location"))
 }

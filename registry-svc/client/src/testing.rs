@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
@@ -12,6 +12,7 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
@@ -97,8 +98,8 @@ impl Served {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 /// Bytes as a body.

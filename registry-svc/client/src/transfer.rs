@@ -127,8 +127,8 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// When the registry refuses it, or the connection fails; [`Self::upload_offset`] may tell where to
-    /// go on then.
+    /// When the registry refuses it, or the connection fails; [`Self::upload_offset`] may give the
+    /// offset to continue from then.
     pub async fn upload(
         &self,
         upload: &Upload,
@@ -159,7 +159,8 @@ impl Registry {
         Ok(())
     }
 
-    /// How many octets a session has, and where it goes on; `Ok(None)` when there is no such session.
+    /// The number of bytes in a session, and the address at which it continues; `Ok(None)` when
+    /// there is no such session.
     ///
     /// # Errors
     ///

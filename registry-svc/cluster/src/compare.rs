@@ -1,30 +1,30 @@
 //! Comparing all that two nodes have, at the start and every few minutes, and repairing what differs.
 //!
-//! Following the journals keeps nodes equal as long as nothing goes wrong. The comparison finds what
-//! did: a record that was set aside, a blob that the scrub put into quarantine, a node that came back
-//! with an old disk. Each node takes over what others have and it has not; what it has and they have
-//! not, they find themselves.
+//! Following the journals keeps nodes equal as long as nothing goes wrong. The comparison finds the
+//! rest: a record that was set aside, a blob that the scrub put into quarantine, a node that came
+//! back with an old disk. Each node takes over content that it lacks; the other nodes find their
+//! own gaps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use oci::digest::Digest;
-use proto::registry as wire;
 use registry_facts::index::key::{BLOB, MANIFEST};
 use registry_facts::record::{Fact, RecordError, Stamped};
+use registry_proto as wire;
 use registry_store::{Store, StoreError};
 use tonic::Status;
 
-use super::buckets::{
-    self, Buckets, Difference, Registers, blob_differences, bucket_of, register_differences,
-};
 use super::counters::Counters;
 use super::feed::Feed;
 use super::fetch::Fetcher;
 use super::peer::Peer;
-use super::wire as form;
-use super::wire::Summary;
+use registry_cluster_core::buckets::{
+    self, Buckets, Difference, Registers, blob_differences, bucket_of, register_differences,
+};
+use registry_cluster_core::wire as form;
+use registry_cluster_core::wire::Summary;
 
 /// Registers read from the store at a time, so that others get their turn.
 const PAGE: usize = 1024;
@@ -39,7 +39,7 @@ const SETTLING: Duration = Duration::from_secs(2);
 /// Before the first comparison: the journals bring most of what a node lacks after its start.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// How often a peer is looked at that could not be compared with when it was due.
+/// The retry interval for a peer that could not be compared when it was due.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Why two nodes could not be compared.
@@ -242,7 +242,7 @@ impl Comparison {
         Ok(false)
     }
 
-    /// What this node and a peer do not have alike, and have not for a moment.
+    /// Differences between this node and a peer that have lasted longer than a moment.
     pub(super) async fn differences(&self, peer: &Peer) -> Result<Vec<Difference>, CompareError> {
         let first = self.once(peer).await?;
         if first.is_empty() {
@@ -261,7 +261,7 @@ impl Comparison {
         Ok(self.there(peer, &here).await?.differences)
     }
 
-    /// What a peer has in the buckets that differ.
+    /// The registers and blobs of a peer in the buckets that differ.
     async fn there(&self, peer: &Peer, here: &Content) -> Result<There, CompareError> {
         let answer = in_time(peer.control().summary(wire::SummaryRequest {})).await?;
         let summary = Summary::try_from(answer)?;
@@ -309,7 +309,7 @@ impl Comparison {
     }
 }
 
-/// What a peer has in the buckets that differ.
+/// The registers and blobs of a peer in the buckets that differ.
 #[derive(Debug, Default)]
 struct There {
     registers: Registers,

@@ -1,4 +1,4 @@
-//! What replication counts.
+//! Counters of replication.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -6,7 +6,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use registry_facts::name::NodeName;
 
-use super::acknowledge::Outcome;
+use registry_cluster_core::acknowledge::Outcome;
 
 /// A peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -22,14 +22,14 @@ pub struct OutcomeLabel {
     pub outcome: &'static str,
 }
 
-/// What replication counts; clones share it.
+/// Counters of replication; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Records of other nodes that were applied.
     pub applied: Counter,
     /// Records that wait for their content.
     pub waiting: Gauge,
-    /// Records set aside because nobody had their content.
+    /// Records set aside because no node had their content.
     pub set_aside: Counter,
     /// Records refused because their stamp is too far in the future.
     pub future: Counter,

@@ -1,8 +1,8 @@
 //! Following the journals of the other nodes, and applying what comes.
 //!
-//! One task for each peer holds its stream; what comes goes to the one [`Intake`], and what the intake
-//! asks for is done by tasks of their own: bringing content here, applying records. Each task ends with
-//! telling the intake how it went and doing what it asks for next.
+//! One task for each peer reads its stream and passes the records to the one [`Intake`]. Other
+//! tasks do what the intake requests: they fetch content and apply records. Each task reports its
+//! result to the intake and does what it requests next.
 //!
 //! The tasks that hold streams are cancelled with the cluster. Those that apply are not: a record that
 //! is being written is written.
@@ -10,26 +10,27 @@
 mod content;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use oci::digest::Digest;
-use proto::registry as wire;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, RecordError, Vector};
+use registry_proto as wire;
 use registry_store::Store;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use super::backoff::Backoff;
 use super::counters::Counters;
 use super::fetch::Fetcher;
-use super::intake::{Intake, Limits, Output, Receipt};
 use super::peer::Peer;
-use super::wire as form;
+use registry_cluster_core::backoff::Backoff;
+use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
+use registry_cluster_core::wire as form;
 
 /// How often a follower says what it holds, and waits are looked at.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
@@ -71,8 +72,8 @@ struct Inner {
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
     restarts: watch::Sender<u64>,
-    /// Origins from whose clock too early a statement came, and its stamp: what they state waits until
-    /// the clock here has come so far.
+    /// Origins whose clock was too far ahead, and the stamp of their statement: their records wait
+    /// until the clock here has reached it.
     early: Mutex<BTreeMap<NodeId, Hlc>>,
 }
 
@@ -172,7 +173,7 @@ impl Feed {
 
     //--- One stream
 
-    /// One stream, until it fails or is asked to begin again.
+    /// One stream, until it fails or has to begin again.
     async fn stream(&self, peer: &Arc<Peer>) -> Result<(), FeedError> {
         let mut restarts = self.0.restarts.subscribe();
         restarts.mark_unchanged();
@@ -296,7 +297,7 @@ impl Feed {
             if record.sequence == 0 {
                 return Err(RecordError::Field("sequence").into());
             }
-            // What was stated here is in the journal already.
+            // The journal has the node's own records already.
             if record.origin == self.0.node || self.is_early(&record) {
                 continue;
             }
@@ -351,8 +352,8 @@ impl Feed {
         }
     }
 
-    fn early(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
-        self.0.early.lock().unwrap_or_else(PoisonError::into_inner)
+    fn early(&self) -> MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
+        self.0.early.lock()
     }
 
     /// How often the streams began again.
@@ -445,8 +446,8 @@ impl Feed {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Intake> {
-        self.0.intake.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Intake> {
+        self.0.intake.lock()
     }
 }
 

@@ -5,10 +5,10 @@
 //! served while it flies. A peer that fails in the middle is followed by another one at the offset
 //! that was reached.
 //!
-//! A client that joins late, or reads slower than the disk writes, finds the window gone; it reads on
-//! from a peer, or from the disk once the flight has landed. Nobody is given the last piece of a blob
-//! before the digest is known to be right: a client sees a connection that breaks, never a whole blob
-//! that is wrong.
+//! A client that joins late, or reads slower than the disk writes, finds the window gone; it
+//! continues from a peer, or from the disk once the flight has landed. No client gets the last
+//! piece of a blob before the digest is verified: a client sees a broken connection, never a whole
+//! blob that is wrong.
 
 mod reader;
 mod transfer;
@@ -16,13 +16,14 @@ mod transfer;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::Digest;
-use proto::registry as wire;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
+use registry_proto as wire;
 use registry_store::window::{Piece, Window};
 use registry_store::{Store, StoreError};
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -36,14 +37,14 @@ use super::throttle::Throttle;
 /// reader holds one mebibyte.
 const PIECES: usize = 4;
 
-/// Rounds through the peers that may bring nothing before a flight ends; it is begun anew by whoever
-/// still needs it.
+/// Rounds through the peers without any data before a flight ends; a request that still needs the
+/// content begins another one.
 const IDLE_ROUNDS: u32 = 3;
 
 /// Between two rounds.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
-/// A peer that sends nothing for so long has failed; another is asked.
+/// A peer that sends nothing for this long has failed; the next one takes over.
 const STALLED: Duration = Duration::from_secs(20);
 
 /// Copies known to be bad. More are a broken disk, which the scrub of that node finds.
@@ -57,11 +58,11 @@ pub type Body = ReceiverStream<io::Result<Bytes>>;
 pub(super) enum Landing {
     /// The blob is here.
     Held,
-    /// Everyone who could be asked has none; nobody was left out who was expected to have it.
+    /// All reachable peers lack it, and no peer that should have it was left out.
     Denied,
-    /// Somebody could not be asked, or failed.
+    /// A peer could not be reached, or failed.
     Unreachable,
-    /// What came is not what the digest says.
+    /// The received bytes do not match the digest.
     Corrupt,
     /// It cannot be stored here.
     NoRoom,
@@ -172,7 +173,7 @@ impl Fetcher {
         Ok(ReceiverStream::new(body))
     }
 
-    /// Whom content comes from.
+    /// The peers that content comes from.
     pub(super) fn peers(&self) -> &[Arc<Peer>] {
         &self.0.peers
     }
@@ -269,8 +270,8 @@ impl Fetcher {
         }
     }
 
-    /// The peers in the order they are asked: the likeliest, then those that can be reached, then
-    /// those whose copy was bad.
+    /// The peers in the order of requests: the likeliest, then the reachable ones, then those whose
+    /// copy was bad.
     fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
         let suspects = self.suspects();
         let mut peers: Vec<Arc<Peer>> = self.0.peers.iter().map(Arc::clone).collect();
@@ -284,7 +285,7 @@ impl Fetcher {
         peers
     }
 
-    /// What it means that not everything has come.
+    /// The outcome of an incomplete transfer.
     fn verdict(&self, report: &Report, first: Option<&NodeName>) -> Landing {
         let peers = &self.0.peers;
         let asked = match first {
@@ -309,18 +310,12 @@ impl Fetcher {
         suspects.extend(sources.into_iter().map(|peer| (peer, *digest)));
     }
 
-    fn flights(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
-        self.0
-            .flights
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn flights(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.0.flights.lock()
     }
 
-    fn suspects(&self) -> std::sync::MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
-        self.0
-            .suspects
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn suspects(&self) -> MutexGuard<'_, BTreeSet<(NodeName, Digest)>> {
+        self.0.suspects.lock()
     }
 }
 
@@ -345,8 +340,8 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock()
     }
 }
 
@@ -370,7 +365,7 @@ struct Transfer {
     report: Report,
 }
 
-/// Who was asked, and what they said.
+/// The responses of the peers.
 #[derive(Debug, Default)]
 struct Report {
     /// Those that say they have none.

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! Each node follows the journals of all others ([`feed`]) and applies a record when all the content
-//! that it needs is here ([`intake`]), so that a manifest that is visible can be pulled whole. A write
-//! is acknowledged when enough nodes have it on disk ([`acknowledge`]). Tags and deletions are
+//! that it needs is here ([`registry_cluster_core::intake`]), so that a manifest that is visible can be pulled whole. A write
+//! is acknowledged when enough nodes have it on disk ([`registry_cluster_core::acknowledge`]). Tags and deletions are
 //! registers in which the last writer wins, so partitions heal without anyone deciding.
 //!
 //! No node waits for another to start: alone, this one serves and takes what it can and says so.
@@ -34,38 +34,32 @@ use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use self::acknowledge::{Acknowledgement, Followers, Mode};
-use self::buckets::Difference;
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
 use self::feed::{BEAT, Feed, now};
 use self::fetch::Fetcher;
-use self::intake::Limits;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
 use self::tls::Identity;
+use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
+use registry_cluster_core::buckets::Difference;
+use registry_cluster_core::intake::Limits;
 
-pub mod acknowledge;
-pub mod backoff;
-pub mod buckets;
 pub mod compare;
 pub mod counters;
 mod feed;
 mod fetch;
-pub mod intake;
 mod peer;
 pub mod proxy;
 mod read_through;
 mod server;
+mod service;
 pub mod settings;
-#[cfg(test)]
-mod simulation;
 #[cfg(test)]
 mod tests;
 mod throttle;
 mod tls;
-pub mod wire;
 
 pub use fetch::Body;
 pub use read_through::Remote;
@@ -170,8 +164,8 @@ impl Cluster {
         })))
     }
 
-    /// Serves the peers on a listener until the drain is asked for. Requests of clients that a peer
-    /// passes on go to `passed_on`.
+    /// Serves the peers on a listener until the drain begins. Requests of clients that a peer
+    /// forwards go to `passed_on`.
     ///
     /// # Errors
     /// When the runtime cannot take the listener.
@@ -193,7 +187,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Reads the certificate files anew, for connections to come.
+    /// Reads the certificate files again, for new connections.
     ///
     /// # Errors
     /// When they cannot be used; those in force stay.
@@ -204,7 +198,7 @@ impl Cluster {
         }
     }
 
-    /// Whether the certificate files could be read anew; nothing is taken up.
+    /// Checks that the certificate files can be read again; changes nothing.
     ///
     /// # Errors
     /// When they cannot be used.
@@ -264,7 +258,7 @@ impl Cluster {
         let mut asked = JoinSet::new();
         for peer in self.0.peers.iter().filter(|peer| peer.may_answer()) {
             let mut client = peer.control();
-            let request = proto::registry::HasRequest {
+            let request = registry_proto::HasRequest {
                 digests: vec![digest.to_string()],
             };
             asked.spawn(async move {
@@ -281,15 +275,15 @@ impl Cluster {
         false
     }
 
-    /// Brings content here from whoever has it; true when it is here. For the scrub, which repairs
-    /// what it had to put away.
+    /// Fetches content from a node that has it; true when it is here. The scrub uses it to repair
+    /// damaged blobs.
     pub async fn fetch(&self, digest: &Digest) -> bool {
         self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
     }
 
     //--- Views
 
-    /// What this node and another one do not have alike.
+    /// The differences between this node and another one.
     ///
     /// # Errors
     /// When they cannot be compared.
@@ -349,7 +343,7 @@ impl Cluster {
         }
     }
 
-    /// What is counted, to be registered with the daemon's metrics.
+    /// The counters, to register with the daemon's metrics.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.0.counters
@@ -410,11 +404,11 @@ pub struct Status {
 /// How a peer is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerStatus {
-    /// What the site calls it.
+    /// Its name in the site.
     pub name: NodeName,
-    /// Where it listens.
+    /// Its address.
     pub address: String,
-    /// Who it is in this life of its disk, once it was heard.
+    /// Its identity in this life of its disk, after its first message.
     pub node: Option<String>,
     /// Whether this node follows its journal.
     pub connected: bool,
@@ -436,9 +430,9 @@ pub struct PeerStatus {
     pub missing_blobs: u64,
 }
 
-/// Where a caller that proved nothing is known from.
+/// The address of a caller without a certificate.
 impl Caller {
-    /// What to call it in a log.
+    /// The caller's name for a log.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.node {

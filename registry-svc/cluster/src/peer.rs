@@ -1,18 +1,19 @@
 //! Another node, and the connections to it.
 //!
-//! Two connections: what is bulky must not stand in front of what others wait for. Both are made
-//! when first needed and made anew after they broke.
+//! Two connections: bulk transfers must not delay short requests. Both are made when first needed
+//! and again after they broke.
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use crate::service::replication_client::ReplicationClient;
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
-use proto::registry::replication_client::ReplicationClient;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Vector};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -27,10 +28,10 @@ use super::tls::{Identity, server_name};
 /// A connection attempt that takes longer has failed: peers are one switch away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a silent peer is asked whether it is there, and how long it may take to answer.
+/// The interval of keep-alive pings to a silent peer, and the time that it has to answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(3);
 
-/// What may be under way to this node on one stream: enough for 10 Gbit/s over 3 ms.
+/// The bytes in flight to this node on one stream: enough for 10 Gbit/s over 3 ms.
 pub(super) const STREAM_WINDOW: u32 = 4 << 20;
 
 /// The same for a whole connection.
@@ -51,12 +52,12 @@ pub(super) struct Peer {
     known: Mutex<Known>,
 }
 
-/// What is known of a peer.
+/// The state of a peer.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// Who it is in this life of its disk.
+    /// Its identity in this life of its disk.
     pub(super) node: Option<NodeId>,
-    /// What it said it holds.
+    /// The records that it holds.
     pub(super) holds: Vector,
     /// When it was last heard of.
     pub(super) heard: Option<Instant>,
@@ -124,8 +125,8 @@ impl Peer {
         self.connected.load(Ordering::Acquire)
     }
 
-    /// Whether it is worth waiting for: it is there, or nobody has found out yet that it is not. A node
-    /// that has just started is asked for images before it has met the others.
+    /// Whether it is worth waiting for: it is connected, or no attempt to connect has failed yet.
+    /// Clients pull images from a node that has just started before it has met the others.
     pub(super) fn may_answer(&self) -> bool {
         self.is_connected() || self.lock().error.is_empty()
     }
@@ -142,8 +143,8 @@ impl Peer {
         change(&mut self.lock());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock()
     }
 }
 

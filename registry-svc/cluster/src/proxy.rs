@@ -1,10 +1,10 @@
 //! Passing on requests of upload sessions to the node that has the session.
 //!
-//! A name with three addresses leads two requests of one push to two nodes. The session lives on the
-//! disk of the node that began it; any other node passes the request on, body and all, as it streams,
-//! over the connection between the nodes. Who the client is has been checked by then. A request that
-//! was passed on carries [`HOP`] and is never passed on again: a session that its node does not know
-//! is unknown, and the client begins anew.
+//! A name with three addresses leads two requests of one push to two nodes. The session lives on
+//! the disk of the node that began it; any other node forwards the request with its body, as it
+//! streams, over the connection between the nodes. The first node has authenticated the client by
+//! then. A forwarded request carries [`HOP`] and is never forwarded again: a session that its node
+//! does not know is unknown, and the client starts over.
 
 use bytes::Bytes;
 use hyper::body::Body as HttpBody;
@@ -19,9 +19,9 @@ use super::Cluster;
 /// Marks a request that a peer passes on.
 pub const HOP: HeaderName = HeaderName::from_static("x-outpost-hop");
 
-/// Headers that are about one connection (RFC 9110 §7.6.1, RFC 9113 §8.2.2), and what the first node
-/// has acted on: a client that expects `100 Continue` has been told to go on, and who it is has been
-/// checked.
+/// Headers that are about one connection (RFC 9110 §7.6.1, RFC 9113 §8.2.2), and those that the
+/// first node has acted on: it has answered `Expect: 100-continue` and has authenticated the
+/// client.
 const DROPPED: [HeaderName; 10] = [
     header::CONNECTION,
     header::HOST,
@@ -41,7 +41,7 @@ pub enum ForwardError {
     /// No configured peer has the session: it is unknown.
     #[error("no peer has this session")]
     NoPeer,
-    /// The peer cannot be reached: to the client the session is unknown, and it begins anew.
+    /// The peer cannot be reached: to the client the session is unknown, and it starts over.
     #[error("the node that has the session cannot be reached")]
     Unreachable(#[source] tonic::transport::Error),
 }

@@ -1,8 +1,8 @@
-//! Reads of what is not here yet: the other nodes are asked, and the client is served while the
+//! Reads of content that is not here yet: the node asks the others, and serves the client while the
 //! content comes in.
 //!
-//! A push that one node has acknowledged can be pulled from any other at once. What the own registers
-//! say to be deleted is not read through, as long as the deletion is the later statement.
+//! A push that one node has acknowledged can be pulled from any other at once. Content that the own
+//! registers say to be deleted is not read through, as long as the deletion is the later statement.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
-use proto::registry as wire;
 use registry_facts::name::NodeName;
+use registry_proto as wire;
 use registry_store::StoreError;
 use tokio::task::JoinSet;
 use tokio_stream::StreamExt as _;
@@ -20,7 +20,7 @@ use tokio_stream::StreamExt as _;
 use super::Cluster;
 use super::fetch::Body;
 use super::peer::Peer;
-use super::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Wanted, What};
 
 /// How long peers have to answer whether they have something: the client waits, and hears that there
 /// is nothing when they do not.
@@ -32,13 +32,13 @@ const LARGEST_MANIFEST: u64 = 64 << 20;
 /// Something that another node shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// What it is.
+    /// Its digest.
     pub digest: Digest,
     /// In octets.
     pub size: u64,
-    /// Of a manifest; empty of a blob.
+    /// The media type of a manifest; empty for a blob.
     pub media_type: String,
-    /// Who has it.
+    /// The node that has it.
     pub node: NodeName,
 }
 
@@ -69,8 +69,8 @@ impl Cluster {
         Some(remote)
     }
 
-    /// What some other node shows in a repository under a tag, or as a manifest with a digest. The
-    /// manifest is on its way here then.
+    /// Finds a manifest of a repository by tag or digest at the other nodes. The node then fetches
+    /// it.
     pub async fn find_manifest(
         &self,
         repository: &RepositoryName,
@@ -115,8 +115,8 @@ impl Cluster {
         Ok(bytes.freeze())
     }
 
-    /// Asks all peers that may be reached. What is named by its digest is the same everywhere: the
-    /// first answer does. Of a tag the latest statement holds.
+    /// Asks all peers that may be reached. Content with a digest is the same everywhere: the first
+    /// response counts. For a tag the latest statement counts.
     async fn find(&self, wanted: &Wanted) -> Option<Remote> {
         let mut asked = ask(self.peers(), wanted);
         let first_does = !matches!(&wanted.what, What::Manifest(Reference::Tag(_)));

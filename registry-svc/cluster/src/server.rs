@@ -1,8 +1,8 @@
-//! What this node answers to its peers: from its own disk, never by asking another.
+//! Responses of this node to its peers: from its own disk, never by asking another node.
 //!
 //! One HTTP/2 listener serves both the replication service and the requests of clients that a peer
-//! passes on. Who connects has to show the certificate of a configured peer; without TLS, which is
-//! for tests, whoever connects is believed.
+//! forwards. A caller has to show the certificate of a configured peer; without TLS, which is for
+//! tests, every caller is believed.
 
 mod following;
 mod shown;
@@ -12,20 +12,21 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::service::replication_server::{Replication, ReplicationServer};
 use bytes::Bytes;
 use daemon::drain::Guard;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use proto::registry as wire;
-use proto::registry::replication_server::{Replication, ReplicationServer};
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, RecordError, Vector};
+use registry_proto as wire;
 use registry_store::{Store, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -39,12 +40,12 @@ use tonic::{Request as Call, Response as Answer, Status, Streaming};
 use tower_service::Service as _;
 
 use self::shown::find;
-use super::acknowledge::Followers;
 use super::compare::Content;
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
-use super::wire as form;
-use super::wire::Wanted;
+use registry_cluster_core::acknowledge::Followers;
+use registry_cluster_core::wire as form;
+use registry_cluster_core::wire::Wanted;
 
 /// Connections from peers. Each makes two; a listener on a wider network is not filled by strangers.
 const MAX_CONNECTIONS: usize = 64;
@@ -52,7 +53,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// A peer that has not shown who it is by then is none.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// How often a silent connection is asked whether somebody is there, and how long that may take.
+/// The interval of keep-alive pings on a silent connection, and the time to answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Messages on their way to a peer.
@@ -68,7 +69,7 @@ pub(super) const MAX_DIGESTS: usize = 1024;
 /// Registers or digests in one message.
 const LISTED: usize = 512;
 
-/// What a listener needs to answer.
+/// Everything that a listener needs to answer.
 #[derive(Clone, Debug)]
 pub(super) struct Server(Arc<Inner>);
 
@@ -87,12 +88,12 @@ struct Inner {
     connections: Arc<Semaphore>,
 }
 
-/// Who is at the other end of a connection.
+/// The other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The peer's name, from its certificate; none without TLS.
     pub node: Option<NodeName>,
-    /// Where it connects from.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -126,16 +127,14 @@ impl Server {
         self.0.heard.subscribe()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Followers> {
-        self.0
-            .followers
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Followers> {
+        self.0.followers.lock()
     }
 
     //--- Connections
 
-    /// Serves a listener until the drain is asked for. What is no replication goes to `passed_on`.
+    /// Serves a listener until the drain begins. Requests that are not replication go to
+    /// `passed_on`.
     pub(super) async fn serve<H, F, B>(self, listener: TcpListener, passed_on: H, mut guard: Guard)
     where
         H: Fn(Request<Incoming>, Caller) -> F + Clone + Send + Sync + 'static,
@@ -263,7 +262,7 @@ impl Server {
     }
 }
 
-/// What paths of the replication service begin with.
+/// The common prefix of the replication service's paths.
 const SERVICE_PATH: &str = "/outpost.registry.v1.Replication/";
 
 /// The answer where nothing is passed on.
@@ -280,7 +279,7 @@ pub(super) fn nowhere() -> Response<Body> {
 struct Service {
     server: Server,
     caller: Caller,
-    /// Of the connection: a stream of the journal has no other end.
+    /// Guards the connection: a stream of the journal has no other end.
     guard: Guard,
 }
 
@@ -474,6 +473,6 @@ struct Following {
     number: u64,
     server: Server,
     name: NodeName,
-    /// What has been sent of each origin, or what the peer had.
+    /// The records sent of each origin, or those that the peer had.
     sent: Vector,
 }

@@ -1,21 +1,21 @@
-//! What the cluster is told by the configuration.
+//! Settings of the cluster.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use registry_facts::name::NodeName;
 
-use super::acknowledge::Mode;
+use registry_cluster_core::acknowledge::Mode;
 
-/// What the cluster is told by the configuration.
+/// Settings of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What the site calls this node.
+    /// The node's name in the site.
     pub node: NodeName,
     /// The other nodes.
     pub peers: Vec<PeerSettings>,
-    /// How nodes prove who they are. `None`: not at all, which is for tests and for networks that
-    /// nobody else can reach.
+    /// The nodes' certificates. `None`: no authentication, which is for tests and for networks of
+    /// the nodes alone.
     pub tls: Option<TlsFiles>,
     /// How many nodes a write has to be on.
     pub acknowledge: Mode,
@@ -25,7 +25,8 @@ pub struct Settings {
     pub compare_interval: Duration,
     /// Blobs fetched for replication at a time.
     pub fetches: usize,
-    /// Octets a second that replication fetches at most; what a client waits for is not held up.
+    /// The most bytes a second that replication fetches; fetches for a waiting client are not
+    /// limited.
     pub bandwidth: Option<u64>,
     /// How far ahead of this node's clock a record's stamp may be. One from a clock that runs years
     /// ahead would win against every later statement.
@@ -35,9 +36,9 @@ pub struct Settings {
 /// Another node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSettings {
-    /// What the site calls it; its certificate has to be for this name.
+    /// Its name in the site; its certificate has to be for this name.
     pub name: NodeName,
-    /// Where it listens for its peers: host or address, and port.
+    /// Its address for peers: host name or IP address, and port.
     pub address: String,
 }
 
@@ -53,7 +54,7 @@ pub struct TlsFiles {
 }
 
 impl Settings {
-    /// The defaults, with nobody else in the cluster.
+    /// The defaults of a cluster of one node.
     #[must_use]
     pub fn new(node: NodeName) -> Self {
         Self {

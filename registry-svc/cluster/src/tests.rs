@@ -28,9 +28,9 @@ use tempfile::TempDir;
 use tokio_stream::StreamExt as _;
 
 use self::trust::{certificates, files};
-use super::acknowledge::{Mode, Outcome};
 use super::settings::{PeerSettings, Settings, TlsFiles};
 use super::{Caller, Cluster, Remote, compare, nowhere};
+use registry_cluster_core::acknowledge::{Mode, Outcome};
 
 /// How long something that happens at once may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);

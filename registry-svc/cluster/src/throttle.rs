@@ -1,15 +1,15 @@
 //! A bound on the bandwidth that replication takes, so that a node that refills itself leaves room
 //! for those that pull.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Octets that may come at once after a quiet moment, as time at the full rate.
 const BURST: Duration = Duration::from_millis(100);
 
-/// Lets so many octets a second through.
+/// Limits a rate of bytes a second.
 #[derive(Debug)]
 pub(super) struct Throttle {
     rate: Option<u64>,
@@ -25,7 +25,7 @@ impl Throttle {
         }
     }
 
-    /// Waits until so many octets may come.
+    /// Waits until this many bytes may come.
     pub(super) async fn take(&self, octets: usize) {
         let Some(rate) = self.rate else {
             return;
@@ -41,7 +41,7 @@ impl Throttle {
             .unwrap_or(u64::MAX)
             .saturating_mul(1_000_000)
             / rate;
-        let mut paid = self.paid.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut paid = self.paid.lock();
         let earliest = now.checked_sub(BURST).unwrap_or(now);
         let begin = paid.map_or(earliest, |paid| paid.max(earliest));
         *paid = Some(begin + Duration::from_micros(cost));

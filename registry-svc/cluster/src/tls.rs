@@ -1,11 +1,12 @@
 //! How nodes prove to each other who they are: both sides show a certificate of the cluster's
 //! authority that is for the name of a configured node.
 //!
-//! The files are read anew at a reload; connections that are open stay as they are.
+//! A reload reads the files again; open connections stay as they are.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use registry_facts::name::NodeName;
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -23,19 +24,19 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
     /// A file without a certificate.
     #[error("{path} holds no certificate", path = .0.display())]
     Empty(PathBuf),
-    /// What TLS does not work with.
+    /// TLS cannot use the files.
     #[error("certificate {certificate} does not work", certificate = certificate.display())]
     Unfit {
         /// The certificate's file.
         certificate: PathBuf,
-        /// What TLS says of it.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
@@ -44,7 +45,7 @@ pub enum TlsError {
     Authority {
         /// The authority's file.
         ca: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: rustls::server::VerifierBuilderError,
     },
@@ -83,10 +84,10 @@ impl Identity {
         })
     }
 
-    /// Reads the files anew; what cannot be used leaves what is in force.
+    /// Reads the files again; if they cannot be used, the present ones stay in force.
     pub(super) fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.node, &self.files)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = sides;
+        *self.current.write() = sides;
         Ok(())
     }
 
@@ -99,14 +100,11 @@ impl Identity {
     }
 
     fn sides(&self) -> Sides {
-        self.current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.current.read().clone()
     }
 }
 
-/// Which of the nodes a certificate is for.
+/// The node that a certificate is for.
 pub(super) fn node_of<'a>(
     certificate: &CertificateDer<'_>,
     mut nodes: impl Iterator<Item = &'a NodeName>,

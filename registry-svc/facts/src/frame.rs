@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Little-endian; the length is that of kind and payload. The checksum (CRC-32C) covers the frame's
-//! own place in the file besides everything after it, so what an earlier file left on the same blocks
-//! is no frame here. `batch` is where the frames begin that were written and synced together: a frame
-//! of a later batch behind one that is broken proves that the broken one had been synced, so it is
-//! damage, and not the torn end of a write that nobody was told about.
+//! own place in the file besides everything after it, so the rest of an earlier file on the same
+//! blocks is no frame here. `batch` is the place of the first of the frames that were written and
+//! synced together: a frame of a later batch behind a broken one proves that the broken one had
+//! been synced, so it is damage, and not the torn end of a write that was never acknowledged.
 //!
 //! Never reads files: it is handed octets.
 
@@ -21,7 +21,7 @@ pub const HEAD: usize = 16;
 /// room for tens of thousands.
 pub const LONGEST: usize = 16 << 20;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A record.
@@ -50,17 +50,17 @@ impl Kind {
 /// A frame that is whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// What it is.
+    /// The kind.
     pub kind: Kind,
-    /// What it carries.
+    /// The payload.
     pub payload: &'a [u8],
-    /// Where the batch begins that it was written in.
+    /// The begin of its batch.
     pub batch: u64,
     /// How many octets it takes in the file.
     pub length: usize,
 }
 
-/// What stands at a place of a file.
+/// The result of reading a place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found<'a> {
     /// A frame.
@@ -82,7 +82,7 @@ pub fn put(file: &mut Vec<u8>, at: u64, batch: u64, kind: Kind, payload: &[u8]) 
     file.put_slice(payload);
 }
 
-/// What `octets`, which stand at `at` in their file, begin with.
+/// Reads a frame at the begin of `octets`, which are at `at` in their file.
 #[must_use]
 pub fn take(octets: &[u8], at: u64) -> Found<'_> {
     let Some((mut head, rest)) = octets.split_at_checked(HEAD) else {

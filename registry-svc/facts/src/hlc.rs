@@ -85,8 +85,8 @@ impl Clock {
         self.last
     }
 
-    /// Takes note of a stamp that came from elsewhere, however far ahead it is: what is stated here
-    /// after it was seen must hold against it.
+    /// Takes note of a stamp from elsewhere, however far ahead it is: later statements here must
+    /// win against it.
     pub fn observe(&mut self, stamp: Hlc) {
         self.last = self.last.max(stamp);
     }

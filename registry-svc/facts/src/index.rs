@@ -1,10 +1,10 @@
-//! The index: what repositories have and what tags point to, looked up and listed in order.
+//! The index: the content of repositories and the targets of tags, looked up and listed in order.
 //!
 //! It is derived from the journal and disposable. An [`Index`] is an ordered map of octets, kept in
 //! memory or in a database; a [`view::View`] makes registers of it. Both kinds pass one
 //! suite of tests, and the same records give the same view in any order.
 //!
-//! An index never holds the truth: whoever doubts one throws it away.
+//! An index never holds the truth: throw a doubtful one away.
 
 pub mod key;
 pub mod memory;
@@ -74,7 +74,8 @@ pub enum IndexError {
     Changed,
 }
 
-/// What an index holds, in short: how many entries, and a sum over them that no order changes.
+/// The sum of an index: the number of entries, and a hash of them that does not depend on their
+/// order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Entries.

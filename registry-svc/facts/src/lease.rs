@@ -1,4 +1,4 @@
-//! Leases: content that somebody was told is there, and that the sweep leaves alone for a while.
+//! Leases: content that a client was promised, and that the sweep leaves alone for a while.
 //!
 //! A client asks which layers of an image are there, pushes the others, and then the manifest: the
 //! answer must hold until then. A lease also remembers the size, so a second question needs no look
@@ -18,7 +18,7 @@ pub const TERM: Duration = Duration::from_hours(2);
 /// Leases at which those that ended are looked for: more than a site's images have blobs.
 const MANY: usize = 1 << 16;
 
-/// Who has been told what.
+/// The promises of content.
 #[derive(Debug)]
 pub struct Leases {
     /// How long an answer holds, in milliseconds.

@@ -1,7 +1,7 @@
 //! Names of nodes and of upload sessions.
 //!
-//! What is of one of these types has been checked against its grammar, so it may go into a path, a
-//! header or a key without another look.
+//! A value of one of these types has been checked against its grammar, so it may go into a path, a
+//! header or a key without another check.
 
 use std::fmt;
 use std::str::FromStr;
@@ -50,7 +50,7 @@ impl FromStr for NodeName {
 }
 
 /// The name of an upload session: the node that has it, and a number that sorts by its beginning
-/// and that nobody guesses.
+/// and that no client can guess.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UploadId {
     node: NodeName,

@@ -1,9 +1,9 @@
 //! Journal records: the facts of a registry that can change, and their codec.
 //!
-//! A record is what one node stated at one moment, all or nothing. Each fact in it is a register on
-//! its [`Key`] in which the last writer wins ([`Rank`]), so records may come twice and in any order.
-//! The form on disk and between nodes is that of `outpost/registry/v1/record.proto`; what arrives
-//! is parsed into these types or refused as a whole.
+//! A record is a statement of one node at one moment, all or nothing. Each fact in it is a register
+//! on its [`Key`] in which the last writer wins ([`Rank`]), so records may come twice and in any
+//! order. The form on disk and between nodes is that of `outpost/registry/v1/record.proto`; a
+//! received record is parsed into these types or refused as a whole.
 //!
 //! Never stores or sends.
 
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use prost::Message;
-use proto::registry as wire;
+use registry_proto as wire;
 use thiserror::Error;
 
 use crate::hlc::Hlc;
@@ -26,7 +26,7 @@ use crate::name::NodeName;
 /// number is never given out twice.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId {
-    /// What the site calls the node.
+    /// The node's name in the site.
     pub name: NodeName,
     /// Made by chance with the store.
     pub incarnation: u64,
@@ -44,10 +44,10 @@ impl fmt::Debug for NodeId {
     }
 }
 
-/// Where a record stands among those of its origin.
+/// The position of a record among those of its origin.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// Who stated it.
+    /// The node that stated it.
     pub origin: NodeId,
     /// Its number among the origin's, from 1.
     pub sequence: u64,
@@ -91,12 +91,12 @@ impl FromIterator<(NodeId, u64)> for Vector {
     }
 }
 
-/// What decides between two statements about one key: the greater holds.
+/// The rank of a statement: of two about one key the greater holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// When it was stated.
     pub stamp: Hlc,
-    /// By whom: decides between equal stamps.
+    /// The origin decides between equal stamps.
     pub origin: NodeId,
 }
 
@@ -120,7 +120,7 @@ pub enum Fact {
         repository: RepositoryName,
         /// The manifest.
         digest: Digest,
-        /// What is known of it; none when the link is gone.
+        /// Its link; none when it was deleted.
         link: Option<Link>,
     },
     /// A tag points to a manifest, or was deleted.
@@ -134,7 +134,7 @@ pub enum Fact {
     },
 }
 
-/// What a repository knows of a manifest without opening it.
+/// The facts about a manifest that need no look into it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// As pushed, without parameters.
@@ -146,7 +146,7 @@ pub struct Link {
 }
 
 impl Fact {
-    /// What it is a statement about.
+    /// The subject of the statement.
     #[must_use]
     pub fn key(&self) -> Key {
         match self {
@@ -192,7 +192,7 @@ impl Fact {
     }
 }
 
-/// What a fact is a statement about.
+/// The subject of a fact.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// A blob in a repository.
@@ -221,18 +221,18 @@ pub enum Key {
 /// A fact with what decides whether it holds: the content of a register.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamped {
-    /// Who stated it.
+    /// The node that stated it.
     pub origin: NodeId,
     /// Its record's number among the origin's; 0 when it came by a repair.
     pub sequence: u64,
     /// When it was stated.
     pub stamp: Hlc,
-    /// What was stated.
+    /// The statement.
     pub fact: Fact,
 }
 
 impl Stamped {
-    /// What decides against another statement about the same key.
+    /// The rank against another statement about the same key.
     #[must_use]
     pub fn rank(&self) -> Rank {
         Rank {
@@ -244,10 +244,10 @@ impl Stamped {
 
 //--- Records
 
-/// What one node stated at one moment, all or nothing.
+/// A statement of one node at one moment, all or nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who stated it.
+    /// The node that stated it.
     pub origin: NodeId,
     /// Its number among the origin's, from 1; 0 is a repair, which has no place among them.
     pub sequence: u64,
@@ -258,7 +258,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Where it stands; none for a repair.
+    /// Its position; none for a repair.
     #[must_use]
     pub fn position(&self) -> Option<Position> {
         (self.sequence != 0).then(|| Position {
@@ -267,7 +267,7 @@ impl Record {
         })
     }
 
-    /// What decides for its facts.
+    /// The rank of its facts.
     #[must_use]
     pub fn rank(&self) -> Rank {
         Rank {

@@ -1,7 +1,7 @@
-//! What the registry holds, added up from its facts.
+//! The content of the registry, counted from its facts.
 //!
-//! Octets are those of distinct content: what several repositories share is counted in each of
-//! them, and once in the whole.
+//! Bytes are those of distinct content: content that several repositories share is counted in each
+//! of them, and once in the whole.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use oci::reference::RepositoryName;
 
 use crate::record::Fact;
 
-/// What one repository holds.
+/// The content of one repository.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
     /// Tags.
@@ -29,7 +29,7 @@ impl Holding {
     }
 }
 
-/// What all repositories hold.
+/// The content of all repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     repositories: BTreeMap<RepositoryName, Holding>,
@@ -73,13 +73,13 @@ impl Survey {
         all.filter(|(_, holding)| !holding.is_empty())
     }
 
-    /// What one repository holds.
+    /// The content of one repository.
     #[must_use]
     pub fn holding(&self, repository: &RepositoryName) -> Option<&Holding> {
         self.repositories.get(repository)
     }
 
-    /// What all of them hold, what is shared counted once.
+    /// The content of all of them; shared content counts once.
     #[must_use]
     pub fn total(&self) -> Holding {
         let mut total = Holding::default();

@@ -11,7 +11,7 @@ pub const SECONDS: [f64; 13] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 60.0,
 ];
 
-/// Sizes are told apart from 1 KiB on by powers of two up to 2 GiB; those of distribution.
+/// The bounds are those of distribution: powers of two from 1 KiB to 2 GiB.
 pub const SIZES: usize = 22;
 
 /// One more than the largest table of bounds, for what is beyond.
@@ -24,7 +24,7 @@ pub struct Histogram {
     sum: AtomicU64,
 }
 
-/// What a histogram holds at a moment.
+/// The counts of a histogram at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Distribution {
     /// How many fell between a bound and the one before.
@@ -57,7 +57,7 @@ impl Histogram {
         }
     }
 
-    /// What it holds.
+    /// The counts.
     #[must_use]
     pub fn read(&self) -> Distribution {
         let mut distribution = Distribution {

@@ -24,11 +24,11 @@ pub(super) const UPLOAD: HeaderName = HeaderName::from_static("docker-upload-uui
 pub(super) const SUBJECT: HeaderName = HeaderName::from_static("oci-subject");
 /// The tags that a pushed manifest was given.
 pub(super) const TAG: HeaderName = HeaderName::from_static("oci-tag");
-/// What referrers were filtered by.
+/// The filters that were applied to referrers.
 pub(super) const FILTERS: HeaderName = HeaderName::from_static("oci-filters-applied");
 /// The registry that is mirrored, if the client named it.
 pub(super) const NAMESPACE: HeaderName = HeaderName::from_static("oci-namespace");
-/// What Docker's clients look for.
+/// The header that Docker's clients check.
 pub(super) const VERSION: HeaderName = HeaderName::from_static("docker-distribution-api-version");
 
 /// JSON of the API's own.
@@ -56,7 +56,7 @@ pub(super) fn octets(status: StatusCode, kind: HeaderValue, octets: impl Into<By
     answer
 }
 
-/// What a client is told of a request that fails.
+/// The response to a request that fails.
 pub(super) fn refused(refused: &Refused) -> Answer {
     let status = StatusCode::from_u16(refused.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let mut answer = match refused.entries.is_empty() {
@@ -83,7 +83,7 @@ pub(super) trait Headers {
     /// `name: text`.
     fn set(&mut self, name: HeaderName, text: impl Display);
 
-    /// Where the content is.
+    /// Sets the address of the content.
     fn locate(&mut self, path: impl Display) {
         self.set(LOCATION, path);
     }
@@ -93,7 +93,7 @@ pub(super) trait Headers {
         self.set(DIGEST, digest);
     }
 
-    /// Where the rest of a list is.
+    /// Sets the address of the rest of a list.
     fn next(&mut self, path: impl Display) {
         self.set(LINK, format_args!("<{path}>; rel=\"next\""));
     }

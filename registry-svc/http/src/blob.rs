@@ -27,7 +27,7 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
-/// Where a blob is.
+/// The source of a blob.
 enum Place {
     Here,
     Node(Remote),
@@ -124,7 +124,7 @@ impl Call<'_> {
         }
     }
 
-    /// The part that is asked for, unless it is wanted of other content only (RFC 9110 §13.1.5).
+    /// The requested part, unless the condition names other content (RFC 9110 §13.1.5).
     fn range(&self, digest: &Digest) -> Option<&str> {
         // Parts are of GET alone (RFC 9110 §14.2).
         if self.head.method != Method::GET {

@@ -1,4 +1,4 @@
-//! Bodies: what a client sends, as the stream that the store takes, and what it gets.
+//! Bodies: of requests, as the stream that the store takes, and of responses.
 //!
 //! Octets are handed on as hyper has them, never copied.
 
@@ -24,8 +24,8 @@ pub(super) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// A stream of octets, as the store and peers give them.
 pub type Octets = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
 
-/// What is read of a body that nobody wants, so that its client gets to read the answer: a
-/// connection that is closed with octets unread is reset, and the answer is lost.
+/// The most bytes that are read of a rejected body, so that its client gets to read the response: a
+/// connection that is closed with unread bytes is reset, and the response is lost.
 const LINGER_SIZE: u64 = 16 << 20;
 
 /// How long that is read.
@@ -124,7 +124,7 @@ impl Received {
         })
     }
 
-    /// What its client is told, if something is wrong with it.
+    /// The response for a body that failed.
     pub(super) fn failure(&self) -> Result<(), Refused> {
         match self.end {
             End::Open | End::Complete => Ok(()),
@@ -134,7 +134,7 @@ impl Received {
         }
     }
 
-    /// Reads a little more of what nobody wants, beside the answer.
+    /// Reads a little more of a rejected body, beside the response.
     pub(super) fn linger(self) {
         let Some(mut inner) = self.inner.filter(|_| self.end != End::Complete) else {
             return;
@@ -262,7 +262,7 @@ impl Body {
         }
     }
 
-    /// What is told when the body is gone.
+    /// Reports the exchange when the body is dropped.
     pub(super) fn told(&mut self, exchange: Box<Exchange>) {
         self.exchange = Some(exchange);
     }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use hyper::{Method, StatusCode};
 use registry_histogram::{Distribution, Histogram};
 
-/// What a request was for, under the names that distribution's `handler` label has.
+/// The kind of a request, under the names that distribution's `handler` label has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handler {
     /// `/v2/`
@@ -68,7 +68,7 @@ impl Handler {
 /// Values of the `method` label, as distribution writes them.
 const METHODS: [&str; 7] = ["get", "head", "put", "post", "patch", "delete", "other"];
 
-/// Values of the `code` label; what is not among them is counted as the first of its class.
+/// Values of the `code` label; any other code counts as the first of its class.
 const CODES: [u16; 22] = [
     200, 201, 202, 204, 206, 300, 304, 307, 400, 401, 403, 404, 405, 409, 413, 414, 416, 429, 431,
     500, 503, 507,
@@ -151,7 +151,7 @@ impl Http {
         self.0.get(handler as usize)
     }
 
-    /// What there is of each handler and method that was asked for.
+    /// The counts of each handler and method with requests.
     #[must_use]
     pub fn methods(&self) -> Vec<OfMethod> {
         let mut all = Vec::new();
@@ -174,7 +174,7 @@ impl Http {
         all
     }
 
-    /// What there is of each handler.
+    /// The counts of each handler.
     #[must_use]
     pub fn sizes(&self) -> Vec<Sizes> {
         let all = Handler::ALL.iter().zip(self.0.iter());

@@ -1,5 +1,5 @@
-//! What a client is told when a request fails: the distribution-spec's error codes and the status
-//! that goes with each.
+//! Responses to requests that fail: the distribution-spec's error codes and the status that goes
+//! with each.
 //!
 //! An answer never holds a path of this machine or the text of one of its errors: every message
 //! here is written for the client.
@@ -21,7 +21,7 @@ pub enum Code {
     BlobUploadInvalid,
     /// An upload session that is not there.
     BlobUploadUnknown,
-    /// A digest that is none, or not the content's.
+    /// A malformed digest, or not the content's.
     DigestInvalid,
     /// A manifest that refers to what is not there.
     ManifestBlobUnknown,
@@ -35,9 +35,9 @@ pub enum Code {
     NameUnknown,
     /// A length that is not the content's, or more than is taken.
     SizeInvalid,
-    /// Who asks has to say who they are.
+    /// The client has to authenticate.
     Unauthorized,
-    /// Who asks may not.
+    /// The client may not.
     Denied,
     /// Nothing that is done here.
     Unsupported,
@@ -106,7 +106,7 @@ impl Code {
         }
     }
 
-    /// What it means in words.
+    /// The text of the code.
     #[must_use]
     pub fn message(self) -> &'static str {
         match self {
@@ -137,15 +137,15 @@ impl fmt::Display for Code {
 /// One entry of an answer's `errors`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// What kind of error.
+    /// The error's code.
     pub code: Code,
     /// In words.
     pub message: Cow<'static, str>,
-    /// What programs may want to know.
+    /// Details for programs.
     pub detail: Option<Value>,
 }
 
-/// A request that fails, as its client is told.
+/// The response to a request that fails.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refused {
     /// The status.
@@ -154,7 +154,7 @@ pub struct Refused {
     pub entries: Vec<Entry>,
     /// When to come again.
     pub retry_after: Option<Duration>,
-    /// Whether the connection ends, because nobody reads the rest of the request.
+    /// Whether the connection ends because the rest of the request is not read.
     pub closes: bool,
 }
 
@@ -310,7 +310,7 @@ impl From<Code> for Refused {
 /// A sweep takes seconds; clients that honour `Retry-After` come five times.
 const FULL_RETRY: Duration = Duration::from_secs(5);
 
-/// A manifest of megabytes may lack ten thousand blobs; whoever pushes it wants to know the first.
+/// A manifest of megabytes may lack ten thousand blobs; the client needs the first ones.
 const MOST_ENTRIES: usize = 32;
 
 impl From<ManifestError> for Refused {

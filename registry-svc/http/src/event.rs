@@ -1,4 +1,4 @@
-//! What webhooks are told of a request.
+//! Events of requests, for webhooks.
 
 use hyper::header::{HOST, USER_AGENT};
 use oci::digest::Digest;
@@ -18,7 +18,7 @@ pub(super) struct Done<'a> {
     pub(super) from: Option<&'a RepositoryName>,
 }
 
-/// What blobs are called: their own type is not known to a registry.
+/// The media type of blobs: a registry does not know their own.
 pub(super) const BLOB: &str = "application/octet-stream";
 
 impl<'a> Done<'a> {
@@ -48,10 +48,10 @@ impl<'a> Done<'a> {
 }
 
 impl Call<'_> {
-    /// Tells whoever wants to know; never waits.
+    /// Queues an event; never waits.
     pub(super) fn tell(&self, done: &Done<'_>) {
         let events = &self.api.parts.events;
-        // What one node passes on for another is told where the client was.
+        // The node that the client reached reports a forwarded request.
         if !events.is_wanted() || self.peer.node.is_some() {
             return;
         }

@@ -1,4 +1,4 @@
-//! Failures of the store and of access, as clients are told.
+//! Failures of the store and of access, as responses.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,10 +14,11 @@ use crate::error::{Code, Refused};
 /// When a session that another request writes to may be free.
 const BUSY_RETRY: Duration = Duration::from_secs(1);
 
-/// When sessions that nobody goes on with may have ended.
+/// The time after which abandoned sessions may have ended.
 const SESSIONS_RETRY: Duration = Duration::from_secs(30);
 
-/// When a store that takes nothing may take something: somebody has to look after its disk.
+/// The time after which a read-only store may accept pushes: an operator has to look after its
+/// disk.
 const READ_ONLY_RETRY: Duration = Duration::from_secs(60);
 
 impl From<StoreError> for Refused {
@@ -62,7 +63,7 @@ impl From<Full> for Refused {
     }
 }
 
-/// What a client is told that may not, or has to say first who it is.
+/// The response to a client without the right, or without authentication.
 pub(super) fn refusal(refusal: Refusal) -> Answer {
     match refusal {
         Refusal::Unauthorized { challenge } => {

@@ -5,8 +5,8 @@
 //!         → answer: headers here, octets as a stream, logged and counted when the last is gone
 //! ```
 //!
-//! Decides what the protocol says; what is there, who may, and who else has it is asked of the
-//! store, of access and of the cluster.
+//! Decides what the protocol requires; the store knows the content, access the rights, and the
+//! cluster the other nodes.
 
 mod answer;
 mod blob;
@@ -68,18 +68,18 @@ use router::Route;
 use uploads::Uploads;
 use upstream::Upstream;
 
-/// What the API is made of.
+/// The parts of the API.
 #[derive(Clone, Debug)]
 pub struct Parts {
-    /// What is here.
+    /// The content of this node.
     pub store: Store,
-    /// Who may.
+    /// The rights.
     pub access: Access,
-    /// Who else has the content.
+    /// The other nodes with their content.
     pub cluster: Option<Cluster>,
-    /// What counts requests.
+    /// The counters of requests.
     pub metrics: Http,
-    /// Who is told what was done.
+    /// The endpoints of events.
     pub events: Events,
 }
 
@@ -305,12 +305,12 @@ impl Call<'_> {
         Ok(answer.map(Body::from))
     }
 
-    /// Asks whether the client may; what it is told, if not.
+    /// Checks whether the client may; the response, if not.
     async fn authorize(&mut self, route: &Route<'_>) -> Option<Answer> {
         let action = match (route, &self.head.method) {
             (Route::Base | Route::Extensions | Route::Token, _) => None,
             (Route::Catalog, _) => Some(Action::Catalog),
-            // Whoever pushes may look after their session.
+            // A client that pushes may look after its session.
             (Route::Uploads { .. } | Route::Upload { .. }, _) => Some(Action::Push),
             (_, &Method::DELETE) => Some(Action::Delete),
             (_, &Method::PUT) => Some(Action::Push),
@@ -343,7 +343,7 @@ impl Call<'_> {
         &self.api.parts.store
     }
 
-    /// What a repository is called here.
+    /// Parses a repository's local name.
     fn local(&self, name: &str) -> Result<RepositoryName, Refused> {
         match self.upstream.repository() {
             Some(name) => Ok(name.clone()),
@@ -397,7 +397,7 @@ fn digest_of(text: &str) -> Result<Digest, Refused> {
         .map_err(|_| Refused::with(Code::DigestInvalid, "not a sha256 or sha512 digest"))
 }
 
-/// A reference that is looked up: what cannot be a tag is one that is not there.
+/// Parses a reference to look up: a text that cannot be a tag is unknown.
 fn reference_of(text: &str) -> Result<Reference, Refused> {
     match text.contains(':') {
         true => digest_of(text).map(Reference::Digest),
@@ -413,7 +413,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// What Docker's registries call this API.
+/// The name of this API among Docker's registries.
 const REGISTRY_2: hyper::header::HeaderValue =
     hyper::header::HeaderValue::from_static("registry/2.0");
 

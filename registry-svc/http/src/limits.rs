@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use oci::manifest::Sparse;
 
-/// What a client may do.
+/// Limits of clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The longest manifest, in octets. The spec wants at least 4 MiB; a little more is for indexes
@@ -19,7 +19,7 @@ pub struct Limits {
     pub uploads_per_client: usize,
     /// How long a body may stand still.
     pub idle: Duration,
-    /// What manifests may lack.
+    /// The content that manifests may lack.
     pub sparse: Sparse,
     /// Whether nothing may be changed.
     pub read_only: bool,

@@ -16,7 +16,7 @@ pub(super) struct Exchange {
     pub(super) status: StatusCode,
     pub(super) user: Option<String>,
     pub(super) client: SocketAddr,
-    /// What the client is told of a request that failed.
+    /// The error in the response to a request that failed.
     pub(super) error: Option<String>,
     /// Octets of the request's body.
     pub(super) received: u64,
@@ -25,7 +25,7 @@ pub(super) struct Exchange {
     pub(super) begun: Instant,
     /// Whether it is worth seeing when nothing is wrong.
     pub(super) is_logged: bool,
-    /// What counts it.
+    /// The counter of the request.
     pub(super) underway: Option<Underway>,
 }
 

@@ -199,7 +199,7 @@ impl Call<'_> {
     ) -> Result<Answer, Refused> {
         self.others.admit_write()?;
         let reference = reference_of(reference)?;
-        // Afterwards nobody knows.
+        // The type is lost afterwards.
         let media_type = match self.api.parts.events.is_wanted() {
             true => self.store().media_type(name, &reference)?,
             false => None,
@@ -241,7 +241,7 @@ fn found(stored: Stored, is_head: bool) -> Answer {
     answer
 }
 
-/// What a manifest is pushed as.
+/// The reference that a manifest is pushed under.
 fn target(reference: &str) -> Result<Reference, Refused> {
     match reference.contains(':') {
         true => digest_of(reference).map(Reference::Digest),

@@ -1,6 +1,7 @@
-//! What the other nodes of the cluster have, and what they have to know.
+//! The other nodes of the cluster: their content, and their acknowledgement of writes.
 //!
-//! A request that a node passes on is never passed on again, and asks nobody further.
+//! A request that a node has forwarded is never forwarded again, and this node asks no other about
+//! it.
 
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ use hyper::http::request::Parts as Head;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
 use registry_auth::Peer;
-use registry_cluster::acknowledge::Outcome;
 use registry_cluster::{Cluster, Remote};
+use registry_cluster_core::acknowledge::Outcome;
 use registry_facts::name::UploadId;
 use registry_facts::record::Position;
 use registry_store::{NewManifest, Store, StoreError};
@@ -114,7 +115,7 @@ impl<'a> Others<'a> {
         })
     }
 
-    /// Stores a manifest; what it refers to may be on its way from the node that it was pushed to.
+    /// Stores a manifest; its content may be on its way from the node that a client pushed it to.
     pub(super) async fn put_manifest(
         &self,
         store: &Store,

@@ -27,7 +27,7 @@ impl<'a> Query<'a> {
         self.all(name).next()
     }
 
-    /// Every value of `name`. What is not UTF-8 is no value.
+    /// Every value of `name`. Leaves out values that are not UTF-8.
     pub fn all(self, name: &str) -> impl Iterator<Item = Cow<'a, str>> {
         let pairs = self.0.split('&').filter(|pair| !pair.is_empty());
         pairs.filter_map(move |pair| {

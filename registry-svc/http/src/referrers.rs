@@ -1,7 +1,7 @@
 //! Manifests whose subject is a digest (distribution-spec, end-12).
 //!
-//! Clients that knew no better kept a list of them under a fallback tag; what stands there and is
-//! in the repository belongs to the answer too.
+//! Old clients kept a list of referrers under a fallback tag; entries of it that are in the
+//! repository belong to the response too.
 
 use std::collections::BTreeMap;
 
@@ -67,8 +67,8 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    /// The referrers that a page begins with, in the order of their digests: up to the first that does
-    /// not belong to it any more. Each manifest is read by itself and only what is told of it kept.
+    /// The referrers of a page, in the order of their digests: up to the first that does not fit.
+    /// Reads each manifest by itself and keeps only its entry.
     async fn list(
         &self,
         name: &RepositoryName,
@@ -114,7 +114,7 @@ impl Call<'_> {
         Ok(list.entries)
     }
 
-    /// What clients have listed themselves, as far as it is there.
+    /// The entries of lists by clients that are in the repository.
     async fn under_fallback_tag(
         &self,
         name: &RepositoryName,
@@ -139,13 +139,13 @@ impl Call<'_> {
     }
 }
 
-/// Which referrers are asked for.
+/// The requested referrers.
 struct Asked<'a> {
     /// Those up to and with this one are left away.
     after: Option<Digest>,
     /// Those of other types are left away.
     kind: Option<&'a str>,
-    /// So many at most.
+    /// The most referrers.
     most: usize,
 }
 
@@ -153,7 +153,7 @@ struct Asked<'a> {
 #[derive(Default)]
 struct List {
     entries: Vec<Descriptor>,
-    /// What they take in an answer.
+    /// Their size in a response.
     size: usize,
 }
 
@@ -191,7 +191,7 @@ fn within_size(page: Page, listed: &[Descriptor]) -> Page {
 fn octets_of(entry: &Descriptor) -> usize {
     /// Names of members, digest and size.
     const FIXED: usize = 320;
-    /// What an octet becomes at most: `\u0000`.
+    /// The most bytes that one byte takes: `\u0000`.
     const ESCAPED: usize = 6;
     let annotations = entry.annotations.iter();
     let texts: usize = annotations

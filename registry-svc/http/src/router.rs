@@ -10,7 +10,7 @@ use hyper::Method;
 
 use crate::counts::Handler;
 
-/// What a path leads to. Names and references are as the client wrote them, unescaped.
+/// The target of a path. Names and references are as the client wrote them, unescaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// `/v2/`
@@ -62,7 +62,7 @@ pub enum Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    /// Where `path` leads; nowhere, if it is none of the API's.
+    /// The route of `path`; none, if it is not one of the API's.
     #[must_use]
     pub fn of(path: &'a str, token: &str) -> Option<Self> {
         if path == token {
@@ -132,7 +132,7 @@ impl<'a> Route<'a> {
         self.allow().split(", ").any(|name| name == method.as_str())
     }
 
-    /// What its requests are counted as.
+    /// The handler that its requests are counted under.
     #[must_use]
     pub fn handler(&self) -> Handler {
         match self {

@@ -28,8 +28,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::Api;
 use clients::{Clients, Place};
 
-/// What is offered in TLS. HTTP/1.1 first: clients open a connection for each of several blobs
-/// then, and each connection has its own core to encrypt on.
+/// The protocols offered in TLS. HTTP/1.1 first: clients then open a connection for each of several
+/// blobs, and each connection has its own core to encrypt on.
 pub const ALPN: [&[u8]; 2] = [b"http/1.1", H2];
 
 /// HTTP/2 as ALPN names it (RFC 9113 §3.1).
@@ -74,7 +74,7 @@ pub struct Server {
     addresses: Vec<SocketAddr>,
 }
 
-/// What every connection needs.
+/// State that every connection needs.
 #[derive(Debug)]
 struct Shared {
     api: Arc<Api>,
@@ -127,7 +127,7 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// The addresses of its listeners.
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
@@ -145,7 +145,7 @@ impl Server {
     }
 }
 
-/// Accepts until the end is asked for, and then waits for what was accepted.
+/// Accepts connections until the drain begins, and then waits for them.
 async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
     let mut connections = JoinSet::new();
     loop {

@@ -11,17 +11,17 @@ use super::limits::PAGE;
 use super::query::Query;
 use crate::error::{Code, Refused};
 
-/// The part of a list that is asked for.
+/// The requested part of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     /// Names up to and with this one are left away; it need not be there.
     pub(super) after: Option<String>,
-    /// So many names at most.
+    /// The most names.
     pub(super) length: usize,
 }
 
 impl Page {
-    /// What `n` and `last` ask for, within a bound.
+    /// Reads `n` and `last`, within a bound.
     pub(super) fn of(query: Query<'_>, most: usize) -> Result<Self, Refused> {
         let length = match query.first("n") {
             Some(n) if n.is_empty() || !n.bytes().all(|digit| digit.is_ascii_digit()) => {

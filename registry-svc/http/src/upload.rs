@@ -23,7 +23,7 @@ use super::uploads::Permit;
 use super::{Call, digest_of};
 use crate::error::{Code, Refused};
 
-/// After how many octets of a body it is looked again whether there is room.
+/// The bytes of a body between two checks for room.
 const STEP: u64 = 16 << 20;
 
 impl Call<'_> {
@@ -33,7 +33,7 @@ impl Call<'_> {
         name: &RepositoryName,
         received: &mut Received,
     ) -> Result<Answer, Refused> {
-        // What cannot be mounted, for whatever reason, is uploaded (end-11).
+        // A blob that cannot be mounted, for whatever reason, is uploaded (end-11).
         if let Some(digest) = self.query.first("mount")
             && let Ok(digest) = digest.parse()
             && self.mount(name, &digest).await?
@@ -190,7 +190,7 @@ impl Call<'_> {
             }
         }
         drop(permit);
-        // What has come in parts was counted part by part, or not at all.
+        // The parts of a session were counted one by one, or not at all.
         if self.store().blob(name, &digest).await?.is_none() {
             let size = self.store().offset(name, id).await?;
             if let Err(refused) = self.room.admit_quota(name, size) {
@@ -229,7 +229,7 @@ impl Call<'_> {
             }
             return Err(refused);
         }
-        // What is wrong with the body is said before what the store makes of it.
+        // A failure of the body goes before the store's.
         self.failure(received)?;
         let offset = appended?;
         if let Some(most) = self.limits.blob.filter(|most| offset > *most) {
@@ -257,7 +257,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// What is wrong with a body that was bounded so.
+    /// The failure of a bounded body.
     fn failure(&self, received: &Received) -> Result<(), Refused> {
         match (received.failure(), self.limits.blob) {
             (Err(_), Some(most)) if received.taken() > most => Err(too_large(most)),
@@ -265,7 +265,7 @@ impl Call<'_> {
         }
     }
 
-    /// A `Content-Range` that is none, or not the body's.
+    /// A malformed `Content-Range`, or not the body's.
     async fn misplaced(
         &self,
         name: &RepositoryName,
@@ -285,7 +285,7 @@ impl Call<'_> {
         }
     }
 
-    /// 416 with what is there, so that the client can go on.
+    /// 416 with the present range, so that the client can continue.
     async fn out_of_order(
         &self,
         name: &RepositoryName,
@@ -305,14 +305,14 @@ impl Call<'_> {
     }
 }
 
-/// A body for which room is asked again and again as it comes: its length may not have been said, and
-/// others come at the same time.
+/// A body that checks for room repeatedly as it comes: its length may be unknown, and others come
+/// at the same time.
 struct Metered<'a> {
     call: &'a Call<'a>,
     name: &'a RepositoryName,
-    /// What the session had before.
+    /// The bytes that the session had before.
     before: u64,
-    /// At how many octets it is asked next.
+    /// The number of bytes at the next check.
     next: u64,
     received: &'a mut Received,
     /// The answer, once it is no.
@@ -361,7 +361,7 @@ impl Stream for Metered<'_> {
     }
 }
 
-/// Where a session stands.
+/// The progress of a session.
 fn progress(status: StatusCode, name: &RepositoryName, id: &UploadId, offset: u64) -> Answer {
     let mut answer = answer::empty(status);
     stand(&mut answer, name, id, offset);

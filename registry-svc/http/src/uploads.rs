@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::error::{Code, Refused};
 
@@ -63,7 +65,7 @@ impl Drop for Permit {
 
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     // Two counters that are changed together, without anything that could panic in between.
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ impl<'a> Upstream<'a> {
         self.route.as_ref().map(|route| &route.local)
     }
 
-    /// What a push to such a repository is told.
+    /// The response to a push to such a repository.
     pub(super) fn refuse_push(&self, route: &Route<'_>, method: &Method) -> Option<Answer> {
         let is_push = match route {
             Route::Uploads { .. } | Route::Upload { .. } => true,
@@ -60,8 +60,8 @@ impl<'a> Upstream<'a> {
             .then(|| unsupported("GET, HEAD, DELETE", "the repository is that of an upstream"))
     }
 
-    /// A manifest by way of the upstream; none when this is no such repository, or nobody answers and
-    /// the other nodes may have it.
+    /// Finds a manifest through the upstream; none when this is no such repository, or when the
+    /// upstream does not answer and the other nodes may have it.
     pub(super) async fn manifest(
         &self,
         reference: &Reference,
@@ -117,7 +117,7 @@ fn find(mirrors: &Mirrors, route: &Route<'_>, head: &Head) -> Option<registry_mi
     named.or_else(|| mirrors.route(&name, None))
 }
 
-/// An upstream that does not answer or refuses has nothing to say: what is here counts.
+/// An upstream that does not answer or refuses is ignored: the content here counts.
 fn refused(error: MirrorError) -> Result<(), Refused> {
     match error {
         MirrorError::Store(error) => Err(error.into()),

@@ -1,17 +1,18 @@
 //! Blobs of upstreams on their way here: one transfer per digest, however many wait for it.
 //!
-//! A flight goes as fast as the upstream and the disk do. Clients are served from a window of what came
-//! last; one that falls behind waits until the blob is on the disk, and is served from there. Nobody is
-//! given the last piece before the digest is known to be right: a client sees a connection that breaks,
+//! A flight is as fast as the upstream and the disk. Clients are served from a window of the newest
+//! bytes; one that falls behind waits until the blob is on the disk, and is served from there. No
+//! client gets the last piece before the digest is verified: a client sees a broken connection,
 //! never a whole blob that is wrong.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use oci::digest::Digest;
+use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::ByteStream;
 use registry_store::window::{Piece, Window};
 use registry_store::{Store, StoreError};
@@ -21,7 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 /// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte.
 const PIECES: usize = 4;
-/// Flights at once. Beyond them clients are told that there is nothing, and ask elsewhere.
+/// Flights at once. Beyond them clients get "not found", and try elsewhere.
 const MAX_FLIGHTS: usize = 256;
 
 /// All flights.
@@ -158,10 +159,8 @@ impl Flights {
         Box::pin(ReceiverStream::new(body))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
-        self.by_digest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Arc<Flight>>> {
+        self.by_digest.lock()
     }
 }
 
@@ -190,8 +189,8 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> std::sync::MutexGuard<'_, Window> {
-        self.window.lock().unwrap_or_else(PoisonError::into_inner)
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is remembered of an upstream: when a tag was last found to be current, and when nobody answered.
+//! The memory of an upstream: when a tag was last found current, and when no response came.
 //!
 //! Decides from the time that it is given, and never looks at a clock.
 
@@ -9,9 +9,9 @@ use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use tokio::time::Instant;
 
-/// Tags that are remembered. One that is forgotten is asked for again.
+/// The most tags in memory. The mirror requests a forgotten one again.
 const MAX_TAGS: usize = 100_000;
-/// After this long without an answer an upstream is asked again, at first.
+/// The first pause of an upstream that did not answer.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// And at last.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(super) struct Tags {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
-    /// What the tag pointed to.
+    /// The tag's target.
     pub(super) digest: Digest,
     /// When.
     pub(super) at: Instant,
@@ -46,7 +46,7 @@ impl Tags {
         self.seen.insert(key, Seen { digest, at: now });
     }
 
-    /// What a tag pointed to, if that was not longer ago than `ttl`.
+    /// The last target of a tag, if it is not older than `ttl`.
     pub(super) fn current(
         &self,
         repository: &RepositoryName,
@@ -58,7 +58,7 @@ impl Tags {
         (now.saturating_duration_since(seen.at) < ttl).then_some(seen.digest)
     }
 
-    /// What a tag pointed to when it was last asked for.
+    /// The last known target of a tag.
     pub(super) fn last(&self, repository: &RepositoryName, tag: &Tag) -> Option<Seen> {
         self.seen.get(&(repository.clone(), tag.clone())).copied()
     }
@@ -82,7 +82,8 @@ impl Standing {
         *self = Self::default();
     }
 
-    /// It did not, which it may go on with: clients should not wait for that again and again.
+    /// The upstream did not answer, which may continue: clients should not wait for that again and
+    /// again.
     pub(super) fn failed(&mut self, now: Instant) {
         let pause = FIRST_PAUSE * 2_u32.pow(self.n_failures.min(10));
         self.n_failures = self.n_failures.saturating_add(1);

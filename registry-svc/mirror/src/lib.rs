@@ -1,14 +1,14 @@
-//! Mirrors: repositories whose content is an upstream's, fetched when it is asked for and kept.
+//! Mirrors: repositories that are filled from an upstream registry on demand.
 //!
-//! A repository is an upstream's by its name (`prefix/NAME` here is `NAME` there), or because a client
-//! says so with `?ns=HOST`, as containerd does. A tag is asked for again when it was last found to be
-//! current longer ago than the mirror's time to live; then its digest alone is asked for. When nobody
-//! answers, what is here is served, with a warning.
+//! A repository is an upstream's by its name (`prefix/NAME` here is `NAME` there), or because a
+//! client says so with `?ns=HOST`, as containerd does. The mirror requests a tag's digest again
+//! when it last found the tag current longer ago than its time to live. When no upstream answers,
+//! it serves the content here, with a warning.
 //!
-//! **A manifest becomes visible in the store with all that it refers to**, as one that is pushed does:
-//! until its blobs are here it is kept in memory, and served from there. So what is served while the
-//! upstream is away is whole. An index is stored when one of its images is here: nobody wants all
-//! platforms of everything.
+//! **A manifest becomes visible in the store with all that it refers to**, as a pushed one does:
+//! until its blobs are here it stays in memory, and is served from there. So the images that are
+//! served while the upstream is away are whole. An index is stored when one of its images is here:
+//! no site wants all platforms of everything.
 
 mod flight;
 mod fresh;
@@ -18,12 +18,13 @@ mod waiting;
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::{ByteStream, Pool, TrustError};
 use registry_client::credentials::{AuthFile, Credentials};
 use registry_client::endpoint::{Endpoint, EndpointError, Scheme};
@@ -40,23 +41,24 @@ use crate::waiting::Waiting;
 /// Images that are completed at once, besides what clients ask for themselves.
 const COMPLETED_AT_ONCE: usize = 2;
 
-/// What was here when nobody answered (RFC 7234 §5.5.1, which clients still know).
+/// The warning with content that was served because no upstream answered (RFC 7234 §5.5.1, which
+/// clients still know).
 pub const STALE: &str = "110 - \"Response is Stale\"";
 
-/// A registry whose content is fetched when it is asked for.
+/// A mirror.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Where it is; tried in order.
+    /// The addresses of its upstreams; tried in order.
     pub upstreams: Vec<String>,
     /// The repositories here that are the upstream's: `prefix/NAME` is `NAME` there.
     pub prefix: String,
-    /// What clients say in `?ns=`, if that routes here too.
+    /// The value of `?ns=` that routes here too.
     pub namespace: Option<String>,
     /// How long a tag is taken for current.
     pub ttl: Duration,
     /// A file with a line `user:password`.
     pub credentials: Option<PathBuf>,
-    /// Who signs the upstream's certificate, if not a public authority.
+    /// The authority that signs the upstream's certificate, if not a public one.
     pub ca: Option<PathBuf>,
 }
 
@@ -77,7 +79,7 @@ struct Inner {
     octets: AtomicU64,
 }
 
-/// What was asked of mirrors.
+/// The requests to mirrors.
 #[derive(Debug, Default)]
 struct Counter {
     requests: AtomicU64,
@@ -89,7 +91,7 @@ struct Counter {
 pub struct Asked {
     /// In all. Blobs that are here already are not asked of a mirror.
     pub requests: u64,
-    /// What had to come from an upstream.
+    /// Requests that had to go to an upstream.
     pub misses: u64,
 }
 
@@ -132,12 +134,12 @@ pub struct Route {
     pub local: RepositoryName,
     /// Its name there.
     remote: RepositoryName,
-    /// What the client called the upstream.
+    /// The client's name for the upstream.
     namespace: Option<String>,
 }
 
 impl Route {
-    /// What the client called the upstream, if it did.
+    /// The client's name for the upstream, if it gave one.
     #[must_use]
     pub fn namespace(&self) -> Option<&str> {
         self.namespace.as_deref()
@@ -177,7 +179,7 @@ impl Blob {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum MirrorError {
-    /// Nobody answers, and there is nothing here.
+    /// No upstream answers, and the content is not here.
     #[error("the upstream does not answer")]
     Unreachable,
     /// The upstream refuses.
@@ -192,7 +194,7 @@ pub enum MirrorError {
 ///
 /// # Errors
 ///
-/// What is wrong with the first that cannot.
+/// The problem of the first mirror that cannot be used.
 pub fn check(mirrors: &[Settings]) -> Result<(), SetupError> {
     mirrors
         .iter()
@@ -205,7 +207,7 @@ pub enum SetupError {
     /// Its address is none.
     #[error("{0} is no address of a registry")]
     Endpoint(String, #[source] EndpointError),
-    /// What it trusts cannot be read.
+    /// Its authorities cannot be read.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// Its secret cannot be read.
@@ -240,8 +242,8 @@ impl Mirrors {
         }))))
     }
 
-    /// Which upstream a repository belongs to: the one whose prefix says most, or the one that a client
-    /// names.
+    /// The upstream of a repository: the one with the longest matching prefix, or the one that a
+    /// client names.
     #[must_use]
     pub fn route(&self, name: &RepositoryName, namespace: Option<&str>) -> Option<Route> {
         let upstreams = || self.0.upstreams.iter().enumerate();
@@ -337,7 +339,7 @@ fn upstream(mirror: &Settings) -> Result<Upstream, SetupError> {
 
 //--- Asking
 
-/// What came of asking an upstream.
+/// The response of an upstream.
 enum Answer<T> {
     Yes(T),
     No,
@@ -395,7 +397,7 @@ impl Mirrors {
     ///
     /// # Errors
     ///
-    /// When nobody answers, the upstream refuses, or the store fails.
+    /// When no upstream answers, the upstream refuses, or the store fails.
     pub async fn blob(&self, route: &Route, digest: &Digest) -> Result<Option<Blob>, MirrorError> {
         self.0.blobs.asked();
         let asked = self
@@ -453,8 +455,8 @@ impl Mirrors {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 fn now() -> Instant {

@@ -13,7 +13,7 @@ impl Mirrors {
     ///
     /// # Errors
     ///
-    /// When nobody answers and nothing is here, the upstream refuses, or the store fails.
+    /// When no upstream answers and nothing is here, the upstream refuses, or the store fails.
     pub async fn manifest(
         &self,
         route: &Route,
@@ -95,7 +95,7 @@ impl Mirrors {
         Ok(Some(found(stored)))
     }
 
-    /// What is here of a tag when nobody answers.
+    /// The local target of a tag when no upstream answers.
     async fn stale(&self, route: &Route, tag: &Tag) -> Result<Option<Found>, MirrorError> {
         let reference = Reference::Tag(tag.clone());
         let stored = self.0.store.manifest(&route.local, &reference).await?;

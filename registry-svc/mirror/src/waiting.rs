@@ -12,7 +12,7 @@ use registry_store::{NewManifest, Stored};
 
 use super::{MirrorError, Mirrors, Route, lock};
 
-/// Manifests that wait for their blobs. One that is dropped is fetched again when it is asked for.
+/// Manifests that wait for their blobs. A dropped one is fetched again on demand.
 const MAX_WAITING: usize = 512;
 /// Their octets.
 const MAX_WAITING_OCTETS: usize = 64 << 20;
@@ -149,7 +149,7 @@ impl Mirrors {
         Ok(())
     }
 
-    /// An index is kept when one of its manifests is here; else it goes on waiting for that.
+    /// An index is kept when one of its manifests is here; else it continues to wait for that.
     async fn complete_index(&self, route: &Route, waits: &Waits) -> Result<(), MirrorError> {
         for child in &waits.manifest.closure.manifests {
             let reference = Reference::Digest(*child);

@@ -1,12 +1,12 @@
-//! Which objects there are: their sizes, and when they were last written or wanted.
+//! The known objects: their sizes, and when they were last written or wanted.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use oci::digest::{Algorithm, Digest};
+use parking_lot::{Mutex, MutexGuard};
 
-/// What is known of an object.
+/// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) size: u64,
@@ -63,10 +63,8 @@ impl Catalogue {
             .collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<Digest, Object>> {
-        self.by_digest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Digest, Object>> {
+        self.by_digest.lock()
     }
 }
 

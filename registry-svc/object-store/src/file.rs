@@ -2,17 +2,17 @@
 //! manifest or of a few octets.
 
 use std::io;
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use oci::digest::Digest;
+use parking_lot::Mutex;
 use registry_store::disk::File;
 
 use crate::objects::Objects;
 
-/// What is asked for first.
+/// The size of the first request.
 const FIRST: u64 = 1 << 20;
-/// What is asked for when reading goes on: a request costs some milliseconds whatever its size.
+/// The size of later requests: a request costs some milliseconds whatever its size.
 const NEXT: u64 = 8 << 20;
 
 /// An object that is read.
@@ -46,7 +46,7 @@ impl File for ObjectFile {
         if at >= self.size || buffer.is_empty() {
             return Ok(0);
         }
-        let mut window = self.window.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut window = self.window.lock();
         let end = window.at + u64::try_from(window.octets.len()).unwrap_or(u64::MAX);
         if at < window.at || at >= end {
             let wanted = match end > 0 && at == end {

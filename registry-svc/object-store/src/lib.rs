@@ -5,10 +5,10 @@
 //!                                       └── blobs/… ── objects under a prefix of a bucket
 //! ```
 //!
-//! To the store this is a disk like any other, so every rule of its own holds. An upload is written to
-//! the disk and verified there; *renaming* it to its digest is what uploads it, to its key at once: an
-//! object store shows an object when all of it is there, and not before. What the sweep takes stays in
-//! the bucket, hidden by a small file in `trash`, until the second grace ends.
+//! To the store this is a disk like any other, so all its rules hold. An upload is written to the
+//! disk and verified there; *renaming* it to its digest is what uploads it, to its key at once: an
+//! object store shows an object when all of it is there, and not before. Swept content stays in the
+//! bucket, hidden by a small file in `trash`, until the second grace ends.
 //!
 //! The sizes of all objects are held in memory, from one listing at the start: asking whether a blob is
 //! there costs no request. So **a prefix belongs to one registry**; nodes that share a bucket have a
@@ -34,7 +34,7 @@ use crate::objects::Objects;
 
 pub use crate::objects::{ObjectStoreError, Settings};
 
-/// What a mark in `trash` or `quarantine` holds at most: a number.
+/// The most bytes of a mark in `trash` or `quarantine`: a number.
 const MAX_MARK: u64 = 32;
 
 /// A disk whose blobs are objects.
@@ -53,7 +53,7 @@ impl fmt::Debug for ObjectDisk {
     }
 }
 
-/// What a path of the store is to this disk.
+/// The meaning of a path of the store for this disk.
 enum Place {
     /// Content.
     Blob(Digest),
@@ -84,7 +84,7 @@ impl ObjectDisk {
         Ok(disk)
     }
 
-    /// What was in the trash or in quarantine before a restart is there still.
+    /// Content that was in the trash or in quarantine before a restart is still there.
     fn hide_what_is_marked(&self) -> io::Result<()> {
         for directory in [self.layout.trash(), self.layout.quarantine()] {
             for name in self.real.list(&directory)?.unwrap_or_default() {
@@ -330,7 +330,7 @@ fn now() -> SystemTime {
     SystemTime::now()
 }
 
-/// Where the secrets of an object store are.
+/// Reads the secrets of an object store.
 pub(crate) fn secret(path: &PathBuf) -> Result<String, ObjectStoreError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| ObjectStoreError::Secret(path.clone(), error))?;

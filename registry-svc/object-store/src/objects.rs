@@ -1,4 +1,4 @@
-//! Requests to the object store, over the connections that other registries are asked over.
+//! Requests to the object store, over the same kind of connections as to other registries.
 //!
 //! The store's operations block, on threads that may; requests run on a runtime of their own, so that it
 //! does not matter which thread waits.
@@ -44,17 +44,17 @@ const THREADS: usize = 2;
 pub struct Settings {
     /// The bucket.
     pub bucket: String,
-    /// Where it is, if not at the provider's own address.
+    /// Its address, if not the provider's own.
     pub endpoint: Option<String>,
     /// The region.
     pub region: String,
-    /// What every key begins with.
+    /// The prefix of every key.
     pub prefix: String,
     /// A file with the access key.
     pub access_key: PathBuf,
     /// A file with the secret key.
     pub secret_key: PathBuf,
-    /// Who signs its certificate, if not a public authority.
+    /// The authority that signs its certificate, if not a public one.
     pub ca: Option<PathBuf>,
     /// Whether plain HTTP will do.
     pub allow_http: bool,
@@ -66,7 +66,7 @@ pub enum ObjectStoreError {
     /// A secret cannot be read.
     #[error("cannot read {path}", path = .0.display())]
     Secret(PathBuf, #[source] io::Error),
-    /// What the certificate is checked with cannot be read.
+    /// The authorities cannot be read.
     #[error(transparent)]
     Trust(#[from] TrustError),
     /// The configuration makes no sense to the library.
@@ -75,7 +75,7 @@ pub enum ObjectStoreError {
     /// The bucket cannot be listed.
     #[error("the bucket cannot be listed")]
     List(#[source] io::Error),
-    /// What is hidden cannot be found out.
+    /// The hidden objects cannot be listed.
     #[error("the marks of hidden objects cannot be read")]
     Marks(#[source] io::Error),
     /// No threads.
@@ -140,7 +140,7 @@ impl Objects {
         })))
     }
 
-    /// All objects. What is no blob is nobody's business here.
+    /// All objects. Leaves out those that are no blobs.
     pub(super) fn list(&self) -> Result<BTreeMap<Digest, Object>, ObjectStoreError> {
         let prefix = self.top();
         let bucket = Arc::clone(&self.0.bucket);
@@ -269,7 +269,7 @@ impl Objects {
     }
 }
 
-/// What is under `blobs/sha256/HE/HEX`.
+/// The digest of a key `blobs/sha256/HE/HEX`.
 fn digest_of(top: &Key, key: &Key) -> Option<Digest> {
     let parts: Vec<_> = key.prefix_match(top)?.collect();
     match parts.as_slice() {

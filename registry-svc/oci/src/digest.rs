@@ -3,7 +3,7 @@
 //! Two algorithms are registered and taken, SHA-256 and SHA-512; content is kept under the one it
 //! was pushed with and never converted. A [`Hasher`] counts the octets besides hashing them.
 //!
-//! Never reads files or bodies; whoever has the octets feeds them.
+//! Never reads files or bodies; the caller feeds the bytes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,7 @@ use thiserror::Error;
 /// An algorithm that content may be addressed by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// What every client uses.
+    /// The algorithm that every client uses.
     #[default]
     Sha256,
     /// The other one the image-spec registers.
@@ -68,7 +68,7 @@ impl FromStr for Algorithm {
     }
 }
 
-/// The address of content: an algorithm and what it makes of the octets.
+/// The address of content: an algorithm and the hash by it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Digest {
     /// By SHA-256.
@@ -95,7 +95,7 @@ impl Digest {
         }
     }
 
-    /// What the algorithm gave.
+    /// The hash.
     #[must_use]
     pub fn octets(&self) -> &[u8] {
         match self {
@@ -183,7 +183,7 @@ pub enum DigestError {
     /// Not of the grammar.
     #[error("not a digest")]
     Malformed,
-    /// Of an algorithm that is not registered or not taken.
+    /// The algorithm is not registered or not supported.
     #[error("the algorithm of the digest is neither sha256 nor sha512")]
     Unsupported,
 }

@@ -79,7 +79,7 @@ impl fmt::Display for Glob {
     }
 }
 
-/// Where to go on when what follows a wildcard does not fit.
+/// The place to continue from when the text after a wildcard does not fit.
 #[derive(Clone, Copy)]
 struct Retry<'a> {
     pattern: &'a [u8],

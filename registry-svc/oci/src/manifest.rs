@@ -1,8 +1,8 @@
-//! Manifests: which types there are, and what one refers to (OCI image-spec, Docker image manifest
-//! version 2 schema 2).
+//! Manifests: their types, and the content that one refers to (OCI image-spec, Docker image
+//! manifest version 2 schema 2).
 //!
-//! Bytes are never changed: what is parsed here only tells what has to be there before a manifest
-//! becomes visible, what the sweep keeps for its sake, and how it shows as a referrer.
+//! Never changes the bytes: the parsed form only says which content has to be there before a
+//! manifest becomes visible, which content the sweep keeps for it, and how it shows as a referrer.
 
 mod json;
 
@@ -40,12 +40,12 @@ const NON_DISTRIBUTABLE: [&str; 3] = [
 /// A media type is a registered name of at most this length (RFC 6838 §4.2: 127 on either side).
 const LONGEST_MEDIA_TYPE: usize = 255;
 
-/// What is known of a manifest's bytes.
+/// The parsed form of a manifest's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
     /// Its media type, without parameters.
     pub media_type: String,
-    /// What it refers to.
+    /// The content that it refers to.
     pub closure: Closure,
     /// The manifest that this one is about.
     pub subject: Option<Descriptor>,
@@ -91,7 +91,7 @@ impl Closure {
     }
 }
 
-/// What may be missing when a manifest is pushed.
+/// Content that may be missing when a manifest is pushed.
 ///
 /// A registry may refuse what it cannot serve whole (distribution-spec, Pushing Manifests), and a
 /// mirror that fails half-way through an image is worse than one that never had it: clients choose
@@ -116,9 +116,9 @@ pub struct Descriptor {
     pub digest: Digest,
     /// The content's size in octets.
     pub size: u64,
-    /// What kind of artifact it is.
+    /// The kind of artifact.
     pub artifact_type: Option<String>,
-    /// What else is said of it.
+    /// Its annotations.
     pub annotations: BTreeMap<String, String>,
 }
 
@@ -131,15 +131,15 @@ pub enum ManifestError {
     /// `Content-Type` and `mediaType` differ.
     #[error("Content-Type is {header}, the manifest's mediaType is {document}")]
     MediaType {
-        /// What the request said.
+        /// The media type in the request.
         header: String,
-        /// What the document says.
+        /// The media type in the document.
         document: String,
     },
     /// Neither the request nor the document says what it is.
     #[error("neither Content-Type nor mediaType says what kind of manifest this is")]
     Untyped,
-    /// A media type that is none.
+    /// Not a legal media type.
     #[error("Content-Type is not a media type")]
     BadMediaType,
     /// Docker's schema 1.
@@ -153,12 +153,12 @@ pub enum ManifestError {
     /// A document that reads as an image and as an index.
     #[error("{0} does not belong into a manifest of this type")]
     Ambiguous(&'static str),
-    /// A digest that is none, or of an algorithm that is not known here.
+    /// Not a legal digest, or one of an unknown algorithm.
     #[error("{0} is not a sha256 or sha512 digest")]
     Digest(String),
 }
 
-/// What kind of references a type of manifest has.
+/// The kind of references in a type of manifest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Image,
@@ -202,7 +202,7 @@ impl Manifest {
 ///
 /// # Errors
 ///
-/// What keeps it from being stored; the text is fit for the client.
+/// A manifest that cannot be stored; the text is fit for the client.
 pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Manifest, ManifestError> {
     let header = content_type
         .map(without_parameters)
@@ -215,7 +215,7 @@ pub fn parse(bytes: &[u8], content_type: Option<&str>) -> Result<Manifest, Manif
     }
     let document = match json::document(bytes) {
         Ok(document) => document,
-        // What is not known may have any shape, as long as it is JSON.
+        // Unknown members may have any shape, as long as they are JSON.
         Err(_) if header.is_some_and(|name| Kind::of(name) == Kind::Unknown) => {
             json::only_type(bytes)?
         }
@@ -336,7 +336,7 @@ fn index(media_type: String, document: json::Document) -> Result<Manifest, Manif
     build(media_type, artifact_type, document)
 }
 
-/// Any other kind: what looks like a reference is one.
+/// Any other kind: each member that looks like a reference counts as one.
 fn other(media_type: String, document: json::Document) -> Result<Manifest, ManifestError> {
     let of_config = document
         .config

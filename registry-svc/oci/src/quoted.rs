@@ -1,6 +1,6 @@
 //! Quoted strings of header fields (RFC 9110 §5.6.4), as challenges have them.
 
-/// A quoted string; what cannot be in a header is left out.
+/// A quoted string; leaves out characters that cannot be in a header.
 #[must_use]
 pub fn write(text: &str) -> String {
     let mut quoted = String::from("\"");

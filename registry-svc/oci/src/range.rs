@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// What of a blob is asked for.
+/// The requested part of a blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// All of it: no `Range`, or one that is not understood and therefore ignored.
@@ -14,7 +14,7 @@ pub enum Asked {
     Unsatisfiable,
 }
 
-/// What a `Range` header asks for of `size` octets.
+/// Reads a `Range` header for `size` bytes.
 ///
 /// Several ranges at once, other units and what is no range are ignored, as RFC 9110 §14.2 allows;
 /// a single range whose end is before its start is refused, as the spec's conformance suite wants.

@@ -1,4 +1,4 @@
-//! What may follow what in an upload session (distribution-spec, Pushing blobs).
+//! The order of requests in an upload session (distribution-spec, Pushing blobs).
 //!
 //! ```text
 //!                    ┌── PATCH, PUT with Content-Range: only from where it stands
@@ -22,7 +22,7 @@ pub enum Part {
     },
     /// A chunk with a place.
     Chunk {
-        /// Where it begins.
+        /// The offset of its first byte.
         at: u64,
         /// How long it is.
         length: u64,
@@ -44,7 +44,7 @@ pub enum PartError {
 }
 
 impl Part {
-    /// What a request's headers say of its body.
+    /// The length and the range that a request's headers give for its body.
     ///
     /// # Errors
     /// When they contradict each other, or say nothing that can be read.

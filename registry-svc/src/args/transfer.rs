@@ -17,15 +17,15 @@ pub struct ImportArgs {
 
     /// Its form: oci-layout, docker-archive, dir, oc-image-mirror, oc-mirror or distribution
     ///
-    /// It is found out where it is not said.
+    /// Detected unless given.
     #[arg(long, value_name = "FORM")]
     pub format: Option<Format>,
 
-    /// What images are called.
+    /// Names of the images.
     #[command(flatten)]
     pub names: NameArgs,
 
-    /// Which images.
+    /// Selection of images.
     #[command(flatten)]
     pub which: WhichArgs,
 
@@ -41,7 +41,7 @@ pub struct ImportArgs {
     #[command(flatten)]
     pub store: StoreArgs,
 
-    /// How another registry is asked.
+    /// Access to the other registry.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -49,7 +49,7 @@ pub struct ImportArgs {
 /// Arguments of `export`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportArgs {
-    /// Where to: a directory, or a tar archive if it ends in .tar
+    /// Destination: a directory, or a tar archive if it ends in .tar
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
@@ -57,7 +57,7 @@ pub struct ExportArgs {
     #[arg(long, value_enum, default_value_t = ExportForm::OciLayout)]
     pub format: ExportForm,
 
-    /// Which images.
+    /// Selection of images.
     #[command(flatten)]
     pub which: WhichArgs,
 
@@ -77,11 +77,11 @@ pub struct PushArgs {
     #[arg(value_name = "[http://]HOST[:PORT][/REPOSITORY[:TAG]]")]
     pub to: String,
 
-    /// Which images.
+    /// Selection of images.
     #[command(flatten)]
     pub which: WhichArgs,
 
-    /// How the registry is asked.
+    /// Access to the registry.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -96,7 +96,7 @@ pub struct PullArgs {
     )]
     pub from: Vec<String>,
 
-    /// Where to: a directory, or a tar archive if it ends in .tar
+    /// Destination: a directory, or a tar archive if it ends in .tar
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
@@ -104,11 +104,11 @@ pub struct PullArgs {
     #[arg(long, value_enum, default_value_t = ExportForm::OciLayout)]
     pub format: ExportForm,
 
-    /// Which images.
+    /// Selection of images.
     #[command(flatten)]
     pub which: WhichArgs,
 
-    /// How the registry is asked.
+    /// Access to the registry.
     #[command(flatten)]
     pub client: ClientArgs,
 }
@@ -122,14 +122,14 @@ pub enum ExportForm {
     Distribution,
 }
 
-/// What images are called.
+/// Names of the images.
 #[derive(Clone, Debug, Default, Args)]
 pub struct NameArgs {
-    /// What the names of repositories begin with; all of the name for images that have none
+    /// Prefix of the repositories' names; the whole name for images that have none
     #[arg(long, value_name = "PREFIX")]
     pub repository: Option<String>,
 
-    /// What the one image is called, whatever the archive says
+    /// Name of the only image, instead of the name in the archive
     #[arg(long = "as", value_name = "REPOSITORY[:TAG]", value_parser = image_name)]
     pub exactly: Option<ImageName>,
 
@@ -138,7 +138,7 @@ pub struct NameArgs {
     pub keep_host: bool,
 }
 
-/// Which images.
+/// Selection of images.
 #[derive(Clone, Debug, Default, Args)]
 pub struct WhichArgs {
     /// Only repositories of these names; * stands for anything but a slash, ** for anything
@@ -161,12 +161,12 @@ pub struct StoreArgs {
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Where everything is kept; wins over the configuration
+    /// Root directory of the store; wins over the configuration
     #[arg(long, value_name = "DIR")]
     pub root: Option<PathBuf>,
 }
 
-/// How another registry is asked.
+/// Access to another registry.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ClientArgs {
     /// Names and passwords, as `podman login` keeps them
@@ -179,7 +179,7 @@ pub struct ClientArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "authfile")]
     pub credentials: Option<PathBuf>,
 
-    /// Who signs the registry's certificate, if not somebody whom this system trusts
+    /// Authority that signs the registry's certificate, if this system does not trust it already
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
 }

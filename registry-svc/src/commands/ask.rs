@@ -13,10 +13,10 @@ use crate::args::AskArgs;
 use crate::config::{DEFAULT_ADMIN, v1};
 use crate::{routes, status};
 
-/// What `diff` exits with when there is a difference, as diff(1) does.
+/// The exit code of `diff` when there is a difference, as diff(1) has it.
 const DIFFERENT: u8 = 1;
 
-/// Which daemon is asked: at the address that is given, else at the one that the configuration says.
+/// The daemon's admin address: the given one, else the one in the configuration.
 pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
     let configured = || {
         let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
@@ -46,7 +46,7 @@ pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     }
 }
 
-/// What the daemon answers, or the code to exit with once it was said why there is nothing.
+/// The daemon's response, or the exit code after the reason was printed.
 fn ask(args: &StatusArgs, path: &str) -> Result<Value, ExitCode> {
     let response = run::ask(args, DEFAULT_ADMIN, path, Way::Look)?;
     let text = response.text();

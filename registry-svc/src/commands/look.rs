@@ -1,4 +1,4 @@
-//! Verbs that only look: a running daemon is asked, and the store is opened when there is none.
+//! Verbs that only read: they query a running daemon, or open the store when there is none.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,13 +26,13 @@ pub(super) enum LookError {
     /// The daemon said no.
     #[error("{0}")]
     Refused(String),
-    /// What it said cannot be understood.
+    /// The response cannot be parsed.
     #[error("the daemon's answer cannot be understood")]
     Answer(#[source] serde_json::Error),
     /// The configuration cannot be read, and nothing else says where to look.
     #[error("no daemon answers at {admin}, and {problem}")]
     Nowhere {
-        /// Where it was asked.
+        /// The queried address.
         admin: SocketAddr,
         /// Why there is no root.
         problem: String,
@@ -40,9 +40,9 @@ pub(super) enum LookError {
     /// A daemon has the root, and does not answer.
     #[error("no daemon answers at {admin}")]
     Held {
-        /// Where it was asked.
+        /// The queried address.
         admin: SocketAddr,
-        /// Who has the root.
+        /// The process that holds the root.
         #[source]
         source: LockError,
     },
@@ -58,10 +58,10 @@ pub(super) enum LookError {
     /// The store cannot be opened.
     #[error("cannot open the store")]
     Store(#[from] StoreError),
-    /// What it is kept on cannot be had.
+    /// The disk or the object store cannot be used.
     #[error(transparent)]
     Start(StartError),
-    /// What is looked for.
+    /// The requested item cannot be shown.
     #[error(transparent)]
     View(#[from] ViewError),
 }
@@ -105,7 +105,7 @@ fn shown(
     }
 }
 
-/// Who has the store.
+/// The holder of the store.
 pub(super) enum Reached {
     /// A daemon that answers there.
     Daemon(SocketAddr),
@@ -116,7 +116,7 @@ pub(super) enum Reached {
 /// A store that no daemon has.
 pub(super) struct Opened {
     pub(super) store: Store,
-    /// What the configuration says, if there is one.
+    /// The configuration, if there is one.
     pub(super) config: Option<Config>,
     _lock: Lock,
 }
@@ -126,7 +126,7 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
     let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
-    // A root that is named is looked into, whatever runs elsewhere.
+    // A given root is read although a daemon may run on another one.
     let is_asked = args.admin.is_some() || args.root.is_none();
     if is_asked && admin::get(admin, "/livez").await.is_ok() {
         return Ok(Reached::Daemon(admin));

@@ -118,7 +118,7 @@ impl VerbError {
     }
 }
 
-/// What a verb did.
+/// The result of a verb.
 enum Done {
     /// Said what there is.
     Listed {
@@ -165,7 +165,7 @@ fn run(verb: impl Future<Output = Result<Done, VerbError>>) -> ExitCode {
         Ok(Done::Listed { is_whole: true }) => exit::code(exit::OK),
         Ok(Done::Listed { is_whole: false }) => exit::code(exit::DATA),
         Ok(Done::Copied(report)) => {
-            // What is wrong goes where errors go, so that the last line of the output is the sum.
+            // Problems go to standard error, so that the last line of the output is the sum.
             let text = report.to_string();
             let mut lines: Vec<&str> = text.lines().collect();
             let sum = lines.pop().unwrap_or_default();
@@ -401,7 +401,7 @@ fn tree(path: &Path, form: ExportForm) -> Result<Sink, VerbError> {
     Ok(Sink::tree(tree, layout)?)
 }
 
-/// What the arguments say of another registry.
+/// The registry that the arguments name.
 fn remote(text: &str) -> Result<Remote, VerbError> {
     Remote::parse(text, Scheme::Https).map_err(|error| VerbError::Endpoint(text.to_owned(), error))
 }
@@ -479,7 +479,7 @@ fn usual_authfile() -> Option<PathBuf> {
 
 //--- The store
 
-/// The store, which nobody else has while this lives.
+/// The store, opened exclusively while this lives.
 struct Opened {
     store: Store,
     _lock: Lock,

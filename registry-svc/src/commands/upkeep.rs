@@ -19,10 +19,10 @@ use crate::upkeep::{Task, Upkeep};
 /// The least configuration there is.
 const DEFAULTS: &str = "version = \"v1\"\nplain = true\n";
 
-/// How often a daemon is asked how far it is.
+/// The interval of progress requests to the daemon.
 const ASK: Duration = Duration::from_millis(200);
 
-/// How often progress is told where nobody can overwrite a line.
+/// The number of requests between two progress lines where a line cannot be overwritten.
 const TELL: u32 = 50;
 
 /// Does a task and prints its report; a report of damage is exit code 65.
@@ -105,7 +105,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             }
             let config = match opened.config {
                 Some(config) => config,
-                // What is not configured is as it is unless configured.
+                // Without a configuration the defaults hold.
                 None => v1::parse(&Document::inline("defaults", DEFAULTS))
                     .map_err(|problems| LookError::Refused(problems.to_string()))?,
             };
@@ -128,8 +128,8 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
     }
 }
 
-/// Whether other nodes hold what this store holds, and may have referred to it: by the configuration,
-/// or, of a root that it does not name, by whom the store has heard.
+/// Whether other nodes hold this store's content and may refer to it: by the configuration, or, for
+/// a root that the configuration does not name, by the records in the store.
 fn is_of_several(args: &LookArgs, opened: &Opened) -> bool {
     match &opened.config {
         Some(config) if args.root.is_none() => config.cluster.is_some(),
@@ -138,8 +138,8 @@ fn is_of_several(args: &LookArgs, opened: &Opened) -> bool {
     }
 }
 
-/// Whether there are records of another node. Of this one's, some may have its name of today with another
-/// disk, and some its disk with another name.
+/// Whether there are records of another node. Some records of this node may have its present name
+/// with another disk, and some its disk with another name.
 fn has_heard_others(own: &NodeId, heard: &Vector) -> bool {
     let is_other =
         |origin: &NodeId| origin.name != own.name && origin.incarnation != own.incarnation;
@@ -155,7 +155,7 @@ fn report_of(status: &Value, number: &Value) -> Option<Value> {
         .and_then(|last| last.get("report").cloned())
 }
 
-/// Tells people on standard error that it goes on.
+/// Shows progress on standard error.
 struct Progress {
     is_quiet: bool,
     is_terminal: bool,

@@ -28,7 +28,7 @@ use super::{
 /// Threads of the data path; more than this and the kernel's locks are the limit.
 const MAX_WORKERS: usize = 256;
 
-/// Where clients connect, unless configured.
+/// The default port for clients.
 const DEFAULT_PORT: u16 = 5443;
 
 const MIB: u64 = 1 << 20;
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Clients are known by their certificates only where they are asked for one.
+    /// Certificates identify clients only if the listener requests one.
     fn client_certificates(&mut self, spec: &Spec) {
         let has_authority = spec
             .tls

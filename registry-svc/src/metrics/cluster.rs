@@ -7,7 +7,7 @@ use registry_cluster::counters::Counters;
 pub const APPLIED: &str = "outpost_registry_replica_records_applied";
 /// Records that wait for their content.
 pub const WAITING: &str = "outpost_registry_replica_records_waiting";
-/// Records set aside because nobody had their content.
+/// Records set aside because no node had their content.
 pub const SET_ASIDE: &str = "outpost_registry_replica_records_set_aside";
 /// Records refused because their stamp is too far in the future.
 pub const FUTURE: &str = "outpost_registry_replica_future_stamps";

@@ -10,9 +10,9 @@ use registry_histogram::{Distribution, SECONDS, SIZES};
 pub struct Sample {
     /// The family's name; a counter's without `_total`.
     pub name: &'static str,
-    /// What it means.
+    /// The help text.
     pub help: &'static str,
-    /// Which of the family it is.
+    /// The labels of the sample.
     pub labels: Labels,
     /// How much.
     pub value: Value,
@@ -57,7 +57,7 @@ impl Sample {
     }
 }
 
-/// What a histogram counts.
+/// The unit of a histogram.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
     Seconds,
@@ -83,7 +83,7 @@ pub(super) fn samples(page: &mut Page<'_, '_>, samples: &[Sample]) -> fmt::Resul
     Ok(())
 }
 
-/// What was counted, with its bounds.
+/// The counts of a distribution, with its bounds.
 pub(super) fn histogram(distribution: &Distribution, unit: Unit) -> Histogram {
     let mut bounds: Vec<f64> = match unit {
         Unit::Seconds => SECONDS.to_vec(),

@@ -1,4 +1,4 @@
-//! Who may do what, read from the files that the configuration names.
+//! Rights of users and clients, read from the files that the configuration names.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ use registry_auth::{Access, Policy, Tokens, key};
 
 use crate::config::{self, Config};
 
-/// How often the file of users is looked at.
+/// The interval between two checks of the file of users.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// The policy of a configuration; makes the key for tokens when there is none.
@@ -52,7 +52,7 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
     })
 }
 
-/// What is wrong with the files of users and keys; makes none.
+/// The problems of the files of users and keys; creates no file.
 pub(crate) fn check(config: &Config) -> Problems {
     let mut problems = Problems::default();
     if let Some(Err(of_users)) = config.access.htpasswd.as_deref().map(users) {

@@ -11,8 +11,8 @@ use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
 use registry_cluster::Cluster;
-use registry_cluster::acknowledge::Mode;
 use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
+use registry_cluster_core::acknowledge::Mode;
 use registry_facts::name::NodeName;
 use registry_http::Api;
 use registry_store::Store;
@@ -54,14 +54,14 @@ pub(super) async fn start(
     }
 }
 
-/// What is wrong with the files that prove who this node is.
+/// The problems of the files that prove this node's identity.
 pub(crate) fn check(config: &config::Config) -> Option<String> {
     let cluster = config.cluster.as_ref()?;
     let checked = registry_cluster::check(&settings(cluster));
     checked.err().map(|error| exit::chain(&error))
 }
 
-/// Serves the other nodes until the drain is asked for.
+/// Serves the other nodes until the drain begins.
 pub(super) async fn serve(
     cluster: &Cluster,
     listeners: Vec<TcpListener>,
@@ -115,7 +115,7 @@ fn settings(cluster: &config::Cluster) -> Settings {
     }
 }
 
-/// Reads the certificates anew whenever they have changed.
+/// Reads the certificates again whenever they have changed.
 pub(super) async fn follow(cluster: Cluster, files: [PathBuf; 3]) {
     let stamps = || files.each_ref().map(|path| Stamp::of(path));
     let mut seen = stamps();
@@ -129,7 +129,7 @@ pub(super) async fn follow(cluster: Cluster, files: [PathBuf; 3]) {
     }
 }
 
-/// Reads the certificates anew; those in force stay when they cannot be used.
+/// Reads the certificates again; keeps the present ones when the new ones cannot be used.
 pub(super) fn reload(cluster: &Cluster) {
     match cluster.reload() {
         Ok(()) => tracing::info!("The certificates of nodes are taken up"),

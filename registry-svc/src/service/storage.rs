@@ -1,8 +1,8 @@
-//! What can be said of `[s3]` without reaching it.
+//! Checks of `[s3]` that need no connection.
 
 use crate::config::Config;
 
-/// What is wrong with it.
+/// The problem, if there is one.
 pub(crate) fn check(config: &Config) -> Option<String> {
     let s3 = config.s3.as_ref()?;
     if !cfg!(feature = "s3") {

@@ -26,7 +26,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Starts so many threads.
+    /// Starts `n` threads.
     pub(super) fn start(n: usize) -> io::Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(n.max(1))
@@ -54,7 +54,7 @@ impl Workers {
         Arc::clone(&self.beat)
     }
 
-    /// Where tasks are spawned.
+    /// The runtime that tasks are spawned on.
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
     }

@@ -22,7 +22,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// What a disk wants aligned that is written past the page cache: the largest logical block there is.
+/// The alignment of writes past the page cache: the largest logical block there is.
 pub const ALIGNMENT: usize = 4096;
 
 /// A file system as the store sees it.
@@ -76,7 +76,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Fails as the system does.
     fn list(&self, path: &Path) -> io::Result<Option<Vec<String>>>;
 
-    /// What is known of a file; none when it is not there.
+    /// The status of a file; none when it is not there.
     ///
     /// # Errors
     ///
@@ -115,9 +115,9 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Fails as the system does.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 
-    /// Reads as [`read_at`](Self::read_at) does, and what the disk holds rather than what memory
-    /// remembers of it, where the system can do that and both are aligned to [`ALIGNMENT`]. What is
-    /// read so takes nothing's place in the page cache.
+    /// Reads as [`read_at`](Self::read_at) does, but from the disk and not from the page cache,
+    /// where the system can do that and both are aligned to [`ALIGNMENT`]. Such a read displaces
+    /// nothing from the page cache.
     ///
     /// # Errors
     ///
@@ -181,7 +181,7 @@ pub trait File: fmt::Debug + Send + Sync {
     fn size(&self) -> io::Result<u64>;
 }
 
-/// What a file is opened for.
+/// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Reading.
@@ -190,7 +190,7 @@ pub enum Access {
     Write,
 }
 
-/// What is known of a file.
+/// The status of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// In octets.

@@ -1,4 +1,4 @@
-//! The journal: what is true of names and tags, one record after the other, on the disk.
+//! The journal: the facts about names and tags, one record after the other, on the disk.
 //!
 //! Segments `00000001.log`, `00000002.log`… are appended to and never changed; `00000005.snapshot`
 //! stands for all segments before the fifth. One thread writes: everything that is queued when it
@@ -24,7 +24,7 @@ use thiserror::Error;
 /// Why the journal did not do something. Names of files are those inside of its directory.
 #[derive(Debug, Error)]
 pub enum JournalError {
-    /// What was acknowledged is damaged.
+    /// Acknowledged records are damaged.
     #[error(
         "the journal is damaged: {file} at octet {at}: {what}; put back a copy of the journal, or \
          remove the store's directory and let the other nodes fill it again"
@@ -32,9 +32,9 @@ pub enum JournalError {
     Damaged {
         /// The file.
         file: String,
-        /// Where in it.
+        /// The offset in it.
         at: u64,
-        /// What is wrong.
+        /// The damage.
         what: String,
     },
     /// The disk has no room.
@@ -46,7 +46,7 @@ pub enum JournalError {
     /// The disk failed.
     #[error("cannot {doing}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
         /// How it failed.
         #[source]
@@ -60,7 +60,7 @@ impl JournalError {
     }
 }
 
-/// A place in the journal: where everything before it has been written.
+/// A place in the journal: everything before it has been written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// The number of a segment.

@@ -1,12 +1,12 @@
-//! Reads every blob again, at a bounded rate: what the disk has changed is put away, and fetched anew
-//! from another node if there is one.
+//! Reads every blob again, at a bounded rate: puts away those that the disk has changed, and
+//! fetches them again from another node if there is one.
 //!
-//! A blob is what its name says or it is damaged. What is damaged goes to the quarantine, so that
-//! nobody is served it, and somebody can look at it. Besides, every visible manifest has to be whole:
-//! what it refers to has to be on the disk.
+//! A blob matches its name or it is damaged. A damaged blob goes to the quarantine, so that no
+//! client gets it and an operator can look at it. Besides, every visible manifest has to be whole:
+//! the content that it refers to has to be on the disk.
 //!
-//! What is read goes past the page cache: a scrub is about what the disk holds, and what the node's
-//! other programs keep in memory is none of its business.
+//! Reads go past the page cache: a scrub is about the content on the disk, and leaves the memory to
+//! the node's other programs.
 
 use std::fmt;
 use std::io;
@@ -25,7 +25,7 @@ use crate::others::Others;
 use crate::store::{Store, StoreError};
 use crate::sweep::mark;
 
-/// What is read at once; between two of them the rate is kept.
+/// The size of one read; the scrub paces itself between reads.
 const PIECE: usize = 1 << 20;
 
 /// The most findings that a report lists by name; beyond that it counts.
@@ -36,11 +36,11 @@ const MOST_LISTED: usize = 100;
 pub struct Pace {
     /// Octets a second; no bound when none.
     pub rate: Option<u64>,
-    /// Counts the octets that were read, for whoever shows progress.
+    /// Counts the bytes that were read, for showing progress.
     pub read: Arc<AtomicU64>,
 }
 
-/// What a scrub found.
+/// The result of a scrub.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Blobs that were read.
@@ -51,7 +51,7 @@ pub struct Report {
     pub unreadable: Vec<(Digest, String)>,
     /// Blobs with other octets than their digest says; now in quarantine.
     pub damaged: Vec<Digest>,
-    /// Of those, how many were fetched from another node.
+    /// Damaged blobs that were fetched from another node.
     pub n_repaired: u64,
     /// Content that a manifest needs and the disk does not have: the manifest and what it lacks.
     pub missing: Vec<(Digest, Digest)>,
@@ -118,7 +118,7 @@ async fn look_at(
         Ok(Some((found, octets))) => {
             report.n_blobs += 1;
             report.octets += octets;
-            // The sweep may have deleted it meanwhile: nobody needs it then.
+            // The sweep may have deleted it meanwhile: it was not needed then.
             if found != digest && put_away(store, digest).await? {
                 report.damaged.push(digest);
                 let is_repaired = match others {
@@ -130,7 +130,7 @@ async fn look_at(
             }
         }
         Err(error) => {
-            // It stays: another try may read it, and nobody else may have it.
+            // It stays: another try may read it, and perhaps no other node has it.
             tracing::error!(%digest, %error, "A blob cannot be read");
             report.unreadable.push((digest, error.to_string()));
         }
@@ -138,7 +138,7 @@ async fn look_at(
     Ok(())
 }
 
-/// What a file's octets are, and how many; none when the sweep has taken it meanwhile.
+/// The digest of a file's bytes, and their number; none when the sweep has taken it meanwhile.
 async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(Digest, u64)>> {
     let path = store.layout().blob(&digest);
     let disk = Arc::clone(store.disk());
@@ -175,8 +175,8 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
     }
 }
 
-/// Moves a damaged blob to the quarantine, from the trash too: whoever asks for it would take it back
-/// from there. False when it is in neither place.
+/// Moves a damaged blob to the quarantine, from the trash too, where a request would restore it.
+/// False when it is in neither place.
 async fn put_away(store: &Store, digest: Digest) -> Result<bool, StoreError> {
     let _alone = store.alone(&digest).await;
     let is_away = store

@@ -1,8 +1,7 @@
 //! How full the disk and the repositories may become.
 //!
-//! A push is refused before its body is read when the disk would be fuller after it than it may be,
-//! or its repository would hold more than it may. What is decided here is decided from numbers;
-//! [`room`] looks them up.
+//! A push is refused before its body is read when it would fill the disk or its repository beyond
+//! the limit. This module decides from numbers; [`room`] looks them up.
 
 pub mod room;
 
@@ -13,7 +12,7 @@ pub use room::Space;
 /// How full the disk may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Percent of the disk at which people are told.
+    /// Percent of the disk at which the registry warns.
     pub warn: u8,
     /// Percent of the disk at which pushes are refused.
     pub stop: u8,
@@ -28,7 +27,7 @@ pub struct Settings {
 /// The most that some repositories may hold, each by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Which repositories.
+    /// The repositories.
     pub repositories: Glob,
     /// Bytes.
     pub size: u64,
@@ -37,7 +36,7 @@ pub struct Quota {
 /// How full the disk may become.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {
-    /// Percent of the disk at which people are told.
+    /// Percent of the disk at which the registry warns.
     pub warn: u8,
     /// Percent of the disk beyond which nothing is pushed.
     pub stop: u8,
@@ -50,7 +49,7 @@ pub struct Watermarks {
 pub enum Standing {
     /// There is room.
     Ample,
-    /// There is some, and somebody should look after it.
+    /// There is some, and an operator should look after it.
     Scarce,
     /// Nothing is pushed any more.
     Full,
@@ -73,7 +72,7 @@ impl Standing {
 pub enum Full {
     /// On the disk.
     Disk {
-        /// Whether there will be, once what nobody needs is gone.
+        /// Whether there will be room once unneeded content is removed.
         is_passing: bool,
     },
     /// In the repository.

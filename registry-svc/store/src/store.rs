@@ -1,10 +1,10 @@
 //! The store: blobs in files, names and tags in the journal, an index over them.
 //!
 //! A blob is a file named by its digest, written aside, hashed while it is written, synced and then
-//! renamed into place: what is in place is whole. What repositories have and what tags point to are
-//! facts in the [journal](crate::journal); the [index](registry_facts::index) is derived from it. **What is
-//! acknowledged is on the disk**: no operation returns before the file, its directory entry and the
-//! journal record are synced.
+//! renamed into place: a file in its place is whole. The content of repositories and the targets of
+//! tags are facts in the [journal](crate::journal); the [index](registry_facts::index) is derived
+//! from it. **Acknowledged content is on the disk**: no operation returns before the file, its
+//! directory entry and the journal record are synced.
 //!
 //! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
 
@@ -24,13 +24,14 @@ pub mod upload;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::Mutex;
 use registry_facts::index::IndexError;
 use registry_facts::index::view::View;
 use registry_facts::lease;
@@ -62,26 +63,26 @@ pub use reader::BlobReader;
 pub struct Settings {
     /// The directory that everything is in.
     pub root: PathBuf,
-    /// What the site calls this node.
+    /// The node's name in the site.
     pub node: NodeName,
-    /// What the index is kept in.
+    /// The kind of index.
     pub index: IndexKind,
     /// How many octets of an index on disk are kept in memory.
     pub index_memory: u64,
     /// A program that opens a doubtful index first when called as `PROGRAM index-trial DIRECTORY`:
-    /// what kills that program must not kill this one.
+    /// an index that kills that program must not kill this one.
     pub trial: Option<PathBuf>,
     /// How long a segment of the journal grows, in octets.
     pub segment: u64,
     /// How many octets of manifests are kept in memory.
     pub cache: usize,
-    /// How long the sweep leaves alone what a client was told is there.
+    /// The time that the sweep leaves alone content that a client was promised.
     pub lease: Duration,
     /// The wall clock, in milliseconds since 1970.
     pub wall: WallClock,
 }
 
-/// What the index is kept in.
+/// The kind of index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
     /// A sled database beside the journal: a restart after an orderly stop reads it.
@@ -118,18 +119,18 @@ impl Settings {
     }
 }
 
-/// What opening a store found.
+/// The result of opening a store.
 #[derive(Clone, Debug, Default)]
 pub struct Recovery {
     /// Records that the journal held.
     pub n_records: u64,
-    /// Why the index was made anew from them; none when it was as an orderly stop had left it.
+    /// The reason why the index was rebuilt; none when an orderly stop had left it.
     pub rebuilt: Option<String>,
     /// Octets of a torn record cut from the journal's end.
     pub n_truncated: u64,
-    /// Upload sessions that can go on.
+    /// Upload sessions that can continue.
     pub n_sessions: usize,
-    /// What repositories name and the disk does not have, or not in its size.
+    /// Content that repositories name and the disk lacks, or has in another size.
     pub missing: Vec<Digest>,
 }
 
@@ -138,7 +139,7 @@ pub struct Recovery {
 pub struct Pushed {
     /// How many octets it has.
     pub size: u64,
-    /// Where its link stands in the journal; none when that link came by a repair.
+    /// The position of its link in the journal; none when that link came by a repair.
     pub position: Option<Position>,
 }
 
@@ -149,13 +150,14 @@ pub struct NewManifest {
     pub bytes: Bytes,
     /// As pushed, without parameters.
     pub media_type: String,
-    /// Of the octets: the caller has computed it.
+    /// The digest of the bytes: the caller has computed it.
     pub digest: Digest,
-    /// What has to be in the repository for the manifest to be whole: blobs and manifests.
+    /// The content that has to be in the repository for the manifest to be whole: blobs and
+    /// manifests.
     pub closure: Vec<Digest>,
     /// The manifest it refers to, which need not be there.
     pub subject: Option<Digest>,
-    /// What is to point to it.
+    /// The tags that will point to it.
     pub tags: Vec<Tag>,
 }
 
@@ -186,9 +188,9 @@ pub(crate) struct Inner {
     taken: Arc<Taken>,
     changes: watch::Receiver<u64>,
     writer: Writer,
-    /// Of content: see [`lock`].
+    /// Locks of content: see [`lock`].
     digests: Locks,
-    /// Of repositories: whoever deletes holds one alone, whoever adds holds it shared.
+    /// Locks of repositories: a deletion holds one alone, an addition holds it shared.
     repositories: Locks,
     sessions: Sessions,
     flights: Flights,
@@ -204,14 +206,14 @@ pub(crate) struct Inner {
     _lock: Box<dyn fmt::Debug + Send + Sync>,
 }
 
-/// What names resolved to since the journal moved last.
+/// The results of name lookups since the journal moved last.
 #[derive(Debug)]
 struct Names {
     n_taken: u64,
     cache: Cache<(RepositoryName, Reference), (Digest, Arc<str>)>,
 }
 
-/// What the names that were resolved may weigh together: some thousands.
+/// The most memory for results of name lookups: some thousands.
 const NAMES: usize = 4 << 20;
 
 impl Store {
@@ -284,7 +286,7 @@ impl Store {
         Ok((Self { inner }, recovery))
     }
 
-    /// Writes what is queued, and marks the index as one to be found again; what comes after is
+    /// Writes the queue, and marks the index as one to be found again; later statements are
     /// refused.
     pub async fn close(&self) {
         self.inner.is_read_only.store(true, Ordering::Release);
@@ -321,7 +323,7 @@ impl Store {
 //--- The cluster and the sweep
 
 impl Store {
-    /// Who this node is in this life of its disk.
+    /// The identity of this node in this life of its disk.
     #[must_use]
     pub fn origin(&self) -> NodeId {
         self.inner.origin.clone()
@@ -339,8 +341,8 @@ impl Store {
         self.inner.changes.clone()
     }
 
-    /// Records that `from` does not cover, without what has been overwritten; goes on as they
-    /// come. Has to be called in a runtime.
+    /// Records that `from` does not cover, without overwritten ones; continues with new ones. Has
+    /// to be called in a runtime.
     #[must_use]
     pub fn feed(&self, from: Vector) -> Feed {
         self.inner.taken.feed(Arc::clone(&self.inner.current), from)
@@ -388,7 +390,7 @@ impl Store {
         self.inner.read(|view| view.holders(digest, kind, limit))
     }
 
-    /// Keeps everybody from making a reference to content, for whoever takes it away.
+    /// Keeps all others from making a reference to content, for a caller that removes it.
     pub async fn alone(&self, digest: &Digest) -> Alone {
         self.inner.digests.alone(digest).await
     }
@@ -398,13 +400,13 @@ impl Store {
         self.inner.digests.shared(digests).await
     }
 
-    /// Whether somebody was told that content is there, and may rely on it.
+    /// Whether a client was promised content, and may rely on it.
     #[must_use]
     pub fn is_leased(&self, digest: &Digest) -> bool {
         self.inner.leased(digest).is_some()
     }
 
-    /// Whether the journal failed: what stands is not known for sure until the next start.
+    /// Whether the journal failed: the last records are uncertain until the next start.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.inner.writer.is_dead()
@@ -413,11 +415,7 @@ impl Store {
     /// Forgets what is known of content that is lost: leases and what is kept in memory.
     pub fn forget(&self, digest: &Digest) {
         self.inner.end_lease(digest);
-        let mut manifests = self
-            .inner
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.inner.manifests.lock();
         manifests.remove(digest);
     }
 
@@ -427,13 +425,13 @@ impl Store {
         UNIX_EPOCH + Duration::from_millis(self.inner.now())
     }
 
-    /// Where everything lies.
+    /// The paths of the store.
     #[must_use]
     pub fn layout(&self) -> &Layout {
         &self.inner.layout
     }
 
-    /// What everything lies on.
+    /// The disk of the store.
     #[must_use]
     pub fn disk(&self) -> &Arc<dyn Disk> {
         &self.inner.disk
@@ -489,13 +487,13 @@ impl Inner {
 
     fn lease(&self, digest: &Digest, size: u64) {
         let now = self.now();
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.take(*digest, size, now);
     }
 
     fn leased(&self, digest: &Digest) -> Option<u64> {
         let now = self.now();
-        let leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let leases = self.leases.lock();
         leases.size(digest, now)
     }
 
@@ -503,14 +501,14 @@ impl Inner {
     /// end between the two.
     fn renew(&self, digest: &Digest) -> Option<u64> {
         let now = self.now();
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         let size = leases.size(digest, now)?;
         leases.take(*digest, size, now);
         Some(size)
     }
 
     fn end_lease(&self, digest: &Digest) {
-        let mut leases = self.leases.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut leases = self.leases.lock();
         leases.end(digest);
     }
 }

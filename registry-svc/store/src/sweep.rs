@@ -7,17 +7,18 @@
 //!            └── a push, a mount, a HEAD ───────┘
 //! ```
 //!
-//! Whoever pushes asks first which blobs are there, and the answer has to hold until the manifest
-//! comes: so what was written, linked or asked for within the grace stays, and what is in the trash
-//! comes back when somebody wants it. A blob is moved, and deleted, only under its digest's lock,
-//! which whoever makes a reference to it holds too; what was marked is looked at again there.
+//! A client that pushes asks first which blobs are there, and the answer has to hold until the
+//! manifest comes: so content that was written, linked or requested within the grace stays, and
+//! content in the trash comes back when a client wants it. A blob is moved, and deleted, only under
+//! its digest's lock, which a caller that makes a reference to it holds too; marked content is
+//! checked again there.
 //!
-//! Among several nodes, another one may have referred to a blob while this one could not hear it. So
-//! what repositories say of a blob is taken back only while every node has been heard, and as of a
-//! moment in the past: whoever has referred to it since has stated a link that holds against that on
-//! every node. Should one have been lost all the same, by a node that comes back after long, it is
-//! stated anew where its content is; what an operator has taken back is not, for a sweep's stamps are
-//! [known](Hlc::is_last).
+//! Among several nodes, another one may have referred to a blob while this one could not hear it.
+//! So links to a blob are taken back only while every node has been heard, and as of a moment in
+//! the past: a node that has referred to it since has stated a link that wins against that on every
+//! node. Should a link have been lost all the same, by a node that comes back after long, a node
+//! that has its content states it again; a link that an operator has taken back stays so, for a
+//! sweep's stamps are [known](Hlc::is_last).
 //!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
@@ -50,7 +51,7 @@ const MOST_HOLDERS: usize = 1000;
 /// remembered.
 const MOST_BACK: Duration = Duration::from_hours(24);
 
-/// How what nobody needs is removed.
+/// Settings of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// How often; never unless given.
@@ -65,7 +66,7 @@ pub struct Settings {
     pub uploads: Duration,
 }
 
-/// What becomes of manifests without a tag.
+/// The treatment of manifests without a tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Untagged {
     /// They stay: mirrors are pulled by digest.
@@ -84,12 +85,12 @@ pub enum Mode {
     DryRun,
 }
 
-/// Takes away what nobody needs; `others` are the other nodes, if there are any.
+/// Removes unneeded content; `others` are the other nodes, if there are any.
 ///
 /// # Errors
 ///
-/// Fails when the index or the disk does; what was done until then stands. After the journal has
-/// failed nothing is swept: a manifest that was refused then may be there after the next start.
+/// Fails when the index or the disk does; its work until then stands. After the journal has failed
+/// nothing is swept: a manifest that was refused then may be there after the next start.
 pub async fn sweep(
     store: &Store,
     others: Option<&dyn Others>,
@@ -144,7 +145,7 @@ struct Found {
     modified: SystemTime,
 }
 
-/// What becomes of a blob that has been in the trash for long enough.
+/// The treatment of a blob that has been in the trash for long enough.
 enum Fate {
     Deleted,
     /// It stays there: another node has not been heard.
@@ -153,7 +154,7 @@ enum Fate {
 }
 
 impl Sweep<'_> {
-    /// Moves what nobody needs of one directory to the trash.
+    /// Moves unneeded content of one directory to the trash.
     async fn shard(
         &self,
         algorithm: Algorithm,
@@ -201,13 +202,13 @@ impl Sweep<'_> {
         Ok(())
     }
 
-    /// Moves a blob to the trash, for whoever holds its digest alone. False when it is gone already: a
-    /// scrub may have put it away.
+    /// Moves a blob to the trash, for a caller that holds its digest alone. False when it is not
+    /// there any more: a scrub may have put it away.
     async fn move_to_trash(&self, digest: Digest) -> Result<bool, StoreError> {
         let moving = move |disk: &dyn Disk, layout: &Layout| {
             let path = layout.blob(&digest);
-            // Its second grace begins here, and before it is there: whoever dies between the two
-            // leaves a young blob and not old trash.
+            // Its second grace begins here, and before it is there: a process that dies between the
+            // two leaves a young blob and not old trash.
             let moved = disk.touch(&path);
             match moved.and_then(|()| disk.rename(&path, &layout.trashed(&digest))) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
@@ -251,16 +252,16 @@ impl Sweep<'_> {
         Ok(!is_alone && !self.store.holders(digest, BLOB, 1)?.is_empty())
     }
 
-    /// Deletes what is in the trash unless somebody needs it, or may.
+    /// Deletes content in the trash unless it is needed, or may be.
     async fn delete(&self, digest: &Digest) -> Result<Fate, StoreError> {
         let _alone = self.store.alone(digest).await;
         let wanted = *digest;
         let is_back = move |disk: &dyn Disk, layout: &Layout| disk.status(&layout.blob(&wanted));
-        // Pushed anew meanwhile: the repositories have it.
+        // A client pushed it again meanwhile: the repositories have it.
         let is_back = self.store.on_disk("look for a blob", is_back).await?;
         if is_back.is_none() {
-            // A manifest that nobody saw when this was moved: a journal that failed may turn out
-            // to have kept it.
+            // A manifest that was not visible when this was moved: a journal that failed may turn
+            // out to have kept it.
             if self.marked.contains(digest) || self.is_wanted(digest)? {
                 self.store.take_back(digest).await?;
                 return Ok(Fate::Wanted);
@@ -284,7 +285,7 @@ impl Sweep<'_> {
         Ok(Fate::Deleted)
     }
 
-    /// Whether somebody may rely on a blob, or has referred to it since everything was marked.
+    /// Whether a client may rely on a blob, or a manifest has referred to it since the marking.
     fn is_wanted(&self, digest: &Digest) -> Result<bool, StoreError> {
         if self.store.is_leased(digest) || self.store.is_in_doubt() {
             return Ok(true);
@@ -311,7 +312,7 @@ impl Sweep<'_> {
         Ok(false)
     }
 
-    /// Whether something was written within `age`; what was written in the future was too.
+    /// Whether a file was written within `age`; one written in the future was too.
     fn is_younger(&self, modified: SystemTime, age: Duration) -> bool {
         let since = self.store.wall().duration_since(modified);
         since.map_or(true, |since| since < age)

@@ -1,6 +1,6 @@
-//! What came last of content that is on its way: several clients read it while it arrives.
+//! The newest bytes of content in flight: several clients read it while it arrives.
 //!
-//! Never waits; whoever reads is told by other means that more has come.
+//! Never waits; a reader learns by other means that more has come.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub struct Window {
     length: usize,
 }
 
-/// What a window has at an offset.
+/// The bytes of a window at an offset.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Octets from there on.
@@ -41,7 +41,7 @@ impl Window {
         }
     }
 
-    /// What there is from an offset on.
+    /// The bytes from an offset on.
     pub fn at(&self, at: u64) -> Piece {
         let after = self.pieces.partition_point(|(start, _)| *start <= at);
         let Some((start, piece)) = after.checked_sub(1).and_then(|one| self.pieces.get(one)) else {

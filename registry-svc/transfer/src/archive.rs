@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use flate2::read::MultiGzDecoder;
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::catalogue::{Files, Problems};
 use registry_archive::entries::{Entries, EntryError, File as Place};
 use registry_archive::tar;
@@ -22,11 +22,12 @@ use registry_archive::tar::{Forward, Kind, TarError};
 const MAX_DEPTH: usize = 192;
 /// Files that make up one archive; oc-mirror numbers them with six digits, and makes few.
 const MAX_SEGMENTS: usize = 10_000;
-/// What of a compressed archive is kept in memory, so that links and manifests are not unpacked again.
+/// The largest file of a compressed archive that stays in memory, so that links and manifests are
+/// not unpacked again.
 const KEPT_FILE: u64 = 256 << 10;
 /// All of that together.
 const KEPT: u64 = 128 << 20;
-/// What is read from a file at once.
+/// The size of one read from a file.
 const BUFFER: usize = 256 << 10;
 
 /// An archive that is open.
@@ -35,7 +36,7 @@ pub struct Archive {
     title: String,
     entries: Entries,
     form: Form,
-    /// What is wrong with entries, or with the archive's end.
+    /// The problems of entries, or of the archive's end.
     pub problems: Problems,
 }
 
@@ -57,7 +58,7 @@ struct Segment {
 #[derive(Debug, Default)]
 struct Packed {
     kept: BTreeMap<u64, Vec<u8>>,
-    /// Where the last entry was read up to: the next one is most likely behind it.
+    /// The end of the last read: the next entry is most likely behind it.
     stands: Mutex<Option<Unpacking>>,
 }
 
@@ -67,7 +68,7 @@ pub enum ArchiveError {
     /// A file cannot be read.
     #[error("cannot read {path}", path = .path.display())]
     Read {
-        /// Which one.
+        /// The file.
         path: PathBuf,
         /// How that failed.
         #[source]
@@ -76,18 +77,18 @@ pub enum ArchiveError {
     /// A file is no archive.
     #[error("{path} is no archive", path = .path.display())]
     NoArchive {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Where that shows.
+        /// The cause.
         #[source]
         source: TarError,
     },
     /// An archive that no tool writes.
     #[error("{path}", path = .path.display())]
     Entry {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: EntryError,
     },
@@ -124,13 +125,13 @@ impl Archive {
         }
     }
 
-    /// What its file or directory is called, without what tells its form.
+    /// The name of its file or directory, without the suffix of its form.
     #[must_use]
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Where an entry is, for reading many in an order in which that costs least.
+    /// The place of an entry, for reading many in the cheapest order.
     #[must_use]
     pub fn order(&self, name: &str) -> (u32, u64) {
         let found = self.entries.file(name);
@@ -243,7 +244,8 @@ impl Archive {
                 let path = path.to_owned();
                 return Err(ArchiveError::NoArchive { path, source });
             }
-            // What is there can be taken all the same, and a second run with the whole goes on.
+            // The entries up to here can be copied all the same, and a second run with the whole
+            // archive continues.
             Err(error) => {
                 let shown = path.display().to_string();
                 self.problems.add(shown, daemon::exit::chain(&error));
@@ -486,8 +488,8 @@ fn exactly(from: &mut impl Read, left: &mut u64, to: &mut [u8]) -> io::Result<us
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 //--- Files

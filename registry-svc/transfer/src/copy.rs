@@ -1,8 +1,8 @@
-//! Copying images: what each refers to is found first, then blobs are copied, then manifests from the
-//! innermost outward, and last the tag.
+//! Copying images: first finds everything that each image refers to, then copies blobs, then
+//! manifests from the innermost outward, and last sets the tag.
 //!
-//! An image that cannot be copied is told and the others go on; what has begun for it stays, so that a
-//! second run has less to do.
+//! An image that cannot be copied is reported and the others continue; its copied blobs stay, so
+//! that a second run has less to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub struct Copy {
     origin: Origin,
     sink: Arc<Sink>,
     progress: Arc<Progress>,
-    /// Which parts of an index may be missing.
+    /// The parts of an index that may be missing.
     sparse: Sparse,
     report: Report,
 }
@@ -66,7 +66,7 @@ impl Copy {
     ///
     /// # Errors
     ///
-    /// When what is written last cannot be written; what each image failed by is in the report.
+    /// When the last files cannot be written; the report has the failure of each image.
     pub async fn run(mut self, items: Vec<Item>) -> Result<Report, TransferError> {
         let items = self.wanted(items).await;
         self.progress.planned_images(items.len());
@@ -103,7 +103,7 @@ impl Copy {
         self.ended()
     }
 
-    /// What of these is not there.
+    /// The missing ones of these items.
     async fn wanted(&mut self, items: Vec<Item>) -> Vec<Item> {
         let mut wanted = Vec::new();
         for item in items {
@@ -112,7 +112,7 @@ impl Copy {
                 .has_image(&item.to, &item.digest, item.tag.as_ref());
             match has.await {
                 Ok(true) => self.report.n_held += 1,
-                // What cannot be asked for will fail for what it is when it is copied.
+                // An item that cannot be checked fails with its reason when it is copied.
                 Ok(false) | Err(_) => wanted.push(item),
             }
         }
@@ -155,7 +155,7 @@ impl Copy {
     async fn whole(&self, item: &Item) -> Result<Whole, TransferError> {
         let mut whole = Whole::default();
         let mut seen = BTreeSet::new();
-        // What is still to be looked at, and how deep it is; an index comes again behind its parts.
+        // The items to visit with their depth; an index comes again behind its parts.
         let mut stack = vec![(item.digest, 0, false)];
         while let Some((digest, depth, is_last)) = stack.pop() {
             if is_last {
@@ -235,8 +235,8 @@ impl Copy {
     }
 }
 
-/// Where what is said of a manifest does not fit it, what it says itself counts: an archive's index may
-/// be wrong.
+/// The type in the manifest wins over the type that the archive's index gives: an index may be
+/// wrong.
 fn manifest_of(document: &Document, said: Option<&str>) -> Result<Manifest, TransferError> {
     match manifest::parse(&document.bytes, said) {
         Err(_) if said.is_some() => Ok(manifest::parse(&document.bytes, None)?),
@@ -386,7 +386,7 @@ async fn next_error(under_way: &mut JoinSet<Result<(), Failure>>) -> Option<Fail
     }
 }
 
-/// What a task needs to copy one blob.
+/// The input of a task that copies one blob.
 struct Part {
     origin: Origin,
     sink: Arc<Sink>,

@@ -1,5 +1,5 @@
-//! What is to be copied: names of an archive mapped to names here, and those left out that are not
-//! wanted.
+//! The items to copy: names of an archive mapped to names here, without those that are not
+//! selected.
 
 use std::collections::BTreeSet;
 
@@ -19,13 +19,14 @@ pub struct Item {
     pub tag: Option<Tag>,
     /// Its manifest or index.
     pub digest: Digest,
-    /// What kind that is, where something says.
+    /// Its media type, if given.
     pub media_type: Option<String>,
-    /// What names it, for the report.
+    /// Its name for the report.
     pub entry: String,
 }
 
-/// The images of an archive that are wanted. What cannot be named is a problem, if it may be wanted.
+/// The selected images of an archive. An image that cannot be named is a problem, if it may be
+/// selected.
 #[must_use]
 pub fn of_catalogue(
     catalogue: &Catalogue,

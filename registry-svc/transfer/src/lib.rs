@@ -6,11 +6,11 @@
 //!   registry ─┘                          └── layout, distribution (directory or tar)
 //! ```
 //!
-//! Readers ([`layout`], [`docker_archive`], [`sync_directory`], [`oc_directory`], [`distribution`]) tell
-//! which images an archive has and where the bytes of each digest are said to be; they see names and
-//! small files, and never a disk. [`copy`] takes blobs first and manifests when all that they refer to
-//! is there. What is there already is never copied again, so whatever stopped is gone on with by asking
-//! for the same again.
+//! Readers ([`layout`], [`docker_archive`], [`sync_directory`], [`oc_directory`], [`distribution`])
+//! list the images of an archive and the claimed place of each digest's bytes; they see names and
+//! small files, and never a disk. [`copy`] takes blobs first and manifests when everything that
+//! they refer to is there. Present content is never copied again, so repeating a copy that stopped
+//! continues it.
 
 pub mod archive;
 pub mod copy;
@@ -44,13 +44,13 @@ pub enum TransferError {
     /// Not a manifest.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// What a manifest needs is nowhere.
+    /// Content that a manifest needs is missing.
     #[error("{0} is needed, and neither comes with it nor is there")]
     Missing(Digest),
     /// Indexes in indexes without an end.
     #[error("indexes are nested more than {} deep", copy::MAX_DEPTH)]
     Nested,
-    /// The size of a blob is not known, and has to be.
+    /// The size of a blob is unknown, and the destination needs it.
     #[error("nothing says how long {0} is")]
     Unsized(Digest),
     /// The store.

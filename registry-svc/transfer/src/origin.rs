@@ -1,4 +1,4 @@
-//! Where images come from: an archive, the store, or another registry.
+//! The origin of images: an archive, the store, or another registry.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use tokio_stream::{Stream, StreamExt as _};
 use crate::TransferError;
 use crate::archive::Archive;
 
-/// What is read from an archive at once.
+/// The size of one read from an archive.
 const PIECE: usize = 256 << 10;
 /// Pieces read ahead of what is written.
 const AHEAD: usize = 4;
 /// Times that a blob of another registry is gone on with, each time from where it broke off.
 const ATTEMPTS: usize = 5;
 
-/// Where images come from. Cheap to clone.
+/// The origin of images. Cheap to clone.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// An archive on the disk, and what was found in it.
@@ -108,7 +108,7 @@ impl Origin {
         }
     }
 
-    /// Where a blob is, for copying many in an order that costs least.
+    /// The place of a blob, for copying many in the cheapest order.
     #[must_use]
     pub fn order(&self, digest: &Digest) -> (u32, u64) {
         match self {
@@ -130,7 +130,7 @@ impl Origin {
         }
     }
 
-    /// What a blob's entry is called, for a report.
+    /// The name of a blob's entry, for a report.
     #[must_use]
     pub fn entry(&self, digest: &Digest) -> Option<&str> {
         match self {
@@ -146,7 +146,7 @@ impl Origin {
     ///
     /// # Errors
     ///
-    /// When it cannot be opened. What fails later fails in the stream.
+    /// When it cannot be opened. Later failures are in the stream.
     pub async fn blob(
         &self,
         repository: &RepositoryName,
@@ -192,7 +192,7 @@ impl Origin {
     }
 }
 
-/// A join error is a panic, which goes on here.
+/// A join error is a panic, which continues here.
 fn joined<T>(result: Result<T, tokio::task::JoinError>) -> T {
     match result {
         Ok(value) => value,
@@ -211,7 +211,7 @@ fn entry(archive: Arc<Archive>, name: String, from: u64) -> ByteStream {
                 let mut piece = Vec::with_capacity(PIECE);
                 let limit = u64::try_from(PIECE).unwrap_or(u64::MAX);
                 (&mut file).take(limit).read_to_end(&mut piece)?;
-                // Nobody wants it any more: that is no error here.
+                // The reader has gone: that is no error here.
                 if piece.is_empty() || sender.blocking_send(Ok(piece.into())).is_err() {
                     return Ok(());
                 }
@@ -268,7 +268,8 @@ impl Fetch {
         drop(to.send(Err(failed)).await);
     }
 
-    /// Passes on what comes until all has, or it breaks off. That nobody wants it is its end, too.
+    /// Forwards pieces until all are sent, or the stream breaks off. It also ends when the reader
+    /// has gone.
     async fn pass(
         &mut self,
         mut body: impl Stream<Item = io::Result<Bytes>> + Unpin,

@@ -1,15 +1,16 @@
 //! How far a copy is: counted by what copies, shown by [`show`].
 //!
-//! On a terminal that is one line with a bar, which is drawn again; elsewhere a line at times, so that a
-//! log of a copy that takes hours says that it goes on.
+//! On a terminal that is one line with a bar, which is drawn again; elsewhere a line at times, so
+//! that the log of a copy that takes hours shows that it continues.
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use oci::digest::Digest;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
@@ -71,13 +72,13 @@ impl Progress {
         self.octets.of.store(octets, Ordering::Relaxed);
     }
 
-    /// What is being copied.
+    /// Sets the current item.
     pub fn at(&self, item: &Item) {
         let name = match &item.tag {
             Some(tag) => format!("{}:{}", item.to.as_str(), tag.as_str()),
             None => format!("{}@{}", item.to.as_str(), item.digest),
         };
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        *self.at.lock() = name;
     }
 
     /// An image is done with.
@@ -109,7 +110,7 @@ impl Progress {
     }
 
     fn is_new(&self, digest: Digest) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.insert(digest)
     }
 
@@ -131,14 +132,14 @@ impl Progress {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// One line that says how far it is, of at most so many characters.
+    /// One line of progress, of at most `width` characters.
     #[must_use]
     pub fn line(&self, took: Duration, width: usize) -> String {
         let (octets, of_octets) = self.octets.now();
         let (blobs, of_blobs) = self.blobs.now();
         let (images, of_images) = self.images.now();
         let rate = per_second(octets, took);
-        let at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = self.at.lock();
         let line = format!(
             "[{}] {} of {}, {blobs}/{of_blobs} blobs, {images}/{of_images} images, {}/s{}  {}",
             bar(octets, of_octets),
@@ -162,7 +163,7 @@ fn bar(done: u64, of: u64) -> String {
     format!("{}{}", "#".repeat(full), "-".repeat(BAR - full))
 }
 
-/// How long the rest will take, if it goes on like this.
+/// The time for the rest at the present rate.
 fn left(done: u64, of: u64, rate: u64) -> String {
     let rest = of.saturating_sub(done);
     match rest.checked_div(rate) {

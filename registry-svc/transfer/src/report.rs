@@ -1,4 +1,4 @@
-//! What was copied and what was not, told at the end.
+//! The report at the end: copied and failed images.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub struct Report {
     pub n_blobs_held: u64,
     /// Files of the archive that belong to no image.
     pub n_left: u64,
-    /// What is wrong.
+    /// The problems.
     pub problems: Problems,
     /// Whether the rest was not tried.
     pub is_stopped: bool,
@@ -96,7 +96,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// Names come from outside: what could steer a terminal is written out.
+/// Names come from outside: escapes characters that could steer a terminal.
 #[must_use]
 pub fn shown(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

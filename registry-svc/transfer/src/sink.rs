@@ -1,4 +1,5 @@
-//! Where images go: the store, another registry, an OCI layout, or a data directory of distribution.
+//! The destination of images: the store, another registry, an OCI layout, or a data directory of
+//! distribution.
 //!
 //! All of them take blobs first and a manifest when all that it refers to is there, so that what can be
 //! seen is whole, and say what they have, so that nothing is copied twice.
@@ -19,7 +20,7 @@ use crate::tree::Tree;
 pub use crate::sink::registry::RegistrySink;
 pub use crate::sink::tree::{Layout, TreeSink};
 
-/// Where images go.
+/// The destination of images.
 #[derive(Debug)]
 pub enum Sink {
     /// The store of this node.
@@ -37,7 +38,7 @@ pub struct Copied {
     pub digest: Digest,
     /// Its bytes.
     pub document: Document,
-    /// What they say.
+    /// The parsed manifest.
     pub manifest: Manifest,
 }
 

@@ -1,20 +1,20 @@
-//! Where exports are written: a directory, or a tar archive.
+//! The destination of exports: a directory, or a tar archive.
 //!
-//! A file in a directory has its name only when it is whole and synced, so an export that was stopped
-//! goes on where it was. A tar archive is written under another name and gets its own at the end; it is
-//! begun anew each time.
+//! A file in a directory has its name only when it is whole and synced, so an export that was
+//! stopped continues. A tar archive is written under another name and gets its own at the end; it
+//! begins again each time.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use oci::digest::{Digest, Hasher};
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::tar;
 
-/// What is written to a tar archive at once.
+/// The size of one write to a tar archive.
 const BUFFER: usize = 1 << 20;
 
 /// An export.
@@ -44,13 +44,13 @@ pub enum TreeError {
     /// The disk failed.
     #[error("cannot write {path}", path = .path.display())]
     Write {
-        /// What was being written.
+        /// The file being written.
         path: PathBuf,
         /// How that failed.
         #[source]
         source: io::Error,
     },
-    /// What was to be written could not be read.
+    /// The source of the bytes failed.
     #[error("the content ended early")]
     Body(#[source] io::Error),
     /// The content is not what its name says.
@@ -253,8 +253,8 @@ fn partial(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 #[cfg(test)]

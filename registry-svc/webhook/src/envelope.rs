@@ -1,4 +1,4 @@
-//! What happened, in the envelope that distribution posts
+//! An event in the envelope that distribution posts
 //! (`application/vnd.docker.distribution.events.v1+json`).
 
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// The media type of an envelope.
 pub const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";
 
-/// What was done.
+/// The action of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventAction {
     /// A manifest or blob was stored.
@@ -38,13 +38,13 @@ impl EventAction {
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What was done.
+    /// The action.
     pub action: EventAction,
     /// In which repository.
     pub repository: String,
     /// With which content; nothing when a tag alone went.
     pub digest: Option<String>,
-    /// Of which media type.
+    /// The media type of the content.
     pub media_type: String,
     /// How large it is.
     pub size: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Event {
     pub tag: Option<String>,
     /// From which repository it was mounted.
     pub from: Option<String>,
-    /// Who did it, if they said.
+    /// The user, if authenticated.
     pub actor: Option<Arc<str>>,
     /// The request that did it.
     pub request: RequestInfo,
@@ -61,19 +61,19 @@ pub struct Event {
 /// The request that did something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestInfo {
-    /// Where it came from.
+    /// The client's address.
     pub address: SocketAddr,
-    /// What the client calls this registry.
+    /// The client's name for this registry.
     pub host: String,
     /// Its method.
     pub method: String,
-    /// What the client calls itself.
+    /// The client's name for itself.
     pub user_agent: String,
     /// Whether it was encrypted.
     pub is_tls: bool,
 }
 
-/// What makes an event of what happened.
+/// The common part of all events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// A name that no other event has.

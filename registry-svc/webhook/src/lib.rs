@@ -17,13 +17,14 @@ pub mod queue;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use daemon::calendar::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -35,12 +36,12 @@ use self::queue::Queue;
 pub use self::envelope::{Event, EventAction, RequestInfo};
 pub use self::post::PostError;
 
-/// Who is told of pushes, pulls and deletions.
+/// An endpoint that receives events of pushes, pulls and deletions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Its name, in logs and metrics.
     pub name: String,
-    /// Where events are posted.
+    /// The URL that events are posted to.
     pub url: String,
     /// Headers of each request.
     pub headers: BTreeMap<String, String>,
@@ -50,11 +51,11 @@ pub struct Settings {
     pub threshold: u32,
     /// For how long; twice as long each time.
     pub backoff: Duration,
-    /// Media types of which nobody is told.
+    /// Media types without events.
     pub ignored_media_types: Vec<String>,
-    /// Actions of which nobody is told.
+    /// Actions without events.
     pub ignored_actions: Vec<String>,
-    /// Who signs its certificate, if not a public authority.
+    /// The authority that signs its certificate, if not a public one.
     pub ca: Option<PathBuf>,
 }
 
@@ -70,11 +71,11 @@ const SYNC: Duration = Duration::from_secs(1);
 /// The directory below the root.
 const DIRECTORY: &str = "webhooks";
 
-/// Where requests say what happened; clones share it.
+/// The sender of events; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Mouth>);
 
-/// Where events go at this moment.
+/// The present destination of events.
 #[derive(Debug, Default)]
 struct Mouth {
     /// Whether there is a sender: looked at by requests that may have nothing to say.
@@ -90,7 +91,7 @@ struct Happened {
 }
 
 impl Events {
-    /// Nobody is told.
+    /// Sends no events.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -106,7 +107,7 @@ impl Events {
         (events, std::iter::from_fn(next))
     }
 
-    /// Whether anybody is told: who has to work for an event asks this first.
+    /// Whether an endpoint gets events: check this before making an expensive one.
     #[must_use]
     pub fn is_wanted(&self) -> bool {
         self.0.is_open.load(Ordering::Relaxed)
@@ -134,7 +135,7 @@ impl Events {
     fn sender(&self) -> MutexGuard<'_, Option<SyncSender<Happened>>> {
         // Replaced in one step, so a panic elsewhere cannot have left it half made.
         let sender = &self.0.sender;
-        sender.lock().unwrap_or_else(PoisonError::into_inner)
+        sender.lock()
     }
 }
 
@@ -147,24 +148,24 @@ pub fn n_dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Why nobody can be told.
+/// Errors of the endpoints' setup.
 #[derive(Debug, thiserror::Error)]
 pub enum WebhookError {
     /// The queue cannot be used.
     #[error("cannot keep events for webhook {name}")]
     Queue {
-        /// Whose.
+        /// The endpoint.
         name: String,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Where to post cannot be used.
+    /// The URL cannot be used.
     #[error("webhook {name} cannot be reached as configured")]
     Endpoint {
-        /// Whose.
+        /// The endpoint.
         name: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: PostError,
     },
@@ -173,12 +174,12 @@ pub enum WebhookError {
     Thread(#[source] io::Error),
 }
 
-/// What is known of an endpoint.
+/// The status of an endpoint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointStatus {
     /// Its name.
     pub name: String,
-    /// Where events are posted.
+    /// The URL that events are posted to.
     pub url: String,
     /// Events that wait.
     pub waiting: usize,
@@ -190,7 +191,7 @@ pub struct EndpointStatus {
     pub dropped: u64,
     /// How often it has failed in a row.
     pub failures_in_a_row: u32,
-    /// What was wrong the last time, until it works again.
+    /// The last error, until it works again.
     pub error: Option<String>,
     /// Answers by status; 0 is none at all.
     pub answers: BTreeMap<u16, u64>,
@@ -206,7 +207,7 @@ struct Endpoint {
     news: Notify,
 }
 
-/// Those who are told.
+/// The endpoints.
 #[derive(Debug)]
 pub struct Webhooks {
     root: PathBuf,
@@ -215,7 +216,7 @@ pub struct Webhooks {
     running: Mutex<Running>,
 }
 
-/// Those who are told at this moment.
+/// The present endpoints.
 #[derive(Debug, Default)]
 struct Running {
     endpoints: Vec<Arc<Endpoint>>,
@@ -247,8 +248,8 @@ impl Webhooks {
     /// is being written.
     ///
     /// # Errors
-    /// When an endpoint or a queue cannot be used, and nothing has changed; or when there is no thread,
-    /// and nobody is told any more.
+    /// When an endpoint or a queue cannot be used, and nothing has changed; or when there is no
+    /// thread, and events stop.
     pub fn configure(&self, settings: &[Settings]) -> Result<(), WebhookError> {
         let clients = clients(settings)?;
         // Those that are in use can be used.
@@ -261,13 +262,13 @@ impl Webhooks {
         self.begin(settings, clients)
     }
 
-    /// Where requests say what happened.
+    /// The sender of events.
     #[must_use]
     pub fn events(&self) -> Events {
         self.events.clone()
     }
 
-    /// What is known of each endpoint.
+    /// The status of each endpoint.
     #[must_use]
     pub fn status(&self) -> Vec<EndpointStatus> {
         let of = |endpoint: &Arc<Endpoint>| EndpointStatus {
@@ -336,7 +337,7 @@ impl Webhooks {
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }
 
@@ -354,7 +355,7 @@ pub fn check(settings: &[Settings]) -> Result<(), WebhookError> {
     clients(settings).map(drop)
 }
 
-/// What posts to each endpoint.
+/// The clients of all endpoints.
 fn clients(settings: &[Settings]) -> Result<Vec<Client>, WebhookError> {
     let client = |settings: &Settings| {
         Client::new(settings).map_err(|source| WebhookError::Endpoint {
@@ -370,7 +371,7 @@ fn open(root: &Path, name: &str) -> io::Result<Queue> {
     Queue::open(&directory)
 }
 
-/// Writes what happened into the queues, until nobody can say anything any more.
+/// Writes events into the queues, until all senders are gone.
 fn keep(happened: &Receiver<Happened>, endpoints: &[Arc<Endpoint>], instance: &Arc<str>) {
     let mut is_dirty = false;
     loop {
@@ -436,7 +437,7 @@ impl Endpoint {
     async fn deliver(&self, client: Client) {
         let mut patience = Patience::new(self.settings.threshold, self.settings.backoff);
         loop {
-            // What is read is in the page cache: the queue is written by this process.
+            // The page cache has it: this process writes the queue.
             let front = self.queue().front(BATCH);
             let (events, end) = match front {
                 Ok((events, _)) if events.is_empty() => {
@@ -499,12 +500,12 @@ impl Endpoint {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        // A panic in between leaves offsets that the next start reads from the file anew.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic in between leaves offsets that the next start reads from the file again.
+        self.queue.lock()
     }
 
     fn status(&self) -> MutexGuard<'_, EndpointStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

@@ -11,7 +11,7 @@ const LONGEST: Duration = Duration::from_hours(1);
 /// The pause between tries while it may be a hiccup.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// What is known of an endpoint.
+/// The state of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patience {
     threshold: u32,

@@ -21,7 +21,8 @@ use tokio_rustls::TlsConnector;
 use super::envelope::MEDIA_TYPE;
 use crate::Settings;
 
-/// Where systems keep the certificates of public authorities: Debian, then Fedora and Red Hat.
+/// The files in which systems keep the certificates of public authorities: Debian, then Fedora and
+/// Red Hat.
 const SYSTEM_CERTIFICATES: [&str; 2] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -39,12 +40,12 @@ pub enum PostError {
     /// A header that cannot be sent.
     #[error("header {0} cannot be sent")]
     Header(String),
-    /// Who signs its certificate cannot be read.
+    /// The authority of its certificate cannot be read.
     #[error("cannot read {path}", path = path.display())]
     Authority {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
@@ -53,7 +54,7 @@ pub enum PostError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What TLS says.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
@@ -214,7 +215,7 @@ impl Client {
     }
 }
 
-/// Who may sign an endpoint's certificate.
+/// The authorities that may sign an endpoint's certificate.
 fn roots(ca: Option<&Path>) -> Result<RootCertStore, PostError> {
     let mut roots = RootCertStore::empty();
     let (path, is_system) = match ca {

@@ -1,11 +1,12 @@
 //! Events that wait for one endpoint, on disk: those that were taken survive the process.
 //!
-//! One file of lines, each an event as JSON, and one that says how far they have been delivered.
-//! When all have been, the file begins anew. Lines are written at once and synced by who owns the
-//! queue, now and then: a power cut may lose the last seconds' events, a crash of the process none;
-//! and what was delivered but not noted is delivered again.
+//! One file of lines, each an event as JSON, and one with the number of delivered bytes. When all
+//! are delivered, the file begins again. Lines are written at once, and the owner of the queue
+//! syncs them now and then: a power cut may lose the last seconds' events, a crash of the process
+//! none; and events whose delivery was not noted are delivered again.
 //!
-//! A full queue drops what is new: who lists what is missing finds the beginning of the gap.
+//! A full queue drops new events: a consumer that lists missing ones finds the beginning of the
+//! gap.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -30,7 +31,7 @@ pub struct Queue {
     events: File,
     progress: File,
     path: std::path::PathBuf,
-    /// Where the first event that waits begins, and where the next is written.
+    /// The begin of the first waiting event, and the place of the next one.
     head: u64,
     tail: u64,
     waiting: usize,
@@ -71,7 +72,7 @@ impl Queue {
         let n = self.progress.read_at(&mut noted, 0)?;
         let noted = std::str::from_utf8(noted.get(..n).unwrap_or_default());
         let head = noted.ok().and_then(|text| text.trim().parse().ok());
-        // Beyond the end it is from before the file began anew.
+        // Beyond the end it is from before the file began again.
         self.head = head.filter(|head| *head <= length).unwrap_or(0);
         let mut at = self.head;
         let mut whole = self.head;

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use proto::registry as wire;
-use registry_cluster::intake::{Intake, Limits, Outcome, Output};
-use registry_cluster::wire as form;
+use registry_cluster_core::intake::{Intake, Limits, Outcome, Output};
+use registry_cluster_core::wire as form;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, Vector};
+use registry_proto as wire;
 
 /// Kinds of messages, in this order.
 const KINDS: u8 = 7;

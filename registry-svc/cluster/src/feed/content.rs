@@ -1,4 +1,5 @@
-//! What a record needs beside it before it may be seen here, and applying it with that.
+//! Finds the content that a record needs before it becomes visible here, and applies the record
+//! with it.
 
 use std::collections::BTreeSet;
 
@@ -13,10 +14,10 @@ use tokio_stream::StreamExt as _;
 use super::Feed;
 use super::LARGEST_MANIFEST;
 use crate::fetch::Landing;
-use crate::intake::{Kind, Outcome};
 use crate::read_through::ask;
-use crate::wire as form;
-use crate::wire::{Wanted, What};
+use registry_cluster_core::intake::{Kind, Outcome};
+use registry_cluster_core::wire as form;
+use registry_cluster_core::wire::{Wanted, What};
 
 impl Feed {
     /// Sees to it that content is here, and says what it refers to.
@@ -85,7 +86,7 @@ impl Feed {
                 if !stated.insert(key.clone()) || self.0.store.register(&key)?.is_some() {
                     continue;
                 }
-                // Nobody has it: the manifest was pushed without.
+                // No node has it: the manifest was pushed without it.
                 if let Some(link) = self.link(&wanted).await {
                     manifests
                         .extend((kind == Kind::Manifest).then(|| (repository.clone(), digest)));
@@ -108,7 +109,7 @@ impl Feed {
         None
     }
 
-    /// What a manifest that is here refers to.
+    /// The content that a local manifest refers to.
     async fn refers(&self, digest: &Digest) -> Result<Vec<(Digest, Kind)>, StoreError> {
         let Some(size) = self.0.store.held(digest).await? else {
             return Ok(Vec::new());
@@ -127,7 +128,7 @@ impl Feed {
         let mut read = types
             .iter()
             .map(|as_type| manifest::parse(&bytes, *as_type));
-        // It was accepted where it was pushed; what cannot be read here refers to nothing known.
+        // The origin accepted it; a manifest that cannot be read here refers to nothing known.
         let Some(manifest) = read.find_map(Result::ok) else {
             return Ok(Vec::new());
         };

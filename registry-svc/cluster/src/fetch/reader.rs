@@ -56,7 +56,8 @@ impl Reader {
         self.at + length as u64 >= self.size
     }
 
-    /// What the window has no longer, from a peer: until it ends, fails, or the blob is here.
+    /// Reads bytes that the window no longer has from a peer: until it ends, fails, or the blob is
+    /// here.
     async fn read_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
         let candidates = self.fetcher.candidates(&self.digest, Some(&self.first));
         for peer in candidates {
@@ -82,7 +83,7 @@ impl Reader {
                 };
             }
         }
-        // Nobody but the flight has it: the disk will.
+        // Only the flight has it: the disk will.
         landed(progress).await
     }
 

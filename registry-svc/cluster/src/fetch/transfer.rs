@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use oci::digest::Digest;
-use proto::registry as wire;
+use registry_proto as wire;
 use tonic::Code;
 
 use super::{IDLE_ROUNDS, Opened, ROUND_PAUSE, STALLED, Transfer};

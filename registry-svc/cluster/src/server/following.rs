@@ -1,19 +1,18 @@
 //! One stream of the journal to a peer, from its first message to its end.
 
 use std::collections::BTreeMap;
-use std::sync::PoisonError;
 
 use daemon::drain::Guard;
-use proto::registry as wire;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Record, RecordError};
+use registry_proto as wire;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS};
-use crate::acknowledge::Follower;
 use crate::feed::{BEAT, now};
-use crate::wire as form;
+use registry_cluster_core::acknowledge::Follower;
+use registry_cluster_core::wire as form;
 
 impl Following {
     /// This stream is the peer's newest.
@@ -57,7 +56,8 @@ impl Following {
                 },
                 _ = beat.tick() => Vec::new(),
                 () = responses.closed() => break,
-                // What is there to be sent is sent; the peer follows the journal of the next process.
+                // All pending records are sent; the peer then follows the journal of the next
+                // process.
                 () = guard.asked(), if !guard.is_asked() => continue,
             };
             let response = wire::JournalResponse {
@@ -91,11 +91,7 @@ impl Following {
         }
     }
 
-    fn streams(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeName, u64>> {
-        self.server
-            .0
-            .streams
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn streams(&self) -> parking_lot::MutexGuard<'_, BTreeMap<NodeName, u64>> {
+        self.server.0.streams.lock()
     }
 }

@@ -1,13 +1,13 @@
-//! What a repository of this node shows to its peers.
+//! Content of this node's repositories, as its peers see it.
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
 use registry_facts::record::{Fact, Key};
 use registry_store::{Store, StoreError};
 
-use crate::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Wanted, What};
 
-/// What a repository shows, with content that is held.
+/// Finds a manifest or a blob of a repository whose content is held.
 pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Found>, StoreError> {
     let Wanted { repository, what } = wanted;
     let digest = match what {

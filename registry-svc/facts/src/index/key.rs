@@ -20,17 +20,17 @@ use super::IndexError;
 use crate::hlc::Hlc;
 use crate::record::{Fact, Key, Link, NodeId, Rank, Stamped};
 
-/// What is in front of the registers of blobs.
+/// The prefix of the registers of blobs.
 pub const BLOB: u8 = b'b';
-/// What is in front of the registers of manifests.
+/// The prefix of the registers of manifests.
 pub const MANIFEST: u8 = b'm';
-/// What is in front of the registers of tags.
+/// The prefix of the registers of tags.
 pub const TAG: u8 = b't';
-/// What is in front of the digests that repositories have.
+/// The prefix of the digests that repositories have.
 pub const DIGEST: u8 = b'd';
-/// What is in front of the subjects that manifests refer to.
+/// The prefix of the subjects that manifests refer to.
 pub const SUBJECT: u8 = b's';
-/// What is in front of the repositories.
+/// The prefix of the repositories.
 pub const REPOSITORY: u8 = b'r';
 
 //--- Keys
@@ -53,7 +53,7 @@ pub fn of_digest(kind: u8, repository: &RepositoryName, digest: &Digest) -> Vec<
     key
 }
 
-/// The key of a tag's register; of any text, to look for what comes after it.
+/// The key of a tag's register; takes any text, to find the keys after it.
 #[must_use]
 pub fn of_tag(repository: &RepositoryName, tag: &str) -> Vec<u8> {
     let mut key = in_repository(TAG, repository);
@@ -61,7 +61,7 @@ pub fn of_tag(repository: &RepositoryName, tag: &str) -> Vec<u8> {
     key
 }
 
-/// What the keys of one kind in one repository begin with.
+/// The prefix of the keys of one kind in one repository.
 #[must_use]
 pub fn in_repository(kind: u8, repository: &RepositoryName) -> Vec<u8> {
     let mut key = Vec::with_capacity(repository.as_str().len() + 80);
@@ -71,7 +71,7 @@ pub fn in_repository(kind: u8, repository: &RepositoryName) -> Vec<u8> {
     key
 }
 
-/// What the keys of the repositories begin with that have a digest as one of `kind`.
+/// The prefix of the keys of the repositories that have a digest as one of `kind`.
 #[must_use]
 pub fn holders(digest: &Digest, kind: u8) -> Vec<u8> {
     let mut key = vec![DIGEST];
@@ -80,7 +80,7 @@ pub fn holders(digest: &Digest, kind: u8) -> Vec<u8> {
     key
 }
 
-/// What the keys of the manifests of a repository begin with that refer to a subject.
+/// The prefix of the keys of a repository's manifests that refer to a subject.
 #[must_use]
 pub fn referrers(repository: &RepositoryName, subject: &Digest) -> Vec<u8> {
     let mut key = in_repository(SUBJECT, repository);
@@ -96,7 +96,7 @@ pub fn referrer(repository: &RepositoryName, subject: &Digest, digest: &Digest) 
     key
 }
 
-/// The key of a repository; of any text, to look for what comes after it.
+/// The key of a repository; takes any text, to find the keys after it.
 #[must_use]
 pub fn repository(name: &str) -> Vec<u8> {
     let mut key = vec![REPOSITORY];
@@ -104,7 +104,7 @@ pub fn repository(name: &str) -> Vec<u8> {
     key
 }
 
-/// What a register's key says.
+/// Parses a register's key.
 ///
 /// # Errors
 ///
@@ -204,7 +204,7 @@ pub fn value(stamped: &Stamped) -> Vec<u8> {
     value
 }
 
-/// What a register's key and value say.
+/// Parses a register's key and value.
 ///
 /// # Errors
 ///
@@ -236,7 +236,7 @@ pub fn parse_value(key: Key, value: &[u8]) -> Result<Stamped, IndexError> {
     })
 }
 
-/// What decides for a register, its sequence, and what was stated.
+/// The rank of a register, its sequence, and its fact.
 ///
 /// # Errors
 ///
@@ -256,7 +256,7 @@ pub fn parse_head(mut value: &[u8]) -> Result<(Rank, u64, &[u8]), IndexError> {
     Ok((rank, sequence, value))
 }
 
-/// What was stated of a blob.
+/// Parses the statement about a blob.
 ///
 /// # Errors
 ///
@@ -272,7 +272,7 @@ pub fn parse_size(mut body: &[u8]) -> Result<Option<u64>, IndexError> {
     }
 }
 
-/// What was stated of a manifest.
+/// Parses the statement about a manifest.
 ///
 /// # Errors
 ///
@@ -291,7 +291,7 @@ pub fn parse_link(mut body: &[u8]) -> Result<Option<Link>, IndexError> {
     }))
 }
 
-/// What was stated of a tag.
+/// Parses the statement about a tag.
 ///
 /// # Errors
 ///

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use super::{Batch, Entry, Index, IndexError};
 
@@ -15,7 +16,7 @@ pub struct MemoryIndex {
 impl Index for MemoryIndex {
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, IndexError> {
         // Every change is a whole one, so a panic elsewhere leaves nothing half done.
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         Ok(entries.get(key).cloned())
     }
 
@@ -29,7 +30,7 @@ impl Index for MemoryIndex {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
         };
-        let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
+        let entries = self.entries.read();
         Ok(entries
             .range::<[u8], _>((from, Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
@@ -39,7 +40,7 @@ impl Index for MemoryIndex {
     }
 
     fn write(&self, batch: Batch) -> Result<(), IndexError> {
-        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.entries.write();
         for (key, value) in batch {
             match value {
                 Some(value) => entries.insert(key, value),

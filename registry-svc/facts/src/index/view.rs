@@ -1,4 +1,4 @@
-//! Registers on an index: what is visible of the facts that were taken.
+//! Registers on an index: the visible content by the facts that were taken.
 //!
 //! Every key of a fact is a register in which the greatest [rank](crate::record::Rank) wins, so
 //! taking a record again, or records in another order, makes no difference. A tag is visible while
@@ -6,10 +6,11 @@
 //!
 //! One thread at a time may write; readers are never in its way.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use parking_lot::Mutex;
 
 use super::key::{self, BLOB, MANIFEST, REPOSITORY, TAG};
 use super::{Batch, Index, IndexError, SCAN};
@@ -24,7 +25,7 @@ pub struct View {
 }
 
 impl View {
-    /// What an index holds.
+    /// The view of an index.
     pub fn new(index: Arc<dyn Index>) -> Self {
         Self {
             index,
@@ -32,7 +33,7 @@ impl View {
         }
     }
 
-    /// What it is kept in.
+    /// Its index.
     #[must_use]
     pub fn index(&self) -> &dyn Index {
         &*self.index
@@ -59,7 +60,7 @@ impl View {
         key::parse_size(key::parse_head(&value)?.2)
     }
 
-    /// What a repository knows of a manifest that it has.
+    /// The link of a manifest that a repository has.
     ///
     /// # Errors
     ///
@@ -294,7 +295,7 @@ impl View {
     }
 }
 
-/// Whether a walk goes on.
+/// Whether a walk continues.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Walk {
     On,
@@ -313,7 +314,7 @@ impl View {
         &self,
         records: impl IntoIterator<Item = &'a Record>,
     ) -> Result<(), IndexError> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let mut pending = Pending::new(self);
         for record in records {
             for fact in &record.facts {
@@ -332,7 +333,7 @@ impl View {
         if tombstone.stamp >= before || !tombstone.fact.is_tombstone() {
             return Ok(false);
         }
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let _writer = self.writer.lock();
         let key = key::register(&tombstone.fact.key());
         let is_same = self.index.get(&key)?.as_ref() == Some(&key::value(tombstone));
         if is_same {
@@ -473,7 +474,7 @@ impl<'a> Pending<'a> {
     }
 }
 
-/// What a repository has.
+/// The counts of a repository.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     n_blobs: u64,

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 type Counts = HashMap<IpAddr, usize>;
 
@@ -48,7 +50,7 @@ impl Drop for Place {
 
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
     // One number is changed at a time, so a panic elsewhere leaves the map whole.
-    counts.lock().unwrap_or_else(PoisonError::into_inner)
+    counts.lock()
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Requests at once on one HTTP/2 connection: as many as RFC 9113 §6.5.2 wants, and some more.
 const STREAMS: u32 = 128;
 
-/// How often a silent HTTP/2 connection is asked whether it is there.
+/// The interval of pings on a silent HTTP/2 connection.
 const PING: Duration = Duration::from_secs(30);
 
 /// How long it has for the answer.
@@ -43,7 +43,7 @@ const PONG: Duration = Duration::from_secs(20);
 /// How a client that knows says that it speaks HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8; 4] = b"PRI ";
 
-/// How long after the first octets of it came the rest is looked for: the next segment is close behind.
+/// The wait for the rest after the first bytes: the next segment is close behind.
 const SECOND_LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ enum Protocol {
     Http2,
 }
 
-/// Serves a connection until it ends, or until the end is asked for and its request is answered.
+/// Serves a connection until it ends, or until the drain begins and its request is answered.
 pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard) {
     let Accepted {
         stream,
@@ -95,7 +95,7 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
     drop(held);
 }
 
-/// What a client speaks in the clear; nothing, if it is gone.
+/// The protocol of a client without TLS; none, if it is gone.
 async fn first_octets(stream: &TcpStream) -> Option<Protocol> {
     let mut octets = [0; PREFACE.len()];
     loop {
@@ -105,8 +105,8 @@ async fn first_octets(stream: &TcpStream) -> Option<Protocol> {
             [] => return None,
             _ if seen == PREFACE => return Some(Protocol::Http2),
             _ if !PREFACE.starts_with(seen) => return Some(Protocol::Http1),
-            // A segment may end anywhere, and `P` begins `POST` too. What is looked at stays where it is and goes on
-            // being readable, so there is no waiting for more but by time.
+            // A segment may end anywhere, and `P` begins `POST` too. Peeked bytes stay readable, so
+            // only time can separate two looks.
             _ => tokio::time::sleep(SECOND_LOOK).await,
         }
     }
@@ -179,7 +179,7 @@ const HEAD_LIST: u32 = 64 << 10;
 /// How long after the end was asked for a connection takes requests that are on their way.
 const ON_THE_WAY: Duration = Duration::from_millis(250);
 
-/// Drives a connection; asks it to end once the end is asked for.
+/// Drives a connection; ends it once the drain begins.
 async fn until_end<C: Future>(
     mut connection: Pin<&mut C>,
     mut guard: Guard,

@@ -29,7 +29,7 @@ impl<S> Stalling<S> {
         }
     }
 
-    /// What a write becomes that has come to `written`.
+    /// The result of a write that has come to `written`.
     fn watch<T>(
         &mut self,
         cx: &mut Context<'_>,

@@ -35,7 +35,7 @@ pub(super) struct Descriptor {
     pub(super) annotations: Option<BTreeMap<String, String>>,
 }
 
-/// What remains of a document of an unknown kind, whose members mean something else.
+/// The rest of a document of an unknown kind, whose members mean something else.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed {

@@ -1,4 +1,4 @@
-//! What there is to be copied: in the store, and at another registry.
+//! Lists of images to copy: from the store, and from another registry.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use registry_transfer::items::Item;
 
 use super::{PAGE, VerbError};
 
-/// Tags of the store, and what has none unless tags are asked for.
+/// The tags of the store, and also untagged manifests unless tags are selected.
 pub(super) async fn items_of_store(
     store: &Store,
     selection: &Selection,
@@ -41,7 +41,7 @@ async fn add_repository(
     selection: &Selection,
     items: &mut Vec<Item>,
 ) -> Result<(), VerbError> {
-    // What comes with an image anyway needs no name of its own.
+    // Content that comes with an image needs no name of its own.
     let mut named = BTreeSet::new();
     let mut after: Option<Tag> = None;
     loop {
@@ -121,7 +121,7 @@ fn item(repository: &RepositoryName, tag: Option<Tag>, digest: Digest) -> Item {
     }
 }
 
-/// What an argument names at a registry; a name without an item is not there.
+/// The images that an argument names at a registry; the registry lacks a name without an item.
 pub(super) async fn items_of_registry(
     registry: &Registry,
     remote: &Remote,

@@ -29,7 +29,7 @@ impl Reader<'_> {
             Some(AnonymousSpec::Pull) => Actions::PULL,
             Some(AnonymousSpec::Push) => Actions::PUSH,
             Some(AnonymousSpec::All) => Actions::ALL,
-            // A registry that has nobody to ask for serves everybody, as its peers do.
+            // A registry without users or tokens serves everyone, as its peers do.
             None if knows_somebody => Actions::NONE,
             None => Actions::ALL,
         };

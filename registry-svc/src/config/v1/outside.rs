@@ -11,7 +11,7 @@ use super::Reader;
 use super::spec::{AcknowledgeSpec, ClusterSpec, MirrorSpec, S3Spec, WebhookSpec};
 use crate::config::{Acknowledge, Cluster, ClusterPeer, Mirror, S3, Webhook};
 
-/// Where nodes connect to each other, unless configured.
+/// The default port for nodes.
 const DEFAULT_CLUSTER_PORT: u16 = 5444;
 
 /// A cluster keeps everything on every node: more of them only cost.

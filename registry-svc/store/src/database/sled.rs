@@ -1,10 +1,10 @@
 //! An index in a sled database.
 //!
 //! sled's own recovery is never relied on: a database is opened only when an orderly stop left it
-//! and it still holds what it held then ([`Summary`]); any other is thrown away. Opening happens on
-//! a thread of its own with a deadline. Where panics unwind, one inside of sled is an error like
-//! any other; where they end the process, [`trial`](super::trial) opens the database in another
-//! process first.
+//! and it still holds the same entries as then ([`Summary`]); any other is thrown away. A thread of
+//! its own opens it, with a deadline. Where panics unwind, a panic inside sled is an error like any
+//! other; where they end the process, [`trial`](super::trial) opens the database in another process
+//! first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -60,7 +60,7 @@ impl SledIndex {
                 .path(directory)
                 .mode(::sled::Mode::HighThroughput)
                 .cache_capacity(memory)
-                // What is durable is the journal; this is flushed when it is closed.
+                // The journal is durable; this is flushed when it is closed.
                 .flush_every_ms(None)
                 .open()?;
             Ok(Self { database })
@@ -123,7 +123,8 @@ impl Index for SledIndex {
 
 /// Runs a piece of sled; its panics are errors where panics unwind.
 fn guard<T>(work: impl FnOnce() -> ::sled::Result<T>) -> Result<T, IndexError> {
-    // Nothing of ours is left half done: whoever gets the error throws the database away.
+    // None of our values is left half done: the caller that gets the error throws the database
+    // away.
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result.map_err(|error| IndexError::Failed(error.to_string())),
         Err(_) => Err(IndexError::Failed("it panicked".to_owned())),
@@ -142,7 +143,7 @@ fn on_a_thread<T: Send + 'static>(
             let result = catch_unwind(AssertUnwindSafe(work));
             let result =
                 result.unwrap_or_else(|_| Err(IndexError::Failed("it panicked".to_owned())));
-            // Whoever waited may have given up.
+            // The waiting caller may have given up.
             drop(sender.send(result));
         });
     if let Err(error) = spawned {

@@ -2,9 +2,9 @@
 //!
 //! A damaged sled database may panic when it is opened or read, and a daemon whose panics end the
 //! process cannot catch that. So the same program, called as `PROGRAM index-trial DIRECTORY`, opens
-//! it and reads it from end to end; only what has passed there is opened here. Should the daemon
-//! die of its index all the same, its next start finds no mark of an orderly stop and makes the
-//! index anew.
+//! it and reads it from end to end; the daemon opens only a database that has passed there. Should
+//! the daemon die of its index all the same, its next start finds no mark of an orderly stop and
+//! rebuilds the index.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -82,8 +82,8 @@ fn run(program: &Path, directory: &Path, limit: Duration) -> Result<(), IndexErr
 /// How long opening and reading a database may take: it is some megabytes.
 pub const LIMIT: Duration = Duration::from_secs(10);
 
-/// What the trial keeps of a database in memory.
+/// The cache of the trial's database.
 const MEMORY: u64 = 16 << 20;
 
-/// How often is looked whether the trial is over.
+/// The interval of checks whether the trial has ended.
 const LOOK: Duration = Duration::from_millis(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use registry_histogram::{Distribution, Histogram};
 
-/// What is done to the disk, under the names that distribution's `action` label has.
+/// Operations on the disk, under the names that distribution's `action` label has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A file is deleted.
@@ -16,7 +16,7 @@ pub enum Action {
     Move,
     /// A file is opened to be read.
     Reader,
-    /// A file is looked at.
+    /// Reads the status of a file.
     Stat,
     /// A directory is made durable, which distribution does not do.
     Sync,
@@ -64,7 +64,7 @@ impl Actions {
         }
     }
 
-    /// What was counted of each.
+    /// The distribution of each action.
     pub fn read(&self) -> impl Iterator<Item = (Action, Distribution)> {
         Action::ALL
             .into_iter()

@@ -19,7 +19,9 @@ mod operations;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Chance that comes out the same for the same seed: `SplitMix64`.
 #[derive(Clone, Debug)]
@@ -266,7 +268,7 @@ impl FaultyDisk {
     }
 
     fn medium(&self) -> MutexGuard<'_, Medium> {
-        self.medium.lock().unwrap_or_else(PoisonError::into_inner)
+        self.medium.lock()
     }
 
     /// The medium, for an operation that goes well; or why it does not.

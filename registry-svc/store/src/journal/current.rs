@@ -1,12 +1,13 @@
 //! The index that is in use, and the one that takes its place when it fails.
 //!
-//! When an index fails, at whatever call, the journal is read into memory and that serves on: a
-//! request waits for it once, and none is refused because of the index. The next start makes the
-//! index anew.
+//! When an index fails, at whatever call, the store reads the journal into memory and continues
+//! with that: a request waits for it once, and none is refused because of the index. The next start
+//! rebuilds the index.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use registry_facts::index::IndexError;
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
@@ -20,7 +21,7 @@ pub type Rebuild = dyn Fn(&View, Place) -> Result<(), JournalError> + Send + Syn
 /// The view that is in use.
 pub struct Current {
     view: RwLock<InUse>,
-    /// Up to where the journal is applied; whoever holds it applies.
+    /// The place up to which the journal is applied; a thread locks it to apply records.
     applied: Mutex<Place>,
     rebuild: Box<Rebuild>,
 }
@@ -91,7 +92,7 @@ impl Current {
         Ok(())
     }
 
-    /// Puts memory in the place of a view that failed, unless somebody has.
+    /// Replaces a failed view by one in memory, unless another thread has.
     fn replace(
         &self,
         failed: &InUse,
@@ -111,7 +112,7 @@ impl Current {
             );
             IndexError::Failed(error.to_string())
         })?;
-        let mut in_use = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        let mut in_use = self.view.write();
         in_use.view = view.clone();
         in_use.n_failed += 1;
         Ok(view)
@@ -119,14 +120,11 @@ impl Current {
 
     fn in_use(&self) -> InUse {
         // It is replaced in one step.
-        self.view
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.view.read().clone()
     }
 
     fn applying(&self) -> MutexGuard<'_, Place> {
-        self.applied.lock().unwrap_or_else(PoisonError::into_inner)
+        self.applied.lock()
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was taken: the vector, the newest records, and the feed that other nodes read.
+//! The accepted records: the vector, the newest records, and the feed that other nodes read.
 //!
 //! A feed gives what its reader's vector does not cover, and then what comes. The newest records
 //! are at hand; a reader that lacks older ones gets them out of the index, where what has been
@@ -6,8 +6,9 @@
 //! is left between.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
 use registry_facts::index::{IndexError, SCAN};
 use registry_facts::record::{NodeId, Record, Vector};
@@ -16,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::journal::current::Current;
 
-/// Records for another node, oldest first of each origin; goes on as they come.
+/// Records for another node, oldest first of each origin; continues with new ones.
 pub type Feed = ReceiverStream<Record>;
 
 /// Newest records at hand: those of a burst of pushes, so that a reader that keeps up never needs
@@ -26,7 +27,7 @@ const RECENT: usize = 4096;
 /// Records on their way to a reader.
 const FEED_QUEUE: usize = 64;
 
-/// What was taken.
+/// The accepted records.
 #[derive(Debug)]
 pub struct Taken {
     state: Mutex<State>,
@@ -48,7 +49,7 @@ impl State {
 }
 
 impl Taken {
-    /// What the journal held at the start.
+    /// The records that the journal held at the start.
     #[must_use]
     pub fn new(vector: Vector) -> Self {
         let state = State {
@@ -87,7 +88,7 @@ impl Taken {
         self.changes.send_replace(n_taken);
     }
 
-    /// What `from` does not cover, and then what comes. Has to be called in a runtime.
+    /// The records that `from` does not cover, and then new ones. Has to be called in a runtime.
     pub fn feed(self: &Arc<Self>, current: Arc<Current>, from: Vector) -> Feed {
         let (sender, receiver) = mpsc::channel(FEED_QUEUE);
         let reader = Reader {
@@ -101,8 +102,8 @@ impl Taken {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // What a panic could leave behind is a record noted twice or not noted, which a feed bears.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic could leave a record noted twice or not noted, which a feed bears.
+        self.state.lock()
     }
 }
 
@@ -110,13 +111,13 @@ impl Taken {
 struct Reader {
     taken: Arc<Taken>,
     current: Arc<Current>,
-    /// What the reader has got.
+    /// The records that the reader has.
     has: Vector,
     sender: mpsc::Sender<Record>,
 }
 
 impl Reader {
-    /// Goes on until the reader does not.
+    /// Runs until the reader stops.
     async fn run(mut self) {
         let mut changes = self.taken.changes();
         loop {
@@ -146,7 +147,7 @@ impl Reader {
         }
     }
 
-    /// What the reader lacks, if it is all among the newest records.
+    /// The records that the reader lacks, if they are all among the newest ones.
     fn recent(&self) -> Option<Vec<Record>> {
         let state = self.taken.state();
         let mut next = self.has.clone();
@@ -169,9 +170,9 @@ impl Reader {
         is_all.then_some(records)
     }
 
-    /// What the reader lacks, out of the index.
+    /// The records that the reader lacks, from the index.
     async fn older(&self) -> Result<Vec<Record>, IndexError> {
-        // Before the index is read: what changes meanwhile comes again.
+        // Taken before the index is read: later changes come again.
         let vector = self.taken.vector();
         let current = Arc::clone(&self.current);
         let has = self.has.clone();

@@ -1,4 +1,4 @@
-//! The files of the journal: what they are called, and how they are read.
+//! The files of the journal: their names, and reading them.
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn snapshot(number: u64) -> String {
     format!("{number:08}.snapshot")
 }
 
-/// What a directory of the journal has.
+/// The files in a directory of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
     /// The newest snapshot.
@@ -81,16 +81,16 @@ impl Files {
     }
 }
 
-/// What reading the journal found.
+/// The result of reading the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replayed {
     /// The files.
     pub files: Files,
-    /// Where the last whole record ends.
+    /// The end of the last whole record.
     pub end: Place,
     /// Whether another segment has to follow.
     pub is_sealed: bool,
-    /// Octets behind the end: what was being written when the node went.
+    /// Bytes behind the end: a write that the node did not finish.
     pub n_torn: u64,
     /// Records read.
     pub n_records: u64,
@@ -164,7 +164,7 @@ pub fn replay(
 /// How the reading of a file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
-    /// Where it was to end, or at the end of the file.
+    /// The expected end, or the end of the file.
     Open(u64),
     /// With the frame that says that nothing follows.
     Sealed(u64),
@@ -270,7 +270,7 @@ fn frames(
 ) -> std::io::Result<Ending> {
     let mut buffer = Vec::new();
     let mut start = 0;
-    // Where the buffer begins in the file.
+    // The buffer's offset in the file.
     let mut at = 0;
     loop {
         let octets = buffer.get(start..).unwrap_or_default();
@@ -316,5 +316,5 @@ fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, wanted: usize) -> std::i
     Ok(())
 }
 
-/// What is read of a file at once.
+/// The size of one read.
 const CHUNK: usize = 1 << 20;

@@ -6,10 +6,11 @@
 //! index forgets them.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use registry_facts::frame;
 use registry_facts::frame::Kind;
 use registry_facts::hlc::Hlc;
@@ -21,16 +22,16 @@ use super::{JournalError, Place};
 use crate::disk::{Disk, File};
 use crate::journal::current::Current;
 
-/// How long it is remembered that something was deleted: longer than any node is away. One that
-/// was away longer has to begin anew, or it would bring back what was deleted.
+/// The time that deletions are remembered: longer than any node is away. A node that was away
+/// longer has to begin empty, or it would bring back deleted content.
 pub const TOMBSTONES: Duration = Duration::from_hours(30 * 24);
 
-/// What a snapshot stands for.
+/// The end of the records that a snapshot replaces.
 #[derive(Debug)]
 pub struct Boundary {
     /// The segment that it precedes.
     pub segment: u64,
-    /// What had been taken when that segment was begun.
+    /// The accepted records when that segment was begun.
     pub vector: Vector,
     /// The greatest stamp then.
     pub stamp: Hlc,
@@ -52,7 +53,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A directory that nobody uses yet.
+    /// A directory that is not in use yet.
     pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
         Self {
             disk,
@@ -69,10 +70,8 @@ impl Directory {
     ///
     /// Fails as the disk does; the journal is then as whole as before.
     pub fn compact(&self, current: &Current, boundary: &Boundary) -> Result<u64, JournalError> {
-        let _compacting = match self.compacting.try_lock() {
-            Err(TryLockError::WouldBlock) => return Ok(0),
-            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
-            Ok(lock) => lock,
+        let Some(_compacting) = self.compacting.try_lock() else {
+            return Ok(0);
         };
         let name = files::snapshot(boundary.segment);
         let temporary = self.path.join(format!("{name}.tmp"));
@@ -80,12 +79,12 @@ impl Directory {
         let size = match written {
             Ok(size) => size,
             Err(error) => {
-                // What is left of it counts for nothing, and the next start takes it away.
+                // The rest of it counts for nothing, and the next start removes it.
                 drop(self.disk.remove(&temporary));
                 return Err(error);
             }
         };
-        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let _files = self.files.lock();
         self.disk
             .rename(&temporary, &self.path.join(name))
             .and_then(|()| self.disk.sync_directory(&self.path))
@@ -118,7 +117,7 @@ impl Directory {
         until: Place,
         visit: &mut dyn FnMut(Record) -> Result<(), JournalError>,
     ) -> Result<(), JournalError> {
-        let _files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        let _files = self.files.lock();
         files::replay(&*self.disk, &self.path, Some(until), visit).map(drop)
     }
 
@@ -220,5 +219,5 @@ impl Output<'_> {
     }
 }
 
-/// What is written at once.
+/// The size of one write.
 const CHUNK: usize = 1 << 20;

@@ -1,11 +1,12 @@
 //! The thread that writes the journal.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use registry_facts::frame;
 use registry_facts::frame::Kind;
 use registry_facts::hlc::{Clock, Hlc};
@@ -19,8 +20,8 @@ use super::{JournalError, Place};
 use crate::disk::File;
 use crate::journal::current::Current;
 
-/// Statements waiting for the thread: more than requests are served at once, so nobody waits to
-/// wait.
+/// Statements waiting for the thread: more than the requests served at once, so no request waits
+/// for a place here.
 const QUEUE: usize = 1024;
 
 /// Statements that share one sync.
@@ -56,9 +57,9 @@ impl Writer {
         })
     }
 
-    /// Whether nothing may be written any more. What was refused last may have been written all the
-    /// same, and be there after the next start: nothing may be acknowledged, and no content taken
-    /// away, because of what the index says.
+    /// Whether writing has stopped permanently. A refused statement may still have been written,
+    /// and be there after the next start: nothing may be acknowledged, and no content removed,
+    /// because of the index.
     pub fn is_dead(&self) -> bool {
         self.is_dead.load(Ordering::Acquire)
     }
@@ -103,17 +104,8 @@ impl Writer {
 
     /// Writes what is queued and ends the thread; blocks.
     pub fn close(&self) {
-        drop(
-            self.requests
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .take(),
-        );
-        let thread = self
-            .thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        drop(self.requests.lock().take());
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.join().is_err()
         {
@@ -124,7 +116,7 @@ impl Writer {
     async fn ask(&self, statement: Statement) -> Result<Option<Position>, JournalError> {
         let (done, answer) = oneshot::channel();
         let sender = {
-            let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
+            let requests = self.requests.lock();
             requests.clone().ok_or(JournalError::ReadOnly)?
         };
         let request = Request { statement, done };
@@ -136,7 +128,7 @@ impl Writer {
     }
 }
 
-/// What is to be written.
+/// A statement to write.
 #[derive(Debug)]
 enum Statement {
     Own {
@@ -156,26 +148,26 @@ struct Request {
 /// Tells who asked where the record stands.
 type Reply = oneshot::Sender<Result<Option<Position>, JournalError>>;
 
-/// What the thread has.
+/// The state of the thread.
 #[derive(Debug)]
 pub struct State {
     /// The journal's directory.
     pub directory: Directory,
     /// The segment that is written.
     pub segment: Box<dyn File>,
-    /// Where the next record goes.
+    /// The place of the next record.
     pub end: Place,
     /// How long a segment grows.
     pub longest: u64,
     /// Octets in the segments that are full.
     pub n_sealed: u64,
-    /// Who this node is.
+    /// The identity of this node.
     pub own: NodeId,
     /// Stamps of this node.
     pub clock: Clock,
     /// The wall clock.
     pub wall: WallClock,
-    /// What was taken.
+    /// The accepted records.
     pub taken: Arc<Taken>,
     /// The index.
     pub current: Arc<Current>,
@@ -207,7 +199,7 @@ impl State {
                 self.add(&mut group, request);
             }
             if let Err(error) = self.commit(&group) {
-                // Whoever asks next may be luckier, and gets the sequence numbers.
+                // The next statement may succeed, and gets the sequence numbers.
                 self.clock = clock;
                 refuse(group, &error);
             } else {
@@ -224,7 +216,7 @@ impl State {
         };
         match result {
             Ok(position) => group.replies.push((request.done, position)),
-            // Whoever asked may be gone.
+            // The caller may have given up.
             Err(error) => drop(request.done.send(Err(error))),
         }
     }
@@ -294,8 +286,8 @@ impl State {
     fn write(&mut self, octets: Vec<u8>) -> Result<(), JournalError> {
         let length = octets.len() as u64;
         if let Err(error) = self.segment.write_at(&[Bytes::from(octets)], self.end.at) {
-            // Durably: what is left of a statement that was refused must not come back with the
-            // next loss of power, after somebody has relied on its refusal.
+            // Durably: the rest of a refused statement must not come back with the next loss of
+            // power, after a client has relied on its refusal.
             let cut = self.segment.truncate(self.end.at);
             if let Err(error) = cut.and_then(|()| self.segment.sync()) {
                 return Err(self.die("The journal cannot be cut back", &error));
@@ -312,7 +304,7 @@ impl State {
         Ok(())
     }
 
-    /// Nothing is written from here on: what the last write left on the disk is not known.
+    /// Stops writing permanently: the state of the last write on the disk is unknown.
     fn die(&mut self, what: &'static str, error: &io::Error) -> JournalError {
         self.is_dead.store(true, Ordering::Release);
         tracing::error!(%error, "{what}: the store is read-only until the service is restarted");
@@ -324,7 +316,7 @@ impl State {
     }
 
     /// Begins the next segment. A successor is made first: when there is no room for one, the
-    /// segment goes on.
+    /// segment continues.
     fn rotate(&mut self) -> Result<(), JournalError> {
         let number = self.end.segment + 1;
         let path = self.directory.path.join(files::segment(number));
@@ -344,7 +336,7 @@ impl State {
         frame::put(&mut octets, self.end.at, self.end.at, Kind::End, b"");
         if let Err(error) = self.write(octets) {
             if !self.is_dead() {
-                // It was cut back and goes on.
+                // The segment was cut back and continues.
                 drop(self.directory.disk.remove(&path));
                 return Ok(());
             }
@@ -365,7 +357,7 @@ impl State {
         Ok(())
     }
 
-    /// Writes a snapshot beside what goes on.
+    /// Writes a snapshot while the journal continues.
     fn compact(&mut self, segment: u64) {
         let boundary = Boundary {
             segment,
@@ -394,7 +386,8 @@ impl State {
     fn done(&mut self, group: Group) {
         if !group.records.is_empty() {
             if let Err(error) = self.current.apply(&group.records, self.end) {
-                // It is durable, and the next start shows it; what cannot be read is not served.
+                // It is durable, and the next start shows it; content that cannot be read is not
+                // served.
                 self.is_dead.store(true, Ordering::Release);
                 tracing::error!(%error, "The store is read-only until the service is restarted");
                 return refuse(group, &JournalError::ReadOnly);
@@ -402,7 +395,7 @@ impl State {
             self.taken.add(group.records);
         }
         for (done, position) in group.replies {
-            // Whoever asked may be gone.
+            // The caller may have given up.
             drop(done.send(Ok(position)));
         }
     }
@@ -436,7 +429,7 @@ fn refuse(group: Group, error: &JournalError) {
             },
             JournalError::Damaged { .. } => JournalError::ReadOnly,
         };
-        // Whoever asked may be gone.
+        // The caller may have given up.
         drop(done.send(Err(error)));
     }
 }

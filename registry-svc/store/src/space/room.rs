@@ -1,24 +1,25 @@
 //! Looks after the room of the disk: how much there is, what repositories hold, and a reserve.
 //!
-//! The reserve is a file that is given up when the disk is as good as full, whoever has filled it:
-//! then the journal can still be written, and so things can be deleted.
+//! The reserve is a file that the registry gives up when the disk is nearly full, whatever has
+//! filled it: then the journal can still be written, and so clients can delete.
 
 use std::cmp::Reverse;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use daemon::snapshot::Cell;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use registry_facts::record::{Fact, Key};
 
 use super::{Full, Quota, Settings, Standing, Watermarks, within_quota};
 use crate::disk::{Access, Room};
 use crate::store::Store;
 
-/// How often the disk is looked at besides before pushes.
+/// The interval of checks of the disk beside those before pushes.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// The reserve is given up when less than this is free: the journal writes a few records a second.
@@ -60,8 +61,8 @@ impl Space {
         self.0.settings.publish(settings);
     }
 
-    /// Says how much will be free once what nobody needs is gone: whoever is refused for that much
-    /// is told to come again.
+    /// Sets how much will be free once unneeded content is removed: a client that is refused for
+    /// that much may come again.
     pub fn expect(&self, freeable: u64) {
         self.0.freeable.store(freeable, Ordering::Relaxed);
     }
@@ -138,7 +139,7 @@ impl Space {
     fn look(&self) {
         let standing = self.standing();
         let before = {
-            let mut told = self.0.told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut told = self.0.told.lock();
             std::mem::replace(&mut *told, standing)
         };
         if standing != before {
@@ -199,7 +200,7 @@ impl Space {
         let kind = std::mem::discriminant(&after);
         let mut sum = 0;
         loop {
-            // What cannot be read is not held against anybody.
+            // A disk that cannot be read refuses no push.
             let step = self
                 .0
                 .store

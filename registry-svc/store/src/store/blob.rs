@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
+use parking_lot::Mutex;
 use registry_facts::hlc::Hlc;
 use registry_facts::index::key::BLOB;
 use registry_facts::index::view::View;
@@ -23,9 +24,9 @@ use crate::disk::{Access, File};
 /// Repositories that are looked through for one a client may mount from.
 const MOST_HOLDERS: usize = 100;
 
-/// How old a link that stands may be, in milliseconds, for another push to be told that it is there and
-/// nothing to be stated. The sweep of another node, which knows nothing of leases taken here, takes back
-/// links that are older than its grace, a day among nodes: what is acknowledged now has most of that
+/// The age in milliseconds up to which a standing link answers another push without a new
+/// statement. The sweep of another node, which does not know the leases taken here, takes back
+/// links that are older than its grace, a day among nodes: a link acknowledged now has most of that
 /// before it.
 const RECENT: u64 = 3_600_000;
 
@@ -139,9 +140,9 @@ impl Store {
         Ok(self.inner.writer.state(vec![fact]).await?)
     }
 
-    /// Takes a blob from every repository, for whoever holds its digest [alone](Self::alone): whoever
-    /// links one holds that too, so no lock of a repository is needed, and none may be waited for by
-    /// one whom a push with that lock waits for.
+    /// Takes a blob from every repository, for a caller that holds its digest [alone](Self::alone):
+    /// a push that links a blob holds the digest too, so no lock of a repository is needed, and the
+    /// caller must not wait for one, because a push with that lock may wait for the caller.
     ///
     /// It is taken as of a moment in the past: a link stated since, by this node or by one that this
     /// node has not heard yet, holds against it on every node. False when there is one.
@@ -168,8 +169,8 @@ impl Store {
         }
     }
 
-    /// Which content is on the disk, in the trash too, in the order of the digests that are asked
-    /// about. Takes no lease: what is looked at is not what somebody relies on.
+    /// The content among `digests` that is on the disk, in the trash too, in the same order. Takes
+    /// no lease: a look promises nothing.
     ///
     /// # Errors
     ///
@@ -188,7 +189,7 @@ impl Store {
         .await
     }
 
-    /// Takes content back from the trash, for whoever holds its digest.
+    /// Restores content from the trash, for a caller that holds its digest.
     ///
     /// # Errors
     ///
@@ -367,9 +368,9 @@ pub(crate) struct Flights {
 }
 
 impl Flights {
-    /// The lock that whoever brings a digest holds.
+    /// The lock that a caller holds while it brings a digest.
     fn join(&self, digest: &Digest) -> Arc<AsyncMutex<()>> {
-        let mut flights = self.flights.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut flights = self.flights.lock();
         if let Some(flight) = flights.get(digest).and_then(Weak::upgrade) {
             return flight;
         }

@@ -1,10 +1,10 @@
 //! Octets gathered into blocks that can go to the disk past the page cache.
 //!
-//! Copying what is pushed into the page cache costs more than all else that is done with it, on a
-//! machine whose memory its host has yet to provide several times more, and takes the place of what
-//! the node needs. A block that is aligned in memory and in the file spares that.
+//! Copying pushed content into the page cache costs more than all other work on it, several times
+//! more on a virtual machine whose host has yet to provide its memory, and it displaces pages that
+//! the node needs. A block that is aligned in memory and in the file avoids that.
 
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 use crate::disk::ALIGNMENT;
 
@@ -17,7 +17,8 @@ pub(crate) const BLOCK: usize = 512 << 10;
 #[cfg(test)]
 pub(crate) const BLOCK: usize = 2 * ALIGNMENT;
 
-/// Memory that is kept for the next blocks: what clients push at once, and no more than 4 MiB.
+/// Memory that is kept for the next blocks: as much as clients push at once, and no more than 4
+/// MiB.
 static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
 
 /// As many layers as skopeo and podman push at once, and some.
@@ -27,13 +28,13 @@ const MOST_KEPT: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Block {
     memory: Vec<u8>,
-    /// Where the aligned part of the memory begins.
+    /// The begin of the aligned part of the memory.
     begin: usize,
 }
 
 impl Block {
     pub(crate) fn new() -> Self {
-        let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = KEPT.lock().pop();
         // Octets that are not used are never touched, and take no memory.
         let mut memory = kept.unwrap_or_else(|| Vec::with_capacity(BLOCK + ALIGNMENT));
         let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
@@ -65,7 +66,7 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.lock();
         if kept.len() < MOST_KEPT {
             kept.push(std::mem::take(&mut self.memory));
         }

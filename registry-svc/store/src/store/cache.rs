@@ -1,7 +1,7 @@
 //! Manifests in memory, within a bound.
 //!
-//! Two generations: what is looked up moves to the young one; when that is full it becomes the old
-//! one, and what nobody looked up since is gone.
+//! Two generations: a lookup moves its entry to the young one; when that is full it becomes the old
+//! one, and entries without a lookup since then are dropped.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,9 +11,9 @@ use std::hash::Hash;
 pub(crate) struct Cache<K, V> {
     young: HashMap<K, (V, usize)>,
     old: HashMap<K, (V, usize)>,
-    /// What the young ones weigh together.
+    /// The weight of the young ones together.
     weight: usize,
-    /// What one generation may weigh.
+    /// The most weight of one generation.
     most: usize,
 }
 

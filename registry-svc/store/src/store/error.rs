@@ -13,19 +13,19 @@ use crate::journal::JournalError;
 /// Why an operation did not happen. Nothing in a text names a path: clients may see it.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// What is asked for is not there.
+    /// The requested item is not there.
     #[error("{0} unknown")]
     Unknown(Subject),
     /// The content is not what it was said to be.
     #[error("the content has the digest {actual}")]
     DigestMismatch {
-        /// What it is.
+        /// The actual digest.
         actual: Digest,
     },
     /// A piece of an upload that does not follow on what is there.
     #[error("the upload has {offset} octets")]
     OutOfOrder {
-        /// Where the next piece has to begin.
+        /// The offset at which the next piece has to begin.
         offset: u64,
     },
     /// There are too many upload sessions.
@@ -40,16 +40,16 @@ pub enum StoreError {
     /// The journal cannot be written, so nothing may change.
     #[error("the store is read-only")]
     ReadOnly,
-    /// What a manifest refers to is not in the repository.
+    /// Content that a manifest refers to is not in the repository.
     #[error("{} unknown", counted(.0.len(), "blob"))]
     MissingBlobs(Vec<Digest>),
-    /// Whoever sent the content failed to.
+    /// The sender of the content failed.
     #[error("the content ended early")]
     Body(#[source] io::Error),
     /// The disk failed.
     #[error("cannot {doing}")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
         /// How it failed.
         #[source]
@@ -60,7 +60,7 @@ pub enum StoreError {
     Damaged(String),
 }
 
-/// What an operation did not find.
+/// The item that an operation did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A blob.

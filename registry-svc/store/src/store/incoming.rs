@@ -1,8 +1,8 @@
 //! Content on its way in: hashed while it is written, in batches, off the runtime's threads.
 //!
-//! Pieces of a body are gathered until they are worth a hop to a blocking thread, which hashes them
-//! and writes them, whole blocks past the page cache, while the next are gathered. What is written is
-//! in the file of a session, or in one that goes when its [`Incoming`] does.
+//! Gathers pieces of a body until they are worth a hop to a blocking thread, which hashes them and
+//! writes them, whole blocks past the page cache, while the next are gathered. The bytes are in the
+//! file of a session, or in one that is deleted with its [`Incoming`].
 
 use std::io;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use super::block::Block;
 use super::layout::{Layout, remove_if_there};
 use crate::disk::{ALIGNMENT, Access, Disk, File};
 
-/// What is gathered before it is written: large enough that the hop to another thread is nothing
-/// beside hashing it, small enough to stay in the processor's cache.
+/// The size of one batch: large enough that the hop to another thread costs little beside hashing
+/// it, small enough to stay in the processor's cache.
 const BATCH: usize = 512 << 10;
 
 /// Pieces that are gathered at most, however small.
@@ -31,7 +31,7 @@ const BATCH_PIECES: usize = 1024;
 /// a client may well claim and never send.
 const AHEAD: u64 = 16 << 20;
 
-/// What is read at once to hash what is on the disk.
+/// The size of one read when content on the disk is hashed.
 const CHUNK: usize = 256 << 10;
 
 /// A file that content is written to.
@@ -45,9 +45,9 @@ pub(crate) struct Incoming {
     size: Arc<AtomicU64>,
     /// How many of them are in the file.
     n_written: u64,
-    /// What follows them.
+    /// The bytes behind them.
     block: Option<Block>,
-    /// Of all octets; none when some came before a restart.
+    /// The hash of all bytes; none when some came before a restart.
     hasher: Option<Hasher>,
     algorithm: Algorithm,
     /// How many octets there will be, as far as it is said.
@@ -184,7 +184,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// Counts what there is. After a failure that is what is in the file, which has to be hashed anew.
+    /// Counts the bytes in the file. After a failure the file has to be hashed again.
     fn settle(&mut self, result: io::Result<()>) -> io::Result<()> {
         if result.is_err() {
             self.block = None;
@@ -315,7 +315,7 @@ impl Drop for Passing {
 
 /// Lends out what is written to.
 pub(crate) trait Slot: Send + 'static {
-    /// What is written to.
+    /// The content that is written to.
     fn incoming(&mut self) -> Option<&mut Incoming>;
 }
 
@@ -335,7 +335,7 @@ impl Slot for OwnedMutexGuard<Option<Incoming>> {
 pub(crate) enum Ended<S> {
     /// At its end.
     Well(S),
-    /// Its sender failed: what came before is written.
+    /// Its sender failed: all earlier bytes are written.
     Early(S, io::Error),
     /// The disk failed.
     Badly(S, io::Error),
@@ -386,9 +386,9 @@ pub(crate) async fn pump<S: Slot>(
     }
 }
 
-/// The slot, or whoever writes to it.
+/// The slot, or the task that writes to it.
 enum AtWork<S> {
-    /// Nobody does; the length that the slot has not been told yet.
+    /// No task does; the length that the slot does not have yet.
     Idle(S, Option<u64>),
     Writing(JoinHandle<(S, io::Result<()>)>),
 }
@@ -399,7 +399,7 @@ impl<S: Slot> AtWork<S> {
         self.write(pieces, Incoming::write).await
     }
 
-    /// The same with the last of them: what is acknowledged is in the file.
+    /// The same with the last of them: acknowledged bytes are in the file.
     async fn last(self, pieces: Vec<Bytes>) -> Result<Self, Ended<S>> {
         let write = |incoming: &mut Incoming, pieces: &[Bytes]| {
             incoming.write(pieces)?;

@@ -1,4 +1,4 @@
-//! Where everything lies below the root.
+//! Paths below the root.
 //!
 //! ```text
 //! VERSION  node-id  clean  lock          marks: written aside, synced, renamed, synced
@@ -62,13 +62,13 @@ impl Layout {
         self.root.join("uploads")
     }
 
-    /// What the sweep took.
+    /// Content that the sweep has removed.
     #[must_use]
     pub fn trash(&self) -> PathBuf {
         self.root.join("trash")
     }
 
-    /// What the scrub found damaged.
+    /// Content that the scrub found damaged.
     #[must_use]
     pub fn quarantine(&self) -> PathBuf {
         self.root.join("quarantine")

@@ -1,8 +1,8 @@
 //! Locks on digests and repositories, spread over a fixed number.
 //!
-//! Whoever makes a reference to content holds its digest's lock shared until the reference is
-//! durable; whoever takes content away holds it alone. Two digests may share a lock, so one that
-//! holds several takes them in the order of their places, each once.
+//! A caller that makes a reference to content holds its digest's lock shared until the reference is
+//! durable; a caller that removes content holds it alone. Two digests may share a lock, so a caller
+//! that holds several takes them in the order of their places, each once.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};

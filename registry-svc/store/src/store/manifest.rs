@@ -5,7 +5,7 @@
 //! whole by itself wherever it arrives.
 
 use std::io;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
@@ -19,10 +19,10 @@ use super::{Inner, NewManifest, Store, StoreError, Stored, Subject, blocking};
 /// The longest manifest that is read back: longer ones are never taken.
 const LONGEST: u64 = 64 << 20;
 
-/// What a resolved name weighs in memory, its manifest apart.
+/// The memory of a resolved name without its manifest.
 const NAME_WEIGHT: usize = 512;
 
-/// What a manifest weighs in memory besides its octets.
+/// The memory of a manifest besides its bytes.
 const CONTENT_WEIGHT: usize = 128;
 
 impl Store {
@@ -207,8 +207,8 @@ impl Store {
     }
 
     /// Manifests of a repository whose subject is `digest`, whether that is there or not, in the
-    /// order of their digests, after one that need not be there. What stands under the fallback tag is
-    /// the caller's.
+    /// order of their digests, after one that need not be there. The caller adds those under the
+    /// fallback tag.
     ///
     /// # Errors
     ///
@@ -226,7 +226,7 @@ impl Store {
 }
 
 impl Inner {
-    /// What a reference names, and its media type.
+    /// The digest that a reference names, and its media type.
     fn resolve(
         &self,
         repository: &RepositoryName,
@@ -235,7 +235,7 @@ impl Inner {
         let name = (repository.clone(), reference.clone());
         let n_taken = *self.changes.borrow();
         {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut names = self.names.lock();
             if names.n_taken != n_taken {
                 names.n_taken = n_taken;
                 names.cache.clear();
@@ -245,8 +245,8 @@ impl Inner {
         }
         let found = self.read(|view| resolve(view, repository, reference))?;
         if let Some(found) = &found {
-            let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-            // What was taken meanwhile may have changed the answer.
+            let mut names = self.names.lock();
+            // Records accepted meanwhile may have changed the answer.
             if names.n_taken == n_taken && *self.changes.borrow() == n_taken {
                 names.cache.insert(name, found.clone(), NAME_WEIGHT);
             }
@@ -255,18 +255,12 @@ impl Inner {
     }
 
     fn cached(&self, digest: &Digest) -> Option<bytes::Bytes> {
-        let mut manifests = self
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.manifests.lock();
         manifests.find(digest)
     }
 
     fn remember(&self, digest: &Digest, bytes: &bytes::Bytes) {
-        let mut manifests = self
-            .manifests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut manifests = self.manifests.lock();
         let weight = bytes.len() + CONTENT_WEIGHT;
         manifests.insert(*digest, bytes.clone(), weight);
     }

@@ -1,14 +1,14 @@
-//! Which names of content are durable.
+//! Names of content that are durable.
 //!
-//! Content gets its name, and then its directory is synced. Between the two it can be seen; whoever
-//! states that a repository has it must not rely on that name before it is durable.
+//! Content gets its name, and then its directory is synced. Between the two it can be seen; a
+//! statement that a repository has it must not rely on that name before it is durable.
 
 use std::collections::HashSet;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::{Algorithm, Digest};
+use parking_lot::Mutex;
 
-/// What is not known to be durable.
+/// Names that may not be durable.
 #[derive(Debug, Default)]
 pub(crate) struct Naming(Mutex<Names>);
 
@@ -56,7 +56,7 @@ impl Naming {
         if !is_durable {
             sync()?;
             self.with(|names| {
-                // What failed meanwhile may have come too late for this.
+                // A failure meanwhile may have come too late for this.
                 if names.n_failed == n_failed {
                     names.synced.insert(shard(digest));
                 }
@@ -66,7 +66,7 @@ impl Naming {
     }
 
     fn with<T>(&self, change: impl FnOnce(&mut Names) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

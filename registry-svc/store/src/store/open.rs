@@ -1,8 +1,8 @@
-//! Opening a store: what a crash left half done is finished or taken back.
+//! Opening a store: finishes or takes back operations that a crash interrupted.
 //!
-//! The mark of an orderly stop is taken away before anything else is touched; without it the index
-//! is made anew from the journal, and the end of the journal is copied, because pages that an
-//! earlier process failed to sync may look whole until the next loss of power.
+//! The mark of an orderly stop is removed before anything else is touched; without it the index is
+//! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
+//! process failed to sync may look whole until the next loss of power.
 
 use std::collections::HashSet;
 use std::io;
@@ -27,10 +27,10 @@ use crate::journal::files::{self, Replayed};
 use crate::journal::snapshot::Directory;
 use crate::journal::{JournalError, Place};
 
-/// What the files of a store look like.
+/// The version of a store's files.
 const VERSION: &str = "1\n";
 
-/// What the entries of the index look like: another number makes it anew.
+/// The version of the index's entries: another number rebuilds it.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// The longest of the marks.
@@ -41,10 +41,10 @@ const APPLIED_AT_ONCE: usize = 1000;
 
 //--- Marks
 
-/// What an orderly stop left.
+/// The state that an orderly stop left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clean {
-    /// Where the journal ended.
+    /// The end of the journal.
     pub(crate) place: Place,
     /// The index; none when it was in memory.
     pub(crate) index: Option<Left>,
@@ -53,7 +53,7 @@ pub(crate) struct Clean {
 /// A database that an orderly stop left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
-    /// What it held.
+    /// The sum of its entries.
     pub(crate) summary: Summary,
     /// Its directory.
     pub(crate) name: String,
@@ -229,7 +229,7 @@ pub(crate) fn open(
     })
 }
 
-/// What the journal tells besides the registers.
+/// The journal's facts besides the registers.
 #[derive(Debug, Default)]
 struct History {
     vector: Vector,
@@ -390,8 +390,8 @@ fn fill(view: &View, directory: &Directory, history: &mut History) -> Result<Rep
 
 /// The segment that is written on.
 ///
-/// What no orderly stop has vouched for is copied before anything follows it: the segment, and one
-/// before it whose seal may be the last that was written.
+/// Records that no orderly stop has vouched for are copied before anything follows them: the
+/// segment, and one before it whose seal may be the last write.
 fn last_segment(
     directory: &Directory,
     replayed: &Replayed,
@@ -495,7 +495,7 @@ fn missing(disk: &dyn Disk, layout: &Layout, view: &View) -> Result<Vec<Digest>,
             let status = disk.status(&layout.blob(&digest)).map_err(look)?;
             let is_whole = match status {
                 Some(status) => status.size == size,
-                // What the sweep took is taken back when it is asked for.
+                // Swept content is restored when a client requests it.
                 None => disk
                     .status(&layout.trashed(&digest))
                     .is_ok_and(|trashed| trashed.is_some()),
@@ -507,7 +507,7 @@ fn missing(disk: &dyn Disk, layout: &Layout, view: &View) -> Result<Vec<Digest>,
     }
 }
 
-/// Reads the journal into a view that takes the place of one that failed.
+/// Reads the journal into a view that replaces a failed one.
 pub(crate) fn rebuild(
     directory: &Directory,
     view: &View,

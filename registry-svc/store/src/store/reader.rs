@@ -3,10 +3,11 @@
 use std::fmt;
 use std::io;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
@@ -27,16 +28,12 @@ pub(crate) struct Buffers {
 
 impl Buffers {
     fn take(&self) -> Vec<u8> {
-        let kept = self
-            .free
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let kept = self.free.lock().pop();
         kept.unwrap_or_else(|| vec![0; PIECE])
     }
 
     fn give(&self, buffer: Vec<u8>) {
-        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut free = self.free.lock();
         if free.len() < MOST_KEPT {
             free.push(buffer);
         }
@@ -99,17 +96,17 @@ pub(crate) fn read_piece(
 /// The content of a blob in pieces of at most 256 KiB.
 pub struct BlobReader {
     file: Arc<dyn File>,
-    /// What was read when it was opened.
+    /// The bytes that were read when it was opened.
     first: Option<Bytes>,
     next: Option<JoinHandle<io::Result<Bytes>>>,
-    /// Where the piece after the next begins.
+    /// The offset of the piece after the next.
     at: u64,
     end: u64,
     buffers: Arc<Buffers>,
 }
 
 impl BlobReader {
-    /// Goes on behind `first`, which ends at `at`.
+    /// Continues behind `first`, which ends at `at`.
     pub(crate) fn new(
         file: Arc<dyn File>,
         first: Bytes,

@@ -6,13 +6,14 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::{Algorithm, Digest};
 use oci::reference::RepositoryName;
+use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::{NodeName, UploadId};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_stream::Stream;
@@ -29,7 +30,7 @@ const MOST_SESSIONS: usize = 4096;
 /// octets were written.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a session's small file is at most.
+/// The most bytes of a session's small file.
 const LONGEST_NOTE: u64 = 1024;
 
 /// A session.
@@ -62,7 +63,7 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     fn table(&self) -> MutexGuard<'_, HashMap<UploadId, Arc<Session>>> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock()
     }
 
     fn find(&self, repository: &RepositoryName, id: &UploadId) -> Result<Arc<Session>, StoreError> {
@@ -253,7 +254,7 @@ impl Store {
         self.drop_session(id, slot).await
     }
 
-    /// Ends sessions that nobody has written to for so long; returns how many.
+    /// Ends sessions without a write for this long; returns how many.
     pub async fn expire_sessions(&self, rest: Duration) -> usize {
         let oldest = u64::try_from(rest.as_millis()).unwrap_or(u64::MAX);
         let before = self.inner.now().saturating_sub(oldest);
@@ -323,7 +324,7 @@ async fn hold(session: &Session) -> Result<OwnedMutexGuard<Option<Incoming>>, St
     Ok(slot)
 }
 
-/// What the names of the small files end with.
+/// The suffix of the small files.
 const NOTE: &str = ".session";
 
 fn note(layout: &Layout, number: &str) -> std::path::PathBuf {

@@ -1,4 +1,4 @@
-//! What manifests refer to.
+//! The content that manifests refer to.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::store::{Store, StoreError};
 /// Registers that are read at once.
 const PAGE: usize = 1000;
 
-/// Manifests of repositories and everything they refer to. If it `restates`, links that the sweep of
-/// another node has taken back are stated anew on the way: one that had not heard of the manifest.
+/// Manifests of repositories and everything they refer to. If it `restates`, it states links again
+/// that the sweep of another node has taken back because it had not heard of the manifest.
 ///
 /// # Errors
 ///
-/// Fails when the index, the disk or the journal does, and when a manifest is lost: what it referred to is
-/// not known then, so nothing may go.
+/// Fails when the index, the disk or the journal does, and when a manifest is lost: its references
+/// are unknown then, so nothing may go.
 pub(super) async fn marked(
     store: &Store,
     restates: bool,
@@ -49,8 +49,8 @@ pub(super) async fn marked(
     Ok(marked)
 }
 
-/// States anew the links to blobs that a manifest of their repository refers to and that are here, where
-/// a sweep has taken them back. What somebody has deleted stays deleted.
+/// States the links again to blobs that a manifest of their repository refers to and that are here,
+/// where a sweep has taken them back. Blobs that a client has deleted stay deleted.
 async fn restate_links(
     store: &Store,
     repository: &RepositoryName,
@@ -108,10 +108,10 @@ async fn closure(
         .manifest(repository, &Reference::Digest(digest))
         .await?
     else {
-        // Deleted since: what it alone referred to may go with the next sweep.
+        // Deleted since: content that it alone referred to may go with the next sweep.
         return Ok(Closure::default());
     };
-    // What is not understood refers to nothing, as it did when it was pushed.
+    // A manifest that cannot be parsed refers to nothing, as it did when it was pushed.
     let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type));
     Ok(parsed.map(|it| it.closure).unwrap_or_default())
 }
@@ -161,7 +161,7 @@ impl<'a> Registers<'a> {
 
 //--- Manifests without a tag
 
-/// What one repository has.
+/// The content of one repository.
 #[derive(Default)]
 struct Held {
     manifests: HashMap<Digest, (Link, u64)>,
@@ -240,7 +240,7 @@ async fn reach(
     }
     let mut reached = HashSet::new();
     let mut left = held.tagged.clone();
-    // A signature of something that is not here is nobody's but its tag's.
+    // A signature of absent content belongs to its tag alone.
     for (subject, attached) in &held.attached {
         if !held.manifests.contains_key(subject) {
             left.extend(attached);
@@ -257,8 +257,8 @@ async fn reach(
     Ok(reached)
 }
 
-/// The digest that a tag is made of: of the referrers of a subject where the registry lists none, or
-/// of signatures and the like, `sha256-<hex>` and `sha256-<hex>.sig`.
+/// The digest in a tag's name: of the referrers of a subject where the registry lists none, or of
+/// signatures, `sha256-<hex>` and `sha256-<hex>.sig`.
 fn subject_of_tag(tag: &str) -> Option<Digest> {
     let name = tag.split_once('.').map_or(tag, |(name, _)| name);
     let (algorithm, hex) = name.split_once('-')?;

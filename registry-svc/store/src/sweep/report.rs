@@ -1,4 +1,4 @@
-//! What a sweep did.
+//! The result of a sweep.
 
 use std::fmt;
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl fmt::Display for Amount {
     }
 }
 
-/// What a sweep did, or would do.
+/// The result of a sweep, or of a dry run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Nothing was changed.
@@ -46,7 +46,7 @@ pub struct Report {
     pub n_manifests: u64,
     /// Manifests deleted because no tag leads to them.
     pub n_untagged: u64,
-    /// Upload sessions that nobody went on with.
+    /// Upload sessions that no client continued.
     pub n_sessions: usize,
     /// Blobs on the disk.
     pub n_examined: u64,
@@ -54,13 +54,13 @@ pub struct Report {
     pub trashed: Amount,
     /// Not needed, and too young to go.
     pub young: Amount,
-    /// Not needed by a manifest, but somebody may be about to.
+    /// Not needed by a manifest, but perhaps by a client soon.
     pub wanted: Amount,
     /// In the trash before, and still.
     pub in_trash: Amount,
     /// In the trash for long enough, and kept until every other node has been heard.
     pub waiting: Amount,
-    /// Links stated anew that a manifest needs.
+    /// Links stated again that a manifest needs.
     pub n_restated: u64,
     /// Deleted from the trash.
     pub deleted: Amount,

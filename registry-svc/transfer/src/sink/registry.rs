@@ -1,11 +1,11 @@
-//! Pushing to another registry: mounts where it has a blob elsewhere, goes on with an upload that broke
-//! off, and waits when it is told to.
+//! Pushing to another registry: mounts blobs that it has elsewhere, continues an upload that broke
+//! off, and waits when the registry says so.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
+use parking_lot::Mutex;
 use registry_client::{ClientError, Registry, Upload};
 use tokio::time::sleep;
 
@@ -101,7 +101,7 @@ impl RegistrySink {
     ) -> Result<(), TransferError> {
         if session.is_none() {
             let begun = self.registry.begin_upload(repository, &source.digest, None);
-            // Mounted from a repository that is not known here.
+            // Mounted from a repository that is unknown here.
             let Some(upload) = begun.await? else {
                 return Ok(());
             };
@@ -119,7 +119,7 @@ impl RegistrySink {
         Ok(())
     }
 
-    /// How far an upload that broke off has come; none when it has to begin anew.
+    /// The bytes that an upload that broke off has; none when it has to begin again.
     async fn stands(&self, session: Option<(Upload, u64)>, size: u64) -> Option<(Upload, u64)> {
         let (upload, _) = session?;
         let found = self.registry.upload_offset(&upload).await.ok().flatten();
@@ -146,12 +146,12 @@ impl RegistrySink {
     }
 
     fn saw(&self, repository: &RepositoryName, digest: &Digest) {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         seen.entry(*digest).or_insert_with(|| repository.clone());
     }
 
     fn elsewhere(&self, repository: &RepositoryName, digest: &Digest) -> Option<RepositoryName> {
-        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = self.seen.lock();
         let found = seen.get(digest)?;
         (found != repository).then(|| found.clone())
     }

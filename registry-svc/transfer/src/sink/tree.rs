@@ -1,10 +1,10 @@
 //! Exports: an OCI layout, which every tool reads, or the data directory of a distribution registry.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
+use parking_lot::{Mutex, MutexGuard};
 use registry_archive::distribution;
 use registry_archive::layout;
 use serde_json::{Value, json};
@@ -34,7 +34,7 @@ pub enum Layout {
 pub struct TreeSink {
     tree: std::sync::Arc<Tree>,
     layout: Layout,
-    /// What the index of an OCI layout lists, by repository and tag or digest.
+    /// The entries of an OCI layout's index, by repository and tag or digest.
     index: Mutex<BTreeMap<(String, String), Value>>,
 }
 
@@ -193,8 +193,8 @@ impl TreeSink {
         }
     }
 
-    fn index(&self) -> std::sync::MutexGuard<'_, BTreeMap<(String, String), Value>> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    fn index(&self) -> MutexGuard<'_, BTreeMap<(String, String), Value>> {
+        self.index.lock()
     }
 }
 
@@ -209,8 +209,8 @@ fn key(repository: &RepositoryName, digest: &Digest, tag: Option<&Tag>) -> (Stri
     (repository.as_str().to_owned(), reference)
 }
 
-/// What an index lists, by the names that [`TreeSink::name_image`] gives; what another tool put there
-/// stays under its digest.
+/// The entries of an index, by the names that [`TreeSink::name_image`] gives; an entry of another
+/// tool stays under its digest.
 fn listed(octets: &[u8]) -> Option<BTreeMap<(String, String), Value>> {
     let mut index: Value = serde_json::from_slice(octets).ok()?;
     let Value::Array(descriptors) = index.get_mut("manifests")?.take() else {
@@ -235,8 +235,8 @@ fn listed(octets: &[u8]) -> Option<BTreeMap<(String, String), Value>> {
     Some(found)
 }
 
-/// The index. A tag alone is what the standard asks for, and what skopeo and podman are asked for, as
-/// long as it says which image is meant.
+/// The index. A tag alone is the standard's form, and the one that users of skopeo and podman give,
+/// as long as it identifies the image.
 fn index_of(images: &BTreeMap<(String, String), Value>) -> Value {
     let named = |key: &&(String, String)| !key.0.is_empty();
     let first = images.keys().find(named).map(|(repository, _)| repository);

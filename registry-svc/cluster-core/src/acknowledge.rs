@@ -27,7 +27,7 @@ pub enum Mode {
     Strict,
 }
 
-/// Where a write is.
+/// The number of nodes that have a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// Nodes that have it on disk, this one included.
@@ -36,11 +36,11 @@ pub struct Acknowledgement {
     pub reachable: usize,
     /// Nodes there should be, this one included.
     pub configured: usize,
-    /// What to tell the client.
+    /// The result for the client.
     pub outcome: Outcome,
 }
 
-/// What to tell the client about a write.
+/// The result of a write for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It is safe.
@@ -71,10 +71,10 @@ pub struct Followers {
     followers: BTreeMap<NodeName, Follower>,
 }
 
-/// What a follower said last.
+/// The last message of a follower.
 #[derive(Clone, Debug)]
 pub struct Follower {
-    /// What is safe on its disk.
+    /// The records that are safe on its disk.
     pub holds: Vector,
     /// Records that wait there for what they need.
     pub waiting: u64,
@@ -83,7 +83,7 @@ pub struct Follower {
 }
 
 impl Followers {
-    /// Nobody follows yet; `peers` nodes should.
+    /// No node follows yet; `peers` nodes should.
     #[must_use]
     pub fn new(mode: Mode, peers: usize) -> Self {
         Self {
@@ -110,8 +110,8 @@ impl Followers {
             .filter(move |(_, follower)| now.saturating_duration_since(follower.heard) < SILENCE)
     }
 
-    /// Where a write is. `None`: it is worth waiting for a peer that can be reached; never when
-    /// `last`, for the time to wait is over.
+    /// Counts the nodes that have a write. `None`: wait, because a peer that can be reached may
+    /// still confirm; never when `last`, because the time to wait is over.
     #[must_use]
     pub fn decide(&self, position: &Position, now: Instant, last: bool) -> Option<Acknowledgement> {
         let reachable = 1 + self.reachable(now).count();

@@ -1,18 +1,18 @@
-//! What a node still needs before it may apply what others have stated.
+//! Decides which content a node fetches before it applies the records of others.
 //!
 //! Clients choose a mirror by its manifest alone and take every blob from it, so a manifest must not
 //! be visible before all it refers to is here. A record from another node therefore waits until its
 //! content has been fetched. Records of one origin are applied in order; those of different origins
 //! do not wait for each other.
 //!
-//! A digest that a record itself states to be present is *needed*: the record waits for it. What a
-//! manifest refers to besides may be missing where it was pushed (an index of which some platforms
-//! were not mirrored), so it is *wished for*: fetched when somebody has it, and done without when
-//! the node that sent the record says that it has none.
+//! A digest that a record itself states to be present is *needed*: the record waits for it. Other
+//! content that a manifest refers to may be missing at its origin (an index of which some platforms
+//! were not mirrored), so it is *wished for*: the node fetches it if a peer has it, and does
+//! without it when the node that sent the record says that it has none.
 //!
-//! A record that cannot be completed for [`Limits::patience`] is set aside, so that what came after
-//! it is not held up for ever: its place in the sequence is taken and its facts are left out. The
-//! comparison of buckets brings them back once somebody has their content.
+//! A record that cannot be completed for [`Limits::patience`] is set aside, so that it does not
+//! hold up later records for ever: its place in the sequence is taken and its facts are left out.
+//! The comparison of buckets brings them back once a node has their content.
 //!
 //! Never fetches, never reads a clock: the shell does what [`Intake::poll_output`] says and tells
 //! how it went.
@@ -32,17 +32,17 @@ use super::backoff::Backoff;
 /// How much waits, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Records of one origin that wait. More are asked for again once these are applied, so one
-    /// origin whose content cannot be had does not fill the memory.
+    /// The most waiting records of one origin. The node requests more once these are applied, so
+    /// one origin whose content is unavailable does not fill the memory.
     pub queue: usize,
     /// Digests being looked up or fetched at a time.
     pub parallel: usize,
     /// Records applied, and synced to the disk, in one go.
     pub batch: usize,
-    /// How long a record waits for content that nobody has before it is set aside.
+    /// The time that a record waits for content that no node has before it is set aside.
     pub patience: Duration,
-    /// How often content that is here for records that still wait is looked at again. The sweep
-    /// knows of no register that speaks of it; a look renews its lease.
+    /// The interval of looks at content that is here for records that still wait. The sweep knows
+    /// of no register that names it; a look renews its lease.
     pub keep: Duration,
     /// Between attempts to get one digest.
     pub backoff: Backoff,
@@ -64,7 +64,7 @@ impl Default for Limits {
     }
 }
 
-/// What a digest names.
+/// The kind of content that a digest names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Content that refers to nothing.
@@ -80,34 +80,34 @@ pub enum Outcome {
     Held(Vec<(Digest, Kind)>),
     /// Everyone who could be asked says that it has none, the sender of the record among them.
     Denied,
-    /// Somebody could not be asked, or the transfer failed.
+    /// A peer could not be reached, or the transfer failed.
     Unreachable,
     /// It cannot be stored here, such as when the disk is full.
     NoRoom,
 }
 
-/// What the shell has to do.
+/// An action for the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// See to it that the digest is here: look, else fetch; `from` is the likeliest to have it.
     /// Answered by [`Intake::settle`].
     Ensure {
-        /// What is needed.
+        /// The needed content.
         digest: Digest,
-        /// What it names.
+        /// Its kind.
         kind: Kind,
-        /// Who sent the record that needs it.
+        /// The node that sent the record.
         from: NodeName,
     },
     /// Look whether the digest is here still, for a record that waits. Answered by
     /// [`Intake::lost`] if it is not.
     Look {
-        /// What is looked for.
+        /// The content to look for.
         digest: Digest,
     },
     /// Apply these records, in order. Answered by [`Intake::applied`].
     Apply {
-        /// What to answer with.
+        /// The number to report back with.
         batch: u64,
         /// The records.
         records: Vec<Record>,
@@ -116,7 +116,7 @@ pub enum Output {
     SetAside {
         /// The record.
         record: Record,
-        /// What could not be had.
+        /// The unavailable content.
         missing: Vec<Digest>,
     },
     /// There is room for records that were turned away: begin the streams again.
@@ -130,7 +130,7 @@ pub enum Receipt {
     Taken,
     /// It is here or waiting already.
     Known,
-    /// There is no room, or what comes before it was turned away. It is asked for again later.
+    /// There is no room, or an earlier record was turned away. The node requests it again later.
     TurnedAway,
 }
 
@@ -138,7 +138,7 @@ pub enum Receipt {
 #[derive(Debug)]
 pub struct Intake {
     limits: Limits,
-    /// What has been applied.
+    /// The applied records.
     applied: Vector,
     queues: BTreeMap<NodeId, Queue>,
     pending: BTreeMap<u64, Pending>,
@@ -174,9 +174,9 @@ struct Pending {
     from: NodeName,
     /// All that it needs or wishes for.
     uses: BTreeSet<Digest>,
-    /// What of it is not known to be here.
+    /// Content that may not be here yet.
     open: BTreeSet<Digest>,
-    /// What the record itself states to be present.
+    /// Content that the record itself states to be present.
     stated: BTreeSet<Digest>,
     /// Since when nothing that it needs could be had.
     stuck: Option<Instant>,
@@ -225,7 +225,7 @@ impl Intake {
         }
     }
 
-    /// What has been applied or waits: where a stream has to begin.
+    /// The records that have been applied or wait: a stream begins behind them.
     #[must_use]
     pub fn expected(&self) -> Vector {
         let mut expected = self.applied.clone();
@@ -286,8 +286,8 @@ impl Intake {
         Receipt::Taken
     }
 
-    /// Registers have been found that another node has and this one has not. They have no place in
-    /// a sequence and wait for nobody; without their content they are let go.
+    /// Takes registers that another node has and this one lacks. They have no place in a sequence
+    /// and no record waits for them; without their content they are dropped.
     pub fn repair(&mut self, from: &NodeName, record: Record) -> Receipt {
         if self.n_repairs >= self.limits.queue {
             return Receipt::TurnedAway;
@@ -411,13 +411,13 @@ impl Intake {
         self.start_wanted();
     }
 
-    /// A peer can be reached again: what rests is tried at once.
+    /// A peer can be reached again: retry resting content at once.
     pub fn reached(&mut self) {
         self.wake(|_| true);
         self.start_wanted();
     }
 
-    /// What the shell has to do next.
+    /// The next action for the shell.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

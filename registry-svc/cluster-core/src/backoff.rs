@@ -14,8 +14,8 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The wait after so many failures in a row, shortened by up to a quarter: `spread` of 255 takes
-    /// all of it. Nodes that lost the same peer do not all come back in one instant.
+    /// The wait after this many failures in a row, shortened by up to a quarter: `spread` of 255
+    /// takes all of it. Nodes that lost the same peer do not all come back in one instant.
     #[must_use]
     pub fn after(&self, failures: u32, spread: u8) -> Duration {
         let doublings = failures.saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Which content the records that wait need, and who waits for what of it.
+//! The content that waiting records need, and the records that wait for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What two nodes compare to find out whether they have the same content.
+//! Sums by which two nodes detect whether they have the same content.
 //!
 //! Each register falls into one of 256 buckets by the hash of its key, and a bucket is known by how
 //! many it has and the XOR of their hashes. Equal buckets have equal registers, so two nodes that
@@ -12,8 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oci::digest::{Algorithm, Digest};
-use proto::registry as wire;
 use registry_facts::record::{Fact, Key, Rank, Stamped};
+use registry_proto as wire;
 
 /// How many buckets there are.
 pub const N_BUCKETS: usize = 256;
@@ -147,7 +147,7 @@ fn hash_of(register: &Stamped) -> u64 {
     ]))
 }
 
-/// The hash of a list of texts, none of which contains the separator.
+/// The hash of a list of texts that do not contain the separator.
 fn hash(parts: &[&str]) -> Digest {
     Digest::of(Algorithm::Sha256, parts.join("\n").as_bytes())
 }
@@ -167,8 +167,8 @@ fn short(digest: &Digest) -> u64 {
 /// Registers by their keys.
 pub type Registers = BTreeMap<Key, Stamped>;
 
-/// What a node has to take over from another one: what is there and not here, and what holds against
-/// what is here.
+/// The registers that a node has to take over from another one: those that are missing here, and
+/// those that win against the ones here.
 #[must_use]
 pub fn repairs(here: &Registers, there: &Registers) -> Vec<Stamped> {
     let outdated = |(key, register): &(&Key, &Stamped)| {
@@ -180,7 +180,7 @@ pub fn repairs(here: &Registers, there: &Registers) -> Vec<Stamped> {
         .filter(outdated)
         .map(|(_, register)| register.clone())
         .collect();
-    // What was deleted on both sides is equal, however long either remembers it.
+    // Registers deleted on both sides are equal, however long either remembers them.
     repairs.retain(|register| {
         !register.fact.is_tombstone() || here.contains_key(&register.fact.key())
     });
@@ -196,11 +196,11 @@ pub fn repairs(here: &Registers, there: &Registers) -> Vec<Stamped> {
 pub enum Difference {
     /// A register that does not show the same.
     Register {
-        /// What it is about.
+        /// The key.
         key: Key,
-        /// What this node has.
+        /// The register of this node.
         here: Option<Stamped>,
-        /// What the other one has.
+        /// The register of the other node.
         there: Option<Stamped>,
     },
     /// A blob that only one of them holds.

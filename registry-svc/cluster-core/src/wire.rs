@@ -1,12 +1,12 @@
 //! Vectors, registers and answers as they travel; the records' own form is the journal's.
 //!
-//! What comes from a peer is parsed into values that cannot be wrong, or refused.
+//! Parses messages of peers into values that cannot be wrong, or refuses them.
 
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
-use proto::registry as wire;
 use registry_facts::hlc::Hlc;
 use registry_facts::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
+use registry_proto as wire;
 
 use super::buckets::Buckets;
 
@@ -80,7 +80,7 @@ pub fn read_register(register: wire::Register) -> Result<Stamped, RecordError> {
     })
 }
 
-/// Registers as the records that repair them: what was stated at one moment stays together.
+/// Registers as the records that repair them: statements of one moment stay together.
 #[must_use]
 pub fn repairs(registers: Vec<Stamped>) -> Vec<Record> {
     let mut records: std::collections::BTreeMap<(Hlc, NodeId), Record> = Default::default();
@@ -108,7 +108,7 @@ pub fn read_digest(text: &str) -> Result<Digest, RecordError> {
     text.parse().map_err(|_| RecordError::Field("digest"))
 }
 
-/// What a peer is asked to find.
+/// A search request of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// In which repository.
@@ -139,7 +139,7 @@ impl Wanted {
     }
 }
 
-/// What a repository shows something under.
+/// A tag or a digest in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A blob.
@@ -148,18 +148,18 @@ pub enum What {
     Manifest(Reference),
 }
 
-/// What a peer has found.
+/// The result of a search at a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// What was found.
+    /// The digest.
     pub digest: Digest,
     /// In octets.
     pub size: u64,
-    /// Of a manifest.
+    /// The media type of a manifest.
     pub media_type: String,
-    /// Who stated it, and when.
+    /// The origin and the stamp of the statement.
     pub rank: Rank,
-    /// What states that the repository has it.
+    /// The register by which the repository has it.
     pub link: Stamped,
 }
 
@@ -228,12 +228,12 @@ impl TryFrom<wire::Found> for Found {
     }
 }
 
-/// What a peer said of all that it has.
+/// The sums of a peer's content.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Of its registers.
+    /// The sums of its registers.
     pub registers: Buckets,
-    /// Of the content that it holds.
+    /// The sums of the content that it holds.
     pub blobs: Buckets,
 }
 
