@@ -408,7 +408,7 @@ Examples:
       Answer outside names too.
   outpost up --net 127.0.7 --run-dir /tmp/second
       A second site beside the first; ask it at 127.0.7.1 port 5300.
-  cargo run --release -p deploy -- up
+  cargo run --release --bin outpost -- up
       From a checkout.
 
 Exit status:

@@ -39,8 +39,8 @@ pub(crate) fn run(args: &ImageBuildArgs) -> anyhow::Result<()> {
     let programs = match &args.binaries {
         Some(given) => given.clone(),
         None => {
-            let packages: Vec<&str> = services.iter().map(|service| service.name()).collect();
-            checkout.build(&[&packages[..], &["deploy"]].concat(), time)?
+            let names: Vec<&str> = services.iter().map(|service| service.name()).collect();
+            checkout.build(&[&names[..], &[COMMAND]].concat(), time)?
         }
     };
     fs::create_dir_all(&args.output)

@@ -113,7 +113,7 @@ impl Checkout {
     /// # Errors
     ///
     /// When Cargo fails.
-    pub(crate) fn build(&self, packages: &[&str], time: u64) -> anyhow::Result<PathBuf> {
+    pub(crate) fn build(&self, binaries: &[&str], time: u64) -> anyhow::Result<PathBuf> {
         let target = self.target_directory();
         let triple = triple(own_machine()?);
         let mut command = Command::new(cargo());
@@ -122,10 +122,12 @@ impl Checkout {
             .args(["build", "--release", "--locked", "--target", triple])
             .arg("--target-dir")
             .arg(&target);
-        for package in packages {
-            command.args(["--package", package]);
+        // Without `--package` Cargo unites the features of all default members: a program is the same whichever
+        // others are built with it.
+        for binary in binaries {
+            command.args(["--bin", binary]);
         }
-        // Where the sources lie must not be in the programs.
+        // The programs must not contain the paths of the sources.
         let remaps = self.remaps(&target);
         let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
         let mut c_flags = Vec::new();

@@ -83,10 +83,12 @@ impl BuildPlace {
         };
         command.arg("--profile").arg(profile);
         command.arg("--target-dir").arg(&self.target);
+        // Without `-p` Cargo unites the features of all default members, as `cargo run --bin outpost` did, and
+        // finds everything but the services themselves built.
         for service in Service::ALL {
-            command.args(["-p", service.name()]);
+            command.args(["--bin", service.name()]);
         }
-        // What `cargo run` says about this package would look like a change to build scripts.
+        // Build scripts would take the variables that `cargo run` sets for this package for a change.
         for (name, _) in env::vars_os() {
             if is_of_one_package(&name) {
                 command.env_remove(name);
@@ -208,7 +210,7 @@ mod tests {
         assert_eq!(
             arguments(&place),
             format!(
-                "build --profile release --target-dir {} -p healthd -p dns-authd -p dns-recursor -p lb-proxy -p registry-svc -p timesync-agent",
+                "build --profile release --target-dir {} --bin healthd --bin dns-authd --bin dns-recursor --bin lb-proxy --bin registry-svc --bin timesync-agent",
                 target.display()
             )
         );
