@@ -7,7 +7,7 @@ const MAKES_ITS_OWN: &[&str] = &[
     // Where a site of `outpost up` is, by its user.
     "deploy/src/up/run_dir.rs",
     // The input that broke something is left for whoever looks.
-    "tests/src/fuzz.rs",
+    "tests/fuzz-bodies/src/lib.rs",
     // The directories of the end-to-end tests, which stay when a test fails.
     "tests/src/scratch.rs",
 ];

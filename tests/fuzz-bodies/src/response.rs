@@ -1,9 +1,8 @@
 //! Any bytes as what an upstream sends to the resolver.
 
 use dns_cache::message::{MAX_MESSAGE, Reader, TtlLimits};
+use dns_strict::Message;
 use dns_wire::{Class, Records, Type, rdata};
-
-use crate::dns::{self, Message};
 
 pub(super) fn body(data: &[u8]) {
     // The resolver compares the question before it reads on: the input brings its own.
@@ -36,7 +35,7 @@ pub(super) fn body(data: &[u8]) {
         assert!(record.ttl <= most, "{record:?}");
         assert_ne!(
             record.rtype,
-            dns::OPT,
+            dns_strict::OPT,
             "hop by hop, never kept (RFC 6891 §6.1.1)"
         );
     }

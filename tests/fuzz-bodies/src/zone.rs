@@ -9,7 +9,7 @@ use dns_wire::{Name, Type, rdata};
 use dns_zone::parse::{self, Options, ZoneFile};
 use dns_zone::record::RecordData;
 
-use crate::fuzz::query::world_of;
+use crate::dns_world::world_of;
 
 pub(super) fn body(data: &[u8]) {
     let options = Options {

@@ -1,10 +1,11 @@
 //! Any bytes as a site file.
 
-use deploy::reading;
+use daemon::config::Document;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = String::from_utf8_lossy(data).split('\n').count();
-    let Err(problems) = reading::site(data) else {
+    let text = String::from_utf8_lossy(data);
+    let Err(problems) = site_file::parse(&Document::inline("site.toml", text)).site else {
         return;
     };
     assert!(!problems.0.is_empty(), "a refusal says why");
