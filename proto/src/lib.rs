@@ -1,13 +1,13 @@
 //! The gRPC contracts: between healthd and its subscribers, and between the nodes of a registry.
 //!
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
-//! contract. [`health`] holds the same things as typed values that cannot be wrong: what comes
-//! over the wire is parsed into them or refused. With the feature `client`, [`watch`] keeps one
-//! `Watch` stream alive and hands out snapshots, [`report`] one `Report` stream for what
-//! subscribers find out themselves, and [`clock`] tells how good a node's clock is.
+//! contract. [`health`] has the same as typed values that cannot be wrong: a message is parsed into
+//! them or refused. With the feature `client`, [`watch`] keeps one `Watch` stream alive and hands out
+//! snapshots, [`report`] keeps one `Report` stream for the observations of subscribers, and [`clock`]
+//! reports how good a node's clock is.
 //!
-//! [`registry`] is generated from `proto/outpost/registry/v1`: what registries keep in their journals
-//! and send each other. Its typed values are the registry's own, because nobody else has them.
+//! [`registry`] is generated from `proto/outpost/registry/v1`: records of the registries' journals, and
+//! their messages. Its typed values are in `registry-svc`, the only service that uses them.
 //!
 //! Knows no service and no daemon.
 

@@ -27,7 +27,7 @@ pub struct Cidrs {
 pub struct NotANetwork(pub String);
 
 impl Cidrs {
-    /// A list nobody is on.
+    /// An empty list.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -73,7 +73,7 @@ impl Cidrs {
 
     fn build(entries: Vec<Entry>, warnings: Vec<String>) -> Self {
         let mut ordered = entries.clone();
-        // The wider first, so that the more specific one overrides; of equals the last wins.
+        // The wider first, so that the more specific one overrides; the last of equals wins.
         ordered.sort_by_key(|entry| entry.network.prefix_len());
         let mut list = Self {
             entries,
@@ -105,14 +105,14 @@ impl Cidrs {
         }
     }
 
-    /// True when nobody is on the list.
+    /// Whether the list is empty.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 
-    /// What was odd but understood, such as `192.168.7.13/24` for `192.168.7.0/24`.
+    /// Odd entries that were understood, such as `192.168.7.13/24` for `192.168.7.0/24`.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -243,7 +243,7 @@ impl<T: Bits> Ranges<T> {
                 ranges.push((low, high));
                 continue;
             }
-            // What sticks out on either side stays.
+            // The parts that stick out on either side stay.
             if low < first
                 && let Some(end) = first.before()
             {

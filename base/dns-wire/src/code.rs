@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What kind of query a message is: four bits of the header (RFC 1035 §4.1.1).
+/// The kind of query: four bits of the header (RFC 1035 §4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Opcode(pub u8);
 

@@ -28,7 +28,7 @@ impl std::fmt::Display for Full {
 
 impl std::error::Error for Full {}
 
-/// Whose record it is.
+/// The owner of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'a> {
     /// The question's name: always a pointer to the octet behind the header.
@@ -160,7 +160,7 @@ impl<'a> Composer<'a> {
         )
     }
 
-    /// Where the message stands, to return to with [`Composer::rewind`].
+    /// The end of the message so far, to return to with [`Composer::rewind`].
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {

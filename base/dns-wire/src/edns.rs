@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a server may bound its responses over UDP to: at least what DNS without EDNS carries, and no
-/// more than IPv6 carries whole on any link (RFC 9715 advises less).
+/// Bounds that a server may set for its responses over UDP: at least the 512 octets of DNS without EDNS,
+/// and no more than IPv6 carries whole on any link (RFC 9715 advises less).
 pub const UDP_PAYLOADS: std::ops::RangeInclusive<u16> = 512..=4096;
 
 /// Option codes of the IANA registry.

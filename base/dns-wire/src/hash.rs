@@ -4,7 +4,7 @@
 //! answers "does this ancestor exist" for each ancestor of a query name at the price of hashing
 //! the name once. Letter case does not count.
 //!
-//! The hash is seeded: whoever sends queries cannot aim at collisions without the seed.
+//! The hash is seeded: a client cannot aim at collisions without the seed.
 
 use crate::name::MAX_NAME;
 
@@ -23,7 +23,7 @@ pub struct Seed(pub u64);
 pub struct Suffixes {
     lower: [u8; MAX_NAME],
     length: usize,
-    /// Where the suffix of `n` labels begins.
+    /// The start of the suffix of `n` labels.
     starts: [u8; MAX_LABELS + 1],
     hashes: [u64; MAX_LABELS + 1],
     n_labels: usize,
@@ -99,7 +99,7 @@ impl Suffixes {
         self.n_labels
     }
 
-    /// The suffix of `n` labels, in lower case; the root's when there are not so many.
+    /// The suffix of `n` labels, in lower case; the root's when there are fewer.
     #[inline]
     #[must_use]
     pub fn suffix(&self, n: usize) -> &[u8] {

@@ -77,7 +77,7 @@ impl Flags {
         Self(Self::QR | self.0 & (0x7800 | Self::RD | Self::CD))
     }
 
-    /// The same for who is asked as an authority, and checks nothing: CD stays clear
+    /// The same for an authoritative server, which checks nothing: CD stays clear
     /// (RFC 4035 §3.1.6).
     #[must_use]
     pub const fn of_authority(self) -> Self {

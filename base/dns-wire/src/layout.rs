@@ -1,4 +1,4 @@
-//! Where domain names stand inside RDATA.
+//! The places of domain names inside RDATA.
 //!
 //! A server that copies RDATA needs to know its names for two reasons: to compress them where
 //! that is allowed (RFC 3597 §4: the types of RFC 1035 only), and to decompress what it received
@@ -22,7 +22,7 @@ pub enum Field {
 /// The pieces of one type's RDATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Piece by piece; what follows the last is [`Field::Rest`].
+    /// Piece by piece; the octets after the last are [`Field::Rest`].
     pub fields: &'static [Field],
     /// Whether a sender may compress the names (RFC 3597 §4).
     pub compressible: bool,

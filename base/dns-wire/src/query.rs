@@ -197,9 +197,9 @@ fn skip_record(message: &[u8], at: usize) -> Result<usize, QueryError> {
 /// Writes the response that a message deserves which [`Query::parse`] refused; gives its length,
 /// or `None` for silence.
 ///
-/// The response is a bare header: what follows it in the message could not be trusted. It has an OPT
-/// record when the message does: without one, the client would take it that nobody here speaks
-/// EDNS (RFC 6891 §6.1.1, §7).
+/// The response is a bare header: the rest of the message could not be trusted. It has an OPT
+/// record when the message does: without one, the client would conclude that this server does not
+/// speak EDNS (RFC 6891 §6.1.1, §7).
 pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Option<usize> {
     let rcode = match error {
         QueryError::Ignore => return None,
@@ -222,7 +222,7 @@ pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Opti
 }
 
 /// Writes the response that a signed query deserves of a server without keys (RFC 8945 §5.2.1): the
-/// question, NOTAUTH, and the signature's record back, which says that the key is not known. Gives its
+/// question, NOTAUTH, and the signature's record back, which says that the key is unknown. Returns its
 /// length; `None` for a query that is not signed.
 ///
 /// It is never longer than the query.
@@ -247,7 +247,7 @@ pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
     Some(end)
 }
 
-/// What a datagram may hold according to such a response: that fits every link (RFC 9715 §3.1).
+/// The UDP payload size of such a response, which fits every link (RFC 9715 §3.1).
 const UDP_SIZE: u16 = 1232;
 
 /// Whether a message that may have anything wrong with it has an OPT record; `None` when it cannot be

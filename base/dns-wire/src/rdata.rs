@@ -29,7 +29,7 @@ use wire::Wire;
 
 pub use text::{character_string, seconds, tokens};
 
-/// One word of a master file: what stands between blanks, or between quotes.
+/// One word of a master file: the text between blanks, or between quotes.
 ///
 /// Escapes are kept as written, for only the field that takes the word knows what they mean:
 /// `\.` in a name is not `\.` in a string. The quotes themselves are left out.
@@ -55,7 +55,7 @@ impl<'a> Token<'a> {
 /// Why text is no RDATA of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdataError {
-    /// Which of the words is to blame, counted from 0; when it is their number, one is missing.
+    /// The word to blame, counted from 0; when it is their number, one is missing.
     pub token: usize,
     message: Cow<'static, str>,
 }
@@ -92,7 +92,7 @@ pub fn parse(rtype: Type, tokens: &[Token<'_>], origin: &Name) -> Result<Vec<u8>
     Ok(rdata)
 }
 
-/// As [`parse`], into a buffer that is cleared first: for whoever reads records by the million.
+/// As [`parse`], into a buffer that is cleared first, for readers of millions of records.
 ///
 /// # Errors
 /// As [`parse`].
@@ -137,7 +137,7 @@ pub fn from_text(rtype: Type, line: &str, origin: &Name) -> Result<Vec<u8>, Rdat
 }
 
 /// The text of RDATA as a master file has it: names with their final dot, strings in quotes.
-/// What is no RDATA of its type comes as `\# LENGTH HEX`, so [`parse`] reads everything back.
+/// Octets that are no RDATA of their type come as `\# LENGTH HEX`, so [`parse`] reads everything back.
 #[must_use]
 pub fn display(rtype: Type, rdata: &[u8]) -> String {
     show(rtype, rdata).unwrap_or_else(|| {
@@ -150,7 +150,7 @@ pub fn display(rtype: Type, rdata: &[u8]) -> String {
     })
 }
 
-/// Whether the bytes are well-formed RDATA of a type; of a type without a row, anything is.
+/// Whether the bytes are well-formed RDATA of a type; for a type without a row, anything is.
 #[must_use]
 pub fn is_valid(rtype: Type, rdata: &[u8]) -> bool {
     fields(rtype).is_none() || show(rtype, rdata).is_some()
@@ -193,7 +193,7 @@ fn parse_generic(rtype: Type, octets: &[Token<'_>], rdata: &mut Vec<u8>) -> Resu
     ))
 }
 
-/// What RDATA of a type consists of; `None` for types that have only the generic form.
+/// The fields of RDATA of a type; `None` for types that have only the generic form.
 fn fields(rtype: Type) -> Option<&'static [Field]> {
     use Field::{
         Address4, Address6, Algorithm, AmtRelay, Base64, Base64OrNothing, CaaTag, CertType, Eui48,

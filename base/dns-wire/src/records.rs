@@ -23,7 +23,7 @@ pub enum Section {
 pub struct RecordRef {
     /// The section it is in.
     pub section: Section,
-    /// Where its owner name begins; where the record begins.
+    /// The offset of its owner name, at which the record begins.
     pub name_offset: usize,
     /// Its type.
     pub rtype: Type,
@@ -31,9 +31,9 @@ pub struct RecordRef {
     pub class: Class,
     /// Its TTL; for OPT response code, version and flags.
     pub ttl: u32,
-    /// Where its TTL stands.
+    /// The offset of its TTL.
     pub ttl_offset: usize,
-    /// Where its RDATA stands.
+    /// The range of its RDATA.
     pub rdata: Range<usize>,
 }
 

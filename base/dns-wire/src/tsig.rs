@@ -47,7 +47,7 @@ impl<'a> Tsig<'a> {
         })
     }
 
-    /// Writes the unsigned record which says that the key is not known, at the start of `out`; gives its
+    /// Writes the unsigned record which says that the key is unknown, at the start of `out`; returns its
     /// length.
     pub(crate) fn write_unknown_key(&self, out: &mut [u8]) -> Option<usize> {
         let rdata_length = self.algorithm.len() + TIME + 8;

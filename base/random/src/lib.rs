@@ -1,7 +1,7 @@
-//! Numbers that nobody can guess, all from one seed.
+//! Unguessable numbers, all from one seed.
 //!
-//! Requests carry a random number instead of the time, and whoever guesses it can answer in the server's name: the generator is a
-//! block cipher that counts. With the same seed everything happens the same way again, which is what simulations want.
+//! Requests carry a random number instead of the time, and an attacker who guesses it can answer in the server's name: the generator
+//! is a block cipher in counter mode. The same seed gives the same numbers, as simulations need.
 
 use std::fmt;
 

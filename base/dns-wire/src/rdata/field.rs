@@ -235,7 +235,7 @@ fn salt(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
 }
 
 /// Character-strings to the end. One that is longer than 255 octets is cut into as many as it
-/// needs, as pdns does; together they mean the same to SPF, DKIM and the like
+/// needs, as pdns does; together they mean the same to readers such as SPF and DKIM
 /// (RFC 7208 §3.3).
 fn strings(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     text.next("a string")?;

@@ -190,7 +190,7 @@ pub fn character_string(token: Token<'_>) -> Result<Vec<u8>, RdataError> {
     }
 }
 
-/// What follows a backslash: the octet meant, and the text behind it.
+/// The text after a backslash: the octet meant, and the rest.
 fn unescape(text: &[u8]) -> Option<(u8, &[u8])> {
     match text {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
@@ -307,7 +307,7 @@ pub fn tokens(line: &[u8]) -> Result<Vec<Token<'_>>, RdataError> {
 
 const OPEN_QUOTE: &str = "a quote is not closed";
 
-/// Where the quote that closes a string stands in what follows the opening one.
+/// Finds the closing quote in the text after the opening one.
 fn closing_quote(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
     inside.iter().position(|byte| {
@@ -317,7 +317,7 @@ fn closing_quote(inside: &[u8]) -> Option<usize> {
     })
 }
 
-/// Where a bare word ends; `None` when a quote inside it is open.
+/// The end of a bare word; `None` when a quote inside it is open.
 fn word_end(text: &[u8]) -> Option<usize> {
     let (mut at, mut before) = (0, 0);
     while let Some(byte) = text.get(at) {

@@ -2,7 +2,7 @@
 
 use crate::Name;
 
-/// What of the RDATA has not been read yet.
+/// The RDATA that has not been read yet.
 #[derive(Debug)]
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
