@@ -43,6 +43,7 @@ impl fmt::Display for Position {
 /// Something wrong, with its place when it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
+    /// Its place in a file.
     pub position: Option<Position>,
     /// A sentence without a full stop.
     pub message: String,

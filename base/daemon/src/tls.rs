@@ -57,6 +57,7 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: PathBuf,
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -65,6 +66,7 @@ pub enum CertificateError {
     Pem {
         /// The file.
         path: PathBuf,
+        /// The cause.
         #[source]
         source: pem::Error,
     },
@@ -78,6 +80,7 @@ pub enum CertificateError {
         chain: PathBuf,
         /// The key's file.
         key: PathBuf,
+        /// The cause.
         #[source]
         source: rustls::Error,
     },

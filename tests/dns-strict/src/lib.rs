@@ -28,7 +28,7 @@ pub const NXDOMAIN: u8 = 3;
 pub const NOTIMP: u8 = 4;
 pub const REFUSED: u8 = 5;
 
-/// What to ask.
+/// A question of a query, with the query's flags.
 #[derive(Clone, Debug)]
 pub struct Question {
     pub name: String,

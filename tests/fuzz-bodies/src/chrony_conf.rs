@@ -7,10 +7,10 @@ use timesync_agent::config;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
-    // A file that includes itself is told that it does.
+    // The parser reports a file that includes itself.
     let problems = match parse_bytes(data) {
         Ok(conf) => {
-            // What it says can be said in TOML, and means the same there.
+            // The same settings can be written as TOML, and mean the same there.
             let toml = config::toml(&conf.settings);
             let document = Document::inline("imported", toml.as_str());
             let again = config::v1::parse(&document, &mut OneFile(b""));
@@ -29,7 +29,7 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\nserver 192.0.2.1 iburst",
     "\npool example.org maxsources 3",

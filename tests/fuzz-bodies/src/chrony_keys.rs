@@ -20,7 +20,7 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\n1 tulip",
     "\n4294967295 MD5 ASCII:crocus",

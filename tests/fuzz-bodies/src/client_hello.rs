@@ -4,7 +4,7 @@ use l4_core::client_hello::{LONGEST, Peeked, is_host_name, peek};
 
 pub(super) fn body(data: &[u8]) {
     let whole = peek(data);
-    // What is decided stays decided, however much follows; and nothing is held back beyond a bound.
+    // A decision holds, however much follows; and nothing is held back beyond a bound.
     if let Some(end) = (0..=data.len()).find(|end| peek(&data[..*end]) != Peeked::More) {
         assert_eq!(peek(&data[..end]), whole, "decided at {end}");
     } else {

@@ -10,7 +10,7 @@ use time_model::view::{SourceView, View};
 pub(super) fn body(data: &[u8]) {
     as_request(data);
     if let Some(reply) = Reply::parse(data) {
-        // What was understood can be said again.
+        // A reply that was understood can be written again.
         let again = Reply::parse(&reply.to_octets(MAX_LENGTH));
         let again = again.expect("a reply that was written");
         assert_eq!(
@@ -83,7 +83,7 @@ fn as_request(data: &[u8]) {
     let octets = reply.to_octets(data.len());
     assert!(
         octets.len() <= data.len(),
-        "nobody is sent more than came from them"
+        "a reply is no longer than its request"
     );
     let again = Reply::parse(&octets).expect("a whole reply");
     assert_eq!((again.status, again.sequence), (status, sequence));

@@ -7,7 +7,7 @@ pub(super) fn body(data: &[u8]) {
         return;
     };
     let octets = message.encode();
-    // What was passed over is gone, and the rest means the same.
+    // Skipped octets are gone, and the rest means the same.
     if octets.len() <= LONGEST {
         assert_eq!(Message::decode(&octets), Ok(message), "messages travel");
     }

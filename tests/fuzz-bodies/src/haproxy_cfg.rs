@@ -42,7 +42,7 @@ impl HostInfo for Machine {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\nglobal\n",
     "\ndefaults d from d\n",

@@ -29,7 +29,7 @@ const KEYS: &[&str] = &[
     "registry", "platform",
 ];
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\nmetadata:\n  name: a\n",
     "\nbaseDomain: b.c\n",

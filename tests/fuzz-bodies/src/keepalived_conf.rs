@@ -9,7 +9,7 @@ pub(super) fn body(data: &[u8]) {
     let path = Path::new("keepalived.conf");
     let n_lines = data.split(|&byte| byte == b'\n').count();
     for id in [None, Some("main")] {
-        // A file that includes itself is told that it does.
+        // The parser reports a file that includes itself.
         let problems = match import(path, &mut OneFile(data), id) {
             Ok(imported) => {
                 let toml: Result<toml::Table, _> = imported.toml.parse();
@@ -28,7 +28,7 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\nglobal_defs {\n",
     "\nvrrp_instance V {\n",

@@ -54,7 +54,7 @@ fn places_exist(problems: &[Problem], n_lines: usize) {
     }
 }
 
-/// What such lists are made of.
+/// Pieces of such lists.
 pub(super) const WORDS: &[&str] = &[
     "zone ",
     "\"a.example\" ",

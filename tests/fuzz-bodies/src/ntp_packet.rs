@@ -40,7 +40,7 @@ pub(super) fn body(data: &[u8]) {
     rewrite(&message, packet);
 }
 
-/// What is written again means the same.
+/// A packet that is written again means the same.
 fn rewrite(message: &Message<'_>, packet: Packet) {
     let mut buffer = [0; 2 * LONGEST_PACKET];
     let mut writer = Writer::new(&mut buffer, &packet).expect("there is room");

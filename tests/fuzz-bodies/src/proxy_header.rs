@@ -4,7 +4,7 @@ use l4_core::proxy_protocol::{Header, LONGEST, Parsed, Version, parse, write_v1,
 
 pub(super) fn body(data: &[u8]) {
     let whole = parse(data);
-    // What is decided stays decided, however much follows; and nothing is held back beyond a bound.
+    // A decision holds, however much follows; and nothing is held back beyond a bound.
     if let Some(end) = (0..=data.len()).find(|end| parse(&data[..*end]) != Parsed::More) {
         assert_eq!(parse(&data[..end]), whole, "decided at {end}");
     } else {
@@ -43,7 +43,7 @@ pub(super) fn body(data: &[u8]) {
             let mut header = canonical(header);
             let mut again = canonical(again);
             if version == Version::V2 {
-                // A checksum is made anew.
+                // A checksum is computed again.
                 header.tlvs.retain(|tlv| tlv.kind != 3);
                 again.tlvs.retain(|tlv| tlv.kind != 3);
             }

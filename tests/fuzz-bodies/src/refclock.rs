@@ -9,7 +9,7 @@ use time_model::view::Leap;
 
 pub(super) fn body(data: &[u8]) {
     if let Some(sample) = sock::decode(data) {
-        // Whoever writes it as it was read is read the same way.
+        // A writer that writes it as it was read is read the same way.
         let again = sock::decode(&sample.encode()).expect("it was one");
         assert_eq!((again.local, again.leap), (sample.local, sample.leap));
         assert_eq!(again.clock(), sample.clock());

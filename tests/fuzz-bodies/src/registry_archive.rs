@@ -11,9 +11,9 @@ use registry_archive::name::{ImageName, Naming, Selection};
 use registry_archive::tar::{Forward, Kind, Reader};
 use registry_transfer::items;
 
-/// What begins a list of files, each a name and a line below it all that is in the file.
+/// The beginning of a list of files: each a line with its name, then its content.
 const LIST: &[u8] = b"files\n";
-/// What is between two of them.
+/// The separator of two files.
 const BETWEEN: &[u8] = b"\n--\n";
 
 pub(super) fn body(data: &[u8]) {
@@ -180,7 +180,7 @@ impl Files for InMemory {
     }
 }
 
-/// What such archives are made of.
+/// Pieces of such archives.
 pub(super) const WORDS: &[&str] = &[
     "files\n",
     "\n--\n",

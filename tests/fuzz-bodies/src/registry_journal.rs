@@ -5,7 +5,7 @@ use registry_facts::record::Record;
 
 pub(super) fn body(data: &[u8]) {
     record(data);
-    // What is put into a frame comes out of it, at its place and at no other.
+    // The content of a frame comes out of it, at its place and at no other.
     let mut framed = Vec::new();
     let place = u64::from(data.first().copied().unwrap_or(0));
     frame::put(&mut framed, place, place, Kind::Record, data);
@@ -39,7 +39,7 @@ fn segment(data: &[u8]) {
             Found::Nothing => break,
         }
     }
-    // What is torn may be said to be damage, or not; it is said.
+    // The reader reports a torn frame, as damage or not.
     let _: bool = frame::proves_damage(&data[at..], at as u64);
 }
 

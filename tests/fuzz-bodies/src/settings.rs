@@ -37,7 +37,7 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "launch=bind\n",
     "local-address=",

@@ -16,7 +16,7 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// What such files are made of.
+/// Pieces of such files.
 pub(super) const WORDS: &[&str] = &[
     "\n[[node]]\nname = \"n\"\nrole = \"master\"\naddress = \"192.0.2.7\"\n",
     "\n[[vip]]\nname = \"v\"\nrole = \"api\"\naddress = \"192.0.2.8\"\n",

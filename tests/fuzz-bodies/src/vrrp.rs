@@ -58,7 +58,7 @@ fn check(octets: &[u8], [source, destination]: [IpAddr; 2], way: u8) {
     assert!(!advertisement.interval.is_zero(), "everybody at once");
     assert_eq!(advertisement.router_id, at(1));
     assert_eq!(advertisement.addresses.len(), usize::from(at(3)));
-    // What is accepted is what would be said in its place.
+    // An accepted advertisement is the one that this router would send in its place.
     let form = accepted.checksum.unwrap_or(ChecksumForm::PseudoHeader);
     let composed = advertisement.compose(expected.authentication, form, source, destination);
     let datagram = Datagram {

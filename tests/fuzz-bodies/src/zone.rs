@@ -119,7 +119,7 @@ fn query(name: &Name, qtype: Type) -> Vec<u8> {
 /// Names that are asked of one zone.
 const MAX_ASKED: usize = 40;
 
-/// What master files are made of.
+/// Pieces of master files.
 pub(super) const WORDS: &[&str] = &[
     "$ORIGIN ",
     "$TTL ",

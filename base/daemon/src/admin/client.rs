@@ -50,6 +50,7 @@ pub enum ClientError {
     /// Nothing listens there.
     #[error("no daemon answers at {address}")]
     NotRunning {
+        /// The admin address.
         address: Place,
         /// The system's error.
         #[source]
@@ -58,13 +59,18 @@ pub enum ClientError {
     /// The exchange failed.
     #[error("the daemon at {address} did not answer as expected")]
     Exchange {
+        /// The admin address.
         address: Place,
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It took too long.
     #[error("the daemon at {address} gave no answer within {} s", TIMEOUT.as_secs())]
-    TimedOut { address: Place },
+    TimedOut {
+        /// The admin address.
+        address: Place,
+    },
 }
 
 /// The admin address of a daemon.
