@@ -7,15 +7,15 @@ use daemon::acl::Cidrs;
 /// Networks that may ask, and networks that may transfer zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Who may ask; everybody when there is no list.
+    /// The clients that may query; all when there is no list.
     pub ask: Option<Cidrs>,
-    /// Who may transfer zones.
+    /// The clients that may transfer zones.
     pub transfer: Cidrs,
 }
 
 impl Access {
-    /// Whether this address may ask. The node itself always may: what keeps a service in its slot asks it
-    /// over loopback, whatever the list says.
+    /// Whether this address may query. The node itself always may: the check that keeps a service in its
+    /// slot queries over loopback, whatever the list says.
     #[must_use]
     pub fn may_ask(&self, client: IpAddr) -> bool {
         let allowed = |list: &Cidrs| list.contains(client) || client.to_canonical().is_loopback();

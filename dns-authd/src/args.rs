@@ -17,78 +17,74 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd.toml";
 
 /// Authoritative DNS server with health-checked answers
 ///
-/// Serves zones from BIND master files over UDP, TCP, TLS, HTTPS and QUIC. PowerDNS `LUA` records
-/// such as ifportup are answered from healthd's liveness, at the price of plain records.
+/// Serves zones from BIND master files over UDP, TCP, TLS, HTTPS and QUIC. Answers PowerDNS `LUA` records
+/// such as ifportup from healthd's liveness, as fast as plain records.
 ///
-/// Exit codes: 0 done, 64 usage, 65 a file that cannot be understood, 69 not there, 70 failure, 77 no
-/// permission, 78 configuration.
+/// Exit codes: 0 done, 64 wrong usage, 65 unreadable file, 69 server not running, 70 failure, 77 no
+/// permission, 78 wrong configuration.
 #[derive(Debug, Parser)]
 #[command(name = "dns-authd", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
     ///
-    /// SIGHUP reads the configuration and every changed zone file again. A zone whose new file is
-    /// broken keeps the data it had; a configuration with a problem changes nothing. Zone files
-    /// are watched besides, so that an edit is served at once.
+    /// SIGHUP reads the configuration and every changed zone file again. A zone whose new file has an
+    /// error keeps the data it had. A configuration with a problem changes nothing. The server also
+    /// watches the zone files, so that an edit takes effect at once.
     ///
-    /// Sockets are taken from systemd if it hands over any named `dns`, and bound otherwise.
+    /// If systemd hands over sockets named `dns`, these are used. Otherwise the server binds its own.
     Serve(ServeArgs<ConfigArgs>),
     /// Check the configuration, every zone and every LUA record, and print all problems
     ///
-    /// Each problem is printed with its file, line and column. Exits with 0 when there is none, and
-    /// with 78 otherwise. Nothing is changed, and nothing is asked of a running server.
+    /// Prints each problem with its file, line and column. Exits with 0 when there is none, and with 78
+    /// otherwise. Changes nothing, and does not contact a running server.
     Check(ConfigArgs),
-    /// Print this server's configuration for a peer's file
+    /// Convert another server's configuration file
     ///
-    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65
-    /// when the file cannot be understood.
+    /// Prints the configuration for this server (TOML). Settings without a counterpart become comments,
+    /// `# not carried: ...`. Exits with 65 when the file has an error.
     Import {
-        /// Which kind of file it is.
         #[command(subcommand)]
         format: Format,
     },
-    /// Ask the running server how it is doing
+    /// Show the state of the running server
     Status(StatusArgs),
     /// List, show, check or reload zones
     Zone {
-        /// What to do with them.
         #[command(subcommand)]
         verb: ZoneVerb,
     },
 }
 
-/// Which files say what to serve.
+/// The files to serve from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-authd.toml]
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["pdns_conf", "config_dir"])]
     pub config: Option<PathBuf>,
 
-    /// Start from PowerDNS's configuration as it stands
+    /// Configuration file of PowerDNS, instead of --config
     ///
-    /// Health checks of LUA records go to healthd, if it can be reached at --healthd; otherwise
-    /// all targets stay unknown. pdns_server's own settings may follow as flags, in its spelling:
+    /// healthd at --healthd probes the targets of LUA records. Without healthd all targets stay
+    /// unknown. Settings of pdns_server may follow as flags, as pdns_server spells them:
     /// --local-port=5301.
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
     pub pdns_conf: Option<PathBuf>,
 
-    /// What pdns_server is told on its command line.
     #[command(flatten)]
     pub peer: PeerArgs,
 
-    /// Where healthd listens; wins over the configuration
+    /// Address of healthd; overrides the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
     pub healthd: Option<HealthdArg>,
 
-    /// Address of the admin listener; wins over the configuration
+    /// Address of the admin listener; overrides the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 }
@@ -112,25 +108,24 @@ pub enum Format {
     },
 }
 
-/// What to do with zones.
+/// The verbs of `zone`.
 #[derive(Debug, Subcommand)]
 pub enum ZoneVerb {
-    /// Ask the running server for its zones and their state
+    /// List the running server's zones and their state
     List(StatusArgs),
     /// Print a zone as the running server serves it, as a master file
     Show {
         /// The zone's name.
         name: String,
-        /// Where the server is.
         #[command(flatten)]
         status: StatusArgs,
     },
-    /// Check zone files for what is likely wrong, without a running server
+    /// Check zone files for likely mistakes, without a running server
     ///
-    /// Finds what does not load, and what loads and hardly can be meant: missing glue, data hidden
-    /// by a delegation, an alias beside other data, a mail exchange that is an alias, and the
-    /// like; and runs every LUA record. Without a target, all zones of the configuration are
-    /// checked. Exits with 78 when something is an error.
+    /// Finds errors, and records that load but are likely wrong: missing glue, data hidden by a
+    /// delegation, an alias beside other data, a mail exchange that is an alias, and more. Runs every
+    /// LUA record. Without a target, checks all zones of the configuration. Exits with 78 when there is
+    /// an error.
     Check {
         /// A zone of the configuration, or a master file
         #[arg(value_name = "NAME|FILE")]
@@ -138,18 +133,16 @@ pub enum ZoneVerb {
         /// The name of the zone in a master file that no configuration names
         #[arg(long, value_name = "NAME")]
         origin: Option<String>,
-        /// Which files say what is served.
         #[command(flatten)]
         config: Box<ConfigArgs>,
     },
     /// Load a zone, or all, from its files, whether or not they changed
     ///
-    /// A zone whose file is broken keeps the data it has; the problems are printed, and the exit
-    /// code is 65.
+    /// A zone whose file has an error keeps the data it has. Prints the problems, and exits with 65 if
+    /// there are any.
     Reload {
         /// The zone's name; all zones without it
         name: Option<String>,
-        /// Where the server is.
         #[command(flatten)]
         status: StatusArgs,
     },

@@ -1,4 +1,4 @@
-//! `check`: everything that can be found wrong without serving.
+//! `check`: finds every mistake that shows without serving.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,14 +19,13 @@ use crate::config::{Config, Zones};
 use crate::load;
 use crate::programs;
 
-/// What was found.
+/// The results of a check.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What is wrong.
     pub problems: Vec<Problem>,
-    /// What is odd, and may be meant.
+    /// Things that are odd, and may be intended.
     pub remarks: Vec<String>,
-    /// Zones that were looked at.
+    /// The number of checked zones.
     pub n_zones: usize,
     /// Records in them.
     pub n_records: usize,
@@ -82,8 +81,7 @@ pub fn one(
     };
     let declared = find(zones, target, origin).ok_or_else(|| {
         Problems::from(Problem::new(format!(
-            "`{target}` is no zone of the configuration; \
-             for a master file, give the zone's name with --origin"
+            "`{target}` is not a zone of the configuration; for a master file, give the zone's name with --origin"
         )))
     })?;
     let mut findings = Findings::default();
@@ -91,7 +89,7 @@ pub fn one(
     Ok(findings)
 }
 
-/// The zone that is meant: by its name, by its file, or a file with its name given.
+/// Finds the zone: by its name, by its file, or by a file with a given name.
 fn find(zones: &Zones, target: &str, origin: Option<&Name>) -> Option<ZoneDecl> {
     let path = Path::new(target);
     if let Some(origin) = origin {
@@ -166,7 +164,7 @@ impl Findings {
         }
     }
 
-    /// What a clean check says.
+    /// The line of a check without problems.
     #[must_use]
     pub fn summary(&self) -> String {
         let zones = counted(self.n_zones, "zone");

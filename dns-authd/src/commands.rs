@@ -58,7 +58,7 @@ impl Verb {
     }
 }
 
-/// Reads the configuration that the arguments name, with what they say themselves.
+/// Reads the configuration that the arguments name, and applies the arguments.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
     if let Some(healthd) = &args.healthd {
@@ -86,7 +86,7 @@ fn check_zone(target: Option<&str>, origin: Option<&str>, args: &ConfigArgs) -> 
     let origin = match origin.map(Name::parse).transpose() {
         Ok(origin) => origin,
         Err(error) => {
-            errln!("--origin is no name: {error}");
+            errln!("--origin is not a name: {error}");
             return exit::code(exit::USAGE);
         }
     };
@@ -120,7 +120,7 @@ fn import(format: Format) -> ExitCode {
         }
         Format::Named { files } => import_named(&files),
     };
-    // What is to be said about a file is in comments of the page.
+    // Remarks about a file are comments of the page.
     run::import::<String>(page.map(|page| (page, Vec::new())))
 }
 
@@ -192,7 +192,7 @@ fn zone(verb: ZoneVerb) -> ExitCode {
     }
 }
 
-/// Asks the running server and prints what `render` makes of its answer.
+/// Sends a request to the running server and prints its answer, rendered by `render`.
 fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
     let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
         Ok(response) => response,
@@ -211,7 +211,7 @@ fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String)
     }
 }
 
-/// What `zone reload` prints.
+/// The output of `zone reload`.
 fn reloaded(body: &str) -> String {
     let Ok(outcomes) = serde_json::from_str::<Value>(body) else {
         return body.to_owned();

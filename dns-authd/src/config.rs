@@ -1,7 +1,7 @@
 //! The configuration, from either kind of file.
 //!
-//! [`v1`] is the TOML that people write; [`peer`] makes the same of a pdns.conf. Reads no file:
-//! the shell does.
+//! [`v1`] is the TOML that people write; [`peer`] turns a pdns.conf into the same. Reads no file: the shell
+//! does.
 
 pub mod import;
 pub mod peer;
@@ -27,38 +27,38 @@ use crate::programs::LiveSettings;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);
-/// Where queries are listened for, unless the configuration says otherwise.
+/// The address to listen on, unless the configuration has another.
 pub const DEFAULT_LISTEN: SocketAddr = loopback(5301);
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What every daemon has.
+    /// The settings that every daemon has.
     pub common: Common,
     /// How the network is used. Fixed for the life of the process.
     pub network: Network,
     /// Encrypted transports. Fixed, but for the certificate.
     pub tls: Option<Tls>,
-    /// Which zones are served, and how their files are read.
+    /// The zones, and the options for reading their files.
     pub zones: Zones,
-    /// What programs may do, and what is answered while little is known.
+    /// The limits of programs, and the answers while liveness is unknown.
     pub live: LiveSettings,
     /// Whether `LUA` records are answered.
     pub lua: bool,
-    /// Where healthd listens; `None` leaves every target unknown. Fixed.
+    /// The address of healthd; `None` leaves every target unknown. Fixed.
     pub health: Option<Endpoint>,
     /// How answers are made.
     pub answers: Settings,
-    /// Who may ask, and who may transfer zones.
+    /// The clients that may query, and those that may transfer zones.
     pub access: Access,
-    /// What is odd about the files, or not carried over.
+    /// Settings that are odd, or not carried over.
     pub warnings: Vec<Problem>,
 }
 
 /// How the network is used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Where queries are listened for, over UDP and TCP.
+    /// The addresses to listen on, over UDP and TCP.
     pub listen: Vec<SocketAddr>,
     /// UDP threads and sockets for each address; 0 is one for each processor.
     pub threads: usize,
@@ -123,7 +123,7 @@ impl Tls {
     }
 }
 
-/// What is fixed for the life of the process.
+/// The part that is fixed for the life of the process.
 #[derive(Clone, Debug)]
 pub struct Fixed {
     network: Network,
@@ -133,7 +133,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// What is fixed once this configuration is served.
+    /// The part that is fixed once this configuration is served.
     #[must_use]
     pub fn of(config: &Config) -> Self {
         Self {
@@ -144,7 +144,7 @@ impl Fixed {
         }
     }
 
-    /// What of another configuration has no effect before the next restart.
+    /// The settings of another configuration that have no effect before the next restart.
     #[must_use]
     pub fn left_for_restart(&self, other: &Self) -> Vec<&'static str> {
         let is_same_tls = match (&self.tls, &other.tls) {
@@ -154,10 +154,10 @@ impl Fixed {
         };
         let mut left = Vec::new();
         if self.network != other.network {
-            left.push("What is listened on, and bounds of TCP, change with the next restart");
+            left.push("Listen addresses and limits of TCP change with the next restart");
         }
         if !is_same_tls {
-            left.push("[tls] changes with the next restart, but for its certificate");
+            left.push("[tls] changes with the next restart, except its certificate");
         }
         if self.health != other.health || self.hold != other.hold {
             left.push("The endpoint and hold of [health] change with the next restart");
@@ -166,7 +166,7 @@ impl Fixed {
     }
 }
 
-/// Which zones are served, and how their files are read.
+/// The zones, and the options for reading their files.
 #[derive(Clone, Debug)]
 pub struct Zones {
     /// The zones, those that are not served from a file left out.

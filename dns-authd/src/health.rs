@@ -13,20 +13,19 @@ use tokio::time::Instant;
 
 use crate::publisher::Command;
 
-/// How the stream from healthd is doing; clones share it.
+/// The state of the stream from healthd; clones share it.
 #[derive(Clone)]
 pub struct Link {
     watcher: Option<Arc<Watcher>>,
 }
 
 impl Link {
-    /// Of this stream, or of none.
     #[must_use]
     pub const fn new(watcher: Option<Arc<Watcher>>) -> Self {
         Self { watcher }
     }
 
-    /// How it is doing; `None` when there is to be no stream.
+    /// The state of the stream; `None` when there is no stream by configuration.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         self.watcher.as_ref().map(|watcher| watcher.state())
@@ -51,8 +50,8 @@ pub fn follow(watcher: &Watcher, commands: SyncSender<Command>) -> JoinHandle<()
     tokio::spawn(async move {
         while snapshots.changed().await.is_ok() {
             drop(snapshots.borrow_and_update());
-            // The publisher reads the newest snapshot, so a wake-up already queued is as good; but
-            // when the queue is full of other things, this one must not be lost.
+            // The publisher reads the newest snapshot, so a queued wake-up is enough; but when the queue is
+            // full of other commands, this one must not be lost.
             while let Err(error) = commands.try_send(Command::Liveness) {
                 if matches!(error, std::sync::mpsc::TrySendError::Disconnected(_)) {
                     return;
@@ -63,7 +62,7 @@ pub fn follow(watcher: &Watcher, commands: SyncSender<Command>) -> JoinHandle<()
     })
 }
 
-/// Between attempts to reach a publisher with a full queue.
+/// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
 
 fn now() -> Instant {

@@ -1,9 +1,9 @@
-//! Queries that wait: nothing is known yet of the targets behind their answer.
+//! Queries that wait: no target behind their answer has been probed yet.
 //!
-//! healthd probes a target the moment it hears of it, so the first results are a few milliseconds
-//! away when a zone has just been loaded, and a right answer is worth waiting for. A query waits
-//! until something is published that lets it be answered, and at most the configured time; then
-//! it gets what can be said, with a short TTL, and no later query for that set waits.
+//! healthd probes a new target at once, so the first results arrive within a few milliseconds after a zone
+//! was loaded, and a right answer is worth that wait. A query waits for a snapshot that lets it be
+//! answered, and at most the configured time; then it gets the best answer there is, with a short TTL, and
+//! no later query for that set waits.
 //!
 //! One thread, one bounded queue. When it is full a query is answered at once.
 
@@ -24,11 +24,11 @@ use crate::programs::LuaPrograms;
 use crate::publisher::Command;
 use crate::random;
 
-/// Queries that may wait at a time: a burst of first queries after a start, and 4 MiB at most.
+/// The most queries that wait: a burst of first queries after a start, and 4 MiB at most.
 const QUEUE: usize = 1024;
-/// How often it is looked whether something was published, while queries wait.
+/// The interval of checks for a new snapshot, while queries wait.
 const POLL: Duration = Duration::from_millis(2);
-/// How often an idle thread looks whether it is to end.
+/// The interval at which an idle thread checks whether to end.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// A query that waits.
@@ -48,7 +48,7 @@ pub struct Waiting {
     pub set: u32,
 }
 
-/// Where queries are sent to wait; clones share it. The thread ends with the last clone.
+/// The queue of queries that wait; clones share it. The thread ends with the last clone.
 #[derive(Clone, Debug)]
 pub struct Hold {
     queue: SyncSender<Waiting>,
@@ -56,7 +56,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Starts the thread; when it has ended, whoever waited was answered.
+    /// Starts the thread; it ends after every waiting query has its answer.
     pub fn start(
         cell: Arc<Cell<Snapshot>>,
         publisher: SyncSender<Command>,
@@ -80,7 +80,7 @@ impl Hold {
         Ok((Self { queue, count }, thread))
     }
 
-    /// Lets a query wait; `false` when there is no room.
+    /// Lets a query wait; `false` when the queue is full.
     #[must_use]
     pub fn hold(&self, waiting: Waiting) -> bool {
         let held = self.queue.try_send(waiting).is_ok();
@@ -91,7 +91,7 @@ impl Hold {
     }
 }
 
-/// Where they wait.
+/// The queries that wait.
 struct Room {
     reader: Reader<Snapshot>,
     publisher: SyncSender<Command>,
@@ -123,7 +123,7 @@ impl Room {
         }
     }
 
-    /// Answers whoever can be answered, and whoever has waited long enough.
+    /// Answers the queries that can be answered, and those that have waited long enough.
     fn look(&mut self) {
         let changed = self.reader.refresh();
         let now = now();
@@ -131,7 +131,7 @@ impl Room {
             let has_time = now < deadline;
             if !has_time {
                 let (apex, set) = (waiting.apex.clone(), waiting.set);
-                // When the publisher is busy, a later query tells it.
+                // When the publisher is busy, a later query sends this again.
                 drop(self.publisher.try_send(Command::EndWait { apex, set }));
             }
             if has_time && !changed || !self.is_answered(&waiting, has_time) {
@@ -140,7 +140,7 @@ impl Room {
         }
     }
 
-    /// Answers a query; `false` when it is to wait on, which only one that `can_wait` is.
+    /// Answers a query; `false` when it keeps waiting, which only one that `can_wait` does.
     fn is_answered(&mut self, waiting: &Waiting, can_wait: bool) -> bool {
         let client = client(waiting, can_wait);
         let verdict =
@@ -152,7 +152,7 @@ impl Room {
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();
                 if let Err(error) = waiting.path.send(reply) {
-                    tracing::debug!(peer = %waiting.path.peer(), %error, "Late answer is not sent");
+                    tracing::debug!(peer = %waiting.path.peer(), %error, "Cannot send a late answer");
                 }
             }
         }
@@ -167,7 +167,7 @@ fn client(waiting: &Waiting, can_wait: bool) -> Client {
         local_port: waiting.local_port,
         transport: Transport::Udp,
         can_wait,
-        // Nobody else is let wait.
+        // Only a query with access gets to wait.
         may_ask: true,
     }
 }

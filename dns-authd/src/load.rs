@@ -1,7 +1,7 @@
-//! Reading files: the configuration, and zones.
+//! Reads files: the configuration, and zones.
 //!
-//! The parsers open nothing themselves; here their requests meet the file system, and the state
-//! of each file is noted before it is read, so that a change under way is seen again later.
+//! Parsers never open files themselves; this module does. It notes the state of each file before it reads
+//! it, so that a change during the read is noticed later.
 
 use std::fs;
 use std::io;
@@ -39,7 +39,7 @@ pub enum Source {
     Pdns {
         /// pdns.conf.
         path: PathBuf,
-        /// Settings that win over the file's.
+        /// Settings that override the file's.
         arguments: Vec<(String, String)>,
     },
 }
@@ -101,7 +101,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if metadata.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());
     }
-    // A pipe that nobody writes to would hold up every other zone for ever.
+    // A pipe without a writer would hold up every other zone for ever.
     if !metadata.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
@@ -115,14 +115,14 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 pub struct Loaded {
     /// The zone with its warnings, or its errors.
     pub result: Result<(Arc<Zone>, Vec<Problem>), Vec<Problem>>,
-    /// The files that were read or looked for, as they were before.
+    /// The files that were read or searched for, with their states from before.
     pub files: Vec<(PathBuf, Stamp)>,
-    /// How long it took.
+    /// The time that it took.
     pub took: Duration,
 }
 
 impl Loaded {
-    /// How many records were read.
+    /// The number of records that were read.
     #[must_use]
     pub fn n_records(&self) -> usize {
         self.result.as_ref().map_or(0, |(zone, _)| zone.n_records())

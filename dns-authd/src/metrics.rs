@@ -1,14 +1,15 @@
 //! Metrics: names, help and sources.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use daemon::connections::Connections;
 use daemon::metrics::{Page, float, labels};
 use daemon::snapshot::Cell;
 use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
+use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -25,15 +26,15 @@ pub const RESPONSES: &str = "dns_authd_responses";
 pub const TRUNCATED: &str = "dns_authd_truncated_responses";
 /// Messages that got no response.
 pub const IGNORED: &str = "dns_authd_ignored_messages";
-/// Messages of those who may not ask.
+/// Messages of clients without access.
 pub const OUTSIDERS: &str = "dns_authd_outsider_messages";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
 pub const HELD: &str = "dns_authd_held_queries";
-/// Connections that are open, and those refused for want of room.
+/// Open connections.
 pub const TCP_CONNECTIONS: &str = "dns_authd_tcp_connections";
-/// Connections refused because a bound was reached.
+/// Connections refused because of a limit.
 pub const TCP_REFUSED: &str = "dns_authd_tcp_refused_connections";
 /// Zones by `state`.
 pub const ZONES: &str = "dns_authd_zones";
@@ -41,22 +42,22 @@ pub const ZONES: &str = "dns_authd_zones";
 pub const ZONE_SERIAL: &str = "dns_authd_zone_serial";
 /// The number of records of each `zone`.
 pub const ZONE_RECORDS: &str = "dns_authd_zone_records";
-/// How long loading each `zone` took.
+/// The duration of the last load of each `zone`.
 pub const ZONE_LOAD: &str = "dns_authd_zone_load_duration_seconds";
-/// How often each `zone` was loaded.
+/// The number of loads of each `zone`.
 pub const ZONE_LOADS: &str = "dns_authd_zone_loads";
-/// How often the files of each `zone` were refused.
+/// The number of refused loads of each `zone`.
 pub const ZONE_REFUSED: &str = "dns_authd_zone_failed_loads";
 /// Live sets by `certainty`.
 pub const LIVE_SETS: &str = "dns_authd_live_sets";
-/// Targets that healthd was told to watch.
+/// Targets in the list for healthd.
 pub const TARGETS: &str = "dns_authd_health_targets";
 /// Whether healthd is connected.
 pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
-/// How old what is known of targets may be; absent before the first word from healthd.
+/// The age of the last snapshot from healthd; absent before the first.
 pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
 
-/// With more zones there are no metrics for each zone: a scraper would choke on them.
+/// The most zones with metrics of their own: more would overload a scraper.
 const SINGLE_ZONES: usize = 1000;
 
 /// The counts of all threads together.
@@ -97,11 +98,11 @@ impl Default for ThreadTotals {
 }
 
 impl Totals {
-    /// A place for one more thread's counts.
+    /// Adds the counters of one more thread.
     #[must_use]
     pub fn add_thread(&self) -> Arc<ThreadTotals> {
         let totals = Arc::new(ThreadTotals::default());
-        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.write();
         threads.push(Arc::clone(&totals));
         totals
     }
@@ -110,7 +111,7 @@ impl Totals {
     #[must_use]
     pub fn sum(&self) -> Tally {
         let mut sum = Tally::default();
-        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.read();
         for thread in threads.iter() {
             thread.add_to(&mut sum);
         }
@@ -156,7 +157,7 @@ impl ThreadTotals {
     }
 }
 
-/// Adds without a locked instruction, which a single writer does not need.
+/// Adds without a locked instruction: a single writer does not need one.
 fn add(total: &AtomicU64, count: u64) {
     if count > 0 {
         let value = total.load(Ordering::Relaxed).wrapping_add(count);
@@ -208,7 +209,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     let types = types.map(|(name, count)| (labels(&[("type", name)]), count));
     page.counters(
         QUERY_TYPES,
-        "Queries by the type asked for",
+        "Queries by type",
         types.collect(),
     )?;
     let names = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
@@ -219,7 +220,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     page.counter(IGNORED, "Messages that got no response", sum.ignored)?;
     page.counter(
         OUTSIDERS,
-        "Messages and connections of those who may not ask",
+        "Messages and connections of clients without access",
         sum.outsiders + totals.outsiders.load(Ordering::Relaxed),
     )?;
     page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
@@ -230,7 +231,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Connections) 
     )?;
     page.counter(
         TCP_REFUSED,
-        "Connections refused for want of room",
+        "Connections refused because of a limit",
         connections.refused(),
     )?;
     page.gauge(
@@ -246,19 +247,19 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         let count = zones.filter(|zone| zone.state == state).count();
         (labels(&[("state", state.name())]), float(count as u64))
     });
-    page.gauges(ZONES, "Zones by how their files are", states.into())?;
+    page.gauges(ZONES, "Zones by the state of their files", states.into())?;
     if reports.zones.len() > SINGLE_ZONES {
         return Ok(());
     }
     let named = |zone: &ZoneReport| vec![("zone", zone.name.to_string())];
     let gauges: [Reading<f64>; 3] = [
-        (ZONE_SERIAL, "Serial that is served", |zone| {
+        (ZONE_SERIAL, "Serial in service", |zone| {
             f64::from(zone.serial)
         }),
-        (ZONE_RECORDS, "Records that are served", |zone| {
+        (ZONE_RECORDS, "Records in service", |zone| {
             float(zone.records as u64)
         }),
-        (ZONE_LOAD, "How long the last load took", |zone| {
+        (ZONE_LOAD, "Duration of the last load", |zone| {
             zone.took.as_secs_f64()
         }),
     ];
@@ -295,12 +296,12 @@ fn live(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         let count = sets.filter(|set| set.certainty == certainty).count();
         (labels(&[("certainty", name)]), float(count as u64))
     });
-    page.gauges(LIVE_SETS, "Live sets by how much is known", sets.into())
+    page.gauges(LIVE_SETS, "Live sets by certainty", sets.into())
 }
 
 fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Result {
     let targets = float(reports.n_targets as u64);
-    page.gauge(TARGETS, "Targets to be watched", targets)?;
+    page.gauge(TARGETS, "Targets in the list for healthd", targets)?;
     let state = link.state();
     let connected = state.as_ref().is_some_and(|state| state.connected);
     let connected = f64::from(u8::from(connected));

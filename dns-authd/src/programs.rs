@@ -1,7 +1,7 @@
-//! The `LUA` records of a zone: their answers, and the targets that they need watched.
+//! The `LUA` records of a zone: their answers, and the targets for healthd.
 //!
-//! Between a zone, which has programs, and the data path, which has encoded records. Evaluates
-//! when it is told to, with the liveness it is given; reads no clock and opens nothing.
+//! Between a zone, which has programs, and the data path, which has encoded records. Evaluates on demand,
+//! with the liveness it is given; reads no clock and opens nothing.
 
 mod per_query;
 
@@ -25,7 +25,7 @@ pub struct LiveSettings {
     pub lua: Arc<LuaSettings>,
     /// The TTL of answers while the liveness is unknown.
     pub unknown_ttl: Duration,
-    /// How long the first queries for a set wait for probe results; zero for no wait.
+    /// The time that the first queries for a set wait for probe results; zero for no wait.
     pub hold: Duration,
 }
 
@@ -42,7 +42,7 @@ struct Known {
     answer: LiveAnswer,
     targets: BTreeSet<Target>,
     certainty: Option<Certainty>,
-    /// The wait for first results is over.
+    /// Whether the wait for first results is over.
     waited: bool,
     /// Messages of its programs to the operator.
     messages: Vec<Message>,
@@ -102,8 +102,8 @@ impl LiveZone {
         self.sets.iter().flat_map(|set| &set.targets)
     }
 
-    /// Evaluates the sets that name a target for which `is_affected`; sets never evaluated always
-    /// are. Gives the messages that are new.
+    /// Evaluates the sets that name a target for which `is_affected`, and sets that were never evaluated.
+    /// Returns the messages that are new.
     pub fn evaluate(
         &mut self,
         zone: &Zone,
@@ -132,7 +132,7 @@ impl LiveZone {
         fresh
     }
 
-    /// Takes over from the previous zone for which sets the wait is over.
+    /// Inherits the sets whose wait is over from the previous zone.
     pub fn inherit(&mut self, zone: &Zone, before: &Self, zone_before: &Zone) {
         for (known, set) in self.sets.iter_mut().zip(zone.live_sets()) {
             let same = |old: &LiveSet| old.owner == set.owner && old.rtype == set.rtype;
@@ -186,7 +186,7 @@ impl LiveZone {
     }
 }
 
-/// The programs of a set as the evaluator wants them.
+/// The programs of a set in the evaluator's form.
 fn snippets(apex: &Name, set: &LiveSet, records: &Arc<dyn Records>) -> Vec<Snippet> {
     let programs = set.programs.iter();
     programs
@@ -217,7 +217,7 @@ pub fn all_snippets(zone: &Arc<Zone>) -> Vec<Snippet> {
 enum Source {
     /// Records to draw from.
     Drawn(Select, Vec<(Member, Vec<u8>)>),
-    /// It runs for each query.
+    /// The program runs for each query.
     Program(u32),
 }
 
@@ -311,7 +311,7 @@ impl Sum {
                 if let Some(bound) = choice.ttl_bound {
                     self.ttl = self.ttl.min(seconds(bound));
                 }
-                // Unknown is the greatest: one part that is not known makes the whole unknown.
+                // Unknown is the greatest: one unknown part makes the whole unknown.
                 self.certainty = self.certainty.max(choice.certainty);
                 (choice.select, choice.members)
             }

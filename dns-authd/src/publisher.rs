@@ -1,8 +1,8 @@
 //! The one thread that loads zones, evaluates their programs and publishes snapshots.
 //!
-//! Everything that can change an answer arrives here as a [`Command`], one after the other, and
-//! leaves as one published [`Snapshot`]. The data path never waits for it. A zone whose new files
-//! are broken keeps the data it had; one that never could be loaded answers SERVFAIL.
+//! Everything that can change an answer arrives here as a [`Command`], one after the other, and leaves as
+//! one published [`Snapshot`]. The data path never waits for it. A zone whose new files are broken keeps
+//! the data it had; a zone without any data answers SERVFAIL.
 //!
 //! ```text
 //! SIGHUP, admin ──┐
@@ -45,19 +45,19 @@ use zone_state::ZoneState;
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
 /// other commands wait.
 const QUEUE: usize = 256;
-/// If a load has more zones, they are not logged one by one.
+/// The most zones of a load that are logged one by one.
 const LOGGED_ZONES: usize = 20;
 
-/// A load of so many records leaves behind enough freed memory to give it back.
+/// A load of this many records leaves behind enough freed memory to give it back.
 const MANY_RECORDS: usize = 50_000;
-/// How long a replaced snapshot is kept: idle threads of the data path look for a new one four
-/// times a second.
+/// The time that a replaced snapshot is kept: idle threads of the data path look for a new one four times a
+/// second.
 const RETIREMENT: Duration = Duration::from_secs(1);
 
 /// Everything that can change answers.
 #[derive(Debug)]
 pub enum Command {
-    /// Take up another configuration; answers with a line for the log.
+    /// Adopt another configuration; the answer is a line for the log.
     Configure(Box<Plan>, oneshot::Sender<String>),
     /// Load one zone, or all, whether or not their files changed.
     Reload(
@@ -88,7 +88,7 @@ pub struct Plan {
     pub live: LiveSettings,
     /// Whether `LUA` records are answered.
     pub lua: bool,
-    /// How answers are made.
+    /// The settings of answers.
     pub answers: Settings,
 }
 
@@ -108,9 +108,9 @@ pub struct NoSuchZone;
 /// The publisher's inputs and outputs.
 #[derive(Debug)]
 pub struct Channels {
-    /// Where snapshots are published.
+    /// Gets the snapshots.
     pub cell: Arc<Cell<Snapshot>>,
-    /// Where reports are published.
+    /// Gets the reports.
     pub reports: Arc<Cell<Reports>>,
     /// The stream from healthd.
     pub watcher: Option<Arc<Watcher>>,
@@ -138,7 +138,7 @@ struct Publisher {
     watched: HashMap<Target, BTreeSet<usize>>,
     /// Snapshots that the data path may still use, each with the time of its replacement.
     retired: Vec<(Instant, Arc<Snapshot>)>,
-    /// Whether the allocator gives memory back when they are freed.
+    /// Whether to trim the allocator's memory after they are freed.
     must_trim: bool,
 }
 
@@ -168,7 +168,7 @@ impl Handle {
             .name("zone-publisher".to_owned())
             .spawn(move || {
                 let summary = publisher.configure(plan);
-                // Who waited may have given up.
+                // The receiver may have given up.
                 drop(ready.send(summary));
                 publisher.run(&queue);
             })?;
@@ -181,7 +181,7 @@ impl Handle {
     /// Passes a command on.
     ///
     /// # Errors
-    /// The command when the queue is full; nothing when the publisher has ended.
+    /// Fails with the command when the queue is full, and with nothing when the publisher has ended.
     pub fn send(&self, command: Command) -> Result<(), Option<Command>> {
         self.commands
             .try_send(command)
@@ -238,8 +238,8 @@ impl Publisher {
         }
     }
 
-    /// Takes up a configuration: zones that stay keep their data unless their files changed, or
-    /// the way they are read.
+    /// Adopts a configuration: zones that stay keep their data unless their files, or the options for
+    /// reading them, have changed.
     fn configure(&mut self, plan: Plan) -> String {
         let same_reading =
             *self.plan.zones.options == *plan.zones.options && self.plan.lua == plan.lua;
@@ -280,7 +280,7 @@ impl Publisher {
         self.summary()
     }
 
-    /// Loads zones whatever their files' state.
+    /// Loads zones even if their files have not changed.
     fn reload(&mut self, name: Option<&Name>) -> Result<Vec<Outcome>, NoSuchZone> {
         let places = match name {
             Some(name) => vec![*self.places.get(name).ok_or(NoSuchZone)?],
@@ -369,9 +369,9 @@ impl Publisher {
         let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
         let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
         if n_records >= MANY_RECORDS {
-            // What zones are parsed into is several times what is kept of it.
+            // Parsing takes several times the memory that is kept.
             daemon::memory::trim();
-            // And what they replace is freed later.
+            // The replaced zones are freed later.
             self.must_trim = true;
         }
         for (place, loaded) in places.iter().zip(loaded) {
@@ -441,7 +441,7 @@ impl Publisher {
         kept.report = Arc::new(kept.report.with_live(kept.live.report(&zone)));
     }
 
-    /// States all targets to healthd.
+    /// Sends all targets to healthd.
     fn state_targets(&mut self) {
         let mut watched: HashMap<Target, BTreeSet<usize>> = HashMap::new();
         for (place, kept) in self.zones.iter().enumerate() {
@@ -458,8 +458,8 @@ impl Publisher {
 
     //--- Publishing
 
-    /// Frees snapshots that no thread uses any more: a large zone is freed here, where no query waits
-    /// for it.
+    /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
+    /// it.
     fn free_retired(&mut self) {
         let now = instant();
         let before = self.retired.len();

@@ -1,8 +1,8 @@
-//! Notices that zone files have changed: at once by inotify, and by looking every so often.
+//! Notices changes of zone files: at once by inotify, and by a check at intervals.
 //!
 //! Watches directories, not files: editors and configuration managers replace files, and a mounted
-//! ConfigMap swaps a link beside them. What an event says is not read; that there was one is
-//! enough for the publisher to look at the files it has read.
+//! ConfigMap swaps a link beside them. An event's contents are not read: after any event, the publisher
+//! looks at the files it has read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -20,26 +20,25 @@ use tokio::sync::watch;
 
 use crate::publisher::Command;
 
-/// Changes this close together are looked at once: writing a file is several events.
+/// Changes this close together cause one check: writing a file is several events.
 const SETTLE: Duration = Duration::from_millis(100);
-/// How often the thread looks whether it is to watch something else, or to end.
+/// The interval at which the thread checks whether to watch other directories, or to end.
 const WAKE: Duration = Duration::from_millis(250);
 /// Room for events; more come with the next read.
 const EVENTS_SIZE: usize = 4096;
-/// How often watches are renewed, for directories that were replaced.
+/// The interval at which watches are renewed, for directories that were replaced.
 const RENEW: Duration = Duration::from_secs(60);
 
-/// How changes are noticed.
+/// The ways of noticing changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// How often files are looked at; `None` is never.
+    /// The interval of checks; `None` is never.
     pub interval: Option<Duration>,
     /// Whether changes are noticed at once.
     pub notify: bool,
 }
 
-/// Sends [`Command::Look`] when there may be something to see, from a thread that ends with the
-/// senders.
+/// Sends [`Command::Look`] when files may have changed, from a thread that ends with the senders.
 pub fn watch(
     pace: watch::Receiver<Pace>,
     directories: watch::Receiver<BTreeSet<PathBuf>>,
@@ -75,13 +74,13 @@ struct Lookout {
     commands: SyncSender<Command>,
     looked: Instant,
     renewed: Instant,
-    /// A look is due: something may have changed, and the publisher has not been told yet.
+    /// Whether a check is due that the publisher has not been sent yet.
     is_due: bool,
     watches: Option<Watches>,
 }
 
 impl Lookout {
-    /// Waits for an event or a while, and does what is due; `false` when there is no more to do.
+    /// Waits for an event or a timeout, and does what is due; `false` when the thread must end.
     fn turn(&mut self) -> bool {
         let has_event = match &self.watches {
             Some(watches) => watches.wait(WAKE),
@@ -104,7 +103,7 @@ impl Lookout {
         let interval = self.pace.borrow().interval;
         self.is_due |= interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
         if self.is_due {
-            // A publisher that is too busy now is told on the next turn.
+            // A publisher that is too busy now gets the command on the next turn.
             match self.commands.try_send(Command::Look) {
                 Ok(()) => {
                     self.looked = now;
@@ -124,7 +123,7 @@ impl Lookout {
             true => &*directories,
             false => &nothing,
         };
-        // What changed after a file was read and before its directory was watched, no event tells.
+        // No event tells of a change after a file was read and before its directory was watched.
         self.is_due |= self
             .watches
             .as_mut()
@@ -146,7 +145,7 @@ impl Watches {
         })
     }
 
-    /// Waits for an event, and for the quiet after it; whether there was one.
+    /// Waits for an event, and for the quiet after it; returns whether there was one.
     fn wait(&self, limit: Duration) -> bool {
         let limit = Timespec::try_from(limit).ok();
         let mut ready = [PollFd::new(&self.queue, PollFlags::IN)];
@@ -154,7 +153,7 @@ impl Watches {
             Ok(0) | Err(Errno::INTR) => return false,
             Ok(_) => {}
             Err(error) => {
-                tracing::warn!(%error, "Changes of zone files cannot be waited for");
+                tracing::warn!(%error, "Cannot watch zone files for changes");
                 thread::sleep(RENEW);
                 return false;
             }
@@ -163,7 +162,7 @@ impl Watches {
         self.drain()
     }
 
-    /// Forgets what has happened: a look sees it all. Whether anything has.
+    /// Drops all queued events, since one check covers them; returns whether there were any.
     fn drain(&self) -> bool {
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_SIZE];
         let mut events = inotify::Reader::new(&self.queue, &mut buffer);
@@ -174,7 +173,7 @@ impl Watches {
         found
     }
 
-    /// Watches these directories and no others; whether there is a new one among them.
+    /// Watches exactly these directories; returns whether there is a new one among them.
     fn set(&mut self, directories: &BTreeSet<PathBuf>) -> bool {
         let old = std::mem::take(&mut self.watched);
         for (path, number) in old {
@@ -182,7 +181,7 @@ impl Watches {
                 _ if directories.contains(&path) => {
                     self.watched.insert(path, number);
                 }
-                // A directory that is gone has taken its watch along.
+                // The watch of a removed directory is gone already.
                 Some(number) => drop(inotify::remove_watch(&self.queue, number)),
                 None => {}
             }
@@ -204,8 +203,8 @@ impl Watches {
         has_new
     }
 
-    /// Watches anew what was replaced, and tells whether anything was: the number stays the same
-    /// where nothing was.
+    /// Watches replaced directories again. Returns whether there was any: the watch number of the others
+    /// stays the same.
     fn renew(&mut self) -> bool {
         let mut has_new = false;
         let paths: Vec<PathBuf> = self.watched.keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! Asks this server for the SOA of every zone, through the same table as clients.
+//! Sends this server queries for the SOA of every zone, through the same table as clients' queries.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -23,7 +23,7 @@ const CLIENT: Client = Client {
 /// The class of the internet (RFC 1035 §3.2.4).
 const INTERNET: u16 = 1;
 
-/// Asks for every zone of the table; says how many answered, or which did not.
+/// Queries every zone of the table; returns how many answered, or the one that did not.
 pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     let zones = table.zones();
     let mut out = vec![0; dns_answer::MAX_MESSAGE];

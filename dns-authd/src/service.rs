@@ -41,18 +41,18 @@ use crate::{random, routes, self_check, server, status};
 const SOCKETS: &str = "dns";
 /// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
 const DOT: &[u8] = b"dot";
-/// Between attempts to reach a publisher with a full queue.
+/// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
-/// How long connections of QUIC may take to end, of the whole drain, when no query is held for longer.
+/// The part of the drain that QUIC connections have to end, when no query is held for longer.
 const QUIC_DRAIN: Duration = Duration::from_secs(1);
-/// How often draining looks whether connections have ended.
+/// The interval of checks for open connections while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// A running dns-authd.
 #[derive(Debug)]
 pub struct Authd {
     engine: Engine,
-    /// The thread of queries that wait. It ends after those of the engine, when all are answered.
+    /// The thread of queries that wait. It ends after those of the engine, when every query has its answer.
     waiting: JoinHandle<()>,
     streams: Streams,
     stock: Stock,
@@ -93,7 +93,7 @@ impl Service for Authd {
         }
         let fixed = Fixed::of(&config);
         let listeners = Listeners::open(&config, context)?;
-        // The zones come first: nothing is answered before they are there.
+        // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
         let (hold, waiting) = Hold::start(
@@ -153,7 +153,7 @@ impl Service for Authd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        // Before anything else is taken up: a configuration counts as a whole, or not at all.
+        // First of all, so that a configuration is adopted as a whole, or not at all.
         self.streams
             .take_certificate(config.tls.as_ref())
             .map_err(|error| Problem::new(exit::chain(&error)))?;
@@ -186,8 +186,9 @@ impl Service for Authd {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        // UDP answers what is queued and ends, and then who waits; connections end when they have
-        // nothing to answer. The publisher goes on until then: it publishes what is waited for.
+        // UDP answers the queued queries and ends, and then the waiting ones; connections end when they
+        // have nothing to answer. The publisher continues until then: it publishes the snapshots that those
+        // wait for.
         self.engine.ask_to_stop();
         self.streams.stop.send_replace(true);
         let ended = tokio::time::timeout(deadline, async {
@@ -253,7 +254,7 @@ const fn pace(config: &Config) -> Pace {
     }
 }
 
-/// How long queries wait for first results: not at all when none will come.
+/// The time that queries wait for first results: zero when none will come.
 fn hold_time(config: &Config) -> Duration {
     match config.health {
         Some(_) => config.live.hold,
@@ -306,7 +307,7 @@ impl Listeners {
         };
         let inherited = &mut context.inherited;
         let udp = listen::udp(inherited, SOCKETS, &network.listen, options)?;
-        // With port 0 TCP listens where UDP happened to be put.
+        // With port 0, TCP listens on the port that UDP got.
         let mut addresses = Vec::new();
         for socket in &udp {
             let address = socket.local_addr()?;
@@ -436,11 +437,11 @@ impl Streams {
         })
     }
 
-    /// Takes up the certificate that a configuration names, from files that may be others than before.
+    /// Adopts the certificate that a configuration names, perhaps from other files than before.
     fn take_certificate(&self, tls: Option<&Tls>) -> Result<(), CertificateError> {
         match (&self.certificates, tls) {
             (Some(certificates), Some(tls)) => certificates.replace(&[tls.files()]),
-            // The next start is to find what it needs.
+            // The next start must find the files that it needs.
             (None, Some(tls)) => Certificates::read(&[tls.files()]).map(drop),
             (_, None) => Ok(()),
         }

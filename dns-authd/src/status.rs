@@ -14,7 +14,7 @@ use crate::metrics::Totals;
 use crate::programs::LiveReport;
 use crate::publisher::{Reports, State, ZoneReport};
 
-/// The status lists at most so many zones; `zone list` has all.
+/// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
 
 /// The server at one moment.
@@ -32,7 +32,7 @@ pub fn value(reports: &Reports, totals: &Totals, link: &Link) -> Value {
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), json!(count)))
         .collect();
-    // Those in trouble first: they are why somebody looks.
+    // Those in trouble first: they are why an operator looks.
     let mut zones: Vec<&ZoneReport> = reports.zones.iter().map(|zone| &**zone).collect();
     zones.sort_by_key(|zone| zone.state == State::Loaded);
     let count = |state| {
@@ -186,8 +186,8 @@ fn health_text(health: &Value) -> String {
         "disconnected" => {
             let age = health.get("age_seconds").and_then(Value::as_f64);
             let age = age.map_or_else(
-                || "nothing heard yet".to_owned(),
-                |age| format!("last heard {age:.0} s ago"),
+                || "no snapshot yet".to_owned(),
+                |age| format!("last snapshot {age:.0} s ago"),
             );
             let error = string(health, "error");
             format!("disconnected, {targets}, {age}: {error}")

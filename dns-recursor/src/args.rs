@@ -29,12 +29,11 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor.toml";
 #[derive(Debug, Parser)]
 #[command(name = "dns-recursor", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// The verbs.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
@@ -54,7 +53,6 @@ pub enum Verb {
     /// Prints the configuration for this server (TOML). Settings without a counterpart become comments,
     /// `# not carried: ...`. Exits with 65 when the file has an error.
     Import {
-        /// Which kind of file it is.
         #[command(subcommand)]
         format: Format,
     },
@@ -62,13 +60,12 @@ pub enum Verb {
     Status(StatusArgs),
     /// Show or flush the running server's cache
     Cache {
-        /// What to do with it.
         #[command(subcommand)]
         verb: CacheVerb,
     },
 }
 
-/// Which files say what to do.
+/// The files to serve from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-recursor.toml]
@@ -81,7 +78,6 @@ pub struct ConfigArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "config_dir")]
     pub recursor_conf: Option<PathBuf>,
 
-    /// What pdns_recursor is told on its command line.
     #[command(flatten)]
     pub peer: PeerArgs,
 
@@ -120,7 +116,7 @@ pub enum Format {
     },
 }
 
-/// What to do with the cache.
+/// The verbs of `cache`.
 #[derive(Debug, Subcommand)]
 pub enum CacheVerb {
     /// Print the cached records with their remaining TTLs
@@ -128,7 +124,6 @@ pub enum CacheVerb {
         /// Only this name; with `$` at the end, also all names below it
         #[arg(value_name = "NAME[$]")]
         name: Option<String>,
-        /// Where the server is.
         #[command(flatten)]
         status: StatusArgs,
     },
@@ -137,7 +132,6 @@ pub enum CacheVerb {
         /// Only this name; with `$` at the end, also all names below it
         #[arg(value_name = "NAME[$]")]
         name: Option<String>,
-        /// Where the server is.
         #[command(flatten)]
         status: StatusArgs,
     },

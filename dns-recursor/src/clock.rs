@@ -1,18 +1,18 @@
 //! The only place that reads the clock.
 
-use std::time::Instant;
+use std::time::Instant as StdInstant;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 use tokio::time::Instant as TokioInstant;
 
-/// Turns the system's monotonic clock into moments.
+/// Turns the system's monotonic clock into instants.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
-    start: Instant,
+    start: StdInstant,
 }
 
 impl Clock {
-    /// A clock that begins to run.
+    /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
         Self { start: now() }
@@ -20,15 +20,15 @@ impl Clock {
 
     /// The time.
     #[must_use]
-    pub fn now(&self) -> Moment {
+    pub fn now(&self) -> Instant {
         let micros = now().saturating_duration_since(self.start).as_micros();
-        Moment::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+        Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
-    /// When a moment comes, for a timer.
+    /// The instant of a timer.
     #[must_use]
-    pub fn instant(&self, moment: Moment) -> TokioInstant {
-        TokioInstant::from_std(self.start) + moment.since(Moment::START)
+    pub fn instant(&self, instant: Instant) -> TokioInstant {
+        TokioInstant::from_std(self.start) + instant.since(Instant::START)
     }
 }
 
@@ -36,6 +36,6 @@ impl Clock {
     clippy::disallowed_methods,
     reason = "this is the shell that reads the clock"
 )]
-fn now() -> Instant {
-    Instant::now()
+fn now() -> StdInstant {
+    StdInstant::now()
 }

@@ -37,7 +37,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
     }
 }
 
-/// Reads the configuration that the arguments name, with what they say themselves.
+/// Reads the configuration that the arguments name, and applies the arguments.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
     if let Some(healthd) = &args.healthd {

@@ -1,7 +1,7 @@
-//! What the server does, as parsed: every value in it is legal.
+//! The configuration as parsed: only legal values.
 //!
-//! Fixed for the life of the process are the listeners, the number of threads, the cache's bounds, how long
-//! stale answers are kept and where healthd is; everything else is taken up on reload.
+//! The listeners, the number of threads, the bounds of the cache, the stale time and the address of healthd
+//! are fixed for the life of the process; a reload changes everything else.
 
 pub mod v1;
 
@@ -22,10 +22,11 @@ use dns_wire::Name;
 use ipnet::IpNet;
 use proto::endpoint::Endpoint;
 
-/// Where the admin listener is unless the configuration says otherwise.
+/// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9403);
 
-/// Where the server listens unless the configuration says otherwise; of these, what the kernel has.
+/// The addresses of the server unless the configuration has others; without IPv6 in the kernel, those of
+/// IPv4 only.
 pub const DEFAULT_LISTEN: [SocketAddr; 2] = [
     SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
     SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
@@ -38,21 +39,19 @@ pub struct Config {
     pub common: Common,
     /// Listeners.
     pub network: Network,
-    /// Who may ask.
     pub access: Access,
-    /// Which names go where.
     pub forwards: Vec<Forward>,
-    /// Bounds of the cache, and how long stale answers are kept.
+    /// Bounds of the cache, and the stale time.
     pub cache: CacheOptions,
-    /// How questions are resolved.
+    /// The settings of the resolver.
     pub resolve: resolver::Settings,
-    /// How answers are served from the cache.
+    /// The settings of answers from the cache.
     pub serve: Serve,
-    /// Names that are answered here.
+    /// The names that this server answers itself.
     pub local: LocalOptions,
-    /// Where healthd tells of upstreams, if it is asked.
+    /// The address of healthd, if it is used.
     pub health: Option<Endpoint>,
-    /// What is odd but understood.
+    /// Settings that are understood, but odd.
     pub warnings: Vec<String>,
 }
 
@@ -97,9 +96,9 @@ pub struct TcpLimits {
     pub connections: usize,
     /// Connections of one client at once.
     pub per_client: usize,
-    /// How long a connection may be silent.
+    /// The time that a connection may be silent.
     pub idle: Duration,
-    /// Queries of one connection that may wait for answers at once.
+    /// The most queries of one connection that wait for answers.
     pub pipeline: usize,
 }
 
@@ -114,7 +113,7 @@ impl Default for TcpLimits {
     }
 }
 
-/// The addresses that queries to upstreams leave from; unspecified is the kernel's choice.
+/// The source addresses of queries to upstreams; unspecified is the kernel's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
     /// To IPv4 upstreams.
@@ -132,28 +131,28 @@ impl Default for Source {
     }
 }
 
-/// Who may ask.
+/// The access rules for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Who is answered.
+    /// The clients that get answers.
     pub allow: Allow,
-    /// What the others are told.
+    /// The treatment of all other clients.
     pub outsiders: Outsiders,
-    /// Whose NOTIFY flushes a zone from the cache.
+    /// The clients whose NOTIFY flushes a zone from the cache.
     pub notify: Cidrs,
 }
 
-/// Who is answered.
+/// The clients that get answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allow {
-    /// Loopback and the private networks that the node is on, as they are when asked.
+    /// Loopback and the private networks that the node has at the time.
     Local,
     /// These.
     Listed(Cidrs),
 }
 
 impl Allow {
-    /// The networks at this moment.
+    /// The current networks.
     #[must_use]
     pub fn networks(&self) -> Cidrs {
         match self {
@@ -166,7 +165,7 @@ impl Allow {
     }
 }
 
-/// Whether a network is of a kind that no stranger can be in (RFC 1918, RFC 6598, RFC 3927,
+/// Whether a network is private: only the site's own clients can be in it (RFC 1918, RFC 6598, RFC 3927,
 /// RFC 4193, loopback and link-local).
 fn is_private(network: &IpNet) -> bool {
     match network {
@@ -187,36 +186,35 @@ fn is_private(network: &IpNet) -> bool {
     }
 }
 
-/// A zone and who answers for it.
+/// A zone and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The zone's apex.
     pub zone: Name,
-    /// What kind of servers the upstreams are.
     pub mode: Mode,
     /// The upstreams.
     pub upstreams: Vec<SocketAddr>,
-    /// Which is asked first.
+    /// The order of the upstreams.
     pub policy: Policy,
-    /// Over what.
+    /// The transport.
     pub protocol: Protocol,
     /// Whether the AD bit is passed on.
     pub trust_ad: bool,
 }
 
-/// How answers are served from the cache.
+/// The settings of answers from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Serve {
     /// TTL of stale answers.
     pub stale_ttl: Duration,
-    /// How long a failure is remembered, and how long a stale answer serves without another try.
+    /// The time that a failure is remembered, and that a stale answer serves without another try.
     pub recheck: Duration,
     /// Whether names in demand are refreshed before they expire.
     pub prefetch: bool,
 }
 
 impl Config {
-    /// The routes, all upstreams taken for good.
+    /// The routes. All upstreams begin as healthy.
     #[must_use]
     pub fn table(&self) -> Table {
         Table::new(self.forwards.iter().map(|forward| {
@@ -245,7 +243,7 @@ impl Config {
         upstreams
     }
 
-    /// One line that says what is configured.
+    /// A summary of the configuration in one line.
     #[must_use]
     pub fn summary(&self) -> String {
         let zones: Vec<String> = self.forwards.iter().map(|f| f.zone.to_string()).collect();

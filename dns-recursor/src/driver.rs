@@ -16,24 +16,27 @@ mod observed;
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use daemon::readiness::Readiness;
 use daemon::run::Heartbeat;
 use dns_cache::answer::{self, Ttls};
 use dns_cache::cache::{Cache, Keep, State};
+use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message};
-use dns_cache::moment::Moment;
 use dns_front::front::{self, Source as From};
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::own_addresses::OwnAddresses;
-use dns_resolve::resolver::{Ask, ExchangeId, Kept, Output, Reason, Resolver, Settings};
+use dns_resolve::resolver::{
+    CacheResult, ExchangeId, Output, Reason, ResolveRequest, Resolver, Settings,
+};
 use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
@@ -45,16 +48,16 @@ use crate::totals::{self, Totals};
 use crate::upstream::{self, Event};
 pub use handle::{Handle, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
-pub use observed::{Latency, Observed, lock};
+pub use observed::{Latency, Observed};
 
-/// Jobs or events taken at a time. Neither starves the other.
+/// The most jobs or events taken at a time, so that neither starves the other.
 const BATCH: usize = 64;
-/// How often an idle driver reports that it runs, and its counters.
+/// The interval at which an idle driver publishes its counters and its heartbeat.
 const BEAT: Duration = Duration::from_millis(250);
-/// How often the same loop is logged.
+/// The least time between two log lines about the same loop.
 const LOOP_LOG: Duration = Duration::from_secs(60);
 
-/// What a driver works with.
+/// The parts of a driver.
 #[derive(Debug)]
 pub struct Resources {
     /// The cache.
@@ -63,20 +66,19 @@ pub struct Resources {
     pub clock: Clock,
     /// Its counters.
     pub totals: Totals,
-    /// Where it reports zones without upstreams.
+    /// Gets the zones without upstreams.
     pub readiness: Readiness,
 }
 
-/// What a configuration says of resolving.
+/// The part of a configuration that is about resolving.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How questions are resolved.
+    /// The settings of the resolver.
     pub settings: Settings,
-    /// Which names go where.
     pub table: Arc<Table>,
     /// Addresses of this server: no referral is followed there.
     pub own_addresses: OwnAddresses,
-    /// How stale answers and failures are treated.
+    /// The settings of stale answers and failures.
     pub serve: Serve,
     /// Source addresses of queries.
     pub source: Source,
@@ -97,7 +99,7 @@ struct Exchange {
     task: AbortHandle,
     /// The upstream; `None` for a server that a referral names. Counters for those would grow without bound.
     upstream: Option<SocketAddr>,
-    sent: Moment,
+    sent: Instant,
 }
 
 struct Driver {
@@ -113,8 +115,8 @@ struct Driver {
     heartbeat: Heartbeat,
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
-    logged_loops: HashMap<SocketAddr, Moment>,
-    /// Told when no client waits any more.
+    logged_loops: HashMap<SocketAddr, Instant>,
+    /// Gets a message when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
 }
@@ -128,7 +130,7 @@ impl Driver {
     ) {
         let mut questions = Vec::with_capacity(BATCH);
         let mut events = Vec::with_capacity(BATCH);
-        let mut shown = Moment::START;
+        let mut shown = Instant::START;
         loop {
             let now = self.resources.clock.now();
             let beat = now.after(BEAT);
@@ -168,7 +170,7 @@ impl Driver {
         }
     }
 
-    /// Carries out a command; true when the driver is to end.
+    /// Carries out a command; true when the driver must end.
     fn obey(&mut self, command: Option<Command>) -> bool {
         let now = self.resources.clock.now();
         match command {
@@ -191,7 +193,7 @@ impl Driver {
         false
     }
 
-    fn take(&mut self, job: Job, now: Moment) {
+    fn take(&mut self, job: Job, now: Instant) {
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
         let client = job.waiter.map(|waiter| Client {
@@ -199,7 +201,7 @@ impl Driver {
             waiter,
         });
         self.resolver.ask(
-            Ask {
+            ResolveRequest {
                 key: &key,
                 question: &question,
                 client,
@@ -210,7 +212,7 @@ impl Driver {
         self.drain(now);
     }
 
-    fn happened(&mut self, event: Event, now: Moment) {
+    fn happened(&mut self, event: Event, now: Instant) {
         match event {
             Event::Received(id, message) => {
                 if let Some(exchange) = self.exchanges.get(&id) {
@@ -233,13 +235,13 @@ impl Driver {
         self.drain(now);
     }
 
-    fn drain(&mut self, now: Moment) {
+    fn drain(&mut self, now: Instant) {
         while let Some(output) = self.resolver.poll_output() {
             self.perform(output, now);
         }
     }
 
-    fn perform(&mut self, output: Output<Client>, now: Moment) {
+    fn perform(&mut self, output: Output<Client>, now: Instant) {
         match output {
             Output::Send {
                 exchange,
@@ -275,7 +277,7 @@ impl Driver {
                 self.fail(&key, reason, clients, now);
             }
             Output::LookUp { flight, key } => {
-                let kept = Kept::look_up(&self.resources.cache, &key, now);
+                let kept = CacheResult::look_up(&self.resources.cache, &key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -308,7 +310,7 @@ impl Driver {
         to: SocketAddr,
         protocol: Protocol,
         message: Vec<u8>,
-        now: Moment,
+        now: Instant,
     ) {
         let events = self.events.clone();
         let source = self.plan.source;
@@ -340,13 +342,13 @@ impl Driver {
 
     //--- Clients
 
-    fn answer(&mut self, key: &Key, answer: &Answer, clients: Vec<Client>, now: Moment) {
+    fn answer(&mut self, key: &Key, answer: &Answer, clients: Vec<Client>, now: Instant) {
         if answer.lifetime > 0 {
             let keep = Keep {
                 pool: answer.pool,
                 lifetime: Duration::from_secs(answer.lifetime.into()),
             };
-            // Stored first, so that a client that asks again at once finds it.
+            // Stored first, so that a client's next query finds it at once.
             let message = answer.message.clone();
             self.resources.cache.store(key, message, keep, now);
         }
@@ -358,7 +360,7 @@ impl Driver {
     }
 
     /// Sends a stale answer, or a failure when there is none.
-    fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Moment) {
+    fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Instant) {
         for client in clients {
             let asker = client.asker();
             let stale_ttl = self.plan.serve.stale_ttl;
@@ -384,7 +386,7 @@ impl Driver {
         }
     }
 
-    fn deliver(&self, client: &Client, length: Option<usize>, source: From, now: Moment) {
+    fn deliver(&self, client: &Client, length: Option<usize>, source: From, now: Instant) {
         let Some(reply) = length.and_then(|length| self.out.get(..length)) else {
             return;
         };
@@ -406,13 +408,13 @@ impl Driver {
         }
     }
 
-    //--- What is shown
+    //--- - Views
 
     fn show(&mut self) {
         self.seen.counts = self.resolver.counts();
         self.seen.n_flights = self.resolver.n_flights();
         self.seen.upstreams = self.resolver.upstreams().collect();
-        lock(&self.observed).clone_from(&self.seen);
+        self.observed.lock().clone_from(&self.seen);
     }
 
     /// Logs zones that have lost their last upstream or have one again, and tells readiness.
@@ -441,7 +443,7 @@ impl Driver {
         self.down = down;
     }
 
-    fn log_loop(&mut self, upstream: SocketAddr, now: Moment) {
+    fn log_loop(&mut self, upstream: SocketAddr, now: Instant) {
         let last = self.logged_loops.get(&upstream).copied();
         if last.is_none_or(|last| now >= last.after(LOOP_LOG)) {
             self.logged_loops.insert(upstream, now);

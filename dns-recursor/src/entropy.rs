@@ -1,4 +1,4 @@
-//! Unpredictable bits from the kernel, fetched some at a time.
+//! Unpredictable bits from the kernel, fetched in blocks.
 //!
 //! Ids, ports and letter case of queries must not be guessed (RFC 5452 §9.2), so they come from
 //! the kernel's own generator and not from one seeded by it.
@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use dns_resolve::exchange::Entropy;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-/// Octets fetched at a time: what a few dozen queries need.
+/// Octets fetched at a time, enough for a few dozen queries.
 const FETCH: usize = 512;
 
 /// Bits from the kernel.
@@ -41,7 +41,7 @@ impl SystemEntropy {
                 Ok(n) => filled += n,
                 Err(error) if error == rustix::io::Errno::INTR => {}
                 Err(_) => {
-                    // Not with any kernel this runs on; the standard library's own fallback.
+                    // Never happens with a supported kernel; this is the standard library's own fallback.
                     for chunk in rest.chunks_mut(8) {
                         let bits = RandomState::new().build_hasher().finish().to_le_bytes();
                         for (to, from) in chunk.iter_mut().zip(bits) {
@@ -66,7 +66,7 @@ impl Entropy for SystemEntropy {
         bytes.map_or(0, |bytes| {
             let mut taken = [0; 8];
             taken.copy_from_slice(bytes);
-            // What was given out is not left in memory.
+            // Random octets that were used do not stay in memory.
             bytes.fill(0);
             u64::from_le_bytes(taken)
         })

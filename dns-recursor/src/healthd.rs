@@ -1,7 +1,7 @@
-//! What healthd says of upstreams, passed on to the resolver.
+//! Passes healthd's reports about upstreams on to the resolver.
 //!
-//! healthd asks each upstream what the resolver's own probes ask. When healthd goes, nothing
-//! changes: the resolver has its own evidence.
+//! healthd sends each upstream the question of the resolver's own probes. Without healthd nothing changes:
+//! the resolver has its own evidence.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -19,14 +19,14 @@ use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
 
-/// How often healthd asks an upstream: often enough to know before a client does.
+/// The interval of healthd's probes: short enough to notice a failure before a client does.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// Between probes while one has failed and none has yet settled it.
+/// The interval of probes while one has failed and the state is not yet decided.
 const FAST_INTERVAL: Duration = Duration::from_millis(250);
-/// How long an upstream may take.
+/// The time that an upstream has to answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What healthd says, as a whole each time.
+/// healthd's snapshots, each of them whole.
 type Snapshots = watch::Receiver<Arc<Snapshot>>;
 
 /// The stream from healthd. Dropping it ends it.
@@ -51,13 +51,13 @@ impl Healthd {
         }
     }
 
-    /// Watches the upstreams of another table, which the resolver has taken up.
+    /// Watches the upstreams of another table, after the resolver has adopted it.
     pub fn adopt(&self, table: &Table) {
         self.watcher.set_targets(targets(table));
         self.adopted.notify_one();
     }
 
-    /// How the stream is doing, for status and metrics.
+    /// The state of the stream, for status and metrics.
     #[must_use]
     pub fn link(&self) -> Link {
         Link(Some(Arc::clone(&self.watcher)))
@@ -70,12 +70,12 @@ impl Drop for Healthd {
     }
 }
 
-/// How the stream from healthd is doing; clones share it.
+/// The state of the stream from healthd; clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Link(Option<Arc<Watcher>>);
 
 impl Link {
-    /// How it is doing; `None` when there is to be no stream.
+    /// The state of the stream; `None` when there is no stream by configuration.
     #[must_use]
     pub fn state(&self) -> Option<State> {
         self.0.as_ref().map(|watcher| watcher.state())
@@ -124,7 +124,7 @@ async fn follow(mut snapshots: Snapshots, adopted: Arc<Notify>, reporter: Report
     }
 }
 
-/// Waits for what healthd says next; nothing when it will say no more.
+/// Waits for healthd's next reports; `None` when the stream has ended.
 async fn next_news(
     snapshots: &mut Snapshots,
     adopted: &Notify,
@@ -132,14 +132,14 @@ async fn next_news(
 ) -> Option<Vec<(SocketAddr, Report)>> {
     tokio::select! {
         changed = snapshots.changed() => changed.ok()?,
-        // The resolver has forgotten what was said of upstreams that were away for a while.
+        // The resolver has forgotten the reports about upstreams that were unused for a while.
         () = adopted.notified() => known.clear(),
     }
     let snapshot = Arc::clone(&snapshots.borrow_and_update());
     Some(news(&snapshot, known))
 }
 
-/// What a snapshot says that was not known.
+/// The reports in a snapshot that are new.
 fn news(
     snapshot: &Snapshot,
     known: &mut BTreeMap<SocketAddr, Report>,

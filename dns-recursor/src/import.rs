@@ -1,7 +1,7 @@
 //! Other forwarders' configurations as one of this server, in TOML.
 //!
-//! The `peer-…` crates read the formats. What has no counterpart here becomes a comment, `# not carried: …`,
-//! and a remark with its place.
+//! The `peer-…` crates read the formats. A setting without a counterpart becomes a comment, `# not carried:
+//! …`, and a remark with its place.
 
 pub mod recursor_conf;
 
@@ -11,9 +11,9 @@ use config_text::toml::{line, list, quoted};
 use config_text::{Files, Problem};
 use peer_forwarder::{Forward, Forwarder, Policy, Remark, Setting};
 
-/// A configuration of this server, and what a person should know of it.
+/// A configuration of this server, and remarks for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct Conversion {
     pub toml: String,
     pub remarks: Vec<String>,
 }
@@ -22,7 +22,7 @@ pub struct Imported {
 ///
 /// # Errors
 /// Every error of the file.
-pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Imported, Vec<Problem>> {
+pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Conversion, Vec<Problem>> {
     Ok(write(path, &peer_corefile::read(path, files)?))
 }
 
@@ -30,11 +30,11 @@ pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Imported, Vec<Prob
 ///
 /// # Errors
 /// Every error of the file and of those that it includes.
-pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Imported, Vec<Problem>> {
+pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Conversion, Vec<Problem>> {
     Ok(write(path, &peer_dnsmasq::read(path, files)?))
 }
 
-fn write(from: &Path, forwarder: &Forwarder) -> Imported {
+fn write(from: &Path, forwarder: &Forwarder) -> Conversion {
     let mut toml = String::new();
     line(&mut toml, format_args!("# From {}.", from.display()));
     for remark in &forwarder.remarks {
@@ -58,7 +58,7 @@ fn write(from: &Path, forwarder: &Forwarder) -> Imported {
     for forward in &forwarder.forwards {
         write_forward(&mut toml, forward);
     }
-    Imported {
+    Conversion {
         toml,
         remarks: forwarder.remarks.iter().map(ToString::to_string).collect(),
     }

@@ -13,9 +13,9 @@
 //!                               upstreams
 //! ```
 //!
-//! Other crates decide: `dns-front` what becomes of a query, `dns-resolve` which upstream is asked,
-//! `dns-cache` what is kept. This crate has the threads, sockets and clocks around them, the configuration,
-//! and what operators see.
+//! Other crates decide: `dns-front` about a query, `dns-resolve` about the upstream of a question,
+//! `dns-cache` about the answers to keep. This crate has the threads, sockets and clocks around them, the
+//! configuration, and the views for operators.
 
 pub mod args;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! Reading configuration files. Parsers open nothing themselves; here they meet the file system.
+//! Reads configuration files. Parsers never open files themselves; this module does.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use dns_resolve::own_addresses::OwnAddresses;
 use peer_recursor_conf::RecursorConf;
 
 use crate::config::{Config, v1};
-use crate::import::Imported;
+use crate::import::Conversion;
 use crate::import::recursor_conf;
 
-/// Which files say what to do.
+/// The files to serve from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// This server's own.
@@ -25,7 +25,7 @@ pub enum Source {
     RecursorConf {
         /// recursor.conf.
         path: PathBuf,
-        /// Settings that win over the file's.
+        /// Settings that override the file's.
         arguments: Vec<(String, String)>,
     },
 }
@@ -43,7 +43,7 @@ impl Source {
                 let imported = recursor_conf::import(&conf);
                 let name = format!("{}, as TOML", path.display());
                 let mut config = v1::parse(&Document::inline(name, imported.toml.as_str()))?;
-                // The parser has said all there is to say of what it read.
+                // The parser has already given all its warnings.
                 config.warnings = remarks(&conf, &imported);
                 Ok(config)
             }
@@ -51,7 +51,7 @@ impl Source {
     }
 }
 
-/// Reads a recursor.conf and what it names.
+/// Reads a recursor.conf and the files that it names.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -63,12 +63,12 @@ pub fn read_recursor_conf(
     read.map_err(Problems::from)
 }
 
-/// Reads another forwarder's file; gives the configuration and what a person should know of it.
+/// Reads another forwarder's file; returns the configuration and remarks for the operator.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub fn import_with(
-    import: fn(&Path, &mut dyn Files) -> Result<Imported, Vec<Problem>>,
+    import: fn(&Path, &mut dyn Files) -> Result<Conversion, Vec<Problem>>,
     path: &Path,
 ) -> Result<(String, Vec<String>), Problems> {
     match import(path, &mut Disk) {
@@ -77,9 +77,9 @@ pub fn import_with(
     }
 }
 
-/// What a person should know of a recursor.conf that was understood.
+/// Remarks for the operator about a recursor.conf that was understood.
 #[must_use]
-pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<String> {
+pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Conversion) -> Vec<String> {
     let dropped = conf.dropped.iter().map(|dropped| {
         let message = format!("`{}` is not carried over: {}", dropped.key, dropped.reason);
         let position = dropped.position.clone();
@@ -92,13 +92,13 @@ pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Imported) -> Vec<S
         .collect()
 }
 
-/// Where this server is reached: on the addresses it listens on, and on those that the node has now.
+/// The addresses that reach this server: those it listens on, and those that the node has now.
 #[must_use]
 pub fn own_addresses(listening: &[SocketAddr]) -> OwnAddresses {
     OwnAddresses::new(listening.to_vec(), acl::own_addresses())
 }
 
-/// Finds upstreams that are this server itself, given the addresses it listens on.
+/// Finds upstreams that are this server itself, given the addresses that it listens on.
 #[must_use]
 pub fn forwards_to_itself(config: &Config, listening: &[SocketAddr]) -> Problems {
     let own = own_addresses(listening);
@@ -106,14 +106,14 @@ pub fn forwards_to_itself(config: &Config, listening: &[SocketAddr]) -> Problems
     for upstream in config.upstreams() {
         if own.contains(upstream) {
             problems.push(Problem::new(format!(
-                "upstream {upstream} is this server itself; it would ask itself in a circle"
+                "upstream {upstream} is this server itself: its queries would go in a circle"
             )));
         }
     }
     problems
 }
 
-/// Whether the certificate's files can be used.
+/// Checks that the certificate's files can be used.
 #[must_use]
 pub fn certificate(config: &Config) -> Problems {
     let mut problems = Problems::default();

@@ -1,11 +1,11 @@
-//! Names of metrics, and what they are read from.
+//! The names of metrics, and their sources.
 //!
-//! The `coredns_*` metrics are those that dashboards and alerts for `CoreDNS` read, with its labels
-//! and meaning; what `CoreDNS` has no name for is `dns_recursor_*`.
+//! The `coredns_*` metrics are those that dashboards and alerts for `CoreDNS` read, with its labels and
+//! meaning; metrics that `CoreDNS` does not have are named `dns_recursor_*`.
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::connections::Connections;
@@ -14,18 +14,19 @@ use dns_cache::cache::Cache;
 use dns_front::front::Source;
 use dns_resolve::forward::Fitness;
 use dns_wire::Rcode;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
-use crate::driver::{Latency, Observed, lock};
+use crate::driver::{Latency, Observed};
 use crate::healthd::Link;
 use crate::totals::{ARRIVALS, BUCKETS, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
 pub const REQUESTS: &str = "coredns_dns_requests";
-/// Responses by `rcode` and `plugin`, the latter being where they came from.
+/// Responses by `rcode` and `plugin`, which is their source.
 pub const RESPONSES: &str = "coredns_dns_responses";
-/// How long clients waited.
+/// Time that clients waited.
 pub const REQUEST_DURATION: &str = "coredns_dns_request_duration_seconds";
 /// Entries by `type`: success or denial.
 pub const CACHE_ENTRIES: &str = "coredns_cache_entries";
@@ -37,35 +38,35 @@ pub const CACHE_REQUESTS: &str = "coredns_cache_requests";
 pub const CACHE_MISSES: &str = "coredns_cache_misses";
 /// Stale answers.
 pub const CACHE_STALE: &str = "coredns_cache_served_stale";
-/// Entries pushed out before their time by `type`.
+/// Entries evicted before their time by `type`.
 pub const CACHE_EVICTIONS: &str = "coredns_cache_evictions";
 /// Entries refreshed before they expired.
 pub const CACHE_PREFETCHES: &str = "coredns_cache_prefetch";
 /// Queries turned away because too many wait.
 pub const MAX_CONCURRENT: &str = "coredns_forward_max_concurrent_rejects";
-/// How long responses took by `to` and `rcode`.
+/// Response times of upstreams by `to` and `rcode`.
 pub const PROXY_DURATION: &str = "coredns_proxy_request_duration_seconds";
-/// How often an upstream was found absent by `to`.
+/// The times that an upstream became absent, by `to`.
 pub const PROXY_FAILURES: &str = "coredns_proxy_healthcheck_failures";
-/// Panics; always zero, for a panic ends the process.
+/// Panics; always zero, because a panic ends the process.
 pub const PANICS: &str = "coredns_panics";
 /// Octets of the cache by `type`.
 pub const CACHE_OCTETS: &str = "dns_recursor_cache_bytes";
-/// Whether an upstream is asked, by `to`: 1 good, 0.5 in doubt, 0 absent.
+/// The fitness of an upstream, by `to`: 1 good, 0.5 in doubt, 0 absent.
 pub const UPSTREAM_FITNESS: &str = "dns_recursor_upstream_fitness";
-/// Usual time to an upstream and back by `to`.
+/// Usual round-trip time to an upstream by `to`.
 pub const UPSTREAM_ROUND_TRIP: &str = "dns_recursor_upstream_round_trip_seconds";
 /// Exchanges that ended without a response by `to`.
 pub const UPSTREAM_LOSSES: &str = "dns_recursor_upstream_losses";
-/// Questions under way.
+/// Questions in flight.
 pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
-/// What the resolver did by `event`.
+/// Events in the resolver, by `event`.
 pub const EVENTS: &str = "dns_recursor_resolver_events";
 /// Open connections.
 pub const TCP_CONNECTIONS: &str = "dns_recursor_tcp_connections";
-/// Connections turned away because a bound was reached.
+/// Connections refused because of a limit.
 pub const TCP_REFUSED: &str = "dns_recursor_tcp_refused_connections";
-/// Whether healthd is connected; absent when it is not asked.
+/// Whether healthd is connected; absent when it is not used.
 pub const HEALTHD_CONNECTED: &str = "dns_recursor_healthd_connected";
 
 /// The pools by `CoreDNS`'s names, in the order of [`dns_cache::cache::Usage`].
@@ -73,17 +74,17 @@ const POOLS: [&str; 2] = ["success", "denial"];
 
 /// Shows the server to a scraper.
 pub struct Scrape {
-    /// What threads count.
+    /// The counters of the threads.
     pub totals: Totals,
     /// The cache.
     pub cache: Arc<Cache>,
-    /// What the driver sees.
+    /// The counters of the driver.
     pub observed: Arc<Mutex<Observed>>,
-    /// What is counted of connections.
+    /// The counters of connections.
     pub connections: Arc<Connections>,
     /// The stream from healthd.
     pub link: Link,
-    /// The `server` label: where the server listens.
+    /// The `server` label: the addresses that the server listens on.
     pub server: String,
 }
 
@@ -99,7 +100,7 @@ impl Collector for Scrape {
         let sum = self.totals.sum();
         self.traffic(&mut page, &sum)?;
         self.cache(&mut page, &sum)?;
-        let observed = lock(&self.observed).clone();
+        let observed = self.observed.lock().clone();
         upstreams(&mut page, &observed)?;
         events(&mut page, &observed, &sum)?;
         self.connections(&mut page)
@@ -107,7 +108,7 @@ impl Collector for Scrape {
 }
 
 impl Scrape {
-    /// The labels that every metric of `CoreDNS`'s server has.
+    /// Labels, with those that every metric of `CoreDNS`'s server has.
     fn labels(&self, more: &[(&'static str, &str)]) -> Labels {
         let own = [
             ("server", self.server.as_str()),
@@ -140,7 +141,7 @@ impl Scrape {
             micros: sum.latency_micros,
         };
         let all = vec![(self.labels(&[]), histogram(&latency))];
-        page.histograms(REQUEST_DURATION, "How long clients waited", all)?;
+        page.histograms(REQUEST_DURATION, "Time that clients waited", all)?;
         page.counter(PANICS, "Panics", 0)
     }
 
@@ -161,7 +162,7 @@ impl Scrape {
         page.counters(CACHE_HITS, "Answers from the cache", by_pool(hits))?;
         page.counters(
             CACHE_EVICTIONS,
-            "Entries pushed out",
+            "Entries evicted",
             by_pool(usage.evictions),
         )?;
         let one = |value| vec![(self.labels(&[]), value)];
@@ -219,7 +220,7 @@ fn upstreams(page: &mut Page<'_, '_>, observed: &Observed) -> fmt::Result {
         });
     page.histograms(
         PROXY_DURATION,
-        "How long upstreams took",
+        "Time that upstreams took",
         durations.collect(),
     )?;
     let absences = observed
@@ -229,7 +230,7 @@ fn upstreams(page: &mut Page<'_, '_>, observed: &Observed) -> fmt::Result {
         .collect();
     page.counters(
         PROXY_FAILURES,
-        "How often upstreams were found absent",
+        "Times that upstreams became absent",
         absences,
     )?;
     let losses = observed.losses.iter().map(|(u, n)| (to(*u), *n)).collect();
@@ -271,14 +272,14 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
         ("loops", counts.loops),
     ];
     let events = events.map(|(event, n)| (vec![("event", event.to_owned())], n));
-    page.counters(EVENTS, "What the resolver did", events.into())?;
+    page.counters(EVENTS, "Events in the resolver", events.into())?;
     let rejects = counts.overload + sum.overload;
     page.counter(MAX_CONCURRENT, "Queries turned away", rejects)?;
     let under_way = u64::try_from(observed.n_flights).unwrap_or(u64::MAX);
-    page.gauge(QUESTIONS, "Questions under way", float(under_way))
+    page.gauge(QUESTIONS, "Questions in flight", float(under_way))
 }
 
-/// A histogram as scrapers have it.
+/// A histogram in the form of scrapers.
 fn histogram(latency: &Latency) -> Histogram {
     let bounds = (0..BUCKETS).map(bucket_bound).chain([f64::INFINITY]);
     Histogram {

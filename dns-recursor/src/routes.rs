@@ -1,4 +1,4 @@
-//! What the admin listener shows and changes beside the common paths.
+//! The paths of the admin listener beside the common ones.
 //!
 //! | path | does |
 //! | --- | --- |
@@ -11,9 +11,9 @@ use std::sync::Arc;
 use config_text::counted;
 use daemon::admin::{Reply, Request, Routes};
 use dns_cache::cache::{Cache, Entry, Reach};
+use dns_cache::instant::Instant;
 use dns_cache::key;
 use dns_cache::message::Pool;
-use dns_cache::moment::Moment;
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Name, NameError, Records, rdata};
 
@@ -25,8 +25,8 @@ pub fn add(routes: &Routes, cache: &Arc<Cache>, clock: Clock) {
     routes.get("/cache", move |request| {
         let cache = Arc::clone(&shown);
         async move {
-            match Which::of(&request) {
-                Ok(which) => Reply::text(200, dump(&cache, clock.now(), which.as_ref())),
+            match NameSelection::of(&request) {
+                Ok(selection) => Reply::text(200, dump(&cache, clock.now(), selection.as_ref())),
                 Err(error) => Reply::text(400, format!("{error}\n")),
             }
         }
@@ -35,21 +35,21 @@ pub fn add(routes: &Routes, cache: &Arc<Cache>, clock: Clock) {
     routes.post("/cache/flush", move |request| {
         let cache = Arc::clone(&flushed);
         async move {
-            match Which::of(&request) {
-                Ok(which) => Reply::text(200, flush(&cache, which.as_ref())),
+            match NameSelection::of(&request) {
+                Ok(selection) => Reply::text(200, flush(&cache, selection.as_ref())),
                 Err(error) => Reply::text(400, format!("{error}\n")),
             }
         }
     });
 }
 
-/// Which names are meant; all when there is none.
-struct Which {
+/// The names that a request is about; all when there is none.
+struct NameSelection {
     name: Name,
     reach: Reach,
 }
 
-impl Which {
+impl NameSelection {
     fn of(request: &Request) -> Result<Option<Self>, NameError> {
         let Some(name) = request.parameter("name") else {
             return Ok(None);
@@ -70,23 +70,23 @@ impl Which {
     }
 }
 
-fn flush(cache: &Cache, which: Option<&Which>) -> String {
-    let n_dropped = match which {
-        Some(which) => cache.flush(&which.name, which.reach),
+fn flush(cache: &Cache, selection: Option<&NameSelection>) -> String {
+    let n_dropped = match selection {
+        Some(selection) => cache.flush(&selection.name, selection.reach),
         None => cache.flush(&Name::root(), Reach::Subtree),
     };
     format!("{} dropped\n", counted(n_dropped, "entry"))
 }
 
 /// Every entry as a comment and its records.
-fn dump(cache: &Cache, now: Moment, which: Option<&Which>) -> String {
+fn dump(cache: &Cache, now: Instant, selection: Option<&NameSelection>) -> String {
     let mut text = String::new();
     cache.visit(now, |entry| {
         let question = entry.message.question();
         let Ok((name, _)) = Name::from_wire(question) else {
             return;
         };
-        if which.is_none_or(|which| which.includes(&name)) {
+        if selection.is_none_or(|selection| selection.includes(&name)) {
             // Writing to a string does not fail.
             let _written = write_entry(&mut text, &name, entry);
         }
@@ -158,7 +158,7 @@ mod tests {
             stale: Duration::ZERO,
         };
         let cache = Cache::new(&options, Seed(1));
-        let now = Moment::from_millis(500);
+        let now = Instant::from_millis(500);
         for name in ["a.example", "b.a.example", "other"] {
             let row = (Section::Answer, name, Type::A, 60, "192.0.2.1");
             let key = Key::new(Seed(1), &question(name, Type::A), Variant::new(true, false));
@@ -167,16 +167,16 @@ mod tests {
                 lifetime: Duration::from_secs(60),
             };
             let message = answer(name, Type::A, Rcode::NOERROR, &[row]).message;
-            cache.store(&key, message, keep, Moment::START);
+            cache.store(&key, message, keep, Instant::START);
         }
-        let which = |query: &str| {
+        let selection = |query: &str| {
             let request = Request {
                 query: query.to_owned(),
                 ..Request::default()
             };
-            Which::of(&request).unwrap()
+            NameSelection::of(&request).unwrap()
         };
-        let one = dump(&cache, now, which("name=A.example").as_ref());
+        let one = dump(&cache, now, selection("name=A.example").as_ref());
         assert_eq!(
             one,
             "; a.example. A do: positive, NOERROR, 0s old, 59s left\n\
@@ -184,11 +184,11 @@ mod tests {
         );
         assert_eq!(dump(&cache, now, None).lines().count(), 6);
         assert_eq!(
-            flush(&cache, which("name=a.example&subtree=1").as_ref()),
+            flush(&cache, selection("name=a.example&subtree=1").as_ref()),
             "2 entries dropped\n"
         );
         assert_eq!(
-            flush(&cache, which("name=a.example").as_ref()),
+            flush(&cache, selection("name=a.example").as_ref()),
             "0 entries dropped\n"
         );
         assert_eq!(flush(&cache, None), "1 entry dropped\n");
@@ -196,6 +196,6 @@ mod tests {
             query: "name=a..b".to_owned(),
             ..Request::default()
         };
-        assert!(Which::of(&bad).is_err());
+        assert!(NameSelection::of(&bad).is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! Does once what the server is for: has the resolver find the SOA of a zone that is forwarded.
+//! Tests the server's purpose once: makes the resolver find the SOA of a forwarded zone.
 //!
-//! The cache is not asked, so that upstreams are; and no client's permissions matter.
+//! Bypasses the cache, so that the query reaches an upstream, and the access list.
 
 use dns_cache::answer::{Asker, Transport};
 use dns_cache::key::Variant;
@@ -13,22 +13,22 @@ use crate::clock::Clock;
 use crate::driver::{Job, ReturnTo, Waiter};
 use crate::totals::Arrival;
 
-/// Zones that are tried: one that answers is enough, and more than a few would take too long.
+/// The most zones that are tried: one answer is enough, and many would take too long.
 const ZONES: usize = 3;
 
-/// The longest answer that is taken.
+/// The longest answer.
 const LIMIT: usize = 4096;
 
 /// The class of the internet (RFC 1035 §3.2.4).
 const INTERNET: u16 = 1;
 
-/// Has zones of the table looked up until one is found.
+/// Looks up zones of the table until one is found.
 ///
-/// The root is behind servers outside the site, which may be away without any fault of this process: of
-/// them it is enough that something is said.
+/// The root is behind servers outside the site, which may be away without any fault of this process: any
+/// response about it is enough.
 ///
 /// # Errors
-/// What became of the zones.
+/// The outcome of each zone.
 pub async fn run(table: &Table, jobs: &mpsc::Sender<Job>, clock: Clock) -> Result<String, String> {
     let zones: Vec<&Name> = table.routes().map(|route| &route.zone).collect();
     let own = zones.iter().copied().filter(|zone| !zone.is_root());

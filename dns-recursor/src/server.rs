@@ -1,5 +1,5 @@
-//! Answers queries on the threads that receive them. A cache hit is answered at once. A miss becomes a [`Job`],
-//! which says where the answer goes, and the thread takes the next query.
+//! Answers queries on the threads that receive them. A cache hit is answered at once. A miss becomes a
+//! [`Job`] with the way of its answer, and the thread takes the next query.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Datagram, Outcome, Respond};
 use dns_cache::answer::{self, Asker, Transport};
 use dns_cache::cache::Cache;
+use dns_cache::instant::Instant;
 use dns_cache::key::Key;
-use dns_cache::moment::Moment;
 use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
 use dns_wire::{Flags, Opcode, Rcode};
@@ -23,7 +23,7 @@ use crate::totals::{Arrival, Counts, Totals};
 /// The part of the configuration that queries need. It is replaced as a whole.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Routes, local names and what clients are told.
+    /// Routes, local names and access rules.
     pub view: Arc<View>,
     /// Clients that may ask.
     pub allow: Cidrs,
@@ -31,10 +31,10 @@ pub struct Snapshot {
     pub notify: Cidrs,
 }
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Clone, Debug)]
 pub struct Resources {
-    /// What queries are judged by.
+    /// The snapshot that queries are judged by.
     pub cell: Arc<Cell<Snapshot>>,
     /// The cache.
     pub cache: Arc<Cache>,
@@ -55,28 +55,28 @@ pub struct Responder {
     jobs: mpsc::Sender<Job>,
     counts: Arc<Counts>,
     key: Key,
-    now: Moment,
+    now: Instant,
 }
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// The first so many octets of the buffer are the response.
+    /// The response, in the first octets of the buffer: this many.
     Reply(usize),
-    /// There is no response, or it comes by [`ReturnTo`].
+    /// No response now; there is none, or it comes by [`ReturnTo`].
     Nothing,
     /// It comes by [`ReturnTo`].
     Later,
 }
 
-/// How a client that connects is treated.
+/// The treatment of a client that connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may ask, or send NOTIFY.
+    /// It may query, or send NOTIFY.
     Allowed,
-    /// It may not ask, and is told so.
+    /// The client has no access and gets REFUSED.
     Refused,
-    /// It may not ask, and is told nothing.
+    /// The client has no access and gets no response.
     Ignored,
 }
 
@@ -101,7 +101,7 @@ impl Responder {
         self.now = self.clock.now();
     }
 
-    /// How a client that connects from this address is treated.
+    /// The treatment of a client that connects from this address.
     pub fn admission(&mut self, peer: IpAddr) -> Admission {
         self.reader.refresh();
         let snapshot = self.reader.get();
@@ -113,7 +113,7 @@ impl Responder {
         }
     }
 
-    /// Answers a message, or passes its question to the resolver. `to` says where the answer goes then.
+    /// Answers a message, or passes its question to the resolver; then the answer goes to `to`.
     pub fn handle(
         &mut self,
         message: &[u8],

@@ -1,7 +1,7 @@
-//! The server as the life of its process sees it: what is started, in which order, and ended.
+//! The life of the process: starts the parts of the server in order, and ends them.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::config::{Common, Problems};
@@ -18,6 +18,7 @@ use dns_front::local::Local;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
 use dns_wire::Type;
+use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
 use rustix::io::Errno;
 use serde_json::Value;
@@ -42,14 +43,14 @@ const SOCKETS: &str = "dns";
 const TLS_SOCKETS: &str = "dns-tls";
 /// The ALPN name of DNS over TLS (RFC 7858's entry in the IANA registry).
 const ALPN: &[u8] = b"dot";
-/// How often the node's own networks are looked up, for the default of `allow-from`.
+/// The interval of lookups of the node's own networks, for the default of `allow-from`.
 const NETWORKS_LOOK: Duration = Duration::from_secs(60);
-/// How often the certificate's files are looked at.
+/// The interval of checks of the certificate's files.
 const CERTIFICATE_LOOK: Duration = match cfg!(test) {
     true => Duration::from_millis(5),
     false => Duration::from_secs(60),
 };
-/// How often draining looks whether connections have ended.
+/// The interval of checks for open connections while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
 /// A running dns-recursor.
@@ -64,10 +65,10 @@ pub struct Recursor {
     clock: Clock,
     health: Option<Healthd>,
     networks: JoinHandle<()>,
-    /// Reads the certificate anew when its files change.
+    /// Reads the certificate again when its files change.
     following: Option<JoinHandle<()>>,
     allow: Arc<Mutex<Allow>>,
-    /// Where datagrams come to.
+    /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
     fixed: Fixed,
@@ -85,7 +86,7 @@ impl Fixed {
     fn of(config: &Config) -> Self {
         Self {
             network: Network {
-                // Every query leaves from where the newest configuration says.
+                // Every query uses the source address of the newest configuration.
                 source: Source::default(),
                 ..config.network.clone()
             },
@@ -94,7 +95,7 @@ impl Fixed {
         }
     }
 
-    /// The keys of the settings that `new` has otherwise.
+    /// The keys of the settings that differ in `new`.
     fn changes(&self, new: &Self) -> Vec<&'static str> {
         let (network, cache) = (&self.network, &self.cache);
         let settings = [
@@ -215,7 +216,7 @@ impl Service for Recursor {
             health.adopt(&table);
         }
         let allow = config.access.allow.clone();
-        *self.allow.lock().unwrap_or_else(PoisonError::into_inner) = allow;
+        *self.allow.lock() = allow;
         let before = self.cell.current();
         self.cell.publish(snapshot(&config, &table));
         let local = config.local();
@@ -233,7 +234,7 @@ impl Service for Recursor {
         let report = Report {
             sum: self.totals.sum(),
             usage: self.cache.usage(),
-            observed: driver::lock(&self.driver.observed()).clone(),
+            observed: self.driver.observed().lock().clone(),
             table: &snapshot.view.table,
             healthd: self.link().state().map(|state| state.connected),
             now: self.clock.now(),
@@ -246,8 +247,8 @@ impl Service for Recursor {
         if let Some(following) = &self.following {
             following.abort();
         }
-        // Threads answer what they have read; what they cannot answer goes on to the resolver,
-        // and connections end when their last answer is written.
+        // Threads answer the queries that they have read, or pass them to the resolver; connections end
+        // when their last answer is written.
         self.streams.ask_to_stop();
         let engine = self.engine;
         let stopped = tokio::task::spawn_blocking(move || engine.stop()).await;
@@ -269,7 +270,7 @@ impl Recursor {
         self.health.as_ref().map(Healthd::link).unwrap_or_default()
     }
 
-    /// Adds metrics, heartbeats and paths to what the admin listener shows.
+    /// Adds metrics, heartbeats and paths to the admin listener.
     fn show(&self, context: &Context) {
         context.progress.register_all(self.engine.heartbeats());
         context
@@ -287,7 +288,7 @@ impl Recursor {
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
-        // The resolver ends when nobody has questions for it any more.
+        // The resolver ends when the last sender of questions is dropped.
         let (cell, jobs, clock) = (Arc::clone(&self.cell), self.driver.jobs(), self.clock);
         let jobs = jobs.downgrade();
         context.admin.self_check(move || {
@@ -306,7 +307,7 @@ fn warn_all(config: &Config) {
     }
 }
 
-/// What the resolver goes by, seeing that this server listens on these addresses.
+/// The resolver's settings, given the addresses that this server listens on.
 fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     Plan {
         settings: config.resolve,
@@ -317,7 +318,7 @@ fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     }
 }
 
-/// What threads go by.
+/// The snapshot that threads work by.
 fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
     Snapshot {
         view: Arc::new(View {
@@ -332,7 +333,7 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
     }
 }
 
-/// Whether an answer learnt by one configuration is good in the next.
+/// Whether an answer from before a reload holds after it.
 fn still_holds(question: &[u8], before: &Table, after: &Table, local: &Local) -> bool {
     let name = question
         .get(..question.len().saturating_sub(4))
@@ -344,11 +345,11 @@ fn still_holds(question: &[u8], before: &Table, after: &Table, local: &Local) ->
     }
 }
 
-/// Looks up the node's networks now and then, when they say who may ask.
+/// Looks up the node's networks at intervals, when the access list depends on them.
 async fn follow_networks(cell: Arc<Cell<Snapshot>>, allow: Arc<Mutex<Allow>>) {
     loop {
         tokio::time::sleep(NETWORKS_LOOK).await;
-        let allow = allow.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let allow = allow.lock().clone();
         let networks = allow.networks();
         let current = cell.current();
         if networks != current.allow {
@@ -362,11 +363,11 @@ async fn follow_networks(cell: Arc<Cell<Snapshot>>, allow: Arc<Mutex<Allow>>) {
     }
 }
 
-/// The sockets that queries come to.
+/// The sockets that receive queries.
 struct Sockets {
     udp: Vec<std::net::UdpSocket>,
     streams: Listeners,
-    /// Where datagrams come to.
+    /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
 }
@@ -382,7 +383,7 @@ impl Sockets {
         let udp = open_what_there_is(&network.listen, |listen| {
             listen::udp(inherited, SOCKETS, listen, options)
         })?;
-        // With port 0 TCP listens where UDP happened to be put.
+        // With port 0, TCP listens on the port that UDP got.
         let mut addresses = Vec::new();
         for socket in &udp {
             let address = socket.local_addr()?;
@@ -419,8 +420,8 @@ impl Sockets {
     }
 }
 
-/// Opens all listeners; of the usual ones, which nobody has chosen, those of IPv4 alone when the kernel knows no
-/// others (`ipv6.disable=1`).
+/// Opens all listeners. When the operator chose no addresses and the kernel has no IPv6 (`ipv6.disable=1`),
+/// opens those of IPv4 only.
 fn open_what_there_is<T>(
     listen: &[SocketAddr],
     mut open: impl FnMut(&[SocketAddr]) -> Result<T, ListenError>,

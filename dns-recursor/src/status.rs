@@ -1,4 +1,4 @@
-//! What `status` says: as JSON from the running server, and in lines for people.
+//! The `status`: JSON from the running server, and lines for people.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use config_text::counted;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
 use dns_cache::cache::Usage;
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 use dns_front::front::Source;
 use dns_resolve::forward::{Fitness, Mode, Table};
 use serde_json::{Value, json};
@@ -15,21 +15,19 @@ use serde_json::{Value, json};
 use crate::driver::Observed;
 use crate::totals::Sum;
 
-/// What the server knows of itself.
+/// The inputs of the status.
 #[derive(Debug)]
 pub struct Report<'a> {
-    /// What threads count.
+    /// The counters of the threads.
     pub sum: Sum,
-    /// What the cache holds.
     pub usage: Usage,
-    /// What the driver sees.
+    /// The counters of the driver.
     pub observed: Observed,
-    /// Which names go where.
     pub table: &'a Table,
-    /// Whether healthd is connected; `None` when it is not asked.
+    /// Whether healthd is connected; `None` when it is not used.
     pub healthd: Option<bool>,
     /// The time.
-    pub now: Moment,
+    pub now: Instant,
 }
 
 impl Report<'_> {
@@ -92,7 +90,7 @@ const fn fitness(fitness: Fitness) -> &'static str {
     }
 }
 
-/// What a running server answered, in lines.
+/// The status of a running server, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
     let mut text = headline(status);
@@ -164,7 +162,7 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
         Some(true) => writeln!(text, "healthd is connected"),
         Some(false) => writeln!(
             text,
-            "healthd is NOT connected; upstreams are probed from here"
+            "healthd is NOT connected; this server probes the upstreams"
         ),
         None => Ok(()),
     }
@@ -203,7 +201,7 @@ mod tests {
                     address,
                     fitness: Fitness::Absent,
                     absence: Some(Absence::Refused),
-                    since: Moment::from_millis(1_000),
+                    since: Instant::from_millis(1_000),
                     round_trip: Some(Duration::from_micros(250)),
                 }],
                 responses: BTreeMap::new(),
@@ -211,7 +209,7 @@ mod tests {
             },
             table: &table,
             healthd: Some(false),
-            now: Moment::from_millis(66_000),
+            now: Instant::from_millis(66_000),
         };
         let text = render(&json!({ "service": "dns-recursor", "detail": report.value() }));
         for line in [
@@ -219,7 +217,7 @@ mod tests {
             "cache: 3 answers and 1 denial in 3 KiB",
             "zone ocp4.redhat.ren. to 127.0.0.1:5301 (authoritative)  NO UPSTREAM ANSWERS",
             "upstream 127.0.0.1:5301 absent for 1m5s: its port is closed, 0.2 ms away",
-            "healthd is NOT connected; upstreams are probed from here",
+            "healthd is NOT connected; this server probes the upstreams",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

@@ -1,15 +1,16 @@
-//! What is counted, thread by thread, without a thread ever waiting for another.
+//! Counters, one set a thread, so that no thread ever waits for another.
 
 use std::array;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use dns_cache::answer::Transport;
 use dns_front::front::Source;
 use dns_wire::{Rcode, Type};
+use parking_lot::RwLock;
 
-/// Types with a count of their own, as `CoreDNS` has them; the last place is for all others.
+/// Types with a counter of their own, those of `CoreDNS`; the last counter is for all others.
 pub const TYPES: [(Type, &str); 16] = [
     (Type::A, "A"),
     (Type::AAAA, "AAAA"),
@@ -28,9 +29,9 @@ pub const TYPES: [(Type, &str); 16] = [
     (Type::HTTPS, "HTTPS"),
     (Type::ANY, "ANY"),
 ];
-/// Response codes with a count of their own: those of the header.
+/// Response codes with a counter of their own: those of the header.
 pub const RCODES: usize = 16;
-/// Where answers come from, by their names in metrics.
+/// The sources of answers, by their names in metrics.
 pub const SOURCES: [(Source, &str); 8] = [
     (Source::Positive, "cache"),
     (Source::Negative, "cache-negative"),
@@ -58,7 +59,7 @@ pub fn bucket_bound(bucket: usize) -> f64 {
 pub struct Count(AtomicU64);
 
 impl Count {
-    /// Adds without a locked instruction, which a single writer does not need.
+    /// Adds without a locked instruction: a single writer does not need one.
     pub fn add(&self, amount: u64) {
         let value = self.0.load(Ordering::Relaxed).wrapping_add(amount);
         self.0.store(value, Ordering::Relaxed);
@@ -71,12 +72,12 @@ impl Count {
     }
 }
 
-/// How a query came in.
+/// The transport and address family of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// Over what.
+    /// The transport.
     pub transport: Transport,
-    /// Whether from an IPv6 address.
+    /// Whether the client's address is IPv6.
     pub ipv6: bool,
 }
 
@@ -86,7 +87,7 @@ impl Arrival {
     }
 }
 
-/// What one thread has counted; only that thread writes to it.
+/// The counters of one thread; only that thread writes to them.
 #[derive(Debug)]
 #[repr(align(128))]
 pub struct Counts {
@@ -96,7 +97,7 @@ pub struct Counts {
     latency_micros: Count,
     /// Entries that were refreshed before they expired.
     pub prefetches: Count,
-    /// Queries turned away because too many wait.
+    /// Queries refused because too many wait.
     pub overload: Count,
 }
 
@@ -114,7 +115,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// A query came in.
+    /// Counts a query.
     pub fn request(&self, arrival: Arrival, qtype: Option<Type>) {
         let other = TYPES.len();
         let qtype = qtype.map_or(other, |qtype| {
@@ -130,7 +131,7 @@ impl Counts {
         }
     }
 
-    /// A response went out.
+    /// Counts a response.
     pub fn response(&self, source: Source, rcode: Rcode) {
         let place = SOURCES.iter().position(|(known, _)| *known == source);
         let rcode = usize::from(rcode.low());
@@ -142,13 +143,13 @@ impl Counts {
         }
     }
 
-    /// A query was answered without a wait.
+    /// Counts a query that was answered without a wait.
     pub fn inline(&self) {
         let [first, ..] = &self.latency;
         first.add(1);
     }
 
-    /// A query was answered after this long.
+    /// Counts a query that was answered after this time.
     pub fn latency(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let bucket = bucket(micros);
@@ -172,7 +173,7 @@ pub fn bucket(micros: u64) -> usize {
     BUCKETS
 }
 
-/// What all threads have counted; clones share it.
+/// The counters of all threads; clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     threads: Arc<RwLock<Vec<Arc<Counts>>>>,
@@ -181,26 +182,26 @@ pub struct Totals {
 /// The sum over all threads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// Queries by way and type.
+    /// Queries by arrival and type.
     pub requests: [[u64; TYPES.len() + 1]; ARRIVALS.len()],
     /// Responses by source and response code.
     pub responses: [[u64; RCODES]; SOURCES.len()],
     /// Answers by bucket of latency; the last is above all bounds.
     pub latency: [u64; BUCKETS + 1],
-    /// All latencies together, in microseconds.
+    /// The sum of all latencies, in microseconds.
     pub latency_micros: u64,
     /// Entries refreshed ahead.
     pub prefetches: u64,
-    /// Queries turned away.
+    /// Queries refused because too many wait.
     pub overload: u64,
 }
 
 impl Totals {
-    /// A place for one more thread's counts.
+    /// Adds the counters of one more thread.
     #[must_use]
     pub fn add_thread(&self) -> Arc<Counts> {
         let counts = Arc::new(Counts::default());
-        let mut threads = self.threads.write().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = self.threads.write();
         threads.push(Arc::clone(&counts));
         counts
     }
@@ -209,7 +210,7 @@ impl Totals {
     #[must_use]
     pub fn sum(&self) -> Sum {
         let mut sum = Sum::default();
-        let threads = self.threads.read().unwrap_or_else(PoisonError::into_inner);
+        let threads = self.threads.read();
         for counts in threads.iter() {
             let pairs = [
                 (

@@ -1,9 +1,9 @@
 //! Exchanges with upstreams: the sockets behind [`dns_resolve::resolver`].
 //!
-//! Every query over UDP has a socket of its own, bound to a random port and connected, so that the
-//! kernel drops what does not come from the upstream (RFC 5452 §9.2) and reports a closed port at
-//! once. Over TCP a query has a connection of its own: truncation is rare, and a fresh connection
-//! cannot be stuck behind another answer. What a message means is the resolver's to say.
+//! Every query over UDP has a socket of its own, bound to a random port and connected, so that the kernel
+//! drops datagrams from others than the upstream (RFC 5452 §9.2) and reports a closed port at once. Over
+//! TCP a query has a connection of its own: truncation is rare, and a fresh connection cannot be stuck
+//! behind another answer. The resolver decides about the messages.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,21 +26,21 @@ use tokio::time::timeout;
 
 use crate::config::Source;
 
-/// Datagrams that one exchange takes in: whoever floods it is not listened to for ever.
+/// The most datagrams that one exchange reads: a flood ends it.
 const MAX_DATAGRAMS: usize = 32;
 /// Attempts to bind a random port before the kernel chooses one.
 const PORT_ATTEMPTS: usize = 8;
-/// The lowest port queries leave from; those below belong to services.
+/// The lowest source port of queries; lower ports belong to services.
 const MIN_PORT: u16 = 1024;
-/// An exchange over TCP that takes longer than any question's deadline serves nobody.
+/// The limit of an exchange over TCP: longer than any question's deadline.
 const TCP_LIMIT: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// Where datagrams are received before their length is known.
+    /// The receive buffer, for messages of unknown length.
     static INBOX: RefCell<Vec<u8>> = RefCell::new(vec![0; MAX_MESSAGE]);
 }
 
-/// What happened to an exchange.
+/// The outcome of an exchange.
 #[derive(Debug)]
 pub enum Event {
     /// A message came in.
@@ -52,7 +52,7 @@ pub enum Event {
 /// Sends a query from a fresh random port.
 ///
 /// # Errors
-/// When it cannot be sent; that is known at once.
+/// Fails at once when the query cannot be sent.
 pub fn send_udp(
     to: SocketAddr,
     from: Source,
@@ -86,20 +86,20 @@ fn open(to: SocketAddr, from: Source, entropy: &mut impl Entropy) -> Result<Owne
     Ok(socket)
 }
 
-/// A port from 1024 up; each as likely as any other, but for one part in 2^48.
+/// A port from 1024 up; all are equally likely, to within one part in 2^48.
 fn random_port(entropy: &mut impl Entropy) -> u16 {
     let span = u64::from(u16::MAX - MIN_PORT) + 1;
     let offset = entropy.next() % span;
     u16::try_from(offset).map_or(MIN_PORT, |offset| MIN_PORT.saturating_add(offset))
 }
 
-/// Reports what comes in over a query's socket, until the task is aborted.
+/// Reports the messages from a query's socket, until the task is aborted.
 pub async fn listen(socket: UdpSocket, exchange: ExchangeId, events: mpsc::Sender<Event>) {
     let Ok(socket) = tokio::net::UdpSocket::from_std(socket) else {
         report(&events, Event::Lost(exchange, Loss::Broken)).await;
         return;
     };
-    // A closed port shows as an error alone, not as something to read.
+    // A closed port is an error only, with nothing to read.
     let interest = Interest::READABLE | Interest::ERROR;
     for _ in 0..MAX_DATAGRAMS {
         let take = || {
@@ -120,7 +120,7 @@ pub async fn listen(socket: UdpSocket, exchange: ExchangeId, events: mpsc::Sende
     report(&events, Event::Lost(exchange, Loss::Broken)).await;
 }
 
-/// Asks over a connection of its own, and reports what comes back.
+/// Sends a query over a TCP connection of its own, and reports the response.
 pub async fn ask_tcp(
     to: SocketAddr,
     from: Source,
@@ -139,7 +139,7 @@ pub async fn ask_tcp(
 async fn exchange_tcp(to: SocketAddr, from: Source, message: &[u8]) -> io::Result<Vec<u8>> {
     let mut stream = connect_tcp(to, from).await?;
     let length = u16::try_from(message.len()).map_err(io::Error::other)?;
-    // RFC 7766 §8: length and message leave together.
+    // RFC 7766 §8: send length and message together.
     let framed = [&length.to_be_bytes(), message].concat();
     let broken = |error: io::Error| io::Error::other(error);
     stream.write_all(&framed).await.map_err(broken)?;
@@ -162,14 +162,14 @@ async fn connect_tcp(to: SocketAddr, from: Source) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A resolver that is gone has no use for events.
+/// The resolver may have ended: then the event is dropped.
 async fn report(events: &mpsc::Sender<Event>, event: Event) {
     if events.send(event).await.is_err() {
         tracing::debug!("An exchange outlived the resolver");
     }
 }
 
-/// What an error says of the upstream.
+/// The state of the upstream that an error points to.
 fn loss(error: &io::Error) -> Loss {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => Loss::Refused,
@@ -177,7 +177,7 @@ fn loss(error: &io::Error) -> Loss {
         | io::ErrorKind::HostUnreachable
         | io::ErrorKind::AddrNotAvailable
         | io::ErrorKind::NetworkDown
-        // A firewall on this node says no.
+        // A firewall on this node denies it.
         | io::ErrorKind::PermissionDenied => Loss::Unreachable,
         _ => Loss::Broken,
     }

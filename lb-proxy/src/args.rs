@@ -23,12 +23,12 @@ pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
 #[derive(Debug, Parser)]
 #[command(name = "lb-proxy", version = daemon::version!(), max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub verb: Verb,
 }
 
-/// What to do.
+/// A command.
 #[derive(Debug, Subcommand)]
 pub enum Verb {
     /// Serve in the foreground until SIGTERM
@@ -43,15 +43,15 @@ pub enum Verb {
     /// Check the configuration and print all problems
     ///
     /// Each problem is printed as `file:line:column: message`, after what is legal but odd. Exits with
-    /// 0 when there is no problem, and with 78 otherwise. Nothing is changed, and nothing is asked of a
+    /// 0 when there is no problem, and with 78 otherwise. It changes nothing, and does not talk to a
     /// running proxy.
     Check(ConfigArgs),
     /// Print this proxy's configuration for a peer's file
     ///
-    /// What cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65 when
+    /// A part that cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65 when
     /// the file cannot be understood.
     Import {
-        /// Which kind of file it is.
+        /// The format of the file.
         #[command(subcommand)]
         format: Format,
     },
@@ -59,22 +59,22 @@ pub enum Verb {
     Status(StatusArgs),
     /// List the sessions of the running proxy
     Sessions {
-        /// Which ones.
+        /// The sessions.
         #[command(flatten)]
         which: SessionArgs,
-        /// Where the proxy is.
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
     /// List the busiest sources of frontends that have limits
     ///
-    /// Of each frontend at most 50, with their connections and how many they began of late: those with
+    /// At most 50 for each frontend, with their connections and how many they began of late: those with
     /// the most connections first.
     Sources {
         /// Only this frontend.
         #[arg(long, value_name = "NAME")]
         frontend: Option<String>,
-        /// Where the proxy is.
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
@@ -82,22 +82,22 @@ pub enum Verb {
     ///
     /// At least one of the filters is needed; `--all` stands for none.
     Kill {
-        /// Which ones.
+        /// The sessions.
         #[command(flatten)]
         which: SessionArgs,
         /// All of them.
         #[arg(long, conflicts_with_all = ["id", "frontend", "backend", "server", "client"])]
         all: bool,
-        /// Where the proxy is.
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
     /// Take servers of the running proxy out of service, or back
     ///
-    /// What is said here holds until it is said otherwise or the process ends; a reload keeps it, and a
-    /// successor takes it over. `outpost` and healthd can do the same for all who use a target.
+    /// The setting holds until it is changed or the process ends; a reload keeps it, and a
+    /// successor takes it over. `outpost` and healthd can do the same for all users of a target.
     Backend {
-        /// What to do.
+        /// The action.
         #[command(subcommand)]
         verb: BackendVerb,
     },
@@ -106,20 +106,20 @@ pub enum Verb {
         /// Only this backend.
         #[arg(value_name = "BACKEND")]
         backend: Option<String>,
-        /// Where the proxy is.
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
 }
 
-/// Which files say what to do.
+/// The configuration file and its overrides.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`)
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Where healthd listens; wins over the configuration
+    /// Address of healthd; wins over the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
     pub healthd: Option<HealthdArg>,
 
@@ -134,7 +134,7 @@ pub enum Format {
     /// haproxy.cfg in TCP mode, as OpenShift's helper node and its own balancer have it
     #[command(name = "haproxy.cfg", alias = "haproxy")]
     Haproxy {
-        /// The files, in the order in which HAProxy is given them; of a directory those that end in .cfg
+        /// The files, in HAProxy's order; from a directory those that end in .cfg
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
     },
@@ -144,13 +144,13 @@ pub enum Format {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Which machine this is, for lines that count on some only (`@id ...`); keepalived's own option
+        /// The id of this machine, for lines with `@id ...`; keepalived's own option
         #[arg(long, short = 'i', value_name = "ID")]
         config_id: Option<String>,
     },
 }
 
-/// Which sessions: those that fit everything that is given.
+/// A filter of sessions: all conditions that are given must fit.
 #[derive(Clone, Debug, Default, Args)]
 pub struct SessionArgs {
     /// The session of this number
@@ -201,7 +201,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| "expected an address or a network".to_owned())
 }
 
-/// What to do with servers.
+/// An action on servers.
 #[derive(Debug, Subcommand)]
 pub enum BackendVerb {
     /// Let it keep its sessions, and give it no new ones
@@ -212,28 +212,29 @@ pub enum BackendVerb {
     Maintenance(ServerArgs),
     /// Give it another share of connections
     Weight {
-        /// Which server.
+        /// The server.
         #[arg(value_name = "BACKEND/SERVER")]
         server: ServerName,
         /// Its weight, 0 to 256; `reset` for the configured one
         #[arg(value_name = "N|reset")]
         weight: Weight,
-        /// Where the proxy is.
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
     /// Let it have more or fewer sessions at a time
     ///
-    /// Sessions beyond a smaller number go on. What nftables forwards is not counted, and has no limit.
+    /// Sessions beyond a smaller number continue. Sessions that nftables forwards are not counted, and
+    /// have no limit.
     #[command(visible_alias = "maxconn")]
     MaxConnections {
-        /// Which server.
+        /// The server.
         #[arg(value_name = "BACKEND/SERVER")]
         server: ServerName,
         /// How many; `none` for as many as come, `reset` for the configured number
         #[arg(value_name = "N|none|reset")]
-        most: Most,
-        /// Where the proxy is.
+        most: SessionLimit,
+        /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
     },
@@ -242,10 +243,10 @@ pub enum BackendVerb {
 /// A server, and where the proxy is.
 #[derive(Clone, Debug, Args)]
 pub struct ServerArgs {
-    /// Which server.
+    /// The server.
     #[arg(value_name = "BACKEND/SERVER")]
     pub server: ServerName,
-    /// Where the proxy is.
+    /// The running proxy.
     #[command(flatten)]
     pub status: StatusArgs,
 }
@@ -268,8 +269,8 @@ impl std::str::FromStr for Weight {
 
 /// A number of sessions at a time, none, or the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Most {
-    /// So many.
+pub enum SessionLimit {
+    /// This many.
     Number(NonZeroU32),
     /// As many as come.
     None,
@@ -277,7 +278,7 @@ pub enum Most {
     Reset,
 }
 
-impl std::str::FromStr for Most {
+impl std::str::FromStr for SessionLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -290,7 +291,7 @@ impl std::str::FromStr for Most {
     }
 }
 
-impl fmt::Display for Most {
+impl fmt::Display for SessionLimit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Number(number) => number.fmt(formatter),

@@ -174,7 +174,7 @@ fn state<'a>(
     (server, status, "/backends/state", "state", state.to_owned())
 }
 
-/// Asks the running proxy and prints what `render` makes of its answer.
+/// Sends a request to the running proxy and prints what `render` makes from the answer.
 fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
     let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
         Ok(response) => response,

@@ -1,4 +1,4 @@
-//! What the proxy does, as parsed: every value in it is legal.
+//! The parsed configuration: every value in it is legal.
 //!
 //! Fixed for the life of the process are the number of workers, the bound of sessions, where healthd
 //! is and the swap socket; everything else, listeners and virtual IPs too, is taken up on reload.
@@ -26,7 +26,7 @@ use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
 
-/// Where the admin listener is unless the configuration says otherwise.
+/// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9404);
 
 /// The configuration of one proxy.
@@ -40,11 +40,11 @@ pub struct Config {
     pub max_connections: Option<u64>,
     /// Bind addresses that the node does not have, as it does not while another holds a virtual IP.
     pub freebind: bool,
-    /// Where healthd is, if it is asked.
+    /// The endpoint of healthd, if it is used.
     pub health: Option<Endpoint>,
-    /// Where a successor asks for listeners and connections, if it may.
+    /// The socket for a successor, which takes listeners and connections over.
     pub swap: Option<PathBuf>,
-    /// Where sessions are recorded.
+    /// The access log.
     pub access_log: access_log::Settings,
     /// The cluster whose keepalived runs on the same links.
     pub cluster: Option<String>,
@@ -52,34 +52,34 @@ pub struct Config {
     pub kernel_table: TableName,
     /// Established connections of the kernel path go by a flow table, if the kernel has one.
     pub flow_table: bool,
-    /// Where clients connect.
+    /// Addresses that clients connect to.
     pub frontends: Vec<Frontend>,
-    /// Where they are sent.
+    /// Groups of servers.
     pub backends: Vec<Backend>,
     /// Addresses that one of several nodes holds.
     pub vips: Vec<Vip>,
     /// Services that have an address from a pool.
     pub services: Vec<Service>,
-    /// What is odd but understood.
+    /// Warnings: odd, but understood.
     pub warnings: Vec<String>,
 }
 
-/// Where clients connect.
+/// A place that clients connect to.
 #[derive(Clone, Debug)]
 pub struct Frontend {
     /// Its name.
     pub name: Arc<str>,
     /// Its addresses.
     pub listen: Vec<SocketAddr>,
-    /// What comes in.
+    /// Streams or datagrams.
     pub protocol: Protocol,
-    /// Who moves the bytes.
+    /// The data path: this process or the kernel.
     pub path: Path,
-    /// What it is to OpenShift.
+    /// Its role in OpenShift.
     pub role: Role,
     /// Whether connections begin with a PROXY header.
     pub accept_proxy: AcceptProxy,
-    /// Who may connect.
+    /// Clients that may connect.
     pub sources: Sources,
     /// Rate and concurrency of each source.
     pub limits: Option<SourceLimits>,
@@ -89,7 +89,7 @@ pub struct Frontend {
     pub names: Vec<(String, Arc<str>)>,
     /// The backend for everything else.
     pub backend: Option<Arc<str>>,
-    /// How long a client may take to send what is looked into.
+    /// The limit of time for a client to send the octets that are inspected.
     pub inspect_timeout: Duration,
     /// How the client's side of a session is kept.
     pub client: SideOptions,
@@ -97,11 +97,11 @@ pub struct Frontend {
     pub log: bool,
     /// UDP: how a flow ends, and how many there may be.
     pub flows: flow::Settings,
-    /// What the kernel is told, if it moves the bytes.
+    /// The kernel's settings, if the kernel moves the bytes.
     pub kernel: KernelRules,
 }
 
-/// What the kernel is told of a frontend.
+/// The kernel's settings for a frontend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelRules {
     /// These sources alone, if given.
@@ -122,7 +122,7 @@ impl Default for KernelRules {
     }
 }
 
-/// What comes in at a frontend.
+/// The transport of a frontend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// Connections.
@@ -132,7 +132,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// Who moves the bytes of a frontend.
+/// The data path of a frontend.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Path {
     /// This process.
@@ -145,7 +145,7 @@ pub enum Path {
     KernelPreferred,
 }
 
-/// What a frontend is to OpenShift; sets defaults of the backends it leads to.
+/// The role of a frontend in OpenShift; sets defaults of the backends it leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Nothing.
@@ -160,20 +160,20 @@ pub enum Role {
 /// Rate and concurrency of each source of one frontend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// What a source may do.
+    /// The limits of a source.
     pub rules: Rules,
     /// How many sources are kept in mind.
     pub sources: usize,
 }
 
-/// Where clients are sent.
+/// A group of servers.
 #[derive(Clone, Debug)]
 pub struct Backend {
     /// Its name.
     pub name: Arc<str>,
     /// How a server is chosen.
     pub algorithm: Algorithm,
-    /// With nobody up, choose among those that are down.
+    /// With no server up, choose among those that are down.
     pub fail_open: bool,
     /// Choose among all backup servers, not the first alone.
     pub all_backups: bool,
@@ -199,7 +199,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// What healthd probes for a server at `address`.
+    /// The target that healthd probes for a server at `address`.
     #[must_use]
     pub fn target(&self, address: SocketAddr) -> Target {
         let port = self.port.unwrap_or_else(|| address.port());
@@ -217,7 +217,7 @@ impl Check {
 pub struct Server {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its share of connections.
     pub weight: u16,
@@ -227,7 +227,7 @@ pub struct Server {
     pub max_connections: Option<u32>,
     /// How long it takes to its whole weight once it is back.
     pub slow_start: Duration,
-    /// What healthd probes for it, if anything.
+    /// Its target at healthd, if it is probed.
     pub target: Option<Target>,
     /// Out of service from the start, until an operator says otherwise.
     pub maintenance: bool,
@@ -238,7 +238,7 @@ pub struct Server {
 pub struct Vip {
     /// The virtual router.
     pub router: RouterSettings,
-    /// What decides its priority; names are those of [`Tracked`].
+    /// The things that decide its priority; names are those of [`Tracked`].
     pub priority: PrioritySettings,
     /// Run at each change of state, as keepalived does.
     pub notify: Option<Notify>,
@@ -272,7 +272,7 @@ pub struct Service {
     pub name: Arc<str>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Where they are from.
+    /// The range they are from.
     pub pool: Arc<str>,
     /// The frontends that serve it; none when others forward what comes for it.
     pub frontends: Vec<Arc<str>>,

@@ -6,17 +6,18 @@
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use balance::table::Table;
+use daemon::latest::Latest;
 use daemon::listen::{self, Inherited, UdpOptions};
 use daemon::run::{Progress, StartError};
-use daemon::snapshot::Cell;
 use l4::datagram::{Balancer, IncomingFlow, Listener, OutgoingFlow, Status};
 use l4::handover::Flows;
 use l4::relay::Report;
 use l4_core::flow::FlowInfo;
+use parking_lot::Mutex;
 
 use crate::config::{Config, Frontend, Protocol};
 use crate::sockets::is_for;
@@ -28,7 +29,7 @@ const PREFIX: &str = "udp:";
 #[derive(Clone)]
 pub(crate) struct Datagrams {
     inner: Arc<Mutex<Inner>>,
-    cell: Arc<Cell<Table>>,
+    cell: Arc<Latest<Table>>,
     report: Arc<dyn Report>,
     progress: Progress,
 }
@@ -38,7 +39,7 @@ struct Inner {
     balancer: Option<Balancer>,
     /// Copies of the sockets that are served, by frontend and address.
     sockets: Vec<Bound>,
-    /// What is served, to tell whether a reload changes it.
+    /// The configured sockets, to tell whether a reload changes them.
     served: Vec<(Arc<str>, Vec<SocketAddr>, l4_core::flow::Settings)>,
     hearts: Vec<String>,
     /// A successor is about to take everything.
@@ -61,7 +62,11 @@ impl std::fmt::Debug for Datagrams {
 }
 
 impl Datagrams {
-    pub(crate) fn new(cell: Arc<Cell<Table>>, report: Arc<dyn Report>, progress: Progress) -> Self {
+    pub(crate) fn new(
+        cell: Arc<Latest<Table>>,
+        report: Arc<dyn Report>,
+        progress: Progress,
+    ) -> Self {
         Self {
             inner: Arc::default(),
             cell,
@@ -77,7 +82,7 @@ impl Datagrams {
         inherited: &mut Inherited,
         left: Vec<(String, OwnedFd)>,
     ) -> Result<(), StartError> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         for frontend in config.user_frontends(Protocol::Udp) {
             for socket in inherited.udp(&frontend.name) {
                 inner.keep(&frontend.name, socket, true)?;
@@ -98,9 +103,9 @@ impl Datagrams {
         self.make(&mut inner, config).map(drop)
     }
 
-    /// Serves, and goes on with the flows of a predecessor.
+    /// Starts to serve, and continues the flows of a predecessor.
     pub(crate) fn run(&self, flows: Vec<IncomingFlow>) -> Result<(), StartError> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let n_flows = flows.len();
         if let Some(balancer) = &mut inner.balancer {
             let adopted = balancer.adopt(flows);
@@ -108,7 +113,7 @@ impl Datagrams {
                 tracing::info!(
                     flows = adopted,
                     of = n_flows,
-                    "Flows of datagrams go on here"
+                    "Flows of datagrams continue here"
                 );
             }
             balancer.run().map_err(|error| cannot(&error))?;
@@ -119,7 +124,7 @@ impl Datagrams {
 
     /// Whether the sockets of another configuration could be bound.
     pub(crate) fn try_to_listen(&self, config: &Config) -> Result<(), StartError> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         if served(config) == inner.served {
             return Ok(());
         }
@@ -131,7 +136,7 @@ impl Datagrams {
 
     /// Serves what another configuration says; on an error everything is as it was.
     pub(crate) fn adopt(&self, config: &Config) -> Result<(), StartError> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if served(config) == inner.served {
             return Ok(());
         }
@@ -198,7 +203,8 @@ impl Datagrams {
 
     /// How each frontend stands.
     pub(crate) fn status(&self) -> Vec<Status> {
-        self.lock()
+        self.inner
+            .lock()
             .balancer
             .as_ref()
             .map(Balancer::status)
@@ -207,7 +213,7 @@ impl Datagrams {
 
     /// The addresses of a frontend.
     pub(crate) fn listening(&self, frontend: &str) -> Vec<SocketAddr> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let own = inner
             .sockets
             .iter()
@@ -221,21 +227,21 @@ impl Datagrams {
         most: usize,
         is_wanted: impl Fn(&str, &FlowInfo) -> bool,
     ) -> Vec<(Arc<str>, FlowInfo)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let balancer = inner.balancer.as_ref();
         balancer.map_or_else(Vec::new, |balancer| balancer.flows(most, is_wanted))
     }
 
     /// Ends the flows that `is_meant` picks; how many there were.
     pub(crate) fn kill(&self, is_meant: impl Fn(&str, &FlowInfo) -> bool) -> usize {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let balancer = inner.balancer.as_ref();
         balancer.map_or(0, |balancer| balancer.kill(is_meant))
     }
 
     /// The sockets, for a successor.
     pub(crate) fn for_successor(&self) -> Vec<(String, OwnedFd)> {
-        let inner = self.lock();
+        let inner = self.inner.lock();
         let mut all = Vec::new();
         for bound in &inner.sockets {
             for socket in &bound.sockets {
@@ -249,21 +255,16 @@ impl Datagrams {
 
     /// Takes no more, and delivers answers for at most `grace`. Blocks.
     pub(crate) fn stop(&self, grace: Duration) {
-        let balancer = self.lock().balancer.take();
+        let balancer = self.inner.lock().balancer.take();
         if let Some(balancer) = balancer {
             balancer.stop(grace);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Parts are replaced whole.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Flows for Datagrams {
     fn freeze(&self) -> Vec<OutgoingFlow> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(balancer) = &mut inner.balancer else {
             return Vec::new();
         };
@@ -278,7 +279,7 @@ impl Flows for Datagrams {
     }
 
     fn thaw(&self) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         if !std::mem::take(&mut inner.is_frozen) {
             return;
         }

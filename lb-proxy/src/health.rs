@@ -1,4 +1,4 @@
-//! healthd: what it says of servers, and what this proxy finds out itself.
+//! healthd: its findings about servers, and this proxy's own observations for it.
 //!
 //! One target for each distinct check of a server; frontends and backends share them. When healthd goes,
 //! what it said last stays in force. A connect that fails is reported, so that healthd probes at once.
@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use balance::pool::Server;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use l4::relay::Report;
+use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
 use proto::health::{Snapshot, Target};
 use proto::report::Reporter;
@@ -22,7 +23,7 @@ use crate::table_builder::{TableBuilder, Targets};
 
 /// How long a start waits for the first word from healthd, so that the first connections are not sent to
 /// servers that are known to be down. healthd is on this node and answers within milliseconds; without
-/// it every server is taken for good.
+/// it every server counts as up.
 const FIRST_WORD: Duration = Duration::from_millis(500);
 
 /// One report of a server in this time: healthd needs to be told once.
@@ -57,7 +58,7 @@ impl Link {
         let known = |snapshot: &Arc<Snapshot>| snapshot.generation > 0;
         let word = tokio::time::timeout(FIRST_WORD, snapshots.wait_for(known)).await;
         if !matches!(word, Ok(Ok(_))) {
-            tracing::info!("Nothing was heard from healthd yet: every server is taken for good");
+            tracing::info!("No message from healthd yet: every server counts as up");
         }
         watcher.current()
     }
@@ -105,7 +106,7 @@ impl Link {
 /// Tells healthd of connects that failed.
 pub struct FailureReports {
     reporter: Option<Arc<Reporter>>,
-    targets: Arc<Cell<Targets>>,
+    targets: Arc<Latest<Targets>>,
     /// When each target was reported last; no larger than the targets there are.
     told: Mutex<HashMap<Target, Instant>>,
 }
@@ -113,7 +114,7 @@ pub struct FailureReports {
 impl FailureReports {
     /// Over this stream, for these servers.
     #[must_use]
-    pub fn new(link: &Link, targets: Arc<Cell<Targets>>) -> Self {
+    pub fn new(link: &Link, targets: Arc<Latest<Targets>>) -> Self {
         Self {
             reporter: link.reporter.clone(),
             targets,
@@ -123,7 +124,7 @@ impl FailureReports {
 
     fn is_due(&self, target: &Target, n_targets: usize) -> bool {
         let now = now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.told.lock();
         if told.len() > n_targets {
             told.clear();
         }

@@ -1,4 +1,4 @@
-//! What this node lacks for a configuration: warnings of `check`, and in the log at the start.
+//! Missing abilities of this node for a configuration: warnings of `check`, and in the log at the start.
 
 use std::net::IpAddr;
 
@@ -11,7 +11,7 @@ use crate::table_builder;
 /// Descriptors of one session: two sockets; pipes are few.
 const DESCRIPTORS: u64 = 2;
 
-/// What is known of the node; what could not be found out is absent and not warned about.
+/// The facts about the node; a fact that is unknown is absent and not warned about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// The networks of its interfaces.
@@ -64,7 +64,7 @@ impl Host {
     }
 }
 
-/// What the node lacks for a configuration.
+/// The missing abilities of the node for a configuration.
 #[must_use]
 pub fn lacks(config: &Config, host: &Host) -> Vec<String> {
     let mut odd = Vec::new();
@@ -120,7 +120,7 @@ pub fn lacks(config: &Config, host: &Host) -> Vec<String> {
     odd
 }
 
-/// What the kernel cannot do as it is written.
+/// The settings that the kernel cannot carry out.
 fn forwarded(config: &Config) -> Vec<String> {
     if config
         .frontends
@@ -137,7 +137,7 @@ fn forwarded(config: &Config) -> Vec<String> {
     faults.collect()
 }
 
-/// Addresses that nobody on the link would look for there.
+/// Addresses that no client on the link would look for there.
 fn outside(config: &Config, host: &Host) -> Vec<String> {
     let private = |address: IpAddr| match address {
         IpAddr::V4(address) => address.is_private(),
@@ -151,7 +151,7 @@ fn outside(config: &Config, host: &Host) -> Vec<String> {
                 .networks
                 .iter()
                 .any(|network| network.contains(&address));
-            // Of public networks the node's own are not known here.
+            // The node's own public networks are unknown here.
             if !is_near && private(address) && !host.networks.is_empty() {
                 odd.push(format!(
                     "virtual IP {}: {address} is in no network of this node",

@@ -1,6 +1,6 @@
 //! Peers' files off the disk: `lb-proxy import`.
 //!
-//! What they say is for [`peer_haproxy`] and [`peer_keepalived`] to understand; here is the machine that
+//! [`peer_haproxy`] and [`peer_keepalived`] understand the files; this module is the machine that
 //! they refer to: files, the environment, and the resolver, which HAProxy asks when it starts.
 
 use std::io;

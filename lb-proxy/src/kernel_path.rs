@@ -1,11 +1,12 @@
 //! Frontends that the kernel forwards: the rules for them.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use balance::table::{OnDown, Table};
 use daemon::run::StartError;
 use netfilter::{KernelFrontend, Options, Path, Pause, Pauser, Status};
+use parking_lot::Mutex;
 
 use crate::config::{Config, Frontend, Path as Way, Protocol};
 use crate::table_builder::View;
@@ -22,7 +23,7 @@ impl KernelPath {
     /// Makes the rules of a configuration, if there is a frontend for them. Blocks for some milliseconds.
     pub(crate) fn start(&self, config: &Config, table: &Table) -> Result<(), StartError> {
         let frontends = frontends(config, table);
-        let mut path = self.lock();
+        let mut path = self.path.lock();
         match (&*path, frontends.is_empty()) {
             (None, true) => {}
             (Some(_), true) => drop(path.take()),
@@ -54,38 +55,33 @@ impl KernelPath {
 
     /// Brings the rules up to date with the table.
     pub(crate) fn apply(&self, view: &View) {
-        if let (Some(path), Some(config)) = (&*self.lock(), &view.config) {
+        if let (Some(path), Some(config)) = (&*self.path.lock(), &view.config) {
             path.apply(frontends(config, &view.table));
         }
     }
 
     /// How the rules stand; none where there are none.
     pub(crate) fn status(&self) -> Option<Status> {
-        self.lock().as_ref().map(Path::status)
+        self.path.lock().as_ref().map(Path::status)
     }
 
     /// Takes the flow table away while this is kept, if there are rules. Blocks for some milliseconds.
     pub(crate) fn pause(&self) -> Option<Pause> {
-        // Whoever applies rules does not wait for this.
-        let pauser = self.lock().as_ref().map(Path::pauser);
+        // The worker that applies rules does not wait for this.
+        let pauser = self.path.lock().as_ref().map(Path::pauser);
         pauser.map(Pauser::pause)
     }
 
     /// Removes the rules. Blocks for some milliseconds.
     pub(crate) fn clear(&self) {
-        drop(self.lock().take());
+        drop(self.path.lock().take());
     }
 
     /// Leaves them to a successor.
     pub(crate) fn leave(&self) {
-        if let Some(path) = self.lock().take() {
+        if let Some(path) = self.path.lock().take() {
             path.leave();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Path>> {
-        // Replaced in one step.
-        self.path.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -120,7 +116,7 @@ pub(crate) fn settle(config: &mut Config) {
     }
 }
 
-/// What the kernel is to know, as the table stands.
+/// The frontends for the kernel, by the table.
 pub(crate) fn frontends(config: &Config, table: &Table) -> Vec<KernelFrontend> {
     let all = config
         .frontends

@@ -1,6 +1,6 @@
 //! Names of metrics, and what they are read from.
 //!
-//! What dashboards for HAProxy and keepalived read is there under their names, in `haproxy` and
+//! Metrics for dashboards of HAProxy and keepalived are there under their names, in `haproxy` and
 //! `keepalived`; everything is there as `lb_proxy_*`.
 
 mod haproxy;
@@ -97,7 +97,7 @@ pub const SERVER_SENT: &str = "lb_proxy_server_sent_bytes";
 pub const SERVER_DOWNTIME: &str = "lb_proxy_server_downtime_seconds";
 /// Flows of datagrams.
 pub const FLOWS: &str = "lb_proxy_flows";
-/// What became of flows by `event`.
+/// Events of flows by `event`.
 pub const FLOW_EVENTS: &str = "lb_proxy_flow_events";
 /// Connections that the kernel forwarded.
 pub const KERNEL_CONNECTIONS: &str = "lb_proxy_kernel_connections";
@@ -109,9 +109,9 @@ pub const KERNEL_CURRENT: &str = "lb_proxy_kernel_rules_current";
 pub const KERNEL_FLOW_TABLE: &str = "lb_proxy_kernel_flow_table";
 /// The state of a virtual router by `state`: 1 for the one it is in.
 pub const VRRP_STATE: &str = "lb_proxy_vrrp_state";
-/// What a virtual router advertises, or would.
+/// The priority that a virtual router advertises, or would.
 pub const VRRP_PRIORITY: &str = "lb_proxy_vrrp_priority";
-/// What happened to a virtual router by `event`.
+/// Events of a virtual router by `event`.
 pub const VRRP_EVENTS: &str = "lb_proxy_vrrp_events";
 /// Records of the access log by `result`.
 pub const LOG_RECORDS: &str = "lb_proxy_access_log_records";
@@ -127,7 +127,7 @@ pub const REPORTS_DROPPED: &str = "lb_proxy_reports_dropped";
 pub struct Scrape {
     /// The data path.
     pub engine: Arc<Engine>,
-    /// What it goes by.
+    /// The sources of the page.
     pub builder: Arc<TableBuilder>,
     /// The stream from healthd.
     pub link: Link,
@@ -216,7 +216,7 @@ impl Scrape {
             }
         }
         page.gauges(FLOWS, "Flows of datagrams", flows)?;
-        page.counters(FLOW_EVENTS, "What became of flows", events)
+        page.counters(FLOW_EVENTS, "Events of flows", events)
     }
 
     fn rules(&self, page: &mut Page<'_, '_>) -> fmt::Result {
@@ -369,7 +369,7 @@ fn backends(page: &mut Page<'_, '_>, view: &View) -> fmt::Result {
         .map(|pool| (named(&pool.name), pool.queue.overflows()));
     page.counters(
         BACKEND_OVERFLOWS,
-        "Connections for whom there was no room to wait",
+        "Connections that found no room to wait",
         overflows.collect(),
     )
 }
@@ -494,8 +494,12 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
         }
     }
     page.gauges(VRRP_STATE, "The state of virtual routers", states)?;
-    page.gauges(VRRP_PRIORITY, "What virtual routers advertise", priorities)?;
-    page.counters(VRRP_EVENTS, "What happened to virtual routers", events)
+    page.gauges(
+        VRRP_PRIORITY,
+        "The priority that virtual routers advertise",
+        priorities,
+    )?;
+    page.counters(VRRP_EVENTS, "Events of virtual routers", events)
 }
 
 fn load(counter: &AtomicU64) -> u64 {

@@ -1,11 +1,11 @@
-//! What the admin listener shows and changes beside the common paths.
+//! The admin listener's own paths, beside the common ones.
 //!
 //! | path | does |
 //! | --- | --- |
 //! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions, flows of datagrams and what the kernel forwards, as JSON |
 //! | `POST /sessions/kill` with the same parameters | resets them, and says how many |
 //! | `GET /backends/explain?backend=` | says why each server is or is not chosen |
-//! | `GET /backends/overrides` | what operators have said, for a successor |
+//! | `GET /backends/overrides` | the operators' overrides, for a successor |
 //! | `POST /backends/state?backend=&server=&state=` | `ready`, `drain` or `maintenance` |
 //! | `POST /backends/weight?backend=&server=&weight=` | a number or `reset` |
 //! | `POST /backends/max-connections?backend=&server=&most=` | a number, `none` or `reset` |
@@ -169,7 +169,7 @@ async fn sessions(
         Ok(filter) => filter,
         Err(reply) => return reply,
     };
-    // The workers are asked, which takes them a moment.
+    // The workers answer, which takes them a moment.
     let listed = tokio::task::spawn_blocking(move || {
         let mut sessions = engine.sessions(&filter);
         sessions.sort_by_key(|session| session.id);
@@ -315,7 +315,7 @@ fn explain(request: &Request, view: &View) -> Reply {
     }
 }
 
-/// Who says so, and what healthd last said.
+/// The source of the state, and healthd's last finding.
 fn why(view: &View, key: &ServerKey) -> String {
     let mut text = String::new();
     if let Some(said) = view.overrides.get(key) {
@@ -432,9 +432,9 @@ fn state_of(text: &str) -> Option<AdminState> {
     }
 }
 
-//--- What operators have said
+//--- Overrides
 
-/// What operators have said, as JSON.
+/// The operators' overrides, as JSON.
 pub(crate) fn overrides(view: &View) -> Value {
     let all = view.overrides.iter().map(|((backend, server), said)| {
         json!({
@@ -448,7 +448,7 @@ pub(crate) fn overrides(view: &View) -> Value {
     Value::Array(all.collect())
 }
 
-/// What a predecessor answers to `GET /backends/overrides`.
+/// A predecessor's answer to `GET /backends/overrides`.
 #[must_use]
 pub fn parse_overrides(value: &Value) -> Vec<(ServerKey, Override)> {
     let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);

@@ -1,4 +1,4 @@
-//! Whether the proxy could do what it is for: clients can connect, and there is somebody to choose.
+//! The self-check: clients can connect, and there is a server to choose.
 
 use config_text::counted;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use balance::pool::Eligibility;
 use proto::health::{AdminState, Liveness, TargetStatus};
 
-/// What an operator said of a server of this proxy.
+/// An operator's override for a server of this proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Override {
     /// Its administrative state.
@@ -38,19 +38,19 @@ pub enum Verdict {
     Up,
     /// Keeps the sessions it has.
     Drain,
-    /// Taken out by hand.
+    /// Taken out manually.
     Maintenance,
     /// Its probes fail.
     Down,
 }
 
 impl Verdict {
-    /// Of one server. `maintenance` is what its configuration says.
+    /// The state of one server. `maintenance` is what its configuration says.
     #[must_use]
     pub fn of(said: Override, maintenance: bool, status: Option<&TargetStatus>) -> Self {
         let at_healthd = status.map_or(AdminState::Ready, |status| status.admin);
         let state = match (said.state, at_healthd) {
-            // Who takes a target out at healthd takes it out for everybody.
+            // healthd takes a target out for all its users.
             (Some(AdminState::Ready), AdminState::Ready) => AdminState::Ready,
             (Some(AdminState::Ready) | None, AdminState::Maintenance) => AdminState::Maintenance,
             (Some(AdminState::Ready) | None, AdminState::Drain) => AdminState::Drain,
@@ -80,10 +80,10 @@ impl Verdict {
     }
 }
 
-/// What has become of one server since it is known.
+/// The history of one server since it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct History {
-    /// What counts.
+    /// The state that counts.
     pub verdict: Verdict,
     /// Since when; for a server that was always what it is, since it is known.
     pub since: Instant,
@@ -96,7 +96,7 @@ pub struct History {
 }
 
 impl History {
-    /// Of a server that is heard of for the first time.
+    /// The history of a server that is new.
     #[must_use]
     pub fn new(verdict: Verdict, now: Instant) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The proxy as the life of its process sees it: what is started, in which order, and ended.
+//! The life of the proxy's process: the order in which its parts start and end.
 
 mod swap;
 
@@ -52,7 +52,7 @@ pub struct Proxy {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What does not change on a reload.
+/// The parts that do not change on a reload.
 #[derive(Debug, PartialEq, Eq)]
 struct Fixed {
     workers: usize,
@@ -115,8 +115,8 @@ impl Service for Proxy {
             max_connections: config.max_connections,
         };
         let report = Arc::clone(&passive);
-        // What a predecessor serves is accepted here once it has let go: a start that fails half-way
-        // then loses nobody.
+        // A predecessor's sockets accept here once it has let go: a start that fails half-way
+        // then loses no client.
         let (at_once, once_taken) = match predecessor {
             Some(_) => (Vec::new(), listeners),
             None => (listeners, Vec::new()),
@@ -126,7 +126,7 @@ impl Service for Proxy {
         let engine = Arc::new(engine);
         let datagrams = Datagrams::new(builder.cell(), passive, context.progress.clone());
         datagrams.bind(&config, &mut context.inherited, others)?;
-        // A predecessor that has let go does not come back: what may fail has to fail before.
+        // A predecessor that has let go does not come back: everything that may fail must fail before.
         let kernel = KernelPath::default();
         let vips = Vips::prepare(&config, active, &builder, &engine, &kernel).await?;
         kernel.start(&config, &builder.view().table)?;
@@ -171,7 +171,7 @@ impl Service for Proxy {
                 "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"
             );
         }
-        // What cannot be listened on, or held, is found out before anything is touched.
+        // Addresses that cannot be listened on, or held, are detected before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
         let before = self.builder.view().config.clone();
@@ -182,7 +182,7 @@ impl Service for Proxy {
             if let Some(before) = before {
                 self.builder.adopt((*before).clone());
                 self.engine.notice();
-                // What was there is there: only what is new has failed.
+                // The others were there before: only the new ones have failed.
                 drop(self.listen(&before));
             }
             return Err(problem.into());
@@ -335,11 +335,11 @@ impl Proxy {
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
-        let mut views = self.builder.subscribe();
+        let mut views = self.builder.reader();
         self.tasks.push(tokio::spawn(async move {
             let mut told = Vec::new();
             loop {
-                let view = Arc::clone(&views.borrow_and_update());
+                let view = views.shared();
                 engine.notice();
                 kernel.apply(&view);
                 let unable: Vec<Arc<str>> = view
@@ -356,9 +356,7 @@ impl Proxy {
                     readiness.set_reason(&**name, Some(reason));
                 }
                 told = unable;
-                if views.changed().await.is_err() {
-                    return;
-                }
+                views.changed().await;
             }
         }));
     }
@@ -395,15 +393,15 @@ async fn find_predecessor(path: Option<PathBuf>) -> Option<Predecessor> {
     match asked {
         Ok(Ok(predecessor)) => predecessor,
         Ok(Err(error)) => {
-            tracing::warn!(%error, "Who is at the swap socket gives nothing away");
+            tracing::warn!(%error, "The process at the swap socket hands nothing over");
             None
         }
         Err(_) => None,
     }
 }
 
-/// Takes the connections, and the flows of datagrams to go on with; the predecessor ends then. It served on
-/// while this process started: what it says at last, if it does, is what counts.
+/// Takes the connections, and the flows of datagrams; the predecessor ends then. It served on
+/// while this process started: its last state, if it sends one, is what counts.
 async fn take_over(
     predecessor: Predecessor,
     engine: &Arc<Engine>,
@@ -431,10 +429,10 @@ fn warn_all(config: &Config) {
     }
 }
 
-/// A number that nobody outside can guess.
+/// A number that no client can guess.
 fn secret() -> u64 {
     let mut octets = [0; 8];
-    // Before the kernel has gathered randomness there is nobody to guess either.
+    // Before the kernel has gathered randomness there is no client to guess it either.
     let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
     u64::from_ne_bytes(octets)
 }

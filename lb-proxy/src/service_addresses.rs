@@ -1,10 +1,10 @@
 //! Addresses and virtual router numbers for services of type `LoadBalancer`, from pools.
 //!
-//! Every node of a site works them out for itself, with nobody to ask and nothing on disk, and all must
+//! Every node of a site works them out alone, without a request and with nothing on disk, and all must
 //! come to the same end: so the result depends on pools and services alone, in the order they are
 //! written. Each service searches one range after the other, beginning at a place that its name decides.
-//! A service, range or pool that is added at the end moves nobody; a service that is removed moves at
-//! most who had to search past it. An address that must never move is written down.
+//! A service, range or pool that is added at the end moves no other; a service that is removed moves at
+//! most those that had to search past it. An address that must never move is written down.
 //!
 //! Never remembers anything.
 
@@ -19,9 +19,9 @@ use ipnet::IpNet;
 /// Addresses that may be given to services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressPool {
-    /// What services call it.
+    /// The name that services use.
     pub name: Arc<str>,
-    /// What is in it.
+    /// The addresses in it.
     pub ranges: Vec<AddressRange>,
     /// Whether services that name no pool may have its addresses.
     pub automatic: bool,
@@ -37,13 +37,13 @@ pub struct AddressRange {
 /// A service that needs an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddressRequest {
-    /// Which service.
+    /// The service.
     pub service: Arc<str>,
     /// From which pool; `None`: from any automatic one.
     pub pool: Option<Arc<str>>,
     /// Exactly this one.
     pub wanted: Option<IpAddr>,
-    /// Of IPv6, if none is wanted. A service that needs both families asks twice.
+    /// The IPv6 pool, if one is wanted. A service that needs both families has two requests.
     pub ipv6: bool,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for AddressRefusal {
     }
 }
 
-/// One result for each request, in their order. Addresses in `reserved` are given to nobody.
+/// One result for each request, in their order. Addresses in `reserved` are not given out.
 #[must_use]
 pub fn assign_addresses(
     pools: &[AddressPool],
@@ -79,7 +79,7 @@ pub fn assign_addresses(
     reserved: &BTreeSet<IpAddr>,
 ) -> Vec<Result<IpAddr, AddressRefusal>> {
     let mut taken: BTreeMap<IpAddr, Arc<str>> = BTreeMap::new();
-    // What is written down goes before what is searched for.
+    // Addresses that are written down precede those that are searched for.
     let fixed: Vec<_> = requests
         .iter()
         .map(|request| {
@@ -142,7 +142,7 @@ fn search(
     taken: &BTreeMap<IpAddr, Arc<str>>,
 ) -> Result<IpAddr, AddressRefusal> {
     let begin = u128::from(hash(&request.service));
-    // Among so many places and one more, one is free, if any is.
+    // Among that many places and one more, one is free, if any is.
     let enough = (taken.len() + reserved.len() + 1) as u128;
     for range in usable(pools, request)? {
         let size = range.size();
@@ -156,7 +156,7 @@ fn search(
     Err(AddressRefusal::Exhausted)
 }
 
-/// What a service may choose from.
+/// The addresses that a service may choose from.
 fn usable(
     pools: &[AddressPool],
     request: &AddressRequest,
@@ -224,7 +224,7 @@ fn number(address: IpAddr) -> u128 {
     }
 }
 
-/// `192.168.7.200-192.168.7.220`, `192.168.7.200/28` or one address. Of a network of IPv4 the network's
+/// `192.168.7.200-192.168.7.220`, `192.168.7.200/28` or one address. From an IPv4 network, the network's
 /// and the broadcast address are left out.
 impl FromStr for AddressRange {
     type Err = AddressRangeError;

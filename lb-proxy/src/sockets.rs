@@ -9,7 +9,7 @@ use l4::relay::{self, BindOptions, Listener};
 
 use crate::config::{Config, Protocol};
 
-/// Where the listeners of frontends are from.
+/// The sources of the frontends' listeners.
 #[derive(Debug, Default)]
 pub(crate) struct Sockets {
     /// Those that systemd gave: they stay what they are until a restart.
@@ -67,7 +67,7 @@ impl Sockets {
         Ok(listeners)
     }
 
-    /// Where each frontend of a configuration is to listen. What was given stays; an address with port 0
+    /// The addresses of each frontend of a configuration. A given address stays; one with port 0
     /// is the one that was bound for it.
     pub(crate) fn wanted(
         &self,

@@ -1,5 +1,5 @@
-//! What the sources of frontends with limits are doing: as JSON from the running proxy, and in lines for
-//! people. What HAProxy's `show table` is for.
+//! The activity of the sources of frontends with limits: as JSON from the running proxy, and in lines for
+//! people. It corresponds to HAProxy's `show table`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn of_frontend(limits: &Limits, rules: Rules, now: Instant) -> Value {
     })
 }
 
-/// What `sources` prints.
+/// The output of `sources`.
 #[must_use]
 pub fn render(frontends: &Value) -> String {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What `status` says: as JSON from the running proxy, and in lines for people.
+//! The output of `status`: as JSON from the running proxy, and in lines for people.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,16 +23,16 @@ use crate::health::Link;
 use crate::kernel_path;
 use crate::table_builder::View;
 
-/// The most sessions of the kernel that are counted: what that costs is bounded, a tenth of a second
-/// at most. With more, there are at least so many.
+/// The most sessions of the kernel that are counted: this bounds the cost, a tenth of a second
+/// at most. With more, there are at least this many.
 const MOST_COUNTED: usize = 65_536;
 
-/// What the proxy knows of itself.
+/// The proxy's own state.
 #[derive(Debug)]
 pub struct Report {
     /// The data path.
     pub engine: Arc<Engine>,
-    /// What it goes by.
+    /// The sources of the status.
     pub view: Arc<View>,
     /// The stream from healthd.
     pub link: Link,
@@ -187,7 +187,7 @@ impl Report {
         })
     }
 
-    /// What healthd last said of a server.
+    /// healthd's last finding about a server.
     fn probe(&self, key: &crate::table_builder::ServerKey) -> Value {
         let config = self.view.config.as_deref();
         let server = config.and_then(|config| config.server(&key.0, &key.1));
@@ -275,7 +275,7 @@ fn load(counter: &AtomicU64) -> u64 {
 
 //--- For people
 
-/// What a running proxy answered, in lines.
+/// The answer of a running proxy, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
     let mut text = headline(status);
@@ -301,7 +301,7 @@ fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
             let devices = devices.join(" ");
             writeln!(
                 text,
-                "what is established goes by the kernel's flow table, from {devices}"
+                "established connections use the kernel's flow table, from {devices}"
             )?;
         }
         Some(false) => writeln!(
@@ -352,8 +352,8 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
         Some(true) => writeln!(text, "healthd is connected"),
         Some(false) => {
             let since = match healthd["age_seconds"].as_f64() {
-                Some(age) => format!("what it said {} ago holds", seconds(age)),
-                None => "every server is taken for good".to_owned(),
+                Some(age) => format!("its findings of {} ago hold", seconds(age)),
+                None => "every server counts as up".to_owned(),
             };
             let error = word(&healthd["error"]);
             writeln!(text, "healthd is NOT connected ({error}); {since}")
@@ -429,7 +429,7 @@ fn write_vip(text: &mut String, vip: &Value) -> std::fmt::Result {
         write!(text, "  {}", faults.join("; "))?;
     }
     if number(&vip["duplicates"]) > 0 {
-        write!(text, "  SOMEBODY ELSE HAS THE ADDRESS TOO")?;
+        write!(text, "  ANOTHER NODE HAS THE ADDRESS TOO")?;
     }
     writeln!(text)
 }
@@ -484,7 +484,7 @@ fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-/// What `sessions` prints.
+/// The output of `sessions`.
 #[must_use]
 pub fn render_sessions(sessions: &Value) -> String {
     let mut text = String::new();

@@ -7,20 +7,20 @@
 //!                       └─ keeps by name: loads, queues, counters, limits, histories
 //! ```
 //!
-//! Every change makes a new table; what is not changed by it keeps its counters, its sessions and its
+//! Every change makes a new table; the unchanged parts keep their counters, their sessions and their
 //! place. Never asks healthd itself, and never touches a socket.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use balance::limits::Limits;
 use balance::pool::{Registry, ServerSettings, Settings};
 use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
-use daemon::snapshot::Cell;
+use daemon::latest::{Latest, Reader};
+use parking_lot::Mutex;
 use proto::health::{AdminState, Snapshot, Target};
-use tokio::sync::watch;
 
 use crate::config::{self, Config, Path};
 use crate::server_state::{History, Override, Verdict};
@@ -34,12 +34,12 @@ pub type ServerKey = (Arc<str>, Arc<str>);
 /// Keeps the table up to date.
 pub struct TableBuilder {
     inner: Mutex<Inner>,
-    cell: Arc<Cell<Table>>,
-    targets: Arc<Cell<Targets>>,
-    view: watch::Sender<Arc<View>>,
+    cell: Arc<Latest<Table>>,
+    targets: Arc<Latest<Targets>>,
+    view: Arc<Latest<View>>,
 }
 
-/// What a table was made from, and what follows from it.
+/// The sources of a table, and what follows from it.
 #[derive(Debug, Default)]
 pub struct View {
     /// The table.
@@ -47,13 +47,13 @@ pub struct View {
     /// Each frontend's and backend's name as virtual IPs track it (`frontend:api`), and whether it has
     /// a server to choose.
     pub abilities: BTreeMap<Arc<str>, bool>,
-    /// What has become of each server.
+    /// The history of each server.
     pub histories: BTreeMap<ServerKey, History>,
-    /// What has become of each backend: up as long as it has a server to choose, else down.
+    /// The history of each backend: up as long as it has a server to choose, else down.
     pub backends: BTreeMap<Arc<str>, History>,
-    /// What operators said.
+    /// The operators' overrides.
     pub overrides: BTreeMap<ServerKey, Override>,
-    /// What healthd said last.
+    /// healthd's last findings.
     pub snapshot: Arc<Snapshot>,
     /// The configuration.
     pub config: Option<Arc<Config>>,
@@ -66,14 +66,14 @@ struct Inner {
     registry: Registry,
     histories: BTreeMap<ServerKey, History>,
     backends: BTreeMap<Arc<str>, History>,
-    frontends: HashMap<Arc<str>, KeptFrontend>,
+    frontends: HashMap<Arc<str>, SharedFrontend>,
     /// Secret: decides where sources are in the tables of limits.
     seed: u64,
 }
 
-/// What successive frontends of one name share.
+/// The shared parts of successive frontends of one name.
 #[derive(Clone, Default)]
-struct KeptFrontend {
+struct SharedFrontend {
     tally: Arc<FrontendTally>,
     limits: Option<Arc<Limits>>,
 }
@@ -88,45 +88,45 @@ impl TableBuilder {
     #[must_use]
     pub fn new(config: Config, snapshot: Arc<Snapshot>, seed: u64) -> Arc<Self> {
         let mut inner = Inner::new(config, snapshot, seed);
-        let view = Arc::new(inner.make());
+        let view = inner.make();
         Arc::new(Self {
-            cell: Cell::new(Table {
+            cell: Latest::new(Table {
                 frontends: view.table.frontends.clone(),
                 backends: view.table.backends.clone(),
             }),
-            targets: Cell::new(inner.targets()),
-            view: watch::Sender::new(view),
+            targets: Latest::new(inner.targets()),
+            view: Latest::new(view),
             inner: Mutex::new(inner),
         })
     }
 
-    /// Where the table is.
+    /// The published table.
     #[must_use]
-    pub fn cell(&self) -> Arc<Cell<Table>> {
+    pub fn cell(&self) -> Arc<Latest<Table>> {
         Arc::clone(&self.cell)
     }
 
-    /// Where the targets of servers are.
+    /// The published targets of servers.
     #[must_use]
-    pub fn targets(&self) -> Arc<Cell<Targets>> {
+    pub fn targets(&self) -> Arc<Latest<Targets>> {
         Arc::clone(&self.targets)
     }
 
-    /// What there is; changes with every table.
+    /// The views; a new one with every table.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Arc<View>> {
-        self.view.subscribe()
+    pub fn reader(&self) -> Reader<View> {
+        self.view.reader()
     }
 
-    /// What there is at this moment.
+    /// The current view.
     #[must_use]
     pub fn view(&self) -> Arc<View> {
-        Arc::clone(&self.view.borrow())
+        self.view.current()
     }
 
-    /// Takes up another configuration; what an operator said of a server that stays is kept.
+    /// Takes up another configuration; an operator's override for a server that stays is kept.
     pub fn adopt(&self, config: Config) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.config = Arc::new(config);
         self.targets.publish(inner.targets());
         self.publish(&mut inner);
@@ -134,13 +134,13 @@ impl TableBuilder {
 
     /// Takes up what healthd says. Nothing is published when it changes nothing.
     pub fn observe(&self, snapshot: Arc<Snapshot>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         inner.snapshot = snapshot;
         if inner.would_change() {
             self.publish(&mut inner);
         } else {
             // The reasons and latencies in it are for status alone.
-            let view = Arc::clone(&self.view.borrow());
+            let view = self.view.current();
             let view = View {
                 table: Arc::clone(&view.table),
                 abilities: view.abilities.clone(),
@@ -150,7 +150,7 @@ impl TableBuilder {
                 snapshot: Arc::clone(&inner.snapshot),
                 config: view.config.clone(),
             };
-            self.view.send_replace(Arc::new(view));
+            self.view.publish(view);
         }
     }
 
@@ -183,8 +183,8 @@ impl TableBuilder {
         self.change(backend, server, |said, _| said.weight = weight)
     }
 
-    /// Gives a server another limit of sessions, none with zero, or the configured one. Who is beyond it
-    /// stays; who waits is called when there is room.
+    /// Gives a server another limit of sessions, none with zero, or the configured one. Sessions beyond it
+    /// stay; a waiting one is called when there is room.
     ///
     /// # Errors
     /// When there is no such server.
@@ -200,7 +200,7 @@ impl TableBuilder {
     /// Takes over what operators told a predecessor, in place of all that is known; servers that are not
     /// here are passed over.
     pub fn take_over(&self, overrides: impl IntoIterator<Item = (ServerKey, Override)>) {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let config = Arc::clone(&inner.config);
         let is_here = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
         inner.overrides = overrides
@@ -216,7 +216,7 @@ impl TableBuilder {
         server: &str,
         change: impl FnOnce(&mut Override, bool),
     ) -> Result<(), NoSuchServer> {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let Some(configured) = inner.config.server(backend, server) else {
             return Err(NoSuchServer(backend.to_owned(), server.to_owned()));
         };
@@ -236,11 +236,7 @@ impl TableBuilder {
     fn publish(&self, inner: &mut Inner) {
         let view = Arc::new(inner.make());
         self.cell.publish_shared(Arc::clone(&view.table));
-        self.view.send_replace(view);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.view.publish_shared(view);
     }
 }
 
@@ -456,7 +452,7 @@ impl Inner {
     }
 }
 
-/// What virtual IPs may track, and whether it has a server to choose.
+/// The things virtual IPs may track, and whether each has a server to choose.
 fn abilities(config: &Config, table: &Table) -> BTreeMap<Arc<str>, bool> {
     let usable: BTreeMap<&str, bool> = table
         .backends

@@ -1,4 +1,4 @@
-//! Virtual routers beside the data path: what they go by, and what they have done.
+//! Virtual routers beside the data path: the things they track, and their status.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use daemon::config::Problem;
 use daemon::exit;
+use daemon::latest::{Latest, Reader};
 use daemon::run::StartError;
 use l4::relay::Engine;
 use tokio::sync::{Mutex, watch};
@@ -20,7 +21,7 @@ use crate::table_builder::TableBuilder;
 
 use crate::kernel_path::KernelPath;
 
-/// How long the address of a client that was asked where it stands stays here: what it answers is
+/// How long the address of a client that got a probe of its window stays here: its answer is
 /// refused where the address is.
 const ANSWER_TIME: Duration = Duration::from_millis(20);
 
@@ -30,7 +31,7 @@ pub(crate) struct Vips {
     vrrp: Mutex<Option<Vrrp>>,
     board: watch::Sender<Option<Arc<Board>>>,
     hooks: Hooks,
-    observations: watch::Receiver<Arc<Observations>>,
+    observations: Reader<Observations>,
     follower: JoinHandle<()>,
 }
 
@@ -51,19 +52,13 @@ impl Vips {
         let hooks = Hooks {
             reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
         };
-        let mut views = builder.subscribe();
-        let first = Arc::new(views.borrow_and_update().abilities.clone());
-        let (sender, observations) = watch::channel(first);
+        let mut views = builder.reader();
+        let latest = Latest::new(views.get().abilities.clone());
+        let observations = latest.reader();
         let follower = tokio::spawn(async move {
-            while views.changed().await.is_ok() {
-                let abilities = Arc::new(views.borrow_and_update().abilities.clone());
-                sender.send_if_modified(|known| {
-                    let is_new = *known != abilities;
-                    if is_new {
-                        *known = abilities;
-                    }
-                    is_new
-                });
+            loop {
+                views.changed().await;
+                latest.publish_if_changed(views.get().abilities.clone());
             }
         });
         let vips = Self {
@@ -121,12 +116,12 @@ impl Vips {
         }
     }
 
-    /// Where the routers show themselves, once there have been any.
+    /// The routers' status, once there have been any.
     pub(crate) fn board(&self) -> VipBoard {
         VipBoard(self.board.subscribe())
     }
 
-    /// What the routers show.
+    /// The status of the routers.
     pub(crate) fn routers(&self) -> Vec<RouterStatus> {
         self.board().routers()
     }
@@ -141,7 +136,7 @@ impl Vips {
 
 //--- Flows to addresses that go
 
-/// Whoever has flows to a virtual IP.
+/// The owners of flows to a virtual IP.
 struct Flows {
     engine: Arc<Engine>,
     kernel: KernelPath,
@@ -213,12 +208,12 @@ impl PreparedVips {
     }
 }
 
-/// Where virtual routers show themselves; clones share it.
+/// The status of virtual routers; clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct VipBoard(watch::Receiver<Option<Arc<Board>>>);
 
 impl VipBoard {
-    /// What they show; nothing while there are none.
+    /// The board; nothing while there are no routers.
     pub(crate) fn routers(&self) -> Vec<RouterStatus> {
         let board = self.0.borrow().clone();
         board.map(|board| board.routers()).unwrap_or_default()

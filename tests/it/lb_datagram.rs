@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use balance::pool::{Algorithm, Eligibility, Registry};
 use balance::table::{Backend, Frontend, Policy, Route, Table};
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use l4::datagram::{Balancer, Listener};
 use l4::relay::{NoReport, Report};
 use l4_core::flow::Settings;
@@ -63,7 +63,7 @@ impl Site {
         }
     }
 
-    fn start(&mut self, cell: &Arc<Cell<Table>>, settings: Settings) -> Balancer {
+    fn start(&mut self, cell: &Arc<Latest<Table>>, settings: Settings) -> Balancer {
         let report: Arc<dyn Report> = Arc::new(NoReport);
         self.balancer.inside(|| {
             let listener = Listener {
@@ -131,7 +131,7 @@ fn answer(socket: &UdpSocket, name: &str) {
 fn answers_come_from_the_address_that_was_asked() {
     let mut site = Site::new();
     site.serve();
-    let cell = Cell::new(site.table(Algorithm::Source, [UP, UP]));
+    let cell = Latest::new(site.table(Algorithm::Source, [UP, UP]));
     let balancer = site.start(&cell, Settings::default());
     let mut answers = Vec::new();
     for to in [
@@ -157,7 +157,7 @@ fn answers_come_from_the_address_that_was_asked() {
 fn clients_of_a_server_that_dies_are_answered_by_another() {
     let mut site = Site::new();
     let [dies, _] = site.serve();
-    let cell = Cell::new(site.table(Algorithm::RoundRobin, [UP, UP]));
+    let cell = Latest::new(site.table(Algorithm::RoundRobin, [UP, UP]));
     let balancer = site.start(&cell, Settings::default());
     let clients: Vec<Client> = (0..10).map(|_| site.client("192.168.7.100:53")).collect();
     for (turn, client) in clients.iter().enumerate() {
@@ -188,7 +188,7 @@ fn clients_of_a_server_that_dies_are_answered_by_another() {
 fn a_flood_of_sources_stays_within_bounds() {
     let mut site = Site::new();
     site.serve();
-    let cell = Cell::new(site.table(Algorithm::RoundRobin, [UP, UP]));
+    let cell = Latest::new(site.table(Algorithm::RoundRobin, [UP, UP]));
     let settings = Settings {
         max_flows: 100,
         ..Settings::default()

@@ -73,7 +73,7 @@ impl Cidrs {
 
     fn build(entries: Vec<Entry>, warnings: Vec<String>) -> Self {
         let mut ordered = entries.clone();
-        // The wider first, so that the more specific one overrides; the last of equals wins.
+        // The wider first, so that the more specific one overrides; among equals the last wins.
         ordered.sort_by_key(|entry| entry.network.prefix_len());
         let mut list = Self {
             entries,
@@ -105,14 +105,14 @@ impl Cidrs {
         }
     }
 
-    /// Whether the list is empty.
+    /// True when the list is empty.
     #[must_use]
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 
-    /// Odd entries that were understood, such as `192.168.7.13/24` for `192.168.7.0/24`.
+    /// The odd entries that were understood, such as `192.168.7.13/24` for `192.168.7.0/24`.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -243,7 +243,7 @@ impl<T: Bits> Ranges<T> {
                 ranges.push((low, high));
                 continue;
             }
-            // The parts that stick out on either side stay.
+            // The parts on either side stay.
             if low < first
                 && let Some(end) = first.before()
             {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kind of query: four bits of the header (RFC 1035 §4.1.1).
+/// The kind of a query: four bits of the header (RFC 1035 §4.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Opcode(pub u8);
 
@@ -42,9 +42,9 @@ impl Rcode {
     pub const SERVFAIL: Self = Self(2);
     /// The name does not exist.
     pub const NXDOMAIN: Self = Self(3);
-    /// The server does not do this kind of query.
+    /// The server does not implement this kind of query.
     pub const NOTIMP: Self = Self(4);
-    /// The server will not answer by policy.
+    /// The server refuses by policy.
     pub const REFUSED: Self = Self(5);
     /// A name exists when it should not; also a DNAME whose result is too long (RFC 6672 §2.2).
     pub const YXDOMAIN: Self = Self(6);
@@ -121,7 +121,7 @@ impl std::str::FromStr for Rcode {
     }
 }
 
-/// The text is no response code's mnemonic.
+/// The text is not a response code's mnemonic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownRcode;
 

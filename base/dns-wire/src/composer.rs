@@ -1,7 +1,7 @@
-//! Writing messages, with name compression (RFC 1035 §4.1.4, RFC 3597 §4).
+//! Writes messages, with name compression (RFC 1035 §4.1.4, RFC 3597 §4).
 //!
-//! A [`Composer`] fills a caller's buffer and never grows it. A record that does not fit leaves
-//! the message as it was, so a caller can stop, or set TC, at a record's border.
+//! A [`Composer`] fills a caller's buffer and never grows it. A record that does not fit leaves the message
+//! unchanged, so a caller can stop, or set TC, between two records.
 
 use crate::code::Rcode;
 use crate::header::{self, Flags};
@@ -10,10 +10,10 @@ use crate::name::Name;
 use crate::records::Section;
 use crate::rtype::{Class, Type};
 
-/// Suffixes remembered as targets of compression pointers. A message with more distinct names
-/// than this is written correctly, only less tightly.
+/// The most suffixes that are remembered as targets of compression pointers. A message with more distinct
+/// names is still correct, but longer than necessary.
 const MAX_TARGETS: usize = 128;
-/// The first offset that a pointer cannot name.
+/// The first offset that a pointer cannot reach.
 const POINTER_LIMIT: usize = 0x4000;
 
 /// The record or question does not fit the message's limit.
@@ -47,12 +47,12 @@ pub struct Composer<'a> {
     /// Offsets of labels already written, each the start of a name's suffix.
     targets: [u16; MAX_TARGETS],
     n_targets: usize,
-    /// Offsets of every pointer written, when the caller asked for them.
+    /// Offsets of every pointer written, when the caller wants them.
     pointers: Option<Vec<u16>>,
 }
 
 impl<'a> Composer<'a> {
-    /// Starts a message of at most `limit` octets; the header is zero but for id and flags.
+    /// Starts a message of at most `limit` octets; the header is zero except for id and flags.
     ///
     /// # Errors
     /// When not even a header fits.
@@ -87,7 +87,7 @@ impl<'a> Composer<'a> {
         self.pointers.as_deref().unwrap_or_default()
     }
 
-    /// How long the message is.
+    /// The length of the message.
     #[must_use]
     pub const fn length(&self) -> usize {
         self.length
@@ -99,7 +99,7 @@ impl<'a> Composer<'a> {
         self.counts
     }
 
-    /// Writes the question as it was asked: name in wire form, type, class.
+    /// Writes the question of the query: name in wire form, type, class.
     ///
     /// # Errors
     /// When it does not fit; the message is as before.
@@ -160,7 +160,7 @@ impl<'a> Composer<'a> {
         )
     }
 
-    /// The end of the message so far, to return to with [`Composer::rewind`].
+    /// The current end of the message, to return to with [`Composer::rewind`].
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark {
@@ -171,7 +171,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// Takes back all that was written since the mark.
+    /// Removes everything that was written since the mark.
     pub fn rewind(&mut self, mark: Mark) {
         self.length = mark.length;
         self.counts = mark.counts;
@@ -186,7 +186,7 @@ impl<'a> Composer<'a> {
         header::set_word(self.buffer, 2, flags.0);
     }
 
-    /// Writes the counts and gives the message's length.
+    /// Writes the counts and returns the message's length.
     pub fn finish(self) -> usize {
         for (offset, count) in [4, 6, 8, 10].into_iter().zip(self.counts) {
             header::set_word(self.buffer, offset, count);
@@ -225,7 +225,7 @@ impl<'a> Composer<'a> {
                 let length = match field {
                     Field::Name => match crate::name::wire_length(rest) {
                         Ok(length) => length,
-                        // Not the type's form: RFC 3597 §3 data goes out as it came in.
+                        // The data does not have the type's form: RFC 3597 §3 data goes out unchanged.
                         Err(_) => break,
                     },
                     Field::Octets(n) => *n,
@@ -244,7 +244,7 @@ impl<'a> Composer<'a> {
         self.octets(rest)
     }
 
-    /// Writes a name in wire form, ending it with a pointer where a suffix stands already.
+    /// Writes a name in wire form, and ends it with a pointer if a suffix is in the message already.
     fn name(&mut self, wire: &[u8]) -> Result<(), Full> {
         let mut rest = wire;
         while let Some(length) = rest.first().copied().filter(|length| *length != 0) {
@@ -290,7 +290,7 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// A place where this suffix stands already, case ignored.
+    /// The offset of this suffix in the message, case ignored.
     fn find(&self, suffix: &[u8]) -> Option<u16> {
         let known = self.targets.get(..self.n_targets)?;
         known

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Bounds that a server may set for its responses over UDP: at least the 512 octets of DNS without EDNS,
-/// and no more than IPv6 carries whole on any link (RFC 9715 advises less).
+/// The range of a server's limit for responses over UDP: at least that of DNS without EDNS, at most the
+/// payload that IPv6 carries whole on any link (RFC 9715 advises less).
 pub const UDP_PAYLOADS: std::ops::RangeInclusive<u16> = 512..=4096;
 
 /// Option codes of the IANA registry.
@@ -32,7 +32,7 @@ pub mod extended_error {
     pub const NOT_READY: u16 = 14;
     /// Blocked by the server's own policy.
     pub const BLOCKED: u16 = 15;
-    /// The client may not ask this server.
+    /// The client has no access to this server.
     pub const PROHIBITED: u16 = 18;
     /// A stale "no such name".
     pub const STALE_NXDOMAIN: u16 = 19;
@@ -58,9 +58,9 @@ pub struct Edns<'a> {
     pub rcode_high: u8,
     /// The EDNS version; only 0 exists.
     pub version: u8,
-    /// Whether DNSSEC records are wanted (RFC 3225).
+    /// Whether the client wants DNSSEC records (RFC 3225).
     pub dnssec_ok: bool,
-    /// The options, as they stand in the record.
+    /// The options as in the record.
     pub options: &'a [u8],
 }
 
@@ -138,14 +138,14 @@ pub const fn opt_record(udp_size: u16, rcode_high: u8, dnssec_ok: bool) -> [u8; 
     ]
 }
 
-/// The network a query comes from, as a resolver tells it (RFC 7871 §6).
+/// The network of a client, as a resolver gives it (RFC 7871 §6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientSubnet {
     /// The address, zero beyond the prefix.
     pub address: IpAddr,
-    /// How many bits of the address the resolver gave.
+    /// The number of bits that the resolver gave.
     pub source_prefix: u8,
-    /// For how many bits the answer holds; 0 in queries.
+    /// The number of bits that the answer holds for; 0 in queries.
     pub scope_prefix: u8,
 }
 

@@ -1,10 +1,10 @@
 //! Hashes of a name and of all its ancestors, in one pass from the right.
 //!
-//! A name's hash is made of its leftmost label and its parent's hash, so a table keyed by these
-//! answers "does this ancestor exist" for each ancestor of a query name at the price of hashing
-//! the name once. Letter case does not count.
+//! A name's hash combines its leftmost label and its parent's hash, so a table with such keys answers "does
+//! this ancestor exist" for each ancestor of a query name at the cost of hashing the name once. Letter case
+//! does not count.
 //!
-//! The hash is seeded: a client cannot aim at collisions without the seed.
+//! The hash is seeded: without the seed, a client cannot send names that collide.
 
 use crate::name::MAX_NAME;
 
@@ -23,7 +23,7 @@ pub struct Seed(pub u64);
 pub struct Suffixes {
     lower: [u8; MAX_NAME],
     length: usize,
-    /// The start of the suffix of `n` labels.
+    /// The offset of the suffix of `n` labels.
     starts: [u8; MAX_LABELS + 1],
     hashes: [u64; MAX_LABELS + 1],
     n_labels: usize,
@@ -76,7 +76,7 @@ impl Suffixes {
         self.set(0, end, hash);
         for index in 1..=self.n_labels {
             let start = usize::from(places.get(self.n_labels - index).copied().unwrap_or(0));
-            // The octets as they came: those just written in lower case are not there yet to read.
+            // The original octets: those just written in lower case cannot be read yet.
             hash = mix(hash, wire.get(start..end).unwrap_or_default());
             self.set(index, start, hash);
             end = start;
@@ -92,14 +92,14 @@ impl Suffixes {
         }
     }
 
-    /// How many labels the name has.
+    /// The number of labels of the name.
     #[inline]
     #[must_use]
     pub const fn n_labels(&self) -> usize {
         self.n_labels
     }
 
-    /// The suffix of `n` labels, in lower case; the root's when there are fewer.
+    /// The suffix of `n` labels, in lower case; the root's when there are fewer labels.
     #[inline]
     #[must_use]
     pub fn suffix(&self, n: usize) -> &[u8] {
@@ -121,7 +121,7 @@ impl Suffixes {
         self.lower.get(..self.length).unwrap_or(&[0])
     }
 
-    /// The hash that a child `label` of the suffix with this hash has; `label` in lower case.
+    /// The hash of a child `label` of the suffix with this hash; `label` in lower case.
     #[must_use]
     pub fn child_hash(parent: u64, label: &[u8]) -> u64 {
         let mut bytes = [0_u8; 64];
@@ -152,7 +152,7 @@ fn mix(hash: u64, label: &[u8]) -> u64 {
     fold(hash ^ lower(last(rest)))
 }
 
-/// Up to eight octets as a number. No two rests of labels of one length give the same.
+/// Up to eight octets as a number, different for each content of one length.
 #[inline]
 fn last(octets: &[u8]) -> u64 {
     if let (Some(head), Some(tail)) = (octets.first_chunk::<4>(), octets.last_chunk::<4>()) {

@@ -1,4 +1,4 @@
-//! The twelve octets every message begins with (RFC 1035 §4.1.1).
+//! The twelve octets that begin every message (RFC 1035 §4.1.1).
 
 use crate::code::{Opcode, Rcode};
 
@@ -70,15 +70,15 @@ impl Flags {
         Self(self.0 & !0x0f | rcode.0 & 0x0f)
     }
 
-    /// The flags a response to this query begins with: QR, and opcode, RD and CD as asked
-    /// (RFC 1035 §4.1.1, RFC 4035 §3.2.2).
+    /// The initial flags of a response to this query: QR, with opcode, RD and CD of the query (RFC 1035
+    /// §4.1.1, RFC 4035 §3.2.2).
     #[must_use]
     pub const fn of_response(self) -> Self {
         Self(Self::QR | self.0 & (0x7800 | Self::RD | Self::CD))
     }
 
-    /// The same for an authoritative server, which checks nothing: CD stays clear
-    /// (RFC 4035 §3.1.6).
+    /// The same for a server that is queried as an authority, and does not validate: CD stays clear (RFC
+    /// 4035 §3.1.6).
     #[must_use]
     pub const fn of_authority(self) -> Self {
         Self(self.of_response().0 & !Self::CD)

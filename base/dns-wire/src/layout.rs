@@ -22,7 +22,7 @@ pub enum Field {
 /// The pieces of one type's RDATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Piece by piece; the octets after the last are [`Field::Rest`].
+    /// The fields in order; data after the last is [`Field::Rest`].
     pub fields: &'static [Field],
     /// Whether a sender may compress the names (RFC 3597 §4).
     pub compressible: bool,

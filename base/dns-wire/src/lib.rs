@@ -1,7 +1,7 @@
-//! DNS messages, names and types, as both DNS servers see them.
+//! DNS messages, names and types, for both DNS servers.
 //!
-//! Everything here works on bytes that are already in memory: no sockets, no clocks, no
-//! allocation on the paths a server takes per query. Words are those of RFC 9499.
+//! Works only on bytes that are already in memory: no sockets, no clocks, no allocation on the per-query
+//! paths of a server. The words are those of RFC 9499.
 //!
 //! ```text
 //! datagram ─► Query::parse ─► (a server decides) ─► Composer ─► datagram

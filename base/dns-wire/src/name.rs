@@ -1,7 +1,7 @@
 //! Domain names in uncompressed wire form (RFC 1035 §3.1), with their master-file spelling.
 //!
-//! A [`Name`] keeps the letter case it was written in and compares without regard to it
-//! (RFC 4343). Labels may hold any octet (RFC 2181 §11).
+//! A [`Name`] keeps its original letter case and compares without regard to it (RFC 4343). Labels may hold
+//! any octet (RFC 2181 §11).
 
 mod wire;
 
@@ -26,7 +26,7 @@ pub struct Name {
     wire: Box<[u8]>,
 }
 
-/// Why bytes or text are no domain name.
+/// The reason why bytes or text are not a domain name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// Two dots in a row, or a leading dot.
@@ -70,7 +70,7 @@ impl Name {
         labels(&self.wire)
     }
 
-    /// How many labels, not counting the root's.
+    /// The number of labels, without the root's.
     #[must_use]
     pub fn n_labels(&self) -> usize {
         self.labels().count()
@@ -144,8 +144,8 @@ impl Name {
 
     //--- Text
 
-    /// Reads master-file text as an absolute name; a final dot is optional, `@` is no special
-    /// case, and `.` is the root.
+    /// Reads master-file text as an absolute name; a final dot is optional, `@` is an ordinary character,
+    /// and `.` is the root.
     ///
     /// # Errors
     /// When the text breaks the rules of RFC 1035 §5.1 or the lengths of §2.3.4.
@@ -196,7 +196,7 @@ impl Name {
 
     //--- Wire
 
-    /// Reads a name without compression from the start of `bytes`; gives also its length.
+    /// Reads a name without compression from the start of `bytes`; also returns its length.
     ///
     /// # Errors
     /// When the bytes end early, a label is no plain label, or the name is too long.
@@ -206,8 +206,8 @@ impl Name {
         Ok((Self { wire: wire.into() }, length))
     }
 
-    /// Reads a name at `offset` of a message, following compression pointers; gives also the
-    /// offset just behind it.
+    /// Reads a name at `offset` of a message, following compression pointers; also returns the offset just
+    /// behind it.
     ///
     /// # Errors
     /// As [`Name::from_wire`], and when a pointer does not point backwards.

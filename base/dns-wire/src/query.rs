@@ -1,7 +1,7 @@
-//! Reading a query: header, one question, perhaps OPT and TSIG, nothing else.
+//! Reads a query: header, one question, perhaps OPT and TSIG, nothing else.
 //!
-//! Borrows from the datagram and allocates nothing. A message that is no answerable query says
-//! why, and [`reply_to_error`] makes the response it deserves.
+//! Borrows from the datagram and allocates nothing. A message that is not an answerable query gives an
+//! error, from which [`reply_to_error`] makes the response.
 
 use crate::code::{Opcode, Rcode};
 use crate::edns::{self, Edns};
@@ -15,11 +15,11 @@ use crate::tsig::Tsig;
 pub struct Query<'a> {
     /// The message's identifier.
     pub id: u16,
-    /// The header's flags, as asked.
+    /// The header's flags.
     pub flags: Flags,
-    /// The question as it stands in the message: name, type, class.
+    /// The question as in the message: name, type, class.
     pub question: &'a [u8],
-    /// The question's name in wire form, case as asked.
+    /// The question's name in wire form, in its original letter case.
     pub qname: &'a [u8],
     /// The question's type.
     pub qtype: Type,
@@ -29,18 +29,18 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// The signature of the message (RFC 8945), when it has one.
     pub tsig: Option<Tsig<'a>>,
-    /// The records between question and OPT, of no use in a plain query: IXFR puts a SOA there.
+    /// The records between question and OPT. Plain queries have none; IXFR has a SOA there.
     pub authority: &'a [u8],
 }
 
-/// Why a message cannot be answered as a query.
+/// The reason why a message cannot be answered as a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryError {
     /// Shorter than a header, or itself a response: silence is the only safe answer.
     Ignore,
     /// The message breaks the format.
     FormErr,
-    /// An opcode this server does not do.
+    /// An opcode that the server does not implement.
     NotImp(Opcode),
 }
 
@@ -58,8 +58,8 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Reads a message whatever its opcode, for NOTIFY and its kind. An opcode that is not in
-    /// the registry need not have a question, so it is refused before the body is read.
+    /// Reads a message of any opcode, such as NOTIFY. An opcode that is not in the registry need not have a
+    /// question, so it is refused before the body is read.
     ///
     /// # Errors
     /// [`QueryError`] says what to do with the message.
@@ -168,8 +168,8 @@ impl<'a> Query<'a> {
         self.flags.opcode()
     }
 
-    /// How large a UDP response the client takes: 512 without EDNS (RFC 1035 §4.2.1), with it
-    /// what OPT says but never less than 512.
+    /// The largest UDP response that the client takes: 512 without EDNS (RFC 1035 §4.2.1), else the OPT
+    /// record's size, but never less than 512.
     #[must_use]
     pub fn udp_limit(&self) -> usize {
         self.edns
@@ -194,12 +194,12 @@ fn skip_record(message: &[u8], at: usize) -> Result<usize, QueryError> {
     Ok(end)
 }
 
-/// Writes the response that a message deserves which [`Query::parse`] refused; gives its length,
-/// or `None` for silence.
+/// Writes the response to a message that [`Query::parse`] refused; returns its length, or `None` for no
+/// response.
 ///
-/// The response is a bare header: the rest of the message could not be trusted. It has an OPT
-/// record when the message does: without one, the client would conclude that this server does not
-/// speak EDNS (RFC 6891 §6.1.1, §7).
+/// The response is a bare header: the rest of the message could not be trusted. It has an OPT record when
+/// the message does: without one, the client would conclude that this server does not speak EDNS (RFC 6891
+/// §6.1.1, §7).
 pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Option<usize> {
     let rcode = match error {
         QueryError::Ignore => return None,
@@ -221,9 +221,9 @@ pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Opti
     Some(end)
 }
 
-/// Writes the response that a signed query deserves of a server without keys (RFC 8945 §5.2.1): the
-/// question, NOTAUTH, and the signature's record back, which says that the key is unknown. Returns its
-/// length; `None` for a query that is not signed.
+/// Writes the response of a server without keys to a signed query (RFC 8945 §5.2.1): the question, NOTAUTH,
+/// and the signature's record with the error BADKEY. Returns its length; `None` for a query that is not
+/// signed.
 ///
 /// It is never longer than the query.
 pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
@@ -247,11 +247,11 @@ pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
     Some(end)
 }
 
-/// The UDP payload size of such a response, which fits every link (RFC 9715 §3.1).
+/// The UDP payload size in such a response: it fits every link (RFC 9715 §3.1).
 const UDP_SIZE: u16 = 1232;
 
-/// Whether a message that may have anything wrong with it has an OPT record; `None` when it cannot be
-/// read so far.
+/// Whether a message, which may be malformed, has an OPT record; `None` when the part before it cannot be
+/// read.
 fn has_opt(message: &[u8]) -> Option<bool> {
     let [n_questions, n_answers, n_authorities, n_additionals] = header::counts(message)?;
     let mut at = header::LENGTH;

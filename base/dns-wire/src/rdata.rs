@@ -1,9 +1,8 @@
-//! RDATA as master files spell it (RFC 1035 §5.1 and each type's own RFC) and as messages carry
-//! it, in both directions.
+//! RDATA in the text form of master files (RFC 1035 §5.1 and each type's own RFC) and in the wire form of
+//! messages, in both directions.
 //!
-//! Every type is a row of one table: the list of its fields, each of which knows how it is read
-//! from text, and how it is printed. A type without a row, and any type that is written that
-//! way, is read as `\# LENGTH HEX` (RFC 3597 §5).
+//! Every type is a row of one table: the list of its fields, each of which has a parser and a printer. A
+//! type without a row, and any type in that form, is read as `\# LENGTH HEX` (RFC 3597 §5).
 //!
 //! Never compresses names, never looks at other records, and never panics on any input.
 
@@ -29,15 +28,15 @@ use wire::Wire;
 
 pub use text::{character_string, seconds, tokens};
 
-/// One word of a master file: the text between blanks, or between quotes.
+/// One word of a master file: text between blanks, or between quotes.
 ///
-/// Escapes are kept as written, for only the field that takes the word knows what they mean:
-/// `\.` in a name is not `\.` in a string. The quotes themselves are left out.
+/// Escapes are kept as written, because their meaning depends on the field that takes the word: `\.` in a
+/// name is not `\.` in a string. The quotes themselves are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token<'a> {
     /// The word, escapes unresolved.
     pub text: &'a [u8],
-    /// Whether it stood in quotes.
+    /// Whether it was in quotes.
     pub quoted: bool,
 }
 
@@ -52,10 +51,10 @@ impl<'a> Token<'a> {
     }
 }
 
-/// Why text is no RDATA of its type.
+/// The reason why text is not RDATA of its type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RdataError {
-    /// The word to blame, counted from 0; when it is their number, one is missing.
+    /// The number of the wrong word, counted from 0; when it is the number of words, one is missing.
     pub token: usize,
     message: Cow<'static, str>,
 }
@@ -136,8 +135,8 @@ pub fn from_text(rtype: Type, line: &str, origin: &Name) -> Result<Vec<u8>, Rdat
     parse(rtype, &tokens(line.as_bytes())?, origin)
 }
 
-/// The text of RDATA as a master file has it: names with their final dot, strings in quotes.
-/// Octets that are no RDATA of their type come as `\# LENGTH HEX`, so [`parse`] reads everything back.
+/// The text of RDATA as a master file has it: names with their final dot, strings in quotes. Data that is
+/// not well-formed RDATA of its type comes as `\# LENGTH HEX`, so [`parse`] reads everything back.
 #[must_use]
 pub fn display(rtype: Type, rdata: &[u8]) -> String {
     show(rtype, rdata).unwrap_or_else(|| {
@@ -150,13 +149,13 @@ pub fn display(rtype: Type, rdata: &[u8]) -> String {
     })
 }
 
-/// Whether the bytes are well-formed RDATA of a type; for a type without a row, anything is.
+/// Whether the bytes are well-formed RDATA of a type. Any bytes are, for a type without a row.
 #[must_use]
 pub fn is_valid(rtype: Type, rdata: &[u8]) -> bool {
     fields(rtype).is_none() || show(rtype, rdata).is_some()
 }
 
-/// The fields one after the other; `None` unless they take up the RDATA exactly.
+/// The fields one after the other; `None` unless they fill the RDATA exactly.
 fn show(rtype: Type, rdata: &[u8]) -> Option<String> {
     let mut wire = Wire::new(rdata);
     let mut text = String::new();
@@ -189,11 +188,11 @@ fn parse_generic(rtype: Type, octets: &[Token<'_>], rdata: &mut Vec<u8>) -> Resu
     }
     Err(RdataError::new(
         0,
-        format!("these octets are no {rtype} data"),
+        format!("these octets are not valid {rtype} data"),
     ))
 }
 
-/// The fields of RDATA of a type; `None` for types that have only the generic form.
+/// The fields of a type's RDATA; `None` for types that have only the generic form.
 fn fields(rtype: Type) -> Option<&'static [Field]> {
     use Field::{
         Address4, Address6, Algorithm, AmtRelay, Base64, Base64OrNothing, CaaTag, CertType, Eui48,

@@ -1,4 +1,4 @@
-//! Walking the records of any message, such as an upstream's response.
+//! Walks the records of any message, such as an upstream's response.
 
 use std::ops::Range;
 
@@ -18,12 +18,12 @@ pub enum Section {
     Additional,
 }
 
-/// A record as it stands in a message.
+/// A record in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordRef {
     /// The section it is in.
     pub section: Section,
-    /// The offset of its owner name, at which the record begins.
+    /// The offset of its owner name, which is the start of the record.
     pub name_offset: usize,
     /// Its type.
     pub rtype: Type,

@@ -41,8 +41,7 @@ impl Type {
     /// `PowerDNS`'s private type for records whose content is a program.
     pub const LUA: Self = Self(65402);
 
-    /// Whether the type can only be asked for, or travels only in messages: OPT, and 128 to 255
-    /// (RFC 6895 §3.1).
+    /// Whether the type exists only in questions or only in messages: OPT, and 128 to 255 (RFC 6895 §3.1).
     #[must_use]
     pub const fn is_meta(self) -> bool {
         self.0 == 41 || (self.0 >= 128 && self.0 <= 255)
@@ -85,7 +84,7 @@ pub struct Class(pub u16);
 impl Class {
     /// The Internet.
     pub const IN: Self = Self(1);
-    /// CHAOS, where servers tell their version.
+    /// CHAOS, the class of the server's version.
     pub const CH: Self = Self(3);
     /// Hesiod.
     pub const HS: Self = Self(4);
@@ -131,7 +130,7 @@ fn numbered(text: &str, prefix: &str) -> Result<u16, UnknownMnemonic> {
     digits.parse().map_err(|_| UnknownMnemonic)
 }
 
-/// The text names no type or class.
+/// The text does not name a type or class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownMnemonic;
 

@@ -1,4 +1,4 @@
-//! Transaction signatures (RFC 8945), as far as a server that has no keys must know them: it says so.
+//! Transaction signatures (RFC 8945), for a server without keys: it answers that it does not know the key.
 //!
 //! Never checks a signature, and never makes one.
 
@@ -20,15 +20,15 @@ pub struct Tsig<'a> {
     key: &'a [u8],
     /// The name of the algorithm.
     algorithm: &'a [u8],
-    /// When it was signed, and how far clocks may differ.
+    /// The time of the signature, and the tolerance for clocks.
     time: &'a [u8],
     /// The identifier that was signed.
     original_id: u16,
 }
 
 impl<'a> Tsig<'a> {
-    /// Reads the record that is all of `record`; `None` when it breaks RFC 8945 §4.2, which wants its
-    /// names uncompressed.
+    /// Reads a record that is exactly `record`; `None` when it breaks RFC 8945 §4.2, which demands
+    /// uncompressed names.
     pub(crate) fn parse(record: &'a [u8]) -> Option<Self> {
         let key_length = name::wire_length(record).ok()?;
         let (key, rest) = record.split_at_checked(key_length)?;
@@ -47,8 +47,7 @@ impl<'a> Tsig<'a> {
         })
     }
 
-    /// Writes the unsigned record which says that the key is unknown, at the start of `out`; returns its
-    /// length.
+    /// Writes the unsigned record with the error BADKEY at the start of `out`; returns its length.
     pub(crate) fn write_unknown_key(&self, out: &mut [u8]) -> Option<usize> {
         let rdata_length = self.algorithm.len() + TIME + 8;
         let [t1, t0] = Type::TSIG.0.to_be_bytes();

@@ -1,4 +1,4 @@
-//! Who asks, and over what.
+//! The client of a query, and its transport.
 
 use std::net::{IpAddr, SocketAddr};
 

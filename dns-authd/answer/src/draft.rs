@@ -1,4 +1,4 @@
-//! One response, from the question that stands in it to its header.
+//! One response, from its question to its header.
 
 use std::net::IpAddr;
 
@@ -16,13 +16,13 @@ use crate::settings::{Any, Settings};
 use crate::transfer;
 use crate::verdict::Verdict;
 
-/// A response being written: the question stands, records end at `end`.
+/// A response under construction: the question is written, records end at `end`.
 pub(crate) struct Draft<'q, 'o> {
     pub(crate) query: &'q Query<'q>,
     pub(crate) client: &'q Client,
     pub(crate) out: &'o mut [u8],
     pub(crate) end: usize,
-    /// How long the message may be before its OPT record.
+    /// The limit of the message before its OPT record.
     pub(crate) limit: usize,
     pub(crate) flags: Flags,
     pub(crate) counts: [u16; 3],
@@ -32,7 +32,7 @@ pub(crate) struct Draft<'q, 'o> {
 }
 
 impl<'q, 'o> Draft<'q, 'o> {
-    /// Begins a response: the question as it was asked, letter case and all.
+    /// Begins a response with the question, in its original letter case.
     #[inline]
     pub(crate) fn new(
         query: &'q Query<'q>,
@@ -110,8 +110,8 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.flags = self.flags.with(flags.0 & !0x0f);
     }
 
-    /// Answers a question of a class other than IN: CHAOS TXT alone has answers, and the operator
-    /// chooses them.
+    /// Answers a question of a class other than IN: only CHAOS TXT has answers, and the operator chooses
+    /// them.
     #[cold]
     pub(crate) fn answer_chaos(&mut self, settings: &Settings) {
         let is_asked = |name: &Name| name.as_wire().eq_ignore_ascii_case(self.query.qname);
@@ -159,14 +159,14 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.fail(rcode, extended_error::NOT_AUTHORITATIVE);
     }
 
-    /// Whether the question is for records of any class, of which there are those of IN. Zones are
-    /// transferred by their class.
+    /// Whether the question is for records of any class: those of class IN match. A zone transfer needs the
+    /// zone's class.
     #[inline]
     pub(crate) fn asks_every_class(&self) -> bool {
         self.query.qclass == Class::ANY && !matches!(self.query.qtype, Type::AXFR | Type::IXFR)
     }
 
-    /// Decides what ANY gets; `None` when the response is complete.
+    /// Answers ANY; `None` when the response is complete.
     #[cold]
     pub(crate) fn answer_any(
         &mut self,
@@ -184,9 +184,9 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
-    /// Passes a transfer on to the caller, who checks the access list. Over UDP there are none: AXFR is undefined
-    /// there (RFC 5936 §4.2), and IXFR gets the SOA record alone, by which the client decides whether to
-    /// come over TCP (RFC 1995 §2).
+    /// Passes a transfer on to the caller, who checks the access list. There are no transfers over UDP:
+    /// AXFR is undefined there (RFC 5936 §4.2), and IXFR gets only the SOA record, by which the client
+    /// decides whether to come over TCP (RFC 1995 §2).
     #[cold]
     pub(crate) fn answer_transfer(&mut self, zone: &Zone, name: &Suffixes) -> Option<Verdict> {
         let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
@@ -195,7 +195,7 @@ impl<'q, 'o> Draft<'q, 'o> {
             self.fail(Rcode::NOTAUTH, extended_error::NOT_AUTHORITATIVE);
             return None;
         }
-        // RFC 1995 §3: the client tells which version it has.
+        // RFC 1995 §3: the client's SOA has its version.
         if self.query.qtype == Type::IXFR && transfer::known_serial(self.query).is_none() {
             self.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
             return None;
@@ -214,7 +214,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         })
     }
 
-    /// The address that hashed draws are made by.
+    /// The address that hashed draws use.
     #[inline]
     pub(crate) fn best_address(&mut self, answer: &LiveAnswer) -> IpAddr {
         match self.subnet {
@@ -257,7 +257,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.fail(Rcode::SERVFAIL, why);
     }
 
-    /// Adds the OPT record and the header; gives the message's length.
+    /// Adds the OPT record and the header; returns the message's length.
     #[inline]
     pub(crate) fn finish(self, settings: &Settings) -> Option<usize> {
         let mut end = self.end;

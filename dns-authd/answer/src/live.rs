@@ -1,9 +1,8 @@
 //! Answers that follow liveness: sets of records of which each query gets some.
 //!
-//! A program's outcome is a *choice*: members and a way to draw from them. Here each member is
-//! encoded as a record, once per change of liveness; a query draws and copies. Such records hold
-//! no compressed names and belong to whatever name was asked for, so they fit any response as
-//! they are.
+//! A program's outcome is a *choice*: members and a way to draw from them. Each member is encoded as a
+//! record, once per change of liveness; a query draws and copies. Such records hold no compressed names and
+//! belong to the question's name, so they fit any response unchanged.
 //!
 //! Never reads a clock and never evaluates a program: the shell does, and builds new sets.
 
@@ -82,14 +81,14 @@ pub struct Drawn {
     members: Box<[Member]>,
     select: Select,
     records: Box<[u8]>,
-    /// Where each member's record ends.
+    /// The end of each member's record.
     ends: Box<[u32]>,
 }
 
 /// Records written to a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// So many records; the message ends there.
+    /// `count` records; the message ends at `end`.
     Records { count: u16, end: usize },
     /// They do not fit.
     Full,
@@ -288,7 +287,7 @@ impl Drawn {
     }
 }
 
-/// Encodes a record owned by the name asked for; `None` when its data is too long.
+/// Encodes a record owned by the question's name; `None` when its data is too long.
 pub(crate) fn push_record(
     records: &mut Vec<u8>,
     rtype: Type,
@@ -305,7 +304,7 @@ pub(crate) fn push_record(
     Some(())
 }
 
-/// Whether this record stands among these: an RRset has no duplicates (RFC 2181 §5).
+/// Whether this record is among these: an RRset has no duplicates (RFC 2181 §5).
 #[inline]
 fn is_repeated(written: Option<&[u8]>, record: &[u8]) -> bool {
     let mut rest = written.unwrap_or_default();

@@ -6,7 +6,7 @@ use dns_wire::header;
 use crate::client::{Client, Transport};
 use crate::settings::Settings;
 
-/// The options that a response carries, decided before its records so that room is kept.
+/// The options of a response, decided before its records so that there is room for them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Options<'q> {
     nsid: Option<&'q [u8]>,
@@ -53,7 +53,7 @@ impl<'q> Options<'q> {
         self.subnet
     }
 
-    /// For how many bits of the client's network the answer holds (RFC 7871 §7.2.1).
+    /// The number of bits of the client's network that the answer holds for (RFC 7871 §7.2.1).
     #[inline]
     pub(crate) const fn set_scope(&mut self, prefix: u8) {
         if let Some(subnet) = &mut self.subnet {
@@ -61,12 +61,12 @@ impl<'q> Options<'q> {
         }
     }
 
-    /// Says why the response is an error (RFC 8914).
+    /// Sets the reason of an error (RFC 8914).
     pub(crate) const fn set_extended_error(&mut self, why: u16) {
         self.extended_error = Some(why);
     }
 
-    /// Whether an option that counts here breaks its format.
+    /// Whether a relevant option breaks its format.
     #[inline]
     pub(crate) const fn is_malformed(&self) -> bool {
         self.is_malformed
@@ -80,8 +80,7 @@ impl<'q> Options<'q> {
             && self.extended_error.is_none()
     }
 
-    /// The octets the options take, without an extended error: that comes only where there are no
-    /// records.
+    /// The length of the options, without an extended error: that comes only without records.
     #[inline]
     pub(crate) fn length(&self) -> usize {
         self.nsid.map_or(0, |nsid| HEAD + nsid.len())
@@ -91,7 +90,7 @@ impl<'q> Options<'q> {
                 .map_or(0, |subnet| HEAD + subnet.compose().len())
     }
 
-    /// Writes the options behind an OPT record that ends at `at`; gives the end.
+    /// Writes the options behind an OPT record that ends at `at`; returns the end.
     #[cold]
     pub(crate) fn write(&self, out: &mut [u8], at: usize) -> Option<usize> {
         let mut end = at;

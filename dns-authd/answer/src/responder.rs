@@ -1,9 +1,8 @@
 //! From a query's octets to a response's.
 //!
-//! One [`Responder`] belongs to one thread. It looks at one snapshot per query and writes into the
-//! caller's buffer; for names whose answers were rendered beforehand it allocates nothing, takes
-//! no lock, reads no clock and logs nothing. The caller sends the
-//! octets, and asks again for a query that has to wait.
+//! One [`Responder`] belongs to one thread. It looks at one snapshot per query and writes into the caller's
+//! buffer; for names with rendered answers it allocates nothing, takes no lock, reads no clock and logs
+//! nothing. The caller sends the octets, and retries a query that has to wait.
 //!
 //! ```text
 //! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
@@ -120,7 +119,7 @@ impl<P: Programs> Responder<P> {
         reply_to_signed(query, out).map_or(Verdict::Silent, Verdict::Reply)
     }
 
-    /// Fills in the response's records; gives a verdict when there is to be no response now.
+    /// Fills in the response's records; returns a verdict when there is no response now.
     #[inline]
     fn fill(&mut self, snapshot: &Snapshot, draft: &mut Draft<'_, '_>) -> Option<Verdict> {
         let query = draft.query;
@@ -343,8 +342,7 @@ impl<P: Programs> Responder<P> {
     }
 }
 
-/// Writes the refusal of a query, such as a transfer that the access list forbids; gives its
-/// length.
+/// Writes the refusal of a query, such as a transfer that the access list forbids; returns its length.
 pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let query = Query::parse(message).ok()?;
     let end = header::LENGTH + query.question.len();

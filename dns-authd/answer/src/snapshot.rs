@@ -3,7 +3,7 @@
 use crate::settings::Settings;
 use crate::table::Table;
 
-/// Zones and settings at one moment: an answer depends on them and the query alone.
+/// Zones and settings at one moment: an answer depends only on them and the query.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The zones.

@@ -19,14 +19,14 @@ pub struct Table {
     served: Box<[Arc<Served>]>,
 }
 
-/// Where each apex is found.
+/// The index of zones by apex.
 #[derive(Debug)]
 struct Directory {
     seed: Seed,
     names: NameTable,
     /// Lower-case apexes, in the order of the served zones.
     apexes: Box<[Box<[u8]>]>,
-    /// Bit `n` is set when some apex has `n` labels: a server of one zone looks once.
+    /// Bit `n` is set when some apex has `n` labels: with one zone, a lookup tries one depth.
     depths: u128,
 }
 
@@ -42,7 +42,7 @@ pub struct Served {
 }
 
 impl Table {
-    /// A table of these zones. Of several with one apex, the first is found.
+    /// A table of these zones. When several have one apex, the first counts.
     #[must_use]
     pub fn new(seed: Seed, served: Vec<Arc<Served>>) -> Self {
         let mut suffixes = Suffixes::default();
@@ -104,9 +104,8 @@ impl Table {
             .and_then(|index| self.served.get(index.get()))
     }
 
-    /// The zone that answers a question: the one whose apex is closest to the name
-    /// (RFC 1034 §4.3.2 step 2). A DS record belongs to the parent side of its name
-    /// (RFC 4035 §3.1.4.1).
+    /// The zone that answers a question: the one with the closest apex above the name (RFC 1034 §4.3.2 step
+    /// 2). A DS record belongs to the parent side of its name (RFC 4035 §3.1.4.1).
     #[inline]
     #[must_use]
     pub fn find(&self, name: &Suffixes, qtype: Type) -> Option<&Served> {
@@ -124,7 +123,7 @@ impl Table {
     /// The zone closest to the suffix of `n_labels` labels.
     #[inline]
     fn find_above(&self, name: &Suffixes, n_labels: usize) -> Option<&Served> {
-        // The shift takes away the depths below the name's own.
+        // The shift drops the depths below the name's own.
         let spare = 127_usize.saturating_sub(n_labels);
         let mut depths = self.directory.depths << spare >> spare;
         while depths != 0 {

@@ -1,8 +1,8 @@
 //! Whole-zone transfers (RFC 5936): the messages that carry a zone, one after the other.
 //!
-//! An incremental transfer (RFC 1995) is answered with the whole zone, as its §4 allows, or with
-//! the SOA record alone when the client has this version already, or a later one. `LUA` records travel in the
-//! form `PowerDNS` gives them, so that its secondaries take them.
+//! The response to an incremental transfer (RFC 1995) is the whole zone, as its §4 allows, or only the SOA
+//! record when the client has this version or a later one. `LUA` records have `PowerDNS`'s form, so that
+//! its secondaries accept them.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use dns_wire::header::Flags;
 use dns_wire::{Class, Name, Query, Section, Type};
 use dns_zone::{MAX_MESSAGE, Zone};
 
-/// Octets of records in one message: compression reaches no further, and a small buffer suffices.
+/// Octets of records in one message: compression pointers reach no further, and a small buffer suffices.
 const MESSAGE_SIZE: usize = 16 * 1024;
 
 /// A record to send.
 type Item = (Name, Type, u32, Vec<u8>);
 
-/// A transfer under way.
+/// A transfer in progress.
 #[derive(Debug)]
 pub struct Transfer {
     id: u16,
@@ -28,7 +28,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Begins a transfer of a zone, asked for with this message.
+    /// Begins the transfer of a zone that this message requests.
     #[must_use]
     pub fn new(zone: &Arc<Zone>, message: &[u8]) -> Self {
         let query = Query::parse(message).ok();

@@ -5,7 +5,7 @@ use dns_wire::Name;
 /// The next step for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Send so many octets of the buffer.
+    /// Send this many octets of the buffer.
     Reply(usize),
     /// Send nothing.
     Silent,

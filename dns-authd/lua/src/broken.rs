@@ -1,4 +1,4 @@
-//! Which programs are broken, for `check`.
+//! Finds broken programs, for `check`.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::snippet::Snippet;
 /// A network set aside for documentation (RFC 5737).
 const SAMPLE_SUBNET: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 0));
 
-/// Runs every program and says which are broken, in the order given.
+/// Runs every program and returns the broken ones, in the order given.
 ///
-/// A program that depends on the query is run for two clients that do not exist, one behind a
-/// resolver that names its subnet, and is broken if it works for neither.
+/// A program that depends on the query runs for two made-up clients, one of them behind a resolver that
+/// names its subnet, and is broken if it works for neither.
 #[must_use]
 pub fn check(snippets: &[Snippet], settings: &Arc<LuaSettings>) -> Vec<Problem> {
     let mut evaluator = match Evaluator::new(Arc::clone(settings)) {
@@ -46,7 +46,7 @@ pub fn check(snippets: &[Snippet], settings: &Arc<LuaSettings>) -> Vec<Problem> 
 /// The first error of a program.
 fn fault(evaluator: &mut Evaluator, snippet: &Snippet) -> Option<LuaError> {
     if snippet.rtype == Type::LUA {
-        // It makes no records of its own but is a part of those that include it.
+        // It makes no records itself but is a part of programs that include it.
         return evaluator.compiles(&snippet.code).err();
     }
     for liveness in [Liveness::Up, Liveness::Down] {

@@ -97,7 +97,7 @@ fn url_ext_up(run: &Run, sets: &Value, options: &Value) -> mlua::Result<Vec<Stri
             let url = Url::parse(&url).map_err(|error| named(name, &error))?;
             let Some(probed) = url.address() else {
                 return Err(values::refuse(format!(
-                    "{name}: the host of a URL must be an address, and `{}` is none",
+                    "{name}: the host of a URL must be an address, not `{}`",
                     url.host
                 )));
             };
@@ -111,7 +111,7 @@ fn url_ext_up(run: &Run, sets: &Value, options: &Value) -> mlua::Result<Vec<Stri
     conclude(run, &read, &options, name)
 }
 
-/// Names the targets, decides, and draws.
+/// Records the targets, decides, and draws.
 fn conclude(
     run: &Run,
     sets: &[Vec<Candidate>],
@@ -122,7 +122,7 @@ fn conclude(
         match &candidate.target {
             Some(target) => run.names(target)?,
             None => run.note(Note::warning(format!(
-                "{name}: nothing can be up on port 0 of {}",
+                "{name}: no service can listen on port 0 of {}",
                 candidate.answer
             ))),
         }

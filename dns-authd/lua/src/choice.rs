@@ -13,23 +13,23 @@ pub struct Choice {
     pub members: Vec<Member>,
     /// How a query's answer is drawn from them.
     pub select: Select,
-    /// How much is known of the health behind the choice.
+    /// The certainty of the health behind the choice.
     pub certainty: Certainty,
-    /// How long nothing can change the choice; `None` if no health is behind it.
+    /// The time in which nothing can change the choice; `None` if it does not depend on health.
     ///
-    /// The rule is gdnsd's: a target that is up stays so for as many probes as it takes to be
-    /// declared down, and the other way round, so the bound is the shortest such time over all
-    /// targets whose state went into the choice. Never less than the configured minimum.
+    /// The rule is gdnsd's: a target that is up stays so until enough probes have failed, and the other way
+    /// round, so the bound is the shortest such time over all targets whose state decided the choice. Never
+    /// less than the configured minimum.
     pub ttl_bound: Option<Duration>,
 }
 
-/// How much is known of the health behind an answer.
+/// The certainty of the health behind an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Certainty {
-    /// The answer is what it should be: no health is behind it, or a member of the deciding set
-    /// is up and every set before it is known to be down.
+    /// The answer is final: it does not depend on health, or a member of the deciding set is up and every
+    /// set before it is known to be down.
     Known,
-    /// Nothing that was asked for is up, and everything has been probed.
+    /// Every target has been probed, and none is up.
     AllDown,
     /// The deciding set, or one before it, has no member known to be up, and one or more that
     /// have not been probed: the next results may turn the answer into another.

@@ -5,20 +5,20 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use dns_wire::Name;
 use ipnet::IpNet;
 
-/// One query, as `who`, `qname`, `dh` and their like show it.
+/// One query, as `who`, `qname`, `dh` and similar variables show it.
 #[derive(Clone, Debug)]
 pub struct Client {
     /// The sender.
     pub who: SocketAddr,
     /// The address and port that the query came to.
     pub local: SocketAddr,
-    /// The EDNS client subnet (RFC 7871), if the query has one and it is to be believed.
+    /// The EDNS client subnet (RFC 7871), if the query has one and the settings trust it.
     pub subnet: Option<IpNet>,
-    /// The name asked for, as the client spells it.
+    /// The question's name, in the client's letter case.
     pub qname: Name,
     /// The header of the query.
     pub header: [u8; 12],
-    /// Whether it came over TCP, or anything that is built on a stream.
+    /// Whether it came over TCP or another stream.
     pub tcp: bool,
     /// Whether it asks for DNSSEC records.
     pub dnssec_ok: bool,
@@ -35,7 +35,7 @@ impl Client {
             .map_or_else(|| self.who.ip().to_canonical(), |subnet| subnet.network())
     }
 
-    /// A client that does not exist, for runs that no query is behind.
+    /// A made-up client, for runs without a query.
     pub(crate) fn sample(owner: &Name) -> Self {
         Self {
             who: SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53_000),

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use dns_wire::Type;
 
-/// Why a program gives no answer; the query is answered SERVFAIL.
+/// The reason why a program gives no answer; the query gets SERVFAIL.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LuaError {
-    /// The program does not compile, raises an error, misuses a function, or returns something
-    /// else than a string or a list of strings.
+    /// The program does not compile, raises an error, misuses a function, or returns neither a string nor a
+    /// list of strings.
     #[error("{}", start(.0))]
     Program(String),
     /// The program runs for longer than it may.
@@ -33,24 +33,23 @@ pub enum LuaError {
         /// The reason.
         reason: String,
     },
-    /// `failOnIncompleteCheck` is set, and nothing it asks for has been probed yet.
+    /// `failOnIncompleteCheck` is set, and no target of the call has been probed yet.
     #[error("no health check has been completed")]
     Incomplete,
-    /// Everything is down, and the configuration wants no answer then.
+    /// Everything is down, and the configuration says not to answer then.
     #[error("every target is down")]
     AllDown,
 }
 
 impl LuaError {
-    /// Whether the zone's author has something to mend, rather than the site being in a state
-    /// that asks for no answer.
+    /// Whether the zone's author must fix the program; otherwise the state of the site calls for no answer.
     #[must_use]
     pub const fn is_defect(&self) -> bool {
         !matches!(self, Self::Incomplete | Self::AllDown)
     }
 }
 
-/// As much of a text as a log line takes: programs make texts of any length.
+/// The start of a text, short enough for a log line: programs make texts of any length.
 fn start(text: &str) -> Cow<'_, str> {
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => Cow::Owned(format!("{}…", text.get(..end).unwrap_or_default())),
@@ -58,7 +57,7 @@ fn start(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Characters of a text that a message shows; longer than any address or path.
+/// The most characters of a text in a message; longer than any address or path.
 const MAX_SHOWN: usize = 300;
 
 /// The message of an error: one line, without the name of the chunk or a backtrace.

@@ -23,22 +23,22 @@ pub struct Evaluation {
 /// The outcome of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// These answers, whoever asks and whatever the health of anything.
+    /// These answers, for every client and whatever the liveness of targets.
     Fixed(Vec<String>),
     /// A draw that needs no program.
     Choice(Choice),
-    /// It has to run for every query.
+    /// The program has to run for every query.
     PerQuery,
 }
 
 /// The answer of a program to one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The answers, as text of the record's type; [`rdata`] makes data of them.
+    /// The answers, as text of the record's type; [`rdata`] turns them into data.
     pub values: Vec<String>,
-    /// How much is known of the health behind them.
+    /// The certainty of the health behind them.
     pub certainty: Certainty,
-    /// How long that health stays as it is; `None` if there is none behind them.
+    /// The time that this health holds; `None` if they do not depend on health.
     pub ttl_bound: Option<Duration>,
     /// Notes to the operator.
     pub notes: Vec<Note>,

@@ -2,15 +2,15 @@
 //! depends on the query.
 //!
 //! To find the outcome, a program is run once for every way its draws can fall, each run following a
-//! script. If it returns one draw's result in every run, it is a choice;
-//! if it is the same in every run, it is fixed; otherwise, and whenever it read the query, it
-//! has to run for each query.
+//! script. If every run returns the result of the same draw, the outcome is a choice; if every run returns
+//! the same text, it is fixed; otherwise, and whenever the program read the query, it has to run for each
+//! query.
 //!
-//! The targets of branches that no such run took are found by a survey: runs that walk every
-//! path the program can take, as far as it branches on what functions of health, of drawing and
-//! of the client's place say, up to a bound. A target is not found if only a certain client or
-//! name leads to it, through `who` or `qname` say, or if it is made from them; it then counts as
-//! not yet probed for ever. That is on purpose: clients must not choose targets.
+//! A survey finds the targets of branches that no such run took: it walks every path that the program can
+//! take by the results of functions of health, of drawing and of the client's place, up to a bound. It
+//! misses a target that only a certain client or name leads to, for example through `who` or `qname`, or
+//! that is made from them; such a target permanently counts as not yet probed. That is intended: clients
+//! must not choose targets.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
@@ -33,7 +33,7 @@ use crate::settings::LuaSettings;
 use crate::snippet::Snippet;
 use crate::values;
 
-/// An interpreter for programs, with those it has compiled.
+/// An interpreter for programs, with a cache of compiled ones.
 ///
 /// It belongs to one thread; [`on_this_thread`](crate::on_this_thread) keeps one for each.
 #[derive(Debug)]
@@ -43,8 +43,8 @@ pub struct Evaluator {
     chunks: Chunks,
 }
 
-/// The most ways of drawing that are tried to find a program's outcome; one with more runs
-/// for each query.
+/// The most ways of drawing that are tried to find a program's outcome; a program with more ways runs for
+/// each query.
 const MAX_TRIALS: usize = 256;
 
 /// The most paths that a survey walks.
@@ -71,7 +71,7 @@ impl Evaluator {
         })
     }
 
-    /// Finds a program's outcome with this view of health, and every target it names.
+    /// Finds a program's outcome with this view of health, and every target that it names.
     pub fn evaluate(&mut self, snippet: &Snippet, view: &Arc<dyn LivenessView>) -> Evaluation {
         let mut found = Found::default();
         let outcome = self.settle(snippet, view, &mut found);
@@ -85,7 +85,7 @@ impl Evaluator {
         }
     }
 
-    /// Runs a program for one query; `seed` must be new for each.
+    /// Runs a program for one query; `seed` must differ between queries.
     pub fn answer_for(
         &mut self,
         snippet: &Snippet,
@@ -110,7 +110,7 @@ impl Evaluator {
         })
     }
 
-    /// Runs a program for a client that does not exist, to see whether it works at all.
+    /// Runs a program for a made-up client, to see whether it works at all.
     pub(crate) fn try_for(
         &mut self,
         snippet: &Snippet,
@@ -211,7 +211,7 @@ impl Evaluator {
         if let Some(limit) = self.run.settings.instructions {
             let run = Rc::clone(&self.run);
             let triggers = HookTriggers::new().every_nth_instruction(limit.get());
-            // Setting the hook anew starts the count from nothing.
+            // Setting the hook again restarts the count from zero.
             self.sandbox.lua.set_global_hook(triggers, move |_, _| {
                 run.exhausted.set(true);
                 Err(raise(out_of_instructions(&run)))
@@ -239,8 +239,7 @@ impl Found {
     }
 }
 
-/// Whether code can do different things at different times: without these words it runs
-/// straight through.
+/// Whether code can branch: without these words it runs straight through.
 fn branches(code: &str) -> bool {
     const WORDS: [&str; 10] = [
         "and", "else", "elseif", "for", "function", "goto", "if", "or", "repeat", "while",
@@ -279,7 +278,7 @@ impl Verdict {
         verdict
     }
 
-    /// Whether another run leaves anything possible.
+    /// Whether any outcome is still possible after another run.
     fn holds(&mut self, trace: &Trace, values: &[String]) -> bool {
         let same_draws = trace.draws.len() == self.first.len()
             && trace
@@ -326,7 +325,7 @@ impl Verdict {
     }
 }
 
-/// Answers that only health decides.
+/// An answer that depends only on health.
 fn settled(values: Vec<String>, health: Health) -> Choice {
     Choice {
         members: values
@@ -339,7 +338,7 @@ fn settled(values: Vec<String>, health: Health) -> Choice {
     }
 }
 
-/// Turns to the next way of drawing; false when all have been seen.
+/// Advances to the next way of drawing; false after the last.
 fn advance(script: &mut [usize], turns: &[usize]) -> bool {
     for (turn, turns) in script.iter_mut().zip(turns) {
         *turn += 1;
@@ -351,8 +350,8 @@ fn advance(script: &mut [usize], turns: &[usize]) -> bool {
     false
 }
 
-/// Turns to the next path of a survey, given how many ways each decision on the last one could
-/// have gone; false when all have been walked.
+/// Advances to the next path of a survey, given the number of ways of each decision on the last one; false
+/// after the last path.
 fn next_path(script: &mut Vec<usize>, decisions: &[usize]) -> bool {
     script.resize(decisions.len(), 0);
     while let Some(way) = script.pop() {
@@ -373,14 +372,14 @@ struct Chunks {
     compiled: HashMap<usize, (Arc<str>, Function)>,
     /// Addresses in the order of their compilation.
     order: VecDeque<usize>,
-    /// How long all texts are together.
+    /// The length of all texts together.
     n_octets: usize,
 }
 
 /// The most compiled programs a thread keeps; the oldest goes first.
 const MAX_CHUNKS: usize = 1024;
-/// The share of an interpreter's memory for the texts of compiled programs, as a divisor:
-/// compiled, they take several times that, and the rest is for running them.
+/// The divisor for the share of an interpreter's memory that program texts may take: compiled, they take
+/// several times that, and the rest is for running them.
 const TEXT_SHARE: usize = 32;
 
 impl Chunks {
@@ -389,7 +388,7 @@ impl Chunks {
         Some(function.clone())
     }
 
-    /// Keeps a program, and drops as many others as necessary.
+    /// Stores a program, and drops as many others as necessary.
     fn keep(&mut self, code: &Arc<str>, function: Function, max_octets: usize) {
         let full = |chunks: &Self| {
             chunks.order.len() >= MAX_CHUNKS || chunks.n_octets + code.len() > max_octets
@@ -431,7 +430,7 @@ impl Evaluator {
             .into_function()
     }
 
-    /// Whether a program that others include is one at all.
+    /// Whether a program that others include compiles.
     pub(crate) fn compiles(&self, code: &str) -> Result<(), LuaError> {
         match self.load(code.to_owned()) {
             Ok(_) => Ok(()),

@@ -1,8 +1,8 @@
-//! Bob Jenkins's 1996 hash ("lookup2", public domain), with which `PowerDNS` spreads clients and
-//! names over members.
+//! Bob Jenkins's 1996 hash ("lookup2", public domain), by which `PowerDNS` spreads clients and names over
+//! members.
 //!
-//! Using the same function on the same bytes means that a client keeps its answer when a site
-//! moves from one server to the other. It is no defence against chosen keys and is used for none.
+//! The same function on the same bytes lets a client keep its answer when a site moves from one server to
+//! the other. The hash does not resist chosen keys, and is not used where it would have to.
 
 use std::net::IpAddr;
 
@@ -50,7 +50,7 @@ fn hash(key: impl ExactSizeIterator<Item = u8>) -> u32 {
             filled = 0;
         }
     }
-    // The lowest octet of the last word is the length's, so what is left of the key skips it.
+    // The lowest octet of the last word holds the length, so the rest of the key skips it.
     let [k0, k1, k2, k3, k4, k5, k6, k7, k8, k9, k10, _] = block;
     let tail = [k0, k1, k2, k3, k4, k5, k6, k7, 0, k8, k9, k10];
     let [a, b, c] = absorb(state, tail);

@@ -12,8 +12,8 @@ use crate::note::Note;
 use crate::run::Run;
 use crate::values;
 
-/// `include(name)` runs the `LUA LUA` records at a name of the zone, in the globals of the
-/// program that includes them. As in `PowerDNS` a failing one is reported and passed over.
+/// `include(name)` runs the `LUA LUA` records at a name of the zone, in the globals of the including
+/// program. As in `PowerDNS`, a failing one is reported and skipped.
 pub(crate) fn include(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
     let run = Rc::clone(run);
     lua.create_function(move |lua, name: Value| {

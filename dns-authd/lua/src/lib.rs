@@ -9,11 +9,11 @@
 //!                               └─► targets ─► healthd
 //! ```
 //!
-//! A program runs when its zone is loaded and when the health it asked for moves, and never for
-//! a query, unless its result depends on the query in a way that only running it shows. So the
-//! answer of `ifportup(443, {...})` costs as little as a plain address record.
+//! A program runs when its zone is loaded and when the health that it depends on changes. It runs for a
+//! query only if its result depends on the query in a way that only running it shows. So the answer of
+//! `ifportup(443, {...})` costs as little as a plain address record.
 //!
-//! Programs of `PowerDNS` run as they are, with these differences:
+//! Programs of `PowerDNS` run unchanged, with these differences:
 //!
 //! * Numbers print as in Lua 5.4: `10 / 2` is `5.0` where Lua 5.1 and `LuaJIT` have `5`.
 //! * `os`, `io`, `require` and `resolve` are absent, and there is no database of places.
@@ -33,6 +33,7 @@ mod client;
 mod error;
 mod evaluation;
 mod evaluator;
+mod geography;
 pub mod hash;
 mod includes;
 mod liveness;
@@ -43,7 +44,6 @@ mod pattern;
 mod patterns;
 mod per_thread;
 mod picks;
-mod places;
 mod reverse;
 mod run;
 mod sandbox;

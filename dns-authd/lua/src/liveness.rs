@@ -1,9 +1,9 @@
 //! From sets of candidates and their liveness to a choice.
 //!
-//! The rules are those of `PowerDNS` 5.1: the first set that has a member up wins, and the
-//! selector draws among those of its members that are up; when nothing is up the backup selector
-//! draws from the first set that has any member. What `PowerDNS` does not know is *unknown*: to
-//! it an address that was never probed is down.
+//! The rules are those of `PowerDNS` 5.1: the first set that has a member up wins, and the selector draws
+//! among those of its members that are up; when nothing is up the backup selector draws from the first set
+//! that has any member. There is one addition, *unknown*: to `PowerDNS`, an address that was never probed
+//! is down.
 
 use std::time::Duration;
 
@@ -38,11 +38,11 @@ pub(crate) struct Candidate {
 /// Sets of candidates, each with its liveness.
 type Rated<'a> = Vec<Vec<(&'a Candidate, Liveness)>>;
 
-/// Decides among prioritised sets of candidates.
+/// Decides among sets of candidates in order of priority.
 ///
 /// # Errors
 ///
-/// If there is no candidate at all, and where the options or settings ask for no answer.
+/// Fails if there is no candidate at all, and if the options or settings call for no answer.
 pub(crate) fn decide(
     sets: &[Vec<Candidate>],
     options: &Options,
@@ -56,8 +56,7 @@ pub(crate) fn decide(
     conclude(&rated, options, settings)
 }
 
-/// Decides as if one set were up and all others down, or all of them down if there is none of
-/// that number.
+/// Decides as if one set were up and all others down; all sets are down if there is no set of that number.
 pub(crate) fn suppose(
     sets: &[Vec<Candidate>],
     options: &Options,
@@ -178,9 +177,8 @@ fn bound(sets: &[Vec<(&Candidate, Liveness)>], settings: &LuaSettings) -> Durati
         .max(settings.min_ttl)
 }
 
-/// How long a target in this state keeps it at least, as a rule: the first result that
-/// contradicts the state comes within one interval, and the further ones it takes follow at the
-/// fast interval.
+/// The least time that a target in this state keeps it, as a rule: the first result that contradicts the
+/// state comes within one interval, and the further ones it takes follow at the fast interval.
 fn time_to_change(target: &Target, state: Liveness) -> Duration {
     let schedule = &target.schedule;
     let results = match state {

@@ -1,5 +1,5 @@
-//! The objects programs handle: addresses, names, networks and the query's header
-//! (docs/lua-records/reference of `PowerDNS`).
+//! The objects of programs: addresses, names, networks and the query's header (docs/lua-records/reference
+//! of `PowerDNS`).
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,7 +11,7 @@ use mlua::{
     BorrowedStr, Lua, LuaString, MetaMethod, Table, UserData, UserDataMethods, UserDataRef, Value,
 };
 
-use crate::places::network;
+use crate::geography::network;
 use crate::run::Run;
 use crate::values;
 
@@ -268,7 +268,7 @@ impl UserData for DnsName {
 
 //--- Network
 
-/// A network; nothing is set beyond its prefix.
+/// A network; bits beyond its prefix are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Network(pub(crate) IpNet);
 
@@ -298,8 +298,7 @@ impl UserData for Network {
     }
 }
 
-/// A group of networks, some of which may be taken out again by a leading `!`; the longest
-/// match decides.
+/// A group of networks; a leading `!` excludes one, and the longest match decides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct NetworkGroup(Vec<(IpNet, bool)>);
 

@@ -1,8 +1,7 @@
 //! The options of `ifportup`, `ifurlup` and `ifurlextup`, and the URLs they probe.
 //!
-//! Names, defaults and meanings are those of the `PowerDNS` documentation
-//! (docs/lua-records/functions.rst). Where it would quietly take a value for zero, as in
-//! `timeout='soon'`, the option is refused instead.
+//! Names, defaults and meanings are those of the `PowerDNS` documentation (docs/lua-records/functions.rst).
+//! A value that `PowerDNS` would quietly take for zero, such as `timeout='soon'`, is refused instead.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -25,21 +24,21 @@ pub(crate) struct Options {
     pub(crate) selector: Selector,
     /// The selector when all targets are down; `None` if the record leaves it to the configuration.
     pub(crate) backup: Option<Selector>,
-    /// Answer nothing at all until a check has been completed.
+    /// Give no answer until a check has been completed.
     pub(crate) fail_on_incomplete: bool,
     pub(crate) probe: ProbeOptions,
 }
 
-/// How answers are drawn from a set.
+/// The way of drawing answers from a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selector {
-    /// As [`Select`] says.
+    /// The way of a [`Select`].
     Select(Select),
     /// No answer, though the name exists.
     Empty,
 }
 
-/// How targets are probed; `None` leaves it to the configuration.
+/// The parameters of probes; `None` leaves one to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProbeOptions {
     pub(crate) source: Option<IpAddr>,
@@ -64,7 +63,7 @@ impl Default for Options {
     }
 }
 
-/// The longest interval or timeout that is taken seriously, in seconds.
+/// The longest interval or timeout that is accepted, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
 
 impl Options {

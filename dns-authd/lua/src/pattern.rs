@@ -1,23 +1,23 @@
 //! Lua's patterns (Lua 5.4 reference manual §6.4.1), matched with a bound on the work.
 //!
-//! Lua's own matcher backtracks for as long as it takes, which for a short pattern and a long
-//! name can be years, and no instruction is counted meanwhile. This one counts its steps and
-//! gives up when they are used. Character classes are those of the C locale.
+//! Lua's own matcher backtracks without a limit, which can take years for a short pattern and a long name,
+//! and meanwhile no instruction is counted. This one counts its steps and gives up when they are used up.
+//! Character classes are those of the C locale.
 
 use std::cell::Cell;
 
-/// How many captures a pattern may have.
+/// The most captures of a pattern.
 const MAX_CAPTURES: usize = 32;
-/// How deep matching may nest, as in Lua.
+/// The deepest nesting of matching, as in Lua.
 const MAX_DEPTH: u32 = 200;
 
-/// Why a match was not decided.
+/// The reason why a match was not decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PatternError {
-    /// The pattern is no pattern.
+    /// The pattern is malformed.
     #[error("malformed pattern ({0})")]
     Malformed(&'static str),
-    /// It nests too deep.
+    /// The pattern nests too deep.
     #[error("pattern too complex")]
     Depth,
     /// The steps are used up.
@@ -34,7 +34,7 @@ pub(crate) enum Capture<'a> {
     Position(usize),
 }
 
-/// A pattern set against a subject.
+/// A pattern and the subject to match.
 #[derive(Debug)]
 pub(crate) struct Matcher<'a> {
     subject: &'a [u8],
@@ -70,14 +70,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// Matches the whole pattern at this place; returns where the match ends.
+    /// Matches the whole pattern at this place; returns the end of the match.
     pub(crate) fn match_at(&mut self, start: usize) -> Matched {
         self.captures.clear();
         self.depth = 0;
         self.matches(start, 0)
     }
 
-    /// How many captures the match has.
+    /// The number of captures of the match.
     pub(crate) fn n_captures(&self) -> usize {
         self.captures.len()
     }
@@ -87,7 +87,7 @@ impl<'a> Matcher<'a> {
         Capture::Text(self.subject.get(start..end).unwrap_or_default())
     }
 
-    /// How many values a match gives: its captures, or the whole if there are none.
+    /// The number of values of a match: its captures, or the whole if there are none.
     pub(crate) fn n_values(&self) -> usize {
         self.captures.len().max(1)
     }
@@ -245,14 +245,14 @@ impl<'a> Matcher<'a> {
         }
     }
 
-    /// `%1` to `%9`: the text of an earlier capture once more.
+    /// `%1` to `%9`: the text of an earlier capture again.
     fn repeated(&self, s: usize, digit: u8) -> Matched {
         let slot = usize::from(digit)
             .checked_sub(usize::from(b'1'))
             .and_then(|n| self.captures.get(n));
         let text = match slot.map(|slot| (slot.start, slot.extent)) {
             Some((start, Extent::Closed(end))) => self.subject.get(start..end),
-            // A place is never found again.
+            // A position capture never matches again.
             Some((_, Extent::Position)) => return Ok(None),
             _ => return Err(PatternError::Malformed("invalid capture index")),
         };
@@ -287,7 +287,7 @@ impl<'a> Matcher<'a> {
         Ok(None)
     }
 
-    /// `%f[set]`: where a run of the set begins; returns the end of the set in the pattern.
+    /// `%f[set]`: matches at the beginning of a run of the set; returns the end of the set in the pattern.
     fn frontier(&self, s: usize, set: usize) -> Matched {
         if self.pattern.get(set) != Some(&b'[') {
             return Err(PatternError::Malformed("missing '[' after '%f'"));
@@ -300,7 +300,7 @@ impl<'a> Matcher<'a> {
         Ok(begins.then_some(end))
     }
 
-    /// Where the item at `p` ends: a character, a class or a set.
+    /// The end of the item at `p`: a character, a class or a set.
     fn item_end(&self, p: usize) -> Result<usize, PatternError> {
         match self.pattern.get(p) {
             Some(b'%') if p + 1 >= self.pattern.len() => {
@@ -371,7 +371,7 @@ impl<'a> Matcher<'a> {
     }
 }
 
-/// Whether the class of this letter holds an octet; any other character stands for itself.
+/// Whether the class of this letter holds an octet; any other character matches itself.
 fn in_class(octet: u8, class: u8) -> bool {
     let holds = match class.to_ascii_lowercase() {
         b'a' => octet.is_ascii_alphabetic(),

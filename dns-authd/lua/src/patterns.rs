@@ -46,7 +46,7 @@ fn nothing() -> MultiValue {
     MultiValue::from_iter([Value::Nil])
 }
 
-/// Where to begin, counted from 0; `None` beyond the end.
+/// The offset to begin at, counted from 0; `None` beyond the end.
 fn place(start: Option<i64>, length: usize) -> Option<usize> {
     let start = start.unwrap_or(1);
     let place = if start < 0 {
@@ -138,7 +138,7 @@ fn gmatch(lua: &Lua, run: &Rc<Run>) -> mlua::Result<mlua::Function> {
         let (subject, pattern, start) = arguments;
         let length = subject.as_bytes().len();
         let run = Rc::clone(&run);
-        // Where to look next, and where the last match ended; nothing is left at the end.
+        // The offset of the next search, and the end of the last match; `None` at the end.
         let progress = Cell::new(place(start, length).map(|start| (start, None)));
         lua.create_function(move |lua, _: MultiValue| {
             let (subject, pattern) = (subject.as_bytes(), pattern.as_bytes());

@@ -7,8 +7,8 @@ use crate::error::LuaError;
 use crate::evaluator::Evaluator;
 use crate::settings::LuaSettings;
 
-/// Does something with the evaluator of the calling thread, which is started when it is first
-/// wanted, and again when the settings are others than last time.
+/// Calls a function with the evaluator of the calling thread, which starts at its first use, and again when
+/// the settings differ from the last time.
 pub fn on_this_thread<R>(
     settings: &Arc<LuaSettings>,
     work: impl FnOnce(&mut Evaluator) -> R,

@@ -46,7 +46,7 @@ pub(crate) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
 fn closest(lua: &Lua, run: &Rc<Run>) -> mlua::Result<mlua::Function> {
     let run = Rc::clone(run);
     lua.create_function(move |_, list: Value| {
-        crate::places::note_no_places(&run, "pickclosest");
+        crate::geography::note_no_places(&run, "pickclosest");
         first(run.pick(plain(&list, "pickclosest")?, Select::Random)?)
     })
 }
@@ -89,8 +89,7 @@ fn plain(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
         .collect())
 }
 
-/// The members of a list of `{weight, value}`, which must not be empty, in the order hashes are
-/// laid over them.
+/// The members of a list of `{weight, value}`, which must not be empty, in the order that hashes use.
 fn weighted(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
     let members = values::weighted(list, name)?;
     if members.is_empty() {
@@ -102,7 +101,7 @@ fn weighted(list: &Value, name: &str) -> mlua::Result<Vec<Member>> {
         .collect())
 }
 
-/// The one answer that was drawn.
+/// The single drawn answer.
 fn first(answers: Vec<String>) -> mlua::Result<String> {
     answers
         .into_iter()

@@ -1,8 +1,8 @@
 //! Names made from addresses and addresses made from names: `createReverse`, `createForward`,
 //! their IPv6 twins, and `filterForward` (docs/lua-records/functions.rst of `PowerDNS`).
 //!
-//! What cannot be made is answered as `PowerDNS` answers it: the unspecified address, or the
-//! words `unknown` and `error`, which then stand for a name.
+//! Input that makes no name or address gets the answers of `PowerDNS`: the unspecified address, or the
+//! words `unknown` and `error` in place of a name.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -48,7 +48,7 @@ pub(crate) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
 
 type Reverse = fn(&[String], &str, &BTreeMap<IpAddr, String>) -> String;
 
-/// The labels asked for below the wildcard that owns the record; `None` if none does.
+/// The question's labels below the wildcard that owns the record; `None` if no wildcard does.
 fn below_wildcard(run: &Run) -> mlua::Result<Option<Vec<String>>> {
     let subject = run.subject()?;
     let owner: &Name = &subject.snippet.owner;
@@ -62,7 +62,7 @@ fn below_wildcard(run: &Run) -> mlua::Result<Option<Vec<String>>> {
     Ok(Some(texts(qname.labels().take(n_own))))
 }
 
-/// Labels as text; octets that are no text cannot be part of an address.
+/// Labels as text; octets that are not text cannot be part of an address.
 fn texts<'a>(labels: impl Iterator<Item = &'a [u8]>) -> Vec<String> {
     labels
         .map(|label| String::from_utf8_lossy(label).into_owned())
@@ -96,7 +96,7 @@ fn forward4(labels: &[String]) -> Option<Ipv4Addr> {
     if let [a, b, c, d, ..] = labels {
         return dotted(&[a, b, c, d]);
     }
-    // A word in front does no harm as long as nothing in it can be a digit.
+    // A word in front is harmless as long as nothing in it can be a digit.
     let word = labels.first()?;
     let digits = word.trim_start_matches(|c: char| !c.is_ascii_hexdigit());
     let parts: Vec<&str> = digits.split('-').filter(|part| !part.is_empty()).collect();
@@ -203,8 +203,8 @@ fn reverse6(labels: &[String], format: &str, except: &BTreeMap<IpAddr, String>) 
     fill(format, &parts).unwrap_or_else(|| "error".to_owned())
 }
 
-/// The short form of an address with dashes, padded with `0` where a name could not begin or
-/// end, or where its third and fourth characters would look like an A-label's (RFC 5890).
+/// The short form of an address with dashes, padded with `0` where a name must not begin or end, or where
+/// its third and fourth characters would look like an A-label's (RFC 5890).
 fn dashed(address: Ipv6Addr) -> String {
     let mut text = address.to_string().replace(':', "-");
     if text.ends_with('-') {
@@ -216,8 +216,8 @@ fn dashed(address: Ipv6Addr) -> String {
     text
 }
 
-/// Fills `%1%`, `%2%` and so on; a number without a part leaves nothing. `None` if the format
-/// is malformed.
+/// Fills `%1%`, `%2%` and so on; a number without a part becomes nothing. `None` if the format is
+/// malformed.
 fn fill(format: &str, parts: &[String]) -> Option<String> {
     let mut filled = String::new();
     let mut pieces = format.split('%');

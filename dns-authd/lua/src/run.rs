@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub(crate) exhausted: Cell<bool>,
     /// The steps of pattern matching that are left to this run.
     pub(crate) pattern_steps: Cell<u32>,
-    /// How many library functions that call back into the program are under way.
+    /// The depth of library functions that call back into the program.
     nesting: Cell<u32>,
     state: RefCell<State>,
 }
@@ -51,14 +51,14 @@ pub(crate) struct Subject {
     pub(crate) view: Arc<dyn LivenessView>,
 }
 
-/// How a run draws.
+/// The way in which a run draws.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// As the client, the name and the seed say: this is a query.
+    /// By the client, the name and the seed: a real query.
     Query,
     /// By a script: the n-th draw takes the n-th entry, and 0 beyond the end.
     Script(Vec<usize>),
-    /// By a script that also decides the result of each function of health and of the client: all
+    /// By a script that also decides the result of each function of health and of the client: everything
     /// that a program can branch on.
     Survey(Vec<usize>),
 }
@@ -68,13 +68,13 @@ pub(crate) enum Plan {
 pub(crate) struct Trace {
     /// It read the client, or the query's name where names differ.
     pub(crate) reads_query: bool,
-    /// It used random numbers that are no draw from members.
+    /// It used random numbers other than draws from members.
     pub(crate) random_numbers: bool,
     /// Every draw there was, in order.
     pub(crate) draws: Vec<Drawn>,
-    /// The health it asked for, all calls together.
+    /// The health that it depends on, over all calls.
     pub(crate) health: Option<Health>,
-    /// How many ways each decision of a survey could have gone, in order.
+    /// The number of ways of each decision of a survey, in order.
     pub(crate) decisions: Vec<usize>,
     /// Every target that was named.
     pub(crate) targets: BTreeSet<Target>,
@@ -95,14 +95,14 @@ pub(crate) struct Health {
     pub(crate) ttl_bound: Duration,
 }
 
-/// How many members of a draw a survey looks at.
+/// The most members of a draw that a survey tries.
 const MAX_SURVEYED: usize = 4;
 /// The most targets one run may name.
 const MAX_TARGETS: usize = 4096;
 /// The most notes one run, or one evaluation, may leave.
 pub(crate) const MAX_NOTES: usize = 16;
-/// How deep functions of the library and of the program may call each other: each level takes
-/// some kilobytes of the thread's stack.
+/// The deepest nesting of library and program functions: each level takes some kilobytes of the thread's
+/// stack.
 const MAX_NESTING: u32 = 16;
 /// The steps of pattern matching in one run: some milliseconds.
 const PATTERN_STEPS: u32 = 200_000;
@@ -136,7 +136,7 @@ impl Run {
         state.trace = Trace::default();
     }
 
-    /// Does something that calls back into the program, unless that nests too deep.
+    /// Runs something that calls back into the program, unless that nests too deep.
     pub(crate) fn nested<R>(&self, work: impl FnOnce() -> mlua::Result<R>) -> mlua::Result<R> {
         let depth = self.nesting.get();
         if depth == MAX_NESTING {
@@ -172,7 +172,7 @@ impl Run {
         self.state.borrow_mut().trace.reads_query = true;
     }
 
-    /// The name asked for: the record's own, unless a wildcard makes it differ.
+    /// The question's name: the record's own, unless a wildcard makes it differ.
     pub(crate) fn qname(&self) -> mlua::Result<Name> {
         let subject = self.subject()?;
         if subject.snippet.owner.is_wildcard() {
@@ -182,8 +182,8 @@ impl Run {
         Ok(subject.snippet.owner.clone())
     }
 
-    /// Which of so many ways a decision of a survey goes; `None` if this run is no survey and
-    /// the truth is wanted.
+    /// The number of the way that a decision of a survey takes; `None` if this run is no survey: then the
+    /// truth decides.
     pub(crate) fn decision(&self, n_ways: usize) -> Option<usize> {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -200,7 +200,7 @@ impl Run {
         self.decision(2).map_or(truth, |way| way == 0)
     }
 
-    /// Random bits that are no draw from members.
+    /// Random bits that are not draws from members.
     pub(crate) fn random<T>(&self, take: impl FnOnce(&mut Random) -> T) -> T {
         let mut state = self.state.borrow_mut();
         state.trace.random_numbers = true;
@@ -215,7 +215,7 @@ impl Run {
         }
     }
 
-    /// Notes that a target was named.
+    /// Records a target.
     pub(crate) fn names(&self, target: &Target) -> mlua::Result<()> {
         let targets = &mut self.state.borrow_mut().trace.targets;
         if targets.len() >= MAX_TARGETS && !targets.contains(target) {
@@ -226,7 +226,7 @@ impl Run {
         Ok(())
     }
 
-    /// Draws from members that stand for themselves.
+    /// Draws from members that need no health.
     pub(crate) fn pick(&self, members: Vec<Member>, select: Select) -> mlua::Result<Vec<String>> {
         self.draw(Choice {
             members,
@@ -276,7 +276,7 @@ impl Run {
 }
 
 impl Choice {
-    /// In how many ways a scripted run can draw from it.
+    /// The number of ways in which a scripted run can draw from it.
     pub(crate) fn n_variants(&self) -> usize {
         match self.select {
             Select::All | Select::Sample(0) => 1,
@@ -331,7 +331,7 @@ impl std::fmt::Debug for Run {
     }
 }
 
-/// An error that keeps its kind on its way through Lua.
+/// Wraps an error so that it keeps its kind on its way through Lua.
 pub(crate) fn raise(error: LuaError) -> mlua::Error {
     mlua::Error::external(error)
 }

@@ -1,14 +1,14 @@
-//! The world a program runs in: parts of Lua's own library, the functions of `PowerDNS`, and
-//! what is known of the query.
+//! The environment of a program: parts of Lua's own library, the functions of `PowerDNS`, and the data of
+//! the query.
 //!
 //! A program can read and write nothing but its own globals, which die with the run. Files, the
-//! environment, other code, threads, the debugger and the collector are absent. What is left is
-//! bounded: instructions by the hook, memory by the allocator, and the library functions that
-//! loop without executing instructions by refusing to loop for long. The latter work on plain
-//! tables only: a metatable could tell them that a table has 2⁶³ entries.
+//! environment, other code, threads, the debugger and the collector are absent. The rest is bounded:
+//! instructions by the hook, memory by the allocator, and the library functions that loop without executing
+//! instructions by refusing to loop for long. The latter work on plain tables only: a metatable could tell
+//! them that a table has 2⁶³ entries.
 //!
-//! Each run gets its own copies of the library tables, made when first touched, so that a program
-//! that breaks `string.format` breaks it for itself.
+//! Each run gets its own copies of the library tables, made at their first use, so that a program that
+//! breaks `string.format` breaks it only for itself.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use mlua::{Function, Lua, LuaOptions, MultiValue, StdLib, Table, Value};
 use crate::note::{Note, Severity};
 use crate::objects::{Address, DnsName, Header, Network};
 use crate::run::Run;
-use crate::{checks, hash, includes, objects, patterns, picks, places, reverse, select, values};
+use crate::{checks, geography, hash, includes, objects, patterns, picks, reverse, select, values};
 
 /// An interpreter with everything installed that programs may use.
 pub(crate) struct Sandbox {
@@ -28,7 +28,7 @@ pub(crate) struct Sandbox {
     pub(crate) globals_meta: Table,
 }
 
-/// The functions of Lua's base library that programs keep, as they are.
+/// The functions of Lua's base library that programs keep unchanged.
 const BASE: [&str; 14] = [
     "assert",
     "error",
@@ -49,7 +49,7 @@ const BASE: [&str; 14] = [
 /// The library tables that programs get copies of.
 const LIBRARIES: [&str; 5] = ["math", "pdns", "string", "table", "utf8"];
 
-/// How far the functions of `table` and `string.rep` may count.
+/// The highest count of the functions of `table` and of `string.rep`.
 const MAX_REPEATS: i64 = 100_000;
 
 impl Sandbox {
@@ -71,9 +71,9 @@ impl Sandbox {
         objects::install(&lua, &base, run)?;
         picks::install(&lua, &base, run)?;
         checks::install(&lua, &base, run)?;
-        places::install(&lua, &base, run)?;
+        geography::install(&lua, &base, run)?;
         reverse::install(&lua, &base, run)?;
-        // What is not in `base` is looked up when it is first read.
+        // Names that are not in `base` are looked up at their first use.
         let base_meta = lua.create_table()?;
         base_meta.raw_set("__index", on_first_read(&lua, run)?)?;
         base.set_metatable(Some(base_meta))?;
@@ -99,8 +99,8 @@ impl std::fmt::Debug for Sandbox {
 
 //--- Errors and metatables
 
-/// `pcall`, `xpcall` and `setmetatable` in versions that cannot outlive the instruction limit:
-/// a program must not catch its own end, nor put work into a finalizer, where no limit holds.
+/// `pcall`, `xpcall` and `setmetatable` in versions that respect the instruction limit: a program must not
+/// catch its own end, nor put work into a finalizer, where no limit holds.
 fn guard(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     let source = "
         local pcall, xpcall, setmetatable, rawget, error, check = ...
@@ -155,7 +155,7 @@ fn tame_tables(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
             }
             match (name, arguments.len()) {
                 ("concat", _) => check_range(lua, arguments.get(2), arguments.get(3), name)?,
-                // Each of these goes through the entries; at the end of a list none is moved.
+                // Each of these walks the entries; an insertion at the end moves nothing.
                 ("sort", _) | ("insert", 3..) | ("remove", 2..) => {
                     check_length(arguments.front(), name)?;
                 }
@@ -190,7 +190,7 @@ fn check_range(
     }
 }
 
-/// The length is what Lua finds, which for a table with gaps can be far beyond its entries.
+/// The length is Lua's own result, which for a table with gaps can be far beyond its entries.
 fn check_length(table: Option<&Value>, name: &str) -> mlua::Result<()> {
     let Some(Value::Table(table)) = table else {
         return Ok(());
@@ -205,8 +205,8 @@ fn too_many(name: &str) -> mlua::Error {
     values::refuse(format!("table.{name} over more than {MAX_REPEATS} entries"))
 }
 
-/// What Lua's library takes for an integer: strings too, in each of Lua's notations. What is none
-/// here the library refuses itself.
+/// A value that Lua's library takes for an integer: strings too, in each of Lua's notations. The library
+/// itself refuses a value for which this is `None`.
 fn integer(lua: &Lua, value: Option<&Value>) -> mlua::Result<Option<i64>> {
     value.map_or(Ok(None), |value| lua.coerce_integer(value.clone()))
 }
@@ -224,7 +224,7 @@ fn tame_strings(lua: &Lua) -> mlua::Result<()> {
         original.call::<MultiValue>(arguments)
     })?;
     string.raw_set("rep", rep)?;
-    // Methods of strings are found through this metatable, which nobody may change.
+    // Methods of strings are found through this metatable, which no program may change.
     let meta = lua.type_metatable::<mlua::LuaString>();
     if let Some(meta) = meta {
         meta.raw_set("__metatable", false)?;
@@ -272,8 +272,8 @@ fn constants(lua: &Lua) -> mlua::Result<Table> {
     ] {
         pdns.raw_set(name, rcode.0)?;
     }
-    // The types that exist, the experimental ones included (RFC 6895 §3.1); those without a
-    // mnemonic print as `TYPE123`, which is no name anybody asks for.
+    // The types that exist, the experimental ones included (RFC 6895 §3.1); types without a mnemonic print
+    // as `TYPE123`, which no program uses as a name.
     for code in (1..300).chain(32_768..32_770) {
         let name = Type(code).to_string();
         if !name.starts_with("TYPE") {
@@ -328,10 +328,10 @@ fn talk(lua: &Lua, base: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     base.raw_set("pdnsrandom", random)
 }
 
-//--- What is looked up when it is first read
+//--- - Names that are looked up at their first use
 
-/// The function that finds globals that are not the same for every run, and keeps what it found
-/// among the globals of this one.
+/// The function that finds globals that differ between runs, and stores what it found among the globals of
+/// this one.
 fn on_first_read(lua: &Lua, run: &Rc<Run>) -> mlua::Result<Function> {
     let include = includes::include(lua, run)?;
     let lookup = includes::lookup(lua, run)?;

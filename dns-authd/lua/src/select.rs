@@ -1,9 +1,8 @@
-//! Drawing an answer from a set of members: what `random`, `all`, `hashed` and the weighted
-//! picks of `PowerDNS` mean.
+//! Draws an answer from a set of members: `random`, `all`, `hashed` and the weighted picks of `PowerDNS`.
 //!
-//! Everything a draw depends on is handed in: the client's address, the name asked for and a
-//! seed. The same three give the same answer, on every thread and after every restart. Nothing
-//! here allocates once the caller's list of picks has grown to the size of the set.
+//! The caller passes in everything that a draw depends on: the client's address, the question's name and a
+//! seed. The same three give the same answer, on every thread and after every restart. Nothing here
+//! allocates once the caller's list of picks has grown to the size of the set.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -16,28 +15,28 @@ use crate::hash;
 pub struct Member {
     /// The answer as text: an address, or the rdata of another type.
     pub value: String,
-    /// How many parts of the draw it takes; 1 where the function knows no weights.
+    /// Its weight in a draw; 1 for functions without weights.
     pub weight: u32,
 }
 
-/// How members become an answer.
+/// The way in which members become an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Select {
     /// Every member, in the order written.
     All,
-    /// One member, each as likely as the next.
+    /// One member; all are equally likely.
     Random,
-    /// So many different members in random order, or all of them if there are fewer.
+    /// This many different members in random order, or all of them if there are fewer.
     Sample(usize),
     /// One member by the hash of the client's address.
     Hashed,
-    /// One member, as likely as its weight says.
+    /// One member, with a probability by its weight.
     WeightedRandom,
     /// One member by the hash of the client's address, over the weights.
     WeightedHashed,
-    /// One member by the hash of the name asked for, over the weights.
+    /// One member by the hash of the question's name, over the weights.
     NameHashed,
-    /// One member by the client's place on a ring, so that few clients move when members do.
+    /// One member by the client's place on a ring, so that a change of members moves few clients.
     ConsistentHashed(Arc<Ring>),
 }
 
@@ -46,14 +45,14 @@ pub enum Select {
 pub struct Draw<'a> {
     /// The address hashed: that of the client subnet if the query names one, else the sender's.
     pub client: IpAddr,
-    /// The name asked for, in wire form.
+    /// The question's name, in wire form.
     pub qname: &'a [u8],
     /// A number no client can guess, new for every query.
     pub seed: u64,
 }
 
 impl Select {
-    /// Writes the positions of the drawn members into `picks`, in the order they are answered.
+    /// Writes the positions of the drawn members into `picks`, in the order of the answer.
     ///
     /// An empty set draws nothing.
     #[inline]
@@ -70,8 +69,8 @@ impl Select {
         }
     }
 
-    /// The position of the one member that is answered, for the ways that answer one; `None`
-    /// for the others and for an empty set.
+    /// The position of the single drawn member, for ways that draw one; `None` for the others and for an
+    /// empty set.
     #[inline]
     #[must_use]
     pub fn draw_one(&self, members: &[Member], draw: &Draw<'_>) -> Option<usize> {
@@ -97,8 +96,8 @@ impl Select {
         usize::try_from(position).ok()
     }
 
-    /// Whether the answer depends on the client's address, so that it is right for that client's
-    /// network alone (RFC 7871 §7.2.1).
+    /// Whether the answer depends on the client's address, so that it holds only for that client's network
+    /// (RFC 7871 §7.2.1).
     #[must_use]
     pub const fn reads_client(&self) -> bool {
         matches!(
@@ -143,8 +142,8 @@ fn shuffle_front(positions: &mut [usize], n: usize, random: &mut Random) {
 
 //--- Ring
 
-/// The points that members own on a circle of hashes (`pickchashed`): each weighs in with one
-/// point per part, and a client belongs to the first point at or after its own hash.
+/// The points that members own on a circle of hashes (`pickchashed`): each member has as many points as its
+/// weight, and a client belongs to the first point at or after its own hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ring {
     points: Box<[(u32, usize)]>,
@@ -187,11 +186,11 @@ impl Ring {
 
 //--- Order of weighted members
 
-/// The order in which `PowerDNS` lays out `n` weighted members before it hashes over them.
+/// The order in which `PowerDNS` arranges `n` weighted members before it hashes over them.
 ///
-/// It keeps them in a hash map from their positions, whose iteration order in the GNU library is
-/// fixed: a new entry goes to the front, and growing the map turns the order round. Members are
-/// laid out likewise, so that a client that moves from `PowerDNS` keeps its answer.
+/// `PowerDNS` keeps them in a hash map from their positions, whose iteration order in the GNU library is
+/// fixed: a new entry goes to the front, and growing the map reverses the order. The same arrangement here
+/// lets a client that moves from `PowerDNS` keep its answer.
 #[must_use]
 pub fn hash_map_order(n: usize) -> Vec<usize> {
     let mut order = VecDeque::with_capacity(n);
@@ -204,7 +203,7 @@ pub fn hash_map_order(n: usize) -> Vec<usize> {
     order.into()
 }
 
-/// How many entries the map is full with, and grows: primes a little above twice the one before.
+/// The sizes at which the map is full and grows: primes a little above twice the one before.
 const MAP_SIZES: [usize; 10] = [13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10_273];
 
 //--- Random numbers
@@ -233,7 +232,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, each as likely as the next to within 2⁻³²; 0 if `bound` is 0.
+    /// A number below `bound`, all equally likely to within 2⁻³²; 0 if `bound` is 0.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         let scaled = (u128::from(self.bits()) * u128::from(bound)) >> 64;

@@ -7,27 +7,26 @@ use std::time::Duration;
 /// the setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LuaSettings {
-    /// How many instructions one run may take (`lua-records-exec-limit`); `None` for no limit.
+    /// The most instructions of one run (`lua-records-exec-limit`); `None` for no limit.
     pub instructions: Option<NonZeroU32>,
-    /// How many bytes the interpreter of one thread may hold.
+    /// The most bytes that the interpreter of one thread may hold.
     pub memory: usize,
-    /// How often a target is probed when the record does not say
-    /// (`lua-health-checks-interval`).
+    /// The interval of probes when the record does not set one (`lua-health-checks-interval`).
     pub interval: Duration,
-    /// How often a target is probed while its state is undecided.
+    /// The interval of probes while a target's state is undecided.
     pub fast_interval: Duration,
-    /// How long a probe may take when the record does not say.
+    /// The time that a probe may take when the record does not set one.
     pub timeout: Duration,
-    /// How many good results in a row declare a target up.
+    /// The number of good results in a row that declare a target up.
     pub rise: u32,
-    /// How many bad results in a row declare a target down when the record does not say
+    /// The number of bad results in a row that declare a target down when the record does not set one
     /// (`minimumFailures`).
     pub fall: u32,
     /// The answer when every target is down and the record has no `backupSelector`.
     pub all_down: AllDown,
     /// The answer while no target is known to be up and some are not yet probed.
     pub while_unknown: WhileUnknown,
-    /// The least that [`ttl_bound`](crate::Choice::ttl_bound) is.
+    /// The lower bound of [`ttl_bound`](crate::Choice::ttl_bound).
     pub min_ttl: Duration,
 }
 
@@ -51,23 +50,23 @@ impl Default for LuaSettings {
 /// The answer when every target is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllDown {
-    /// One member of the first set that has any, at random: what `PowerDNS` does.
+    /// One member of the first set that has any, at random, as in `PowerDNS`.
     #[default]
     Random,
     /// All members of the first set that has any.
     All,
     /// No records: the name exists, without data.
     Empty,
-    /// SERVFAIL, so that resolvers ask another server, or serve what they had.
+    /// SERVFAIL, so that resolvers ask another server, or serve stale data.
     Servfail,
 }
 
 /// The answer while no target is known to be up and some are not yet probed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhileUnknown {
-    /// All members that may be up, of the first set that has such.
+    /// All members that may be up, of the first set that has any.
     #[default]
     All,
-    /// The same as if they were down: what `PowerDNS` does.
+    /// Answers as if they were down, as in `PowerDNS`.
     AsDown,
 }

@@ -19,7 +19,7 @@ pub struct Snippet {
     pub ttl: u32,
     /// The program; `return ` is put in front unless it begins with `;`.
     pub code: Arc<str>,
-    /// Where it was written.
+    /// Its place in the file.
     pub position: Position,
     /// The records it may read; [`NoRecords`] if none.
     pub records: Arc<dyn Records>,

@@ -1,8 +1,7 @@
 //! The arguments of health functions as targets for healthd to probe.
 //!
-//! A target comes back from healthd as it went there, so each is made in the form it has after
-//! that journey: whole milliseconds, no interval below the contract's least, nothing empty where
-//! empty means absent.
+//! healthd returns a target exactly as it was sent, so each target is made in a form that survives the way:
+//! whole milliseconds, no interval below the contract's least, and nothing empty where empty means absent.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -28,7 +27,7 @@ pub(crate) fn tcp(
 
 /// The target of a request for a URL, sent to this address.
 ///
-/// As in `PowerDNS` the certificate is not checked: the address is probed, not its name.
+/// As in `PowerDNS`, the certificate is not checked: the probe is of the address, not of its name.
 pub(crate) fn url(
     url: &Url,
     address: IpAddr,
@@ -73,7 +72,7 @@ fn schedule(probe: &ProbeOptions, settings: &LuaSettings) -> Schedule {
     }
 }
 
-/// A time in whole milliseconds, at least one, and no more than the contract can carry.
+/// A time in whole milliseconds, at least one, and at most the contract's maximum.
 fn whole(time: Duration) -> Duration {
     let millis = u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
     Duration::from_millis(u64::from(millis.max(1)))

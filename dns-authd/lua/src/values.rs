@@ -1,5 +1,5 @@
-//! Reading Lua values the way `PowerDNS` does: numbers count as text, lists are tables with
-//! numbers for keys, and anything else is an error that names the function and the value.
+//! Reads Lua values the way `PowerDNS` does: numbers count as text, lists are tables with numbers for keys,
+//! and anything else is an error that names the function and the value.
 
 use std::collections::BTreeMap;
 
@@ -229,14 +229,14 @@ pub(crate) fn string(value: &Value, what: &str) -> mlua::Result<String> {
     })
 }
 
-/// The answers in a returned value: a string is one, a list as many as it has entries.
+/// The answers in a returned value: a string is one, a list has one for each entry.
 pub(crate) fn answers(value: &Value) -> Result<Vec<String>, String> {
     if let Some(text) = text(value) {
         return Ok(vec![text]);
     }
     match value {
         Value::Nil => Err("returns nothing".to_owned()),
-        Value::Table(_) => texts(value, "what it returns").map_err(|error| error.to_string()),
+        Value::Table(_) => texts(value, "its return value").map_err(|error| error.to_string()),
         other => Err(format!("returns a {}, not a string", other.type_name())),
     }
 }

@@ -65,7 +65,7 @@ impl Page {
         self.line(&format!("\n[{name}]"));
     }
 
-    /// Where `$INCLUDE` looks. A directory without a root is one of the place that the list was read from.
+    /// The directory of `$INCLUDE`. One without a root is relative to the directory of the list.
     fn directory(&mut self, named: &NamedConf) {
         if named.directory.is_absolute() {
             let directory = named.directory.display().to_string();

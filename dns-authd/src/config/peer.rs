@@ -88,8 +88,7 @@ pub(super) fn not_notified(named: &NamedConf) -> Option<String> {
     let servers: Vec<String> = servers.into_iter().collect();
     (!servers.is_empty()).then(|| {
         format!(
-            "also-notify is not carried over: no NOTIFY is sent, and {} find changes when they \
-             next ask",
+            "also-notify is not carried over: this server sends no NOTIFY, and {} find changes at their next refresh",
             servers.join(", ")
         )
     })

@@ -103,7 +103,7 @@ fn what_makes_no_sense_is_told_with_its_place() {
     for (text, wanted) in [
         (
             "[[zone]]\nname = \"a..b\"\nfile = \"z\"",
-            "dns-authd.toml:3:8: `a..b` is no zone name",
+            "dns-authd.toml:3:8: `a..b` is not a zone name",
         ),
         (
             "[[zone]]\nname = \"a\"\nfile = \"z\"\n[[zone]]\nname = \"A.\"\nfile = \"z\"",

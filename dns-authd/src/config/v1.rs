@@ -196,11 +196,11 @@ struct TransfersSpec {
     allow: Option<Spanned<Vec<String>>>,
 }
 
-/// How often zone files are looked at, unless the configuration says otherwise.
+/// The default interval of checks of zone files.
 const DEFAULT_CHECK_INTERVAL: Duration = Duration::from_secs(300);
-/// How long the first queries wait for first results, unless the configuration says otherwise.
+/// The default time that the first queries wait for first results.
 pub(super) const DEFAULT_HOLD: Duration = Duration::from_millis(150);
-/// The TTL of answers while nothing is known, unless the configuration says otherwise.
+/// The default TTL of answers while the liveness is unknown.
 pub(super) const DEFAULT_UNKNOWN_TTL: Duration = Duration::from_secs(5);
 
 impl Spec {
@@ -307,10 +307,10 @@ impl ZoneSpec {
         let name = Name::parse(text).map_err(|error| {
             document.problem(
                 self.name.span(),
-                format!("`{text}` is no zone name: {error}"),
+                format!("`{text}` is not a zone name: {error}"),
             )
         })?;
-        // A file is beside the configuration unless a directory is named.
+        // A relative file is beside the configuration unless `directory` is set.
         let home = directory.or_else(|| document.path.parent());
         let place = document.position(self.name.span().start);
         Ok(ZoneDecl {

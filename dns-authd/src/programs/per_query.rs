@@ -1,4 +1,4 @@
-//! Programs that read the query: run when it comes.
+//! Runs programs that read the query, for each query.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -24,9 +24,9 @@ pub struct Reports {
 /// The state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It is served as its files have it.
+    /// The served data is that of its files.
     Loaded,
-    /// Its files are broken; it is served as they were before.
+    /// Its files are broken; the data before them is served.
     Stale,
     /// Its files are broken and were never loaded: its names get SERVFAIL.
     Failed,
@@ -41,19 +41,19 @@ pub struct ZoneReport {
     pub file: Option<PathBuf>,
     /// Its state.
     pub state: State,
-    /// The serial that is served.
+    /// The served serial.
     pub serial: u32,
-    /// The number of records that are served.
+    /// The number of served records.
     pub records: usize,
-    /// The octets that they take.
+    /// The memory of the records, in octets.
     pub memory: usize,
-    /// When the served data was loaded.
+    /// The time when the served data was loaded.
     pub loaded: Option<SystemTime>,
-    /// How long loading took the last time.
+    /// The duration of the last load.
     pub took: Duration,
-    /// How often it was loaded.
+    /// The number of loads.
     pub n_loads: u64,
-    /// How often its files were refused.
+    /// The number of refused loads.
     pub n_refused: u64,
     /// Errors of its files.
     pub problems: Vec<String>,
@@ -136,14 +136,14 @@ impl ZoneReport {
         }
     }
 
-    /// The trouble in one line; `None` if the zone is served as its files have it.
+    /// The trouble in one line; `None` if the served data is that of its files.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
             State::Loaded => return None,
             State::Stale => "the new file is broken, the old zone is served",
-            State::Failed => "the file is broken, SERVFAIL is answered",
+            State::Failed => "the file is broken, queries get SERVFAIL",
         };
         Some(format!(
             "{what}: {}, the first: {first}",

@@ -13,7 +13,7 @@ use super::report::ZoneReport;
 use crate::load::Loaded;
 use crate::programs::LiveZone;
 
-/// How many problems of one zone are logged.
+/// The most problems of one zone that are logged.
 const LOGGED_PROBLEMS: usize = 20;
 
 /// One zone: its declaration, files, data and report.
@@ -36,7 +36,7 @@ impl ZoneState {
         }
     }
 
-    /// The same zone as another configuration declares it.
+    /// The same zone with the declaration of another configuration.
     pub(super) fn declare(self, declared: ZoneDecl) -> Self {
         let mut report = self.report;
         if report.file != declared.file {
@@ -60,7 +60,7 @@ impl ZoneState {
                 .any(|(path, stamp)| Stamp::of(path) != *stamp)
     }
 
-    /// Takes the new data of the zone, or keeps the old when the new is broken.
+    /// Takes the new data of the zone, or keeps the old data when the new is broken.
     pub(super) fn take(&mut self, loaded: Loaded, log: bool) {
         self.files = loaded.files;
         let zone = match loaded.result {

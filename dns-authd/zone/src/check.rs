@@ -1,13 +1,12 @@
 //! Likely mistakes in a zone that loads: the findings of `pdnsutil check-zone`, and some of BIND's.
 //!
 //! An [error](Severity::Error) makes some name of the zone answer wrongly or not at all. A
-//! [warning](Severity::Warning) is hardly ever meant. A [note](Severity::Note) is odd but legal.
+//! [warning](Severity::Warning) is hardly ever intended. A [note](Severity::Note) is odd but legal.
 //!
-//! Each rule is a function over one name's records; `index` classifies the names. The answer of a
-//! `LUA` record is unknown here, so it counts as an address where one is wanted.
+//! Each rule is a function over one name's records; `index` classifies the names. The answer of a `LUA`
+//! record is unknown here, so it counts as an address where an address is needed.
 //!
-//! Looks at one zone's own records, and with [`check_parents`] at those of its parent; never at
-//! the network.
+//! Reads one zone's own records, and with [`check_parents`] those of its parent; never uses the network.
 
 mod index;
 mod rules;
@@ -25,20 +24,20 @@ use crate::record::Record;
 /// Something likely wrong with a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// The record it is about.
+    /// The record that it is about.
     pub position: Option<Position>,
     /// The text.
     pub message: String,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// Some name answers wrongly, or not at all.
     Error,
-    /// Hardly ever meant.
+    /// Hardly ever intended.
     Warning,
     /// Odd but legal.
     Note,
@@ -66,7 +65,7 @@ impl fmt::Display for Finding {
 /// The most findings for one zone.
 const MAX_FINDINGS: usize = 1000;
 
-/// Everything that is likely wrong with a zone, in the order of its files.
+/// Finds everything that is likely wrong with a zone, in the order of its files.
 #[must_use]
 pub fn check(zone: &ZoneFile) -> Vec<Finding> {
     let index = Index::new(&zone.apex, &zone.records);
@@ -93,7 +92,7 @@ pub fn check(zone: &ZoneFile) -> Vec<Finding> {
     findings
 }
 
-/// Zones whose parent is served here too, and has no delegation for them.
+/// Finds zones that have no delegation in a parent which is served here too.
 #[must_use]
 pub fn check_parents<'z>(zones: impl IntoIterator<Item = &'z ZoneFile>) -> Vec<Finding> {
     let zones: std::collections::HashMap<Suffix<'_>, &ZoneFile> = zones
@@ -139,7 +138,7 @@ struct Report {
 
 impl Report {
     fn add(&mut self, severity: Severity, record: &Record, message: impl Into<String>) {
-        // Some room is left, for the findings are not yet in order.
+        // Some room is left, since the findings are not yet in order.
         if self.findings.len() < MAX_FINDINGS * 10 {
             self.findings.push(Finding {
                 severity,

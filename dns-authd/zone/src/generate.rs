@@ -35,7 +35,7 @@ impl Range {
         (start <= stop && step > 0).then_some(Self { start, stop, step })
     }
 
-    /// How many numbers there are.
+    /// The count of numbers.
     #[must_use]
     pub(crate) const fn count(&self) -> u32 {
         (self.stop - self.start) / self.step + 1
@@ -54,7 +54,7 @@ fn number(text: &str) -> Option<u32> {
         .filter(|number| digits && *number <= MAX_NUMBER)
 }
 
-/// A word with places for the running number.
+/// A word with fields for the running number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template<'a> {
     pieces: Vec<Piece<'a>>,
@@ -82,7 +82,7 @@ enum Base {
 }
 
 impl<'a> Template<'a> {
-    /// Finds the places in a word; `None` when a `${` is malformed.
+    /// Finds the fields in a word; `None` when a `${` is malformed.
     #[must_use]
     pub(crate) fn parse(text: &'a [u8]) -> Option<Self> {
         let mut pieces = Vec::new();
@@ -90,7 +90,7 @@ impl<'a> Template<'a> {
         while let Some(octet) = rest.get(start) {
             let (text, tail) = rest.split_at_checked(start)?;
             match (octet, tail) {
-                // Any other escape is for the field that takes the word.
+                // Any other escape belongs to the field that takes the word.
                 (b'\\', [_, b'$', ..]) | (b'$', [_, b'$', ..]) => {
                     pieces.push(Piece::Text(text));
                     (rest, start) = (tail.get(1..)?, 1);

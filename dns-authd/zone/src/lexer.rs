@@ -1,10 +1,9 @@
 //! Cuts a master file into entries and their words (RFC 1035 §5.1).
 //!
-//! An entry is one line, or several held together by parentheses. Comments, blank lines and
-//! line ends of any system are dropped here. Words keep their escapes: what `\.` means depends
-//! on the field.
+//! An entry is one line, or several held together by parentheses. The lexer drops comments, blank lines and
+//! line ends of any system. Words keep their escapes: the meaning of `\.` depends on the field.
 //!
-//! Never fails as a whole: what is wrong with an entry is noted in it, and the next one is read.
+//! Never fails as a whole: it notes a problem in the entry, and reads the next one.
 
 use dns_wire::rdata::Token;
 
@@ -22,9 +21,9 @@ pub(crate) struct Lexer<'a> {
 pub(crate) struct Entry<'a> {
     /// Its words.
     pub(crate) tokens: Vec<Token<'a>>,
-    /// Where each of them begins.
+    /// The place of each word.
     pub(crate) places: Vec<Place>,
-    /// Whether its first line begins with a blank, which stands for the owner before.
+    /// Whether its first line begins with a blank, which repeats the previous owner.
     pub(crate) indented: bool,
     /// Its first error, with the column.
     pub(crate) fault: Option<(Place, &'static str)>,
@@ -40,7 +39,7 @@ pub(crate) struct Place {
 }
 
 impl<'a> Lexer<'a> {
-    /// Begins at the start of a file; a byte order mark there is passed over.
+    /// Begins at the start of a file, and skips a byte order mark.
     #[must_use]
     pub(crate) fn new(text: &'a [u8]) -> Self {
         let start = if text.starts_with(b"\xef\xbb\xbf") {
@@ -56,7 +55,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where the lexer stands.
+    /// The place that the lexer has come to.
     #[must_use]
     pub(crate) const fn place(&self) -> Place {
         Place {
@@ -126,7 +125,7 @@ impl<'a> Lexer<'a> {
         matches!(self.text.get(self.at), Some(b' ' | b'\t'))
     }
 
-    /// Goes to the end of the line, which is not passed.
+    /// Skips to the end of the line, but not beyond.
     fn skip_line(&mut self) {
         let rest = self.text.get(self.at..).unwrap_or_default();
         self.at += rest
@@ -147,7 +146,7 @@ impl<'a> Lexer<'a> {
         self.at = end + 1;
     }
 
-    /// Where the quote stands that closes a string whose text begins at `at`.
+    /// The offset of the quote that closes a string whose text begins at `at`.
     fn closing_quote(&self, mut at: usize, entry: &mut Entry<'a>) -> Option<usize> {
         loop {
             match self.text.get(at)? {
@@ -229,7 +228,7 @@ impl<'a> Entry<'a> {
         self.fault.get_or_insert((place, what));
     }
 
-    /// Where the word with this number begins, or the last one if there are fewer.
+    /// The place of the word with this number, or of the last one if there are fewer.
     #[must_use]
     pub(crate) fn place(&self, token: usize) -> Place {
         self.places

@@ -23,7 +23,7 @@ pub(crate) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, S
         };
         if set.first_other == Some(index) {
             let (owner, rtype, lowest) = (&record.owner, record.rtype(), set.lowest);
-            let message = format!("{owner} {rtype} has different TTLs; {lowest} is taken for all");
+            let message = format!("{owner} {rtype} has different TTLs; {lowest} is used for all");
             warn(&record.position, message);
         }
         record.ttl = set.lowest;
@@ -37,7 +37,7 @@ pub(crate) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, S
 struct Set {
     first: u32,
     lowest: u32,
-    /// The first record whose TTL is not that of the first.
+    /// The first record with another TTL than the first's.
     first_other: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ fn sets(records: &[Record]) -> (Vec<Option<usize>>, Vec<Set>) {
 
 //--- Duplicates
 
-/// Which records are the first of their kind.
+/// Marks the first record of each kind.
 fn distinct(records: &[Record], warn: &mut impl FnMut(&Position, String)) -> Vec<bool> {
     let mut seen: HashMap<Content<'_>, &Position> = HashMap::with_capacity(records.len());
     let mut keep = Vec::with_capacity(records.len());
@@ -86,7 +86,7 @@ fn distinct(records: &[Record], warn: &mut impl FnMut(&Position, String)) -> Vec
                 let line = first.get().line;
                 warn(
                     &record.position,
-                    format!("the same record stands on line {line}"),
+                    format!("the same record is on line {line}"),
                 );
                 keep.push(false);
             }
@@ -99,7 +99,7 @@ fn distinct(records: &[Record], warn: &mut impl FnMut(&Position, String)) -> Vec
     keep
 }
 
-/// A record compared by owner, type and data, names in the data without regard to case.
+/// A record by owner, type and data; names in the data compare without regard to case.
 struct Content<'a>(&'a Record);
 
 impl PartialEq for Content<'_> {

@@ -68,7 +68,7 @@ impl NameTable {
         Self { slots, filter }
     }
 
-    /// The entry under this hash that `is` the one wanted.
+    /// The entry under this hash that `is` the right one.
     #[inline]
     pub fn find(&self, hash: u64, mut is: impl FnMut(Index) -> bool) -> Option<Index> {
         if !self.filter.may_have(hash) {
@@ -92,15 +92,15 @@ impl NameTable {
     }
 }
 
-/// A table of so many entries stays in the processor's cache, and needs no filter.
+/// The most entries of a table that stays in the processor's cache and needs no filter.
 const SMALL: usize = 1 << 14;
 
-/// Entries to a word of the filter: with two bits each, one absent name in twenty is looked for in
-/// the table, and half a million names take 512 KiB.
+/// Entries to a word of the filter. With two bits each, one absent name in twenty costs a lookup in the
+/// table, and half a million names take 512 KiB.
 const PER_WORD: usize = 8;
 
-/// Tells most absent hashes from a sixteenth of the table's memory: random names of an attack are
-/// answered from the processor's cache, however large the zone is.
+/// Answers most lookups of absent hashes from a sixteenth of the table's memory, so that an attack with
+/// random names stays in the processor's cache, however large the zone is.
 ///
 /// A Bloom filter whose bits for one hash are in one word.
 #[derive(Debug, Default)]
@@ -128,7 +128,7 @@ impl Filter {
     }
 }
 
-/// Two bits of a word, by parts of the hash that choose no slot in a table of any likely size.
+/// Two bits of a word, from parts of the hash that choose no slot in a table of any likely size.
 #[inline]
 const fn bits(hash: u64) -> u64 {
     1 << (hash >> 58) | 1 << (hash >> 52 & 63)

@@ -1,5 +1,5 @@
-//! Master files (RFC 1035 §5) with what BIND and `PowerDNS` add to them: `$TTL` (RFC 2308 §4),
-//! `$GENERATE`, time units, `LUA` records and the generic spellings of RFC 3597.
+//! Master files (RFC 1035 §5) with the additions of BIND and `PowerDNS`: `$TTL` (RFC 2308 §4), `$GENERATE`,
+//! time units, `LUA` records and the generic forms of RFC 3597.
 //!
 //! ```text
 //! octets ─► lexer ─► entries ─► Parser ─► records ─► merge ─► ZoneFile
@@ -17,7 +17,7 @@
 //! * Whether the records make sense together is for [`check`](crate::check), save for what no
 //!   zone can be served without: one SOA and an NS at its apex.
 //!
-//! Reads nothing but through the loader, and never panics on any input.
+//! Reads files only through the loader, and never panics on any input.
 
 mod directive;
 mod records;
@@ -41,7 +41,7 @@ const MAX_TTL: u32 = i32::MAX as u32;
 /// Reads a file's octets.
 pub type Load<'a> = &'a mut dyn FnMut(&Path) -> io::Result<Vec<u8>>;
 
-/// A zone as its files state it.
+/// A zone as its files have it.
 #[derive(Clone, Debug)]
 pub struct ZoneFile {
     /// The name of the zone.
@@ -54,18 +54,18 @@ pub struct ZoneFile {
     pub warnings: Vec<Problem>,
 }
 
-/// How master files are read.
+/// The options for reading master files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where `$INCLUDE` looks first.
+    /// The first directory that `$INCLUDE` searches.
     pub directory: Option<PathBuf>,
-    /// The TTL of records for which no file states any.
+    /// The TTL of records without a TTL in any file.
     pub default_ttl: u32,
-    /// How deep `$INCLUDE` may nest.
+    /// The deepest nesting of `$INCLUDE`.
     pub include_depth: usize,
-    /// How many files one zone may include, counting each time.
+    /// The most files that one zone may include, counting each time.
     pub include_files: usize,
-    /// How many records `$GENERATE` may make in one zone; 0 is no limit.
+    /// The most records that `$GENERATE` may make in one zone; 0 is no limit.
     pub generate_steps: u32,
     /// Whether a blank goes between the strings of a `LUA` record when they are joined.
     pub lua_whitespace: bool,
@@ -99,7 +99,7 @@ impl Default for Options {
 /// Reads the zone `apex` from the file at `path`.
 ///
 /// # Errors
-/// When any part of its files cannot be read or understood, or the zone lacks its SOA or NS.
+/// Fails when any part of its files cannot be read or understood, or the zone lacks its SOA or NS.
 pub fn parse(
     path: &Path,
     apex: &Name,
@@ -161,9 +161,9 @@ struct Parser<'p> {
 /// TTLs that records may leave out.
 #[derive(Default)]
 struct Ttls {
-    /// That of `$TTL`, or else of an SOA that stated none itself.
+    /// The TTL of `$TTL`, or else of an SOA without a TTL of its own.
     default: Option<u32>,
-    /// The last one that a record stated.
+    /// The TTL of the last record that had one.
     last: Option<u32>,
 }
 
@@ -176,10 +176,10 @@ struct Scope {
 
 /// The owner of a line that begins with a blank.
 enum Owner {
-    /// No line has named one.
+    /// No line has named an owner yet.
     Unnamed,
     Name(Name),
-    /// The line that should have named it was refused.
+    /// The line that should have named the owner was refused.
     Refused,
 }
 
@@ -318,7 +318,7 @@ impl Parser<'_> {
 /// Reads a domain name from a word.
 fn name(token: Token<'_>, origin: &Name, at: usize) -> Result<Name, Fault> {
     if token.quoted {
-        return Err(Fault::new(at, "a domain name stands without quotes"));
+        return Err(Fault::new(at, "a domain name has no quotes"));
     }
     if token.text == b"@" {
         return Ok(origin.clone());
@@ -373,7 +373,7 @@ impl Parser<'_> {
         })
     }
 
-    /// One SOA, at the apex and nowhere else, and a server for the zone (RFC 1035 §5.2).
+    /// Demands one SOA, only at the apex, and a server for the zone (RFC 1035 §5.2).
     fn demand_soa_and_ns(&mut self, path: &Path) {
         let start = Position {
             file: path.into(),
@@ -390,13 +390,13 @@ impl Parser<'_> {
         for record in &self.records {
             match record.rtype() {
                 Type::SOA if record.owner != *self.apex => {
-                    let message = format!("an SOA belongs to the apex {} alone", self.apex);
+                    let message = format!("only the apex {} may have an SOA", self.apex);
                     problem(&record.position, message);
                 }
                 Type::SOA => match first_soa {
                     None => first_soa = Some(record.position.line),
                     Some(line) => {
-                        let message = format!("a second SOA; the first stands on line {line}");
+                        let message = format!("a second SOA; the first is on line {line}");
                         problem(&record.position, message);
                     }
                 },

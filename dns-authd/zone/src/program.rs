@@ -21,25 +21,25 @@ pub struct Program {
     pub code: Arc<str>,
     /// The strings it was written in.
     pub parts: Arc<[Box<str>]>,
-    /// Where it was written.
+    /// Its place in the file.
     pub position: Position,
 }
 
 impl Program {
-    /// The program as record data: the type it makes, then its strings, cut where one is too long.
+    /// The program as record data: the type it makes, then its strings, split where one is too long.
     pub(crate) fn rdata(&self, rtype: Type) -> Vec<u8> {
         let parts = self.parts.iter().map(|part| part.as_bytes());
         wire(rtype, parts)
     }
 
-    /// The program as master files have it: the type it makes, and its strings in quotes. What no
-    /// quotes can hold is written as octets.
+    /// The LUA record's data in master-file form: the type it makes, and its strings in quotes. Octets that
+    /// quotes cannot hold are escaped.
     #[must_use]
     pub fn display(&self, rtype: Type) -> String {
         let strings: Option<Vec<String>> = self.parts.iter().map(|part| quoted(part)).collect();
         match strings {
             Some(strings) => format!("{rtype} {}", strings.join(" ")),
-            // Read back, the strings of octets are put together without blanks.
+            // On reading back, the strings of octets are joined without blanks.
             None => {
                 let octets = wire(rtype, std::iter::once(self.code.as_bytes()));
                 dns_wire::rdata::display(Type::LUA, &octets)
@@ -65,12 +65,12 @@ fn wire<'p>(rtype: Type, parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     rdata
 }
 
-/// A string in quotes, from which [`unescape`] makes the same string again; `None` if there is no such.
+/// A string in quotes that [`unescape`] turns into the same string; `None` if there is no such form.
 fn quoted(part: &str) -> Option<String> {
     let text = part.replace('"', r#"\""#);
     let mut back = Vec::with_capacity(part.len());
     unescape(text.as_bytes(), &mut back);
-    // A backslash that is left over would take the closing quote with it.
+    // A remaining backslash would escape the closing quote.
     let n_backslashes = part.len() - part.trim_end_matches('\\').len();
     let is_whole = back == part.as_bytes() && n_backslashes.is_multiple_of(2);
     let is_text = !part.contains(|c: char| c.is_control() && c != '\t');

@@ -17,7 +17,7 @@ pub struct Record {
     pub class: Class,
     /// Its type and data.
     pub data: RecordData,
-    /// Where it was written.
+    /// Its place in the file.
     pub position: Position,
 }
 

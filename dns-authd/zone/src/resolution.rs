@@ -10,9 +10,9 @@ pub struct Resolution<'z> {
     pub(crate) rcode: Rcode,
     pub(crate) authoritative: bool,
     pub(crate) entries: Vec<Entry<'z>>,
-    /// How many entries must be in the response for it to be whole; those behind may be left out.
+    /// The number of entries that a complete response must have; later ones may be left out.
     pub(crate) n_required: usize,
-    /// The nodes that the answer was looked for at.
+    /// The nodes that the lookup visited.
     pub(crate) visited: Vec<Index>,
 }
 
@@ -20,7 +20,7 @@ pub struct Resolution<'z> {
 #[derive(Debug)]
 pub(crate) struct Entry<'z> {
     pub(crate) section: Section,
-    /// `None` is the name that was asked for.
+    /// `None` is the question's name.
     pub(crate) owner: Option<Name>,
     pub(crate) rtype: Type,
     pub(crate) ttl: u32,
@@ -32,7 +32,7 @@ pub(crate) struct Entry<'z> {
 pub(crate) enum Data<'z> {
     /// The zone's own.
     Zone(RdataItems<'z>),
-    /// Made for this response.
+    /// Data made for this response.
     Made(Vec<Vec<u8>>),
 }
 
@@ -50,16 +50,16 @@ pub enum Pick {
     Empty,
     /// The live set has no answer: the response is SERVFAIL.
     Fail,
-    /// It has to be asked for each query, so the answer cannot be rendered beforehand.
+    /// The live set must be drawn for each query, so the answer cannot be rendered beforehand.
     PerQuery,
 }
 
-/// Why a question has no [`Resolution`].
+/// The reason why a question has no [`Resolution`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unresolved {
     /// A live set failed.
     Failed,
-    /// A live set must be asked for each query.
+    /// A live set must be drawn for each query.
     PerQuery,
 }
 
@@ -75,7 +75,7 @@ impl Data<'_> {
 }
 
 impl Resolution<'_> {
-    /// Whether it says no more than that the name has no data of the type.
+    /// Whether it only says that the name has no data of the type.
     pub(crate) fn is_plain_nodata(&self) -> bool {
         let [entry] = self.entries.as_slice() else {
             return false;

@@ -1,12 +1,11 @@
-//! Responses encoded before they are asked for.
+//! Responses that are encoded before a query asks for them.
 //!
-//! A response is the question, then records. The records depend on the question's name
-//! only in their compression pointers: if the name is longer than the one a response
-//! was encoded for, everything behind the question stands that much later. So a response is
-//! encoded once for a *reference* name that ends every name it will be sent to (the node itself,
-//! the closest encloser of a wildcard, the apex for negative answers), with a list of the places
-//! where pointers stand. To send it: copy, and add the difference in length to each pointer.
-//! Records owned by the name that was asked for point to the question, which never moves.
+//! A response is the question, then records. The records depend on the question's name only in their
+//! compression pointers: if the name is longer than the one that a response was encoded for, everything
+//! behind the question moves by the difference. So a response is encoded once for a *reference* name that
+//! ends every name it will be sent to (the node itself, the closest encloser of a wildcard, the apex for
+//! negative answers), with a list of the places of pointers. To send it: copy, and add the difference in
+//! length to each pointer. Records owned by the question's name point to the question, which never moves.
 
 use dns_wire::composer::{Composer, Full, Owner};
 use dns_wire::header::{self, Flags};
@@ -16,11 +15,11 @@ use crate::resolution::{Entry, Resolution};
 
 /// The longest message a transport carries.
 pub const MAX_MESSAGE: usize = 65_535;
-/// Nearly every response is shorter than this; room for longer ones is made when one comes.
+/// Nearly every response is shorter than this; the buffer grows for longer ones.
 const SMALL_MESSAGE: usize = 4096;
 /// Room kept free for an OPT record with its options, and for names longer than the reference.
 const HEADROOM: usize = 1024;
-/// Pointers reach 14 bits; those in a rendered response may still move by a whole name.
+/// Pointers have 14 bits; those in a rendered response may still move by a whole name.
 const MAX_POINTER_TARGET: u16 = 0x3fff - 255;
 
 /// All rendered responses of a zone.
@@ -48,7 +47,7 @@ struct Item {
     flags: Flags,
     /// Length of the reference name.
     reference: u8,
-    /// Whether it is a referral: cut short, it keeps what fits.
+    /// Whether it is a referral: when truncated, it keeps what fits.
     referral: bool,
 }
 
@@ -63,7 +62,7 @@ pub struct Rendered<'a> {
 /// The written part of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// Where the message ends.
+    /// The end of the message.
     pub end: usize,
     /// AA, TC and the response code.
     pub flags: Flags,
@@ -141,7 +140,7 @@ impl Rendered<'_> {
         let mut flags = self.item.flags;
         if !whole {
             flags = flags.with(Flags::TC);
-            // A part of an answer is of no use; a part of a referral may be (RFC 2181 §9).
+            // A part of an answer is useless; a part of a referral may be useful (RFC 2181 §9).
             if !self.item.referral {
                 (length, counts) = (0, [0; 3]);
             }
@@ -215,7 +214,7 @@ impl StoreBuilder {
         }
     }
 
-    /// Encodes a response for every name that ends in `reference`; gives its number.
+    /// Encodes a response for every name that ends in `reference`; returns its number.
     pub(crate) fn render(
         &mut self,
         reference: &Name,
@@ -291,7 +290,7 @@ impl StoreBuilder {
 
 /// Encodes a response for one question, behind which the message stands at the composer.
 ///
-/// Gives the flags: AA, the response code, and TC when something required did not fit.
+/// Returns the flags: AA, the response code, and TC when a required record did not fit.
 pub fn compose(message: &mut Composer<'_>, resolution: &Resolution<'_>) -> Flags {
     let flags = flags_of(resolution);
     let start = message.mark();

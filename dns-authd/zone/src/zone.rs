@@ -1,14 +1,13 @@
 //! A zone, compiled for answering: RFC 1034 §4.3.2 lookup, wildcards by RFC 4592, delegations,
 //! DNAME by RFC 6672.
 //!
-//! A zone is built once from its records and never changed: a reload builds another. Names are
-//! found by hash, and since every ancestor of a name up to the apex is in the table (RFC 4592
-//! §2.2.2 calls those without data empty non-terminals), the closest encloser of a name that does
-//! not exist is found by bisection. What lies below a delegation or a DNAME is kept apart: it is
-//! glue, or nothing, and never an answer.
+//! A zone is built once from its records and never changed: a reload builds another. A hash table finds
+//! names, and since every ancestor of a name up to the apex is in the table (RFC 4592 §2.2.2 calls those
+//! without data empty non-terminals), bisection finds the closest encloser of a name that does not exist.
+//! Names below a delegation or a DNAME are kept apart: they are glue, or nothing, and never an answer.
 //!
-//! Never reads a file, a clock or a socket, and never allocates while answering what was
-//! rendered when the zone was built.
+//! Never reads a file, a clock or a socket, and never allocates for an answer that was rendered when the
+//! zone was built.
 
 mod build;
 mod rendering;
@@ -29,7 +28,7 @@ use crate::store::{Rendered, Store};
 pub struct Zone {
     apex: Name,
     apex_labels: usize,
-    /// Labels of the deepest name that is no glue.
+    /// Labels of the deepest name that is not glue.
     max_labels: usize,
     soa: Soa,
     seed: Seed,
@@ -50,12 +49,12 @@ pub struct Zone {
     libraries: Vec<(Name, Program)>,
     answers: Box<[TypedAnswer]>,
     store: Store,
-    /// The answers of the whole zone: a name without the type asked for, and no such name.
+    /// The answers of the whole zone: a name without the question's type, and a name that does not exist.
     nodata: Answer,
     nxdomain: Answer,
 }
 
-/// What the SOA record says that the server itself needs.
+/// The fields of the SOA record that the server itself needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Soa {
     /// The zone's version (RFC 1982).
@@ -67,7 +66,6 @@ pub struct Soa {
 /// An RRset that has `LUA` records, perhaps beside plain ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSet {
-    /// Whose set it is.
     pub owner: Name,
     /// The type of its records.
     pub rtype: Type,
@@ -79,7 +77,7 @@ pub struct LiveSet {
     pub programs: Vec<Program>,
 }
 
-/// What makes up one node's data of one type.
+/// One node's data of one type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RrSet {
     pub(crate) rtype: Type,
@@ -87,7 +85,7 @@ pub(crate) struct RrSet {
     pub(crate) data: SetData,
 }
 
-/// Where the data of an [`RrSet`] is.
+/// The place of the data of an [`RrSet`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SetData {
     /// In [`Zone::rdata`], each item behind its length in two octets.
@@ -96,12 +94,12 @@ pub(crate) enum SetData {
     Live(u32),
 }
 
-/// How a node takes part in lookup.
+/// The role of a node in lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// It answers for itself, and through its wildcard for what is below.
+    /// It answers for itself, and through its wildcard for names below.
     Plain,
-    /// A delegation: it answers DS, and refers for all else, at and below it.
+    /// A delegation: it answers DS, and refers all other questions, at and below it.
     Cut,
     /// It answers for itself; names below it are redirected (RFC 6672).
     Dname,
@@ -113,7 +111,7 @@ struct Node {
     name_start: u32,
     name_length: u8,
     kind: Kind,
-    /// Not to be answered for: below a delegation or a DNAME.
+    /// Whether it is below a delegation or a DNAME, and so gives no answers.
     occluded: bool,
     /// The node of `*.` this name.
     wildcard: Option<Index>,
@@ -132,23 +130,23 @@ struct TypedAnswer {
     answer: Answer,
 }
 
-/// How a question is answered.
+/// The way in which a question is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// With the response of this number in the zone's store.
     Rendered(u32),
-    /// With what the live set of this number says.
+    /// With the current answer of the live set of this number.
     Live(u32),
-    /// By resolving it anew: the response depends on more than the question's type.
+    /// By resolving it for each query: the response depends on more than the question's type.
     Resolve,
 }
 
-/// Where a name is, by RFC 1034 §4.3.2 step 3.
+/// The place of a name in the zone, by RFC 1034 §4.3.2 step 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// The name itself exists.
     Exact(Index),
-    /// A wildcard stands for it.
+    /// A wildcard matches it.
     Wildcard(Index),
     /// It is below a delegation.
     BelowCut(Index),
@@ -166,7 +164,7 @@ impl Zone {
         &self.apex
     }
 
-    /// What the SOA record says.
+    /// The fields of the SOA record that the server needs.
     #[must_use]
     pub const fn soa(&self) -> Soa {
         self.soa
@@ -206,7 +204,7 @@ impl Zone {
     }
 
     /// Every record of the zone, hidden ones too, as a transfer sends them: owner, type, TTL, data.
-    /// Programs are records of `PowerDNS`'s type for them.
+    /// Programs have the record type of `PowerDNS`.
     #[must_use]
     pub fn records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = self.plain_records();
@@ -216,7 +214,7 @@ impl Zone {
         records
     }
 
-    /// Every record but those that are programs.
+    /// Every record except programs.
     #[must_use]
     pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = Vec::with_capacity(self.n_records);
@@ -305,7 +303,7 @@ impl Zone {
         }
     }
 
-    /// The answer for a name that exists without the type asked for.
+    /// The answer for a name that exists without the question's type.
     #[inline]
     pub const fn nodata(&self) -> Answer {
         self.nodata
@@ -326,10 +324,10 @@ impl Zone {
             .map_or(node.other, |answer| answer.answer)
     }
 
-    /// The closest name above this one that exists (RFC 4592 §3.3.1): itself is known not to.
+    /// The closest ancestor that exists (RFC 4592 §3.3.1) of a name that does not.
     #[inline]
     fn closest_encloser(&self, name: &Suffixes) -> Index {
-        // The suffix of `exists` labels does, the one of `absent` does not.
+        // The suffix of `exists` labels exists, the one of `absent` does not.
         let mut exists = self.apex_labels;
         let mut absent = name.n_labels().min(self.max_labels + 1);
         let mut found = Index::FIRST;
@@ -358,7 +356,7 @@ impl Zone {
         })
     }
 
-    /// Where a name within this zone is.
+    /// Finds the place of a name within this zone.
     fn locate(&self, name: &Suffixes) -> Place {
         if let Some(index) = self.visible_node(name, name.n_labels()) {
             return Place::Exact(index);

@@ -1,28 +1,28 @@
-//! What a client is sent: a kept message made its own, or an error.
+//! Responses to clients: a cached message adapted to the query, or an error.
 //!
-//! Id, letter case of the question, RD and CD are the client's (RFC 1035 §4.1.1, RFC 4035 §3.2.2),
-//! RA is set and AA is not; the OPT record is this server's, present only when the client sent one
-//! (RFC 6891 §6.1.1). An answer that does not fit the client's limit goes out empty with TC set
-//! (RFC 2181 §9). Allocates nothing.
+//! The id, the letter case of the question, RD and CD are the client's (RFC 1035 §4.1.1, RFC 4035 §3.2.2).
+//! RA is set and AA is clear. The OPT record is this server's, and present only when the client sent one
+//! (RFC 6891 §6.1.1). An answer that exceeds the client's limit goes out empty with TC set (RFC 2181 §9).
+//! Allocates nothing.
 
 use dns_wire::{Flags, Query, Rcode, edns, header};
 
 use crate::message::{MAX_MESSAGE, Message};
 
-/// The UDP payload this server takes, as its OPT records say: what passes any path unfragmented
-/// (DNS flag day 2020, RFC 9715).
+/// The UDP payload size in this server's OPT records: it passes any path unfragmented (DNS flag day 2020,
+/// RFC 9715).
 pub const UDP_PAYLOAD: u16 = 1232;
 /// An extended error without text: option code, length, info-code (RFC 8914 §2).
 const EXTENDED_ERROR_LENGTH: usize = 6;
 
-/// What of a query its response depends on.
+/// The parts of a query that its response depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The query's identifier.
     pub id: u16,
     /// The query's flags.
     pub flags: Flags,
-    /// The question, letter case as asked; empty when there was none to read.
+    /// The question in its original letter case; empty when the query has none.
     pub question: &'a [u8],
     /// Whether the query has an OPT record, and DO in it.
     pub edns: Option<DnssecOk>,
@@ -34,7 +34,7 @@ pub struct Asker<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DnssecOk(pub bool);
 
-/// What a query came over.
+/// The transport of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Transport {
     /// Datagrams; responses are cut to what the client takes.
@@ -44,7 +44,7 @@ pub enum Transport {
 }
 
 impl<'a> Asker<'a> {
-    /// What `query` asks, over a transport.
+    /// The relevant parts of `query`, over a transport.
     #[must_use]
     #[inline]
     pub fn new(query: &Query<'a>, transport: Transport) -> Self {
@@ -61,16 +61,16 @@ impl<'a> Asker<'a> {
     }
 }
 
-/// What TTLs a kept message goes out with.
+/// The TTLs of a cached message on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ttls {
     /// As they were received, less this many seconds.
     Aged(u32),
-    /// All the same: a stale answer's (RFC 8767 §4).
+    /// All the same, as in a stale answer (RFC 8767 §4).
     Fixed(u32),
 }
 
-/// Writes a kept message for a client; gives its length.
+/// Writes a cached message for a client; returns its length.
 #[must_use]
 pub fn send(
     message: &Message,
@@ -109,7 +109,7 @@ pub fn send(
     finish(asker, kept.with(Flags::RA), length, extended_error, out)
 }
 
-/// Writes a response without records; gives its length.
+/// Writes a response without records; returns its length.
 #[must_use]
 pub fn error(
     asker: &Asker<'_>,
@@ -147,7 +147,7 @@ fn empty(
     finish(asker, flags.with(Flags::RA), length, extended_error, out)
 }
 
-/// A header with a question behind it and all else zero.
+/// Writes a header of zeros with a question behind it.
 fn empty_body(asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
     let length = header::LENGTH + asker.question.len();
     out.get_mut(..header::LENGTH)?.fill(0);
@@ -157,7 +157,7 @@ fn empty_body(asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
     Some(length)
 }
 
-/// Appends OPT when the client sent one, and makes the header the client's.
+/// Appends OPT when the client sent one, and sets the client's header fields.
 fn finish(
     asker: &Asker<'_>,
     flags: Flags,
@@ -190,7 +190,7 @@ fn write_head(asker: &Asker<'_>, flags: Flags, out: &mut [u8]) {
     header::set_word(out, 2, flags.0 | asker.flags.of_response().0);
 }
 
-/// How much the client's OPT record adds.
+/// The length that the client's OPT record adds.
 fn tail_length(asker: &Asker<'_>, extended_error: Option<u16>) -> usize {
     match (asker.edns, extended_error) {
         (None, _) => 0,

@@ -1,6 +1,5 @@
-//! Answers that were given before: positive and negative in pools of their own, each bounded in
-//! entries and in octets, so that a flood of denials cannot push answers out (RFC 2308, RFC 8767,
-//! RFC 9520).
+//! The cache of answers. Positive and negative answers have a pool each, bounded in entries and in octets,
+//! so that a flood of denials cannot push answers out (RFC 2308, RFC 8767, RFC 9520).
 //!
 //! ```text
 //! Key ─► hash ─► shard (one lock) ─► slot ─► Message, age, state
@@ -8,28 +7,28 @@
 //!                  └─ negative queue  (SIEVE)
 //! ```
 //!
-//! A lookup hashes the question once, takes one lock, and lends the message to the caller under
-//! it: nothing is allocated and nothing is cloned. What has expired is kept until the end of its
-//! stale time, or until its place is needed. Never reads a clock and never asks an upstream.
+//! A lookup hashes the question once, takes one lock, and lends the message to the caller under it: it
+//! neither allocates nor clones. An expired message is kept until the end of its stale time, or until its
+//! place is needed. The cache never reads a clock and never asks an upstream.
 
 mod queue;
 mod shard;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dns_wire::Name;
+use parking_lot::{Mutex, MutexGuard};
 
+use crate::instant::Instant;
 use crate::key::{Key, Seed, Variant};
 use crate::message::{Message, Pool};
-use crate::moment::Moment;
 use shard::Shard;
 
 /// The most shards: enough that a few dozen threads rarely wait for one another.
 const MAX_SHARDS: usize = 64;
-/// Entries a shard should have room for, lest chance fill one while others are empty.
+/// The least entries of a shard, so that by chance one rarely fills while others are empty.
 const MIN_SHARD_ENTRIES: usize = 128;
-/// Octets a shard should have room for: two of the largest messages.
+/// The least octets of a shard: two of the largest messages.
 const MIN_SHARD_OCTETS: usize = 128 << 10;
 
 /// The bounds of one pool.
@@ -41,14 +40,14 @@ pub struct Capacity {
     pub octets: usize,
 }
 
-/// How a cache is made.
+/// The options of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheOptions {
     /// Bounds of the pool of answers.
     pub positive: Capacity,
     /// Bounds of the pool of denials.
     pub negative: Capacity,
-    /// How long an expired answer stays available as a stale one; zero for not at all.
+    /// The time that an expired answer stays available as a stale one; zero for none.
     pub stale: Duration,
 }
 
@@ -59,60 +58,59 @@ pub struct Cache {
     seed: Seed,
 }
 
-/// A kept message, lent during a lookup.
+/// A cached message, lent during a lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Found<'a> {
     /// The message.
     pub message: &'a Message,
     /// Seconds since it was stored.
     pub age: u32,
-    /// What it is good for.
     pub state: State,
-    /// Which pool it counts against.
+    /// The pool that it counts against.
     pub pool: Pool,
 }
 
-/// What a kept message is good for.
+/// The use of a cached message at this time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Within its lifetime.
     Fresh,
-    /// Within its lifetime, but not for long, and in demand: whoever is told so refreshes it, and
-    /// is told so once.
+    /// Near the end of its lifetime, and in demand. The caller that gets this refreshes it; only one caller
+    /// gets it.
     Ending,
-    /// Not an answer but the memory that there was none (RFC 9520).
+    /// A remembered failure, not an answer (RFC 9520).
     Failed,
-    /// Beyond its lifetime: good when no upstream answers (RFC 8767).
+    /// Beyond its lifetime: serves when no upstream answers (RFC 8767).
     Expired,
-    /// Beyond its lifetime, and a refresh has failed moments ago (RFC 8767 §5, failure recheck).
+    /// Beyond its lifetime, and a refresh failed a moment ago (RFC 8767 §5, failure recheck).
     Held,
 }
 
-/// What a message is stored as.
+/// The parameters of an insertion.
 #[derive(Clone, Copy, Debug)]
 pub struct Keep {
-    /// Which pool it counts against.
+    /// The pool that it counts against.
     pub pool: Pool,
-    /// How long it is fresh.
+    /// The time that it is fresh.
     pub lifetime: Duration,
 }
 
-/// What a cache holds.
+/// The entries and bytes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Entries by pool: positive, negative.
     pub entries: [usize; 2],
     /// Octets by pool.
     pub octets: [usize; 2],
-    /// Entries pushed out before their time, by pool, since the start.
+    /// Entries evicted before their time, by pool, since the start.
     pub evictions: [u64; 2],
 }
 
 impl Cache {
-    /// An empty cache.
+    /// Creates an empty cache.
     #[must_use]
     pub fn new(options: &CacheOptions, seed: Seed) -> Self {
-        // A pool of nothing needs no room.
+        // A pool without capacity needs no room.
         let pools = [options.positive, options.negative];
         let used = pools
             .iter()
@@ -121,7 +119,7 @@ impl Cache {
         let wanted = (smallest(|c| c.entries) / MIN_SHARD_ENTRIES)
             .min(smallest(|c| c.octets) / MIN_SHARD_OCTETS)
             .clamp(1, MAX_SHARDS);
-        // A power of two, so that a shard is picked by bits of the hash.
+        // A power of two, so that bits of the hash pick a shard.
         let n_shards = 1 << wanted.ilog2();
         let share = |capacity: Capacity| Capacity {
             entries: capacity.entries.div_ceil(n_shards),
@@ -134,46 +132,46 @@ impl Cache {
         Self { shards, seed }
     }
 
-    /// The seed that keys for this cache are made with.
+    /// The seed of keys for this cache.
     #[must_use]
     #[inline]
     pub const fn seed(&self) -> Seed {
         self.seed
     }
 
-    /// Lends what is kept for a question to `then`, under the shard's lock.
+    /// Looks a question up, and lends the entry to `then` under the shard's lock.
     #[inline]
     pub fn look_up<R>(
         &self,
         key: &Key,
-        now: Moment,
+        now: Instant,
         then: impl FnOnce(Found<'_>) -> R,
     ) -> Option<R> {
         self.shard(key)?.look_up(key, now).map(then)
     }
 
-    /// Keeps a message, in place of what was kept for its question.
-    pub fn store(&self, key: &Key, message: Message, keep: Keep, now: Moment) {
+    /// Stores a message, and replaces the entry of its question.
+    pub fn store(&self, key: &Key, message: Message, keep: Keep, now: Instant) {
         if let Some(mut shard) = self.shard(key) {
             shard.store(key, message, keep, now);
         }
     }
 
-    /// Notes that asking for this question has just failed: a stale answer that is kept serves
-    /// meanwhile, else the failure itself is kept, both for `recheck` (RFC 8767 §5, RFC 9520 §3.2).
+    /// Notes that a query for this question has just failed. A cached stale answer then serves, or else the
+    /// failure itself, both for `recheck` (RFC 8767 §5, RFC 9520 §3.2).
     pub fn note_failure(
         &self,
         key: &Key,
         failure: Option<Message>,
         recheck: Duration,
-        now: Moment,
+        now: Instant,
     ) {
         if let Some(mut shard) = self.shard(key) {
             shard.note_failure(key, failure, recheck, now);
         }
     }
 
-    /// Drops what is kept for a name, or for it and all below it; says how many entries.
+    /// Drops the entries of a name, or of it and all names below it; returns how many.
     pub fn flush(&self, name: &Name, reach: Reach) -> usize {
         let name = name.to_lowercase();
         self.retain(|question, _| {
@@ -187,7 +185,7 @@ impl Cache {
         })
     }
 
-    /// Drops what `keep` denies, question by question; says how many entries.
+    /// Drops the entries that `keep` denies, question by question; returns how many.
     pub fn retain(&self, mut keep: impl FnMut(&[u8], Variant) -> bool) -> usize {
         self.shards
             .iter()
@@ -196,13 +194,13 @@ impl Cache {
     }
 
     /// Shows every entry to `visit`, shard by shard.
-    pub fn visit(&self, now: Moment, mut visit: impl FnMut(&Entry<'_>)) {
+    pub fn visit(&self, now: Instant, mut visit: impl FnMut(&Entry<'_>)) {
         for shard in &self.shards {
             lock(shard).visit(now, &mut visit);
         }
     }
 
-    /// What the cache holds.
+    /// The entries and bytes of the cache.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.shards.iter().fold(Usage::default(), |sum, shard| {
@@ -234,7 +232,7 @@ pub struct Entry<'a> {
     pub message: &'a Message,
     /// The bits of the question that change the answer.
     pub variant: Variant,
-    /// Which pool it counts against.
+    /// The pool that it counts against.
     pub pool: Pool,
     /// Whether it is a remembered failure.
     pub failure: bool,
@@ -244,7 +242,7 @@ pub struct Entry<'a> {
     pub left: i64,
 }
 
-/// How far a flush goes.
+/// The names that a flush drops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
     /// The name alone.
@@ -265,8 +263,7 @@ fn is_within(name: &[u8], above: &[u8]) -> bool {
 
 #[inline]
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    // Slots and queues are consistent between statements that can panic; none is known.
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
+    shard.lock()
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! What tells one cacheable question from another: name without regard to letter case, type,
-//! class, and the DO and CD bits, each of which can change the answer (RFC 4035 §3.2).
+//! The key of a cacheable question: its name without regard to letter case, type, class, and the DO and CD
+//! bits, each of which can change the answer (RFC 4035 §3.2).
 //!
-//! A [`Key`] lives on the stack of whoever reads a query and is refilled for the next one.
+//! A [`Key`] lives on the stack of the query's reader, which refills it for the next query.
 
 use dns_wire::{Class, Type, header, name};
 
 /// The longest question: a name of 255 octets, type and class.
 const MAX_QUESTION: usize = name::MAX_NAME + 4;
 
-/// Which of the bits that change an answer the question carried.
+/// The bits of a question that change its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Variant(u8);
 
@@ -27,7 +27,7 @@ impl Variant {
         self.0 & 1 != 0
     }
 
-    /// Whether the upstream is asked not to validate (CD).
+    /// Whether the client asks the upstream not to validate (CD).
     #[must_use]
     #[inline]
     pub const fn checking_disabled(self) -> bool {
@@ -35,7 +35,7 @@ impl Variant {
     }
 }
 
-/// The seed of the cache's hash: whoever picks names cannot aim at collisions without it.
+/// The seed of the cache's hash: without it, a client cannot pick names that collide.
 #[derive(Clone, Copy, Debug)]
 pub struct Seed(pub u64);
 
@@ -91,7 +91,7 @@ impl Key {
         self.hash = hash(seed.0 ^ u64::from(variant.0), self.question());
     }
 
-    /// A key of its own.
+    /// A copy of the key on the heap.
     #[must_use]
     pub fn new(seed: Seed, question: &[u8], variant: Variant) -> Self {
         let mut key = Self::default();
@@ -106,7 +106,7 @@ impl Key {
         self.bytes.get(..self.length).unwrap_or_default()
     }
 
-    /// Question and variant: what two keys that are equal have in common.
+    /// Question and variant: equal for equal keys.
     #[must_use]
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
@@ -136,7 +136,7 @@ impl Key {
         self.variant
     }
 
-    /// The seeded hash of all of it.
+    /// The seeded hash of question and variant.
     #[must_use]
     #[inline]
     pub const fn hash(&self) -> u64 {

@@ -9,8 +9,8 @@
 
 pub mod answer;
 pub mod cache;
+pub mod instant;
 pub mod key;
 pub mod message;
-pub mod moment;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,10 +1,10 @@
-//! An upstream's response in the form it is kept and sent on.
+//! An upstream's response in the form that the cache keeps and clients get.
 //!
-//! [`Reader::read`] takes a response apart and composes it anew: question in lower case, names
-//! compressed, no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits. So nothing
-//! that this server has not understood reaches a client, and an answer's TTLs can be counted
-//! down in place. A message is kept whole under the question it answers; records it carries for
-//! other names are never used for those, which leaves nothing to poison with them.
+//! [`Reader::read`] takes a response apart and composes it again: question in lower case, names compressed,
+//! no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits. So data that this server has not
+//! understood reaches no client, and an answer's TTLs can be counted down in place. A message is kept whole
+//! under the question it answers; records it carries for other names are never used for those, which leaves
+//! nothing to poison with them.
 //!
 //! Never validates DNSSEC, and never changes the data of a record.
 
@@ -22,15 +22,14 @@ pub use referral::{NameServer, Referral};
 
 /// The largest message.
 pub const MAX_MESSAGE: usize = 65_535;
-/// Links of a CNAME chain that are followed within one response; longer ones are loops in all
-/// but name.
+/// The most links of a CNAME chain within one response; a longer chain counts as a loop.
 const MAX_CHAIN: usize = 16;
 /// RFC 2181 §8: a TTL is at most 2^31 - 1, and one with the top bit set counts as zero.
 const TTL_TOP_BIT: u32 = 0x8000_0000;
 
 //----------- Message ---------------------------------------------------------
 
-/// A response as it is kept: one allocation with the message and the places of its TTLs.
+/// A cached response: one allocation with the message and the offsets of its TTLs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     /// The message, then the offset of each TTL in two octets.
@@ -40,7 +39,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// Takes a message whose question is in lower case and which has no OPT.
+    /// Builds it from a message whose question is in lower case and which has no OPT.
     fn new(message: &[u8], question_length: usize) -> Option<Self> {
         let mut data = message.to_vec();
         for record in Records::new(message).ok()? {
@@ -60,7 +59,7 @@ impl Message {
         Self::compose(question, rcode, &[])
     }
 
-    /// A response of these records: section, owner, type, TTL, RDATA; of the question's class.
+    /// Composes a response of these records: section, owner, type, TTL, RDATA; all in the question's class.
     #[must_use]
     pub fn compose(question: &[u8], rcode: Rcode, records: &[Row<'_>]) -> Option<Self> {
         let octets = |row: &Row<'_>| row.owner.as_wire().len() + row.rdata.len() + 10;
@@ -80,7 +79,7 @@ impl Message {
         Self::new(buffer.get(..length)?, question.len())
     }
 
-    /// The same message some seconds later: TTLs less that much.
+    /// The same message some seconds later: its TTLs are lower by that much.
     #[must_use]
     pub fn aged(&self, age: u32) -> Self {
         let mut aged = self.clone();
@@ -96,7 +95,7 @@ impl Message {
         aged
     }
 
-    /// The least of its TTLs; zero without records.
+    /// The least of its TTLs; zero when it has no records.
     #[must_use]
     pub fn least_ttl(&self) -> u32 {
         let ttls = self.ttl_offsets().filter_map(|offset| {
@@ -137,7 +136,7 @@ impl Message {
         self.flags().rcode()
     }
 
-    /// Where the TTLs of its records stand.
+    /// The offsets of the records' TTLs.
     #[inline]
     pub fn ttl_offsets(&self) -> impl Iterator<Item = usize> {
         let places = self
@@ -150,7 +149,7 @@ impl Message {
         })
     }
 
-    /// Octets of memory it holds beside its own struct.
+    /// The octets of memory that it holds beside its own struct.
     #[must_use]
     pub fn heap_size(&self) -> usize {
         self.data.len()
@@ -169,9 +168,7 @@ impl fmt::Debug for Message {
 /// A record for [`Message::compose`].
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// Which section it goes in.
     pub section: Section,
-    /// Whose it is.
     pub owner: &'a Name,
     /// Its type.
     pub rtype: Type,
@@ -183,14 +180,14 @@ pub struct Row<'a> {
 
 //----------- Reading ---------------------------------------------------------
 
-/// What answers are allowed to last, in seconds.
+/// The bounds of the TTLs, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TtlLimits {
-    /// The least a positive answer is kept.
+    /// The least lifetime of a positive answer.
     pub positive_min: u32,
-    /// The most a positive answer is kept.
+    /// The longest lifetime of a positive answer.
     pub positive_max: u32,
-    /// The most a negative answer is kept.
+    /// The longest lifetime of a negative answer.
     pub negative_max: u32,
 }
 
@@ -204,7 +201,7 @@ impl Default for TtlLimits {
     }
 }
 
-/// Which of the cache's two pools an answer belongs in.
+/// The pool of the cache that an answer belongs in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pool {
     /// The name has records of the type.
@@ -216,45 +213,45 @@ pub enum Pool {
 /// A response that answers its question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What to keep and send.
+    /// The message to keep and send.
     pub message: Message,
     /// Whether it is an answer or a denial.
     pub pool: Pool,
-    /// How long it may be kept, in seconds; zero is not at all.
+    /// The seconds that it may be kept; zero for not at all.
     pub lifetime: u32,
-    /// Where its CNAME chain leads when it ends without records or denial: the responder is not
-    /// authoritative there and someone else has to be asked.
+    /// The end of its CNAME chain, when that has neither records nor a denial: the responder is not
+    /// authoritative there, and another server has to answer for it.
     pub dangling: Option<Name>,
 }
 
-/// Why a response does not answer its question.
+/// The reason why a response does not answer its question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unusable {
     /// It breaks the format.
     Malformed,
-    /// It says that the upstream failed or will not answer.
+    /// Its response code says that the upstream failed or refuses.
     Rcode(Rcode),
     /// It points to other servers instead of answering (RFC 1034 §4.3.1).
     Referral(Box<Referral>),
 }
 
-/// How to read a response.
+/// The parameters for reading a response.
 #[derive(Clone, Copy, Debug)]
 pub struct Reader<'a> {
     /// The question it must answer, in lower case.
     pub question: &'a [u8],
-    /// What its TTLs are held to.
+    /// The bounds of its TTLs.
     pub limits: TtlLimits,
-    /// Whether the upstream's word that data is authentic is passed on (RFC 6840 §5.7).
+    /// Whether the upstream's AD bit is passed on (RFC 6840 §5.7).
     pub trust_ad: bool,
 }
 
 impl Reader<'_> {
-    /// Takes a response apart and composes what is kept of it. Id, question and truncation have
-    /// been checked by the caller; `scratch` is where the message is composed.
+    /// Takes a response apart and composes the message to keep. The caller has checked id, question and
+    /// truncation; `scratch` is the buffer of the message.
     ///
     /// # Errors
-    /// When the response is no answer; the caller asks elsewhere.
+    /// Fails when the response does not answer the question: the caller then asks another server.
     pub fn read(&self, response: &[u8], scratch: &mut [u8]) -> Result<Answer, Unusable> {
         let flags = Flags::read(response).ok_or(Unusable::Malformed)?;
         let mut taken = self.take(response)?;
@@ -301,7 +298,7 @@ impl Reader<'_> {
         Ok(all)
     }
 
-    /// Brings every TTL within limits; gives how long the whole may be kept.
+    /// Brings every TTL within limits; returns how long the message may be kept.
     fn limit_ttls(&self, verdict: &Verdict, records: &mut [Record]) -> u32 {
         let limits = self.limits;
         for record in &mut *records {
@@ -324,7 +321,7 @@ impl Reader<'_> {
         records.iter().map(|record| record.ttl).min().unwrap_or(0)
     }
 
-    /// Says what the response means (RFC 2308 §2).
+    /// Decides the meaning of the response (RFC 2308 §2).
     fn judge(&self, flags: Flags, rcode: Rcode, records: &[Record]) -> Result<Verdict, Unusable> {
         let answers: Vec<&Record> = in_section(records, Section::Answer).collect();
         let denied = in_section(records, Section::Authority).any(|r| r.rtype == Type::SOA);
@@ -386,10 +383,10 @@ impl Reader<'_> {
     }
 }
 
-/// Puts a CNAME chain's first part and the answer for where it leads together.
+/// Joins the first part of a CNAME chain and the answer for its end.
 ///
-/// The result has the first part's answers, then all of `rest`, whose response code and denial
-/// are those of the whole (RFC 1034 §4.3.2, RFC 6604 §3).
+/// The result has the first part's answers, then all of `rest`; the response code and denial of `rest`
+/// count for the whole (RFC 1034 §4.3.2, RFC 6604 §3).
 #[must_use]
 pub fn join(first: &Message, rest: &Message, scratch: &mut [u8]) -> Option<Message> {
     let flags = Flags(Flags::QR | first.flags().0 & rest.flags().0 & Flags::AD);
@@ -418,7 +415,7 @@ struct Taken {
     rcode_high: u8,
 }
 
-/// A record with no pointer into the message it came from.
+/// A record without pointers into its message.
 struct Record {
     section: Section,
     owner: Name,
@@ -445,8 +442,8 @@ impl Record {
         })
     }
 
-    /// Whether the data is what its type asks for. The length says it all of addresses, which are
-    /// nearly everything that is asked.
+    /// Whether the data has the form that its type demands. For addresses, which are nearly all traffic,
+    /// the length decides.
     fn is_well_formed(&self) -> bool {
         match self.rtype {
             // RFC 1035 §3.4.1: the one type whose data depends on the class.
@@ -468,7 +465,7 @@ impl Record {
 
 struct Verdict {
     pool: Pool,
-    /// A SOA in the authority section says how long the denial lives.
+    /// A SOA in the authority section gives the denial's lifetime.
     denied: bool,
     dangling: Option<Name>,
 }
@@ -486,8 +483,8 @@ fn soa_minimum(rdata: &[u8]) -> u32 {
         .map_or(0, |bytes| u32::from_be_bytes(*bytes))
 }
 
-/// Follows the CNAMEs of an answer from the question's name. `None` when they end at records of
-/// the type asked for; else the name they lead to.
+/// Follows the CNAMEs of an answer from the question's name. `None` when they end at records of the
+/// question's type; else the name that they lead to.
 fn chain_end(question: &[u8], answers: &[&Record]) -> Result<Option<Name>, Unusable> {
     let qtype = key::qtype(question);
     let (mut target, _) = Name::from_wire(question).map_err(|_| Unusable::Malformed)?;
@@ -510,7 +507,7 @@ fn chain_end(question: &[u8], answers: &[&Record]) -> Result<Option<Name>, Unusa
                     .map_err(|_| Unusable::Malformed)?
                     .0
             }
-            // Answers, but none to this question.
+            // There are answers, but not to this question.
             None if link == 0 => return Err(Unusable::Malformed),
             None => return Ok(Some(target)),
         };

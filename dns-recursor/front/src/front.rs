@@ -1,4 +1,4 @@
-//! One message from a client: answered from what is known, or handed on to be resolved.
+//! Answers one message from a client, or hands it on to the resolver.
 //!
 //! ```text
 //! message ─► parse ─► allowed? ─► policy ─► cache ─► local names ─► resolve
@@ -7,17 +7,16 @@
 //!           FORMERR …  REFUSED …  REFUSED   answer      answer
 //! ```
 //!
-//! The way of a cache hit allocates nothing. Reads no clock and no socket; the same for datagrams
-//! and streams.
+//! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use dns_cache::answer::{self, Asker, Transport, Ttls};
 use dns_cache::cache::{Cache, Found, Reach, State};
+use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::Pool;
-use dns_cache::moment::Moment;
 use dns_resolve::forward::Table;
 use dns_wire::edns::extended_error;
 use dns_wire::query::{reply_to_error, reply_to_signed};
@@ -26,14 +25,13 @@ use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
 use crate::local::Local;
 use crate::policy::{self, Outsiders};
 
-/// What one configuration makes of queries.
+/// The rules for queries, of one configuration.
 #[derive(Debug)]
 pub struct View {
-    /// Which names go where.
     pub table: Arc<Table>,
-    /// Which names go nowhere.
+    /// The names that the server answers itself.
     pub local: Local,
-    /// What those outside `allow-from` are told.
+    /// The treatment of clients outside `allow-from`.
     pub outsiders: Outsiders,
     /// TTL of stale answers.
     pub stale_ttl: Duration,
@@ -41,34 +39,34 @@ pub struct View {
     pub prefetch: bool,
 }
 
-/// What the shell knows of who asks.
+/// The transport's facts about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permissions {
-    /// In `allow-from`.
+    /// In `allow-from`: may query.
     pub ask: bool,
     /// In `notify-from`.
     pub notify: bool,
 }
 
-/// What becomes of a message.
+/// The verdict on a message.
 #[derive(Debug)]
 pub enum Verdict<'a> {
-    /// Send the first so many octets of the buffer.
+    /// Send the response, in the first octets of the buffer: this many.
     Reply(usize),
-    /// Send them, and have the answer refreshed.
+    /// Send the response, and refresh the entry.
     ReplyAndRefresh(usize),
     /// Send nothing.
     Silent,
-    /// Ask the resolver; the key is the question's.
+    /// Hand the question to the resolver; `key` has it.
     Resolve {
-        /// Whom to answer.
+        /// The client to answer.
         asker: Asker<'a>,
-        /// A stale answer is at hand.
+        /// Whether there is a stale answer.
         has_stale: bool,
     },
 }
 
-/// What a message turned out to be, for the counters.
+/// The kind of a message, for the counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The cache's answers.
@@ -89,18 +87,17 @@ pub enum Source {
     Dropped,
 }
 
-/// A verdict with what the counters want to know.
+/// A verdict, with facts for the counters.
 #[derive(Debug)]
 pub struct Judged<'a> {
-    /// What to do.
     pub verdict: Verdict<'a>,
-    /// Where the answer comes from.
+    /// The source of the answer.
     pub source: Source,
-    /// The question's type, when there was one to read.
+    /// The question's type, when the message has a question.
     pub qtype: Option<Type>,
 }
 
-/// What questions are judged with.
+/// The judge of questions.
 #[derive(Debug)]
 pub struct Front<'v> {
     /// The configuration.
@@ -108,11 +105,11 @@ pub struct Front<'v> {
     /// The cache.
     pub cache: &'v Cache,
     /// The time.
-    pub now: Moment,
+    pub now: Instant,
 }
 
 impl Front<'_> {
-    /// Judges one message, leaving the question in `key` and a reply in `out`.
+    /// Judges one message: leaves the question in `key` and a response in `out`.
     pub fn judge<'a>(
         &self,
         message: &'a [u8],
@@ -122,7 +119,7 @@ impl Front<'_> {
         out: &mut [u8],
     ) -> Judged<'a> {
         let query = match Query::parse(message) {
-            // There are no keys here that a signature could be checked with.
+            // This server has no keys to check a signature with.
             Ok(query) if permissions.ask && query.tsig.is_some() => {
                 return Judged::from_reply(reply_to_signed(&query, out), None);
             }
@@ -200,8 +197,8 @@ impl Front<'_> {
             let sent = answer::send(&message, &asker, Ttls::Aged(0), None, out);
             return Judged::from_reply(sent, Some(Source::Local));
         }
-        // RFC 8914 §4.21: who does not ask for recursion and cannot be answered from the cache is
-        // told that this server is not authoritative.
+        // RFC 8914 §4.21: a client that does not ask for recursion and cannot be answered from the cache
+        // learns that this server is not authoritative.
         if !asker.flags.has(Flags::RD) {
             let why = Some(extended_error::NOT_AUTHORITATIVE);
             let sent = answer::error(&asker, Rcode::REFUSED, why, out);
@@ -235,8 +232,8 @@ impl Front<'_> {
         }
     }
 
-    /// A zone has changed: what is cached of it goes (RFC 1996 §3.11 asks for no more of a server
-    /// that is no secondary).
+    /// A zone has changed: flushes it from the cache (RFC 1996 §3.11 asks no more of a server that is not a
+    /// secondary).
     fn notified<'a>(&self, message: &[u8], out: &mut [u8]) -> Judged<'a> {
         let Ok(query) = Query::parse_any_opcode(message) else {
             return Judged::from_reply(reply_to_error(message, QueryError::FormErr, out), None);
@@ -249,7 +246,7 @@ impl Front<'_> {
         Judged::from_reply(sent, Some(Source::Local))
     }
 
-    /// Writes a stale answer (RFC 8767 §4) that says it is one (RFC 8914 §4.4, §4.20).
+    /// Writes a stale answer (RFC 8767 §4), marked as one (RFC 8914 §4.4, §4.20).
     fn stale(&self, found: &Found<'_>, asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> {
         stale(found, asker, self.view.stale_ttl, out)
     }
@@ -260,7 +257,7 @@ impl Front<'_> {
     }
 }
 
-/// Writes a stale answer; for the resolver's shell too.
+/// Writes a stale answer; the resolver's shell uses it too.
 #[must_use]
 pub fn stale(found: &Found<'_>, asker: &Asker<'_>, ttl: Duration, out: &mut [u8]) -> Option<usize> {
     let why = match found.message.rcode() {
@@ -275,14 +272,14 @@ fn fresh(found: &Found<'_>, asker: &Asker<'_>, out: &mut [u8]) -> Option<usize> 
     answer::send(found.message, asker, Ttls::Aged(found.age), None, out)
 }
 
-/// What the cache had to say.
+/// The cache's answer.
 enum Looked<'a> {
     Done(Judged<'a>),
     Resolve { has_stale: bool },
 }
 
 impl Judged<'_> {
-    /// A reply without the resolver's help; an error unless something else is its source.
+    /// A response without the resolver; it counts as an error unless it has another source.
     fn from_reply(length: Option<usize>, source: Option<Source>) -> Self {
         match length {
             Some(length) => Self {

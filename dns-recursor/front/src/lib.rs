@@ -1,4 +1,4 @@
-//! What becomes of one query: an answer from the cache, an answer of this server's own, a refusal, or
+//! Judges one query: an answer from the cache, an answer of this server's own, a refusal, or a question for
 //! the resolver.
 //!
 //! [`front::Front`] decides, for datagrams and streams alike. A cache hit allocates nothing. This crate never

@@ -1,9 +1,7 @@
-//! Names that no upstream is asked about: special-use names (RFC 6761, RFC 7686, RFC 8375,
-//! RFC 9476), the reverse zones of private and unusable addresses (RFC 6303, RFC 7793), and what
-//! the server says of itself (RFC 4892).
+//! Names that no upstream gets: special-use names (RFC 6761, RFC 7686, RFC 8375, RFC 9476), the reverse
+//! zones of private and unusable addresses (RFC 6303, RFC 7793), and the server's own identity (RFC 4892).
 //!
-//! A zone that is forwarded by its own route, not by that for the root, is not local: its owner
-//! has taken it over.
+//! A zone with a route of its own, not only the root's, is not local: its owner has taken it over.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +13,16 @@ use dns_wire::{Class, Name, Rcode, Section, Type, name};
 /// TTL of local answers and of their denials (RFC 6303 §3).
 const TTL: u32 = 10_800;
 
-/// What is local.
+/// The names that are local.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalOptions {
-    /// `localhost` and its reverse, `invalid` and the like.
+    /// `localhost` and its reverse, `invalid`, and the other special-use names.
     pub special_names: bool,
     /// The reverse zones of private addresses; `serve-rfc1918` of PowerDNS.
     pub private_reverse: bool,
-    /// What `version.bind` and `version.server` say; refused when `None`.
+    /// The answer to `version.bind` and `version.server`; refused when `None`.
     pub version: Option<String>,
-    /// What `id.server` and `hostname.bind` say; refused when `None`.
+    /// The answer to `id.server` and `hostname.bind`; refused when `None`.
     pub id: Option<String>,
 }
 
@@ -39,14 +37,14 @@ impl Default for LocalOptions {
     }
 }
 
-/// What a local zone answers.
+/// The answers of a local zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// The name and all below it are this host.
+    /// The name and all names below it are this host.
     Localhost,
-    /// The reverse of the loopback address.
+    /// The reverse name of the loopback address.
     LocalhostReverse,
-    /// There is nothing.
+    /// The zone is empty.
     Empty,
 }
 
@@ -96,7 +94,7 @@ impl Local {
         }
     }
 
-    /// Whether a name, in wire form and lower case, is answered here and not by a route.
+    /// Whether this server itself answers for a name, in wire form and lower case.
     #[must_use]
     pub fn covers(&self, name: &[u8], table: &Table) -> bool {
         let forwarded = || {
@@ -131,7 +129,7 @@ impl Local {
         };
         let is = |rtype| qtype == rtype || qtype == Type::ANY;
         let (rcode, row) = match kind {
-            // RFC 6761 §6.3: addresses, and nothing else there could be.
+            // RFC 6761 §6.3: addresses, and no other records.
             Kind::Localhost if is(Type::A) => (Rcode::NOERROR, answer(Type::A, &[127, 0, 0, 1])),
             Kind::Localhost if qtype == Type::AAAA => {
                 (Rcode::NOERROR, answer(Type::AAAA, &LOOPBACK_V6))

@@ -1,25 +1,25 @@
-//! Which queries are answered at all, and what the others are told.
+//! Rules for queries and clients that get no answer.
 //!
-//! Addresses are judged by the shell's `allow-from`; here is what to do with those outside, and
-//! which kinds of query a forwarder has no business with.
+//! The shell compares addresses with `allow-from`. This module has the treatment of clients outside it, and
+//! the kinds of query that a forwarder does not handle.
 
 use dns_wire::{Class, Query, Rcode, Type};
 
-/// What those outside `allow-from` are told.
+/// The treatment of clients outside `allow-from`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outsiders {
-    /// REFUSED, with an extended error: a misconfigured client finds out at once.
+    /// REFUSED, with an extended error, so that a misconfigured client notices at once.
     #[default]
     Refuse,
-    /// Nothing: whoever scans the network finds nobody.
+    /// No response: a scan of the network finds no server here.
     Ignore,
 }
 
-/// The type of a query that asks whether a name exists, which is for servers to answer, not for
-/// clients to ask (RFC 9824 §3.5).
+/// The pseudo-type by which servers say that a name does not exist; clients must not query it (RFC 9824
+/// §3.5).
 const NXNAME: Type = Type::NXNAME;
 
-/// What a query is refused with that no upstream should see; `None` for all others.
+/// The error for a query that no upstream should see; `None` for all others.
 #[must_use]
 pub fn refusal(query: &Query<'_>) -> Option<Rcode> {
     if query.edns.is_some_and(|edns| edns.version != 0) {
@@ -27,7 +27,7 @@ pub fn refusal(query: &Query<'_>) -> Option<Rcode> {
     }
     match (query.qclass, query.qtype) {
         (_, Type::OPT) | (_, NXNAME) => Some(Rcode::FORMERR),
-        // Zone transfers are between authoritative servers.
+        // Only authoritative servers transfer zones.
         (_, Type::AXFR | Type::IXFR) => Some(Rcode::REFUSED),
         (_, Type::TKEY | Type::TSIG) => Some(Rcode::NOTIMP),
         (Class::IN, _) => None,

@@ -1,8 +1,8 @@
-//! One question to one upstream: what is sent, and which responses count.
+//! One question to one upstream: the query, and the responses that count.
 //!
-//! Every query has a random id and random letter case in its question (draft-vixie-dnsext-dns0x20),
-//! and the shell sends it from a fresh random port (RFC 5452 §9.2); a response must match all of
-//! these. Client options do not travel upstream: an OPT record belongs to one hop.
+//! Every query has a random id and random letter case in its question (draft-vixie-dnsext-dns0x20), and the
+//! shell sends it from a fresh random port (RFC 5452 §9.2); a response must match all of these. The
+//! resolver does not forward the client's EDNS options: an OPT record belongs to one hop.
 
 use dns_cache::answer::UDP_PAYLOAD;
 use dns_cache::key::Variant;
@@ -10,9 +10,9 @@ use dns_wire::{Composer, Flags, Rcode, header};
 
 use crate::forward::Mode;
 
-/// Where unpredictable bits come from.
+/// The source of unpredictable bits.
 pub trait Entropy {
-    /// The next 64.
+    /// The next 64 bits.
     fn next(&mut self) -> u64;
 }
 
@@ -26,39 +26,39 @@ pub struct Sent {
     edns: bool,
 }
 
-/// How to ask.
+/// The parameters of a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Asking<'a> {
     /// The question, its name in lower case.
     pub question: &'a [u8],
     /// DO and CD.
     pub variant: Variant,
-    /// RD or not.
+    /// Whether RD is set.
     pub mode: Mode,
-    /// With an OPT record.
+    /// Whether it has an OPT record.
     pub edns: bool,
-    /// With random letter case.
+    /// Whether its letter case is random.
     pub randomize_case: bool,
 }
 
-/// What a datagram or stream message is to a query.
+/// The relation of a datagram or stream message to a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Match {
-    /// Its response.
+    /// The response.
     Response,
-    /// Its response, cut to fit a datagram.
+    /// The response, truncated to fit a datagram.
     Truncated,
-    /// Its response but for the letter case of the question: a server that does not keep case, or
-    /// someone guessing.
+    /// The response, except for the letter case of the question: from a server that does not keep case, or
+    /// from an attacker that guesses.
     OtherCase,
-    /// From the right place with a wrong id or question: someone guessing.
+    /// From the upstream's address, with a wrong id or question: from an attacker that guesses.
     NearMiss,
-    /// No response at all.
+    /// Not a response.
     Foreign,
 }
 
 impl Asking<'_> {
-    /// Composes the query; `None` when the question is none.
+    /// Composes the query; `None` when the question is not well-formed.
     pub fn compose(&self, entropy: &mut (impl Entropy + ?Sized)) -> Option<(Sent, Vec<u8>)> {
         let [id_high, id_low, ..] = entropy.next().to_be_bytes();
         let id = u16::from_be_bytes([id_high, id_low]);
@@ -101,7 +101,7 @@ impl Sent {
         self.edns
     }
 
-    /// What a message that came in over the query's own socket is.
+    /// The kind of a message that came in over the query's own socket.
     #[must_use]
     pub fn compare(&self, message: &[u8]) -> Match {
         let (Some(flags), Some([n_questions, ..])) =
@@ -125,14 +125,14 @@ impl Sent {
                 }
             }
             (1, Some(question)) if self.is_same_but_for_case(question) => Match::OtherCase,
-            // Servers that could not read the query may not repeat it.
+            // A server that could not read the query may leave out the question.
             (0, _) if !matches!(flags.rcode(), Rcode::NOERROR | Rcode::NXDOMAIN) => Match::Response,
             _ => Match::NearMiss,
         }
     }
 
-    /// Whether a question has this query's very letter case, and that by no accident: then it is
-    /// this query, come back in a circle.
+    /// Whether a question has the letter case of this query, and not by chance: then this query has come
+    /// back in a circle.
     #[must_use]
     pub fn is_echoed_by(&self, question: &[u8]) -> bool {
         let letters =
@@ -155,7 +155,7 @@ impl Sent {
     }
 }
 
-/// Letters of either case that a question must have before its case tells one query from another.
+/// The least letters that a question needs before its case identifies a query.
 const ECHO_LETTERS: usize = 5;
 
 /// Flips a coin for the case of each letter of a question's name.

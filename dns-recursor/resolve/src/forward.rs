@@ -1,8 +1,8 @@
-//! Which upstreams answer for a name: the forward zone with the longest matching suffix.
+//! The upstreams of a name: those of the forward zone with the longest matching suffix.
 //!
-//! A zone is forwarded to servers that are authoritative for it (asked without RD) or to other
-//! recursive servers (asked with RD). Several upstreams are used in the order of a policy among
-//! those in good health. Never contacts anyone.
+//! A zone is forwarded to servers that are authoritative for it (queries without RD) or to other recursive
+//! servers (queries with RD). A policy orders the healthy ones among several upstreams. Never opens a
+//! socket.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,60 +11,57 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dns_wire::{Name, Type};
 
-/// A zone and who answers for it.
+/// A zone and its servers.
 #[derive(Debug)]
 pub struct Route {
     /// The zone's apex.
     pub zone: Name,
-    /// What kind of servers the upstreams are.
     pub mode: Mode,
     /// The upstreams in the order they were configured.
     pub upstreams: Vec<SocketAddr>,
-    /// Which of the healthy upstreams is asked first.
     pub policy: Policy,
-    /// What a query is first sent over.
     pub protocol: Protocol,
     /// Whether the upstreams' AD bit is passed on.
     pub trust_ad: bool,
-    /// No upstream is left that could answer.
+    /// Set while no upstream can answer.
     down: AtomicBool,
-    /// Queries that took this route.
+    /// The number of queries that took this route.
     turns: AtomicU64,
 }
 
-/// What kind of servers a zone's upstreams are.
+/// The kind of servers that a zone's upstreams are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Authoritative for the zone: asked without RD.
+    /// Authoritative for the zone: queries have RD clear.
     Authoritative,
-    /// Recursive: asked with RD.
+    /// Recursive: queries have RD set.
     Recursive,
 }
 
-/// Which of a zone's healthy upstreams is asked first.
+/// The order of a zone's healthy upstreams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
-    /// The first configured that is healthy.
+    /// The first healthy one, in the order of the configuration.
     #[default]
     Sequential,
     /// Each in turn.
     RoundRobin,
-    /// Any.
+    /// A random one.
     Random,
 }
 
-/// What a query to an upstream is first sent over.
+/// The transport that a query to an upstream begins with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// UDP, and TCP when the response is truncated.
     #[default]
     Udp,
-    /// TCP always.
+    /// Always TCP.
     Tcp,
 }
 
 impl Route {
-    /// A route whose upstreams are thought to be there.
+    /// A route whose upstreams count as healthy.
     #[must_use]
     pub const fn new(zone: Name, mode: Mode, upstreams: Vec<SocketAddr>) -> Self {
         Self {
@@ -79,49 +76,48 @@ impl Route {
         }
     }
 
-    /// Whether no upstream is left that could answer: a stale answer need not wait for one.
+    /// Whether no upstream can answer, so that a stale answer is sent at once.
     #[must_use]
     #[inline]
     pub fn is_down(&self) -> bool {
         self.down.load(Ordering::Relaxed)
     }
 
-    /// Says whether an upstream is left; the resolver does.
+    /// Sets whether no upstream can answer; only the resolver does.
     pub fn set_down(&self, down: bool) {
         self.down.store(down, Ordering::Relaxed);
     }
 
-    /// Counts a query that takes this route; gives how many did before.
+    /// Counts a query that takes this route; returns how many did before.
     #[inline]
     pub fn next_turn(&self) -> u64 {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Whether answers learnt by way of `other` are as good as this route's: upstreams of one zone
-    /// stand for one another.
+    /// Whether answers learnt by `other` are as good as this route's: upstreams of one zone are equivalent.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         self.zone == other.zone && self.mode == other.mode && self.trust_ad == other.trust_ad
     }
 
-    /// Whether the same upstreams are asked as by way of `other`, so that a failure there is one here.
+    /// Whether `other` has the same upstreams, so that a failure there is one here.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.is_like(other) && self.upstreams == other.upstreams
     }
 }
 
-/// All routes, found by suffix.
+/// All routes, by suffix.
 #[derive(Debug, Default)]
 pub struct Table {
     /// By apex in wire form and lower case.
     routes: BTreeMap<Box<[u8]>, Arc<Route>>,
-    /// Labels of the deepest apex: longer suffixes need not be looked for.
+    /// The number of labels of the deepest apex, which bounds the search.
     deepest: usize,
 }
 
 impl Table {
-    /// A table of these routes; of two for one zone the later counts.
+    /// A table of these routes. When two are for one zone the later counts.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
         let routes: BTreeMap<Box<[u8]>, Arc<Route>> = routes
@@ -182,20 +178,20 @@ fn parent(name: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// How fit an upstream is to be asked, best first.
+/// The fitness of an upstream, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fitness {
-    /// Nothing speaks against it.
+    /// No evidence against it.
     Good,
-    /// It owes an answer; a probe will tell.
+    /// It owes an answer; a probe will decide.
     Doubtful,
     /// It does not answer.
     Absent,
 }
 
 impl Policy {
-    /// The order to ask upstreams in: by fitness, and among equals by policy. Absent ones are
-    /// left out. `turn` counts this route's queries, `chance` is random.
+    /// The order of the queries to upstreams: by fitness, and among equals by policy. Absent ones are left
+    /// out. `turn` counts this route's queries, `chance` is random.
     #[must_use]
     pub fn order(self, fitness: &[Fitness], turn: u64, mut chance: u64) -> Vec<usize> {
         let n = fitness.len().max(1);

@@ -1,4 +1,4 @@
-//! Where this server itself is reached. A query sent there would come back in a circle.
+//! The addresses of this server itself. A query sent there would come back in a circle.
 //!
 //! Never looks anything up. The caller knows the addresses of the node.
 
@@ -23,8 +23,9 @@ impl OwnAddresses {
         }
     }
 
-    /// Whether a query sent to this address arrives here. A listener on all addresses stands for those of the
-    /// node, of its own family: one on `[::]` receives no IPv4. An IPv4 address written in IPv6 is IPv4.
+    /// Whether a query sent to this address arrives at this server. A listener on all addresses includes
+    /// those of the node, of its own family: one on `[::]` receives no IPv4. An IPv4 address written in
+    /// IPv6 is IPv4.
     #[must_use]
     pub fn contains(&self, address: SocketAddr) -> bool {
         let address = SocketAddr::new(address.ip().to_canonical(), address.port());

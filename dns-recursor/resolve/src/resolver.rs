@@ -1,4 +1,4 @@
-//! Questions on their way: who waits for them, whom they were put to, and what happens next.
+//! Questions in flight: their clients, their upstreams, and the next step of each.
 //!
 //! ```text
 //!            ask ─► flight (one per question) ─► exchange ─► upstream
@@ -8,16 +8,16 @@
 //!   answer, stale answer or failure ─► every client of the flight, once
 //! ```
 //!
-//! All clients that ask one question share a flight (RFC 5452 §5 asks for that; a hundred clients
-//! with a cold name cost one query). A flight ends with the first usable response, or when no
-//! upstream is left, or at its deadline. A client for whom a stale answer exists waits for
-//! [`Settings::stale_wait`] only (RFC 8767 §5); the flight goes on and refreshes the cache. A
-//! CNAME chain that leaves an authoritative upstream's zones goes on as another flight; a referral
-//! to the servers of a zone below leads the same flight there.
+//! All clients that ask one question share a flight (RFC 5452 §5 asks for that; a hundred clients with a
+//! cold name cost one query). A flight ends with the first usable response, or when no upstream is left, or
+//! at its deadline. A client that a stale answer exists for waits for [`Settings::stale_wait`] only (RFC
+//! 8767 §5); the flight continues and refreshes the cache. A CNAME chain that leaves an authoritative
+//! upstream's zones continues as another flight; a referral to the servers of a zone below leads the same
+//! flight there.
 //!
-//! A state machine: inputs are method calls with `now`, outputs are drained with
-//! [`Resolver::poll_output`], and [`Resolver::next_deadline`] says when to call
-//! [`Resolver::tick`]. Never touches a socket, a clock or the cache.
+//! A state machine: inputs are method calls with `now`, outputs are drained with [`Resolver::poll_output`],
+//! and [`Resolver::next_deadline`] is the time of the next [`Resolver::tick`]. Never touches a socket, a
+//! clock or the cache.
 
 mod answering;
 mod asking;
@@ -34,9 +34,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
-use dns_cache::moment::Moment;
 
 use crate::exchange::{Entropy, Match};
 use crate::forward::{Protocol, Route, Table};
@@ -46,16 +46,18 @@ use asking::Cause;
 use exchanges::{Exchanges, Purpose};
 use flight::Flight;
 use flights::Flights;
-pub use interface::{Ask, Counts, ExchangeId, FlightId, Kept, Loss, Output, Reason, Settings};
+pub use interface::{
+    CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
+};
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
 
-/// Messages to upstreams that one flight may cost: room for every repeat within the deadline and
-/// for an upstream each of EDNS, letter case and truncation to go wrong with.
+/// The most messages of one flight to upstreams: enough for every repeat within the deadline, and for one
+/// upstream that fails with EDNS, one with letter case and one with truncation.
 pub const MAX_SENDS: u32 = 12;
 
-/// All that is under way.
+/// All flights, exchanges and upstreams.
 pub struct Resolver<C, E> {
     settings: Settings,
     seed: Seed,
@@ -82,9 +84,15 @@ impl<C, E> std::fmt::Debug for Resolver<C, E> {
 }
 
 impl<C, E: Entropy> Resolver<C, E> {
-    /// A resolver with nothing under way; `seed` is the cache's.
+    /// A resolver without flights; `seed` is the cache's.
     #[must_use]
-    pub fn new(settings: Settings, table: Arc<Table>, seed: Seed, entropy: E, now: Moment) -> Self {
+    pub fn new(
+        settings: Settings,
+        table: Arc<Table>,
+        seed: Seed,
+        entropy: E,
+        now: Instant,
+    ) -> Self {
         let mut resolver = Self {
             settings,
             seed,
@@ -105,10 +113,9 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Inputs
 
-    /// Goes on with other settings and routes. What is known of upstreams that stay is kept, and
-    /// flights under way end by the routes they began with; who asks from here on joins none whose
-    /// route has changed.
-    pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Moment) {
+    /// Switches to other settings and routes. The state of upstreams that stay is kept. Flights end by the
+    /// routes they began with; a later question never joins one whose route has changed.
+    pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Instant) {
         self.settings = settings;
         self.table = table;
         let table = &self.table;
@@ -126,20 +133,20 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.mark_routes();
     }
 
-    /// Says where this server itself is reached: no referral is followed there.
+    /// Sets the addresses of this server: it follows no referral there.
     pub fn set_own_addresses(&mut self, own_addresses: OwnAddresses) {
         self.own_addresses = own_addresses;
     }
 
-    /// Somebody asks, or the cache wants a refresh.
-    pub fn ask(&mut self, ask: Ask<'_, C>, now: Moment) {
-        if let Some(id) = self.flights.to_join(ask.key) {
-            self.join(id, ask, now);
+    /// A client asks, or the cache wants a refresh.
+    pub fn ask(&mut self, request: ResolveRequest<'_, C>, now: Instant) {
+        if let Some(id) = self.flights.to_join(request.key) {
+            self.join(id, request, now);
             return;
         }
-        let clients: Vec<C> = ask.client.into_iter().collect();
-        let Some(route) = self.table.find(ask.key.name(), ask.key.qtype()) else {
-            self.fail_at_once(ask.key, Reason::NoRoute, clients);
+        let clients: Vec<C> = request.client.into_iter().collect();
+        let Some(route) = self.table.find(request.key.name(), request.key.qtype()) else {
+            self.fail_at_once(request.key, Reason::NoRoute, clients);
             return;
         };
         let route = Arc::clone(route);
@@ -147,21 +154,21 @@ impl<C, E: Entropy> Resolver<C, E> {
             || self.flights.n_clients() + clients.len() > self.settings.max_clients
         {
             self.counts.overload += 1;
-            self.fail_at_once(ask.key, Reason::Overload, clients);
+            self.fail_at_once(request.key, Reason::Overload, clients);
             return;
         }
-        match self.begin(ask.key, route, now) {
+        match self.begin(request.key, route, now) {
             Some(id) => {
-                self.flights.add_clients(id, clients, ask.has_stale);
+                self.flights.add_clients(id, clients, request.has_stale);
                 self.advance(id, Cause::Begin, now);
                 self.arm(id);
             }
-            None => self.fail_at_once(ask.key, Reason::Absent, clients),
+            None => self.fail_at_once(request.key, Reason::Absent, clients),
         }
     }
 
-    /// A message came in over an exchange's socket.
-    pub fn received(&mut self, exchange: ExchangeId, message: &[u8], now: Moment) {
+    /// Takes a message from an exchange's socket.
+    pub fn received(&mut self, exchange: ExchangeId, message: &[u8], now: Instant) {
         let Some(pending) = self.exchanges.get(exchange) else {
             return;
         };
@@ -191,7 +198,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             (Purpose::Flight(id), Match::NearMiss | Match::OtherCase | Match::Truncated)
                 if protocol == Protocol::Udp =>
             {
-                // Whatever is wrong with datagrams, a stream settles it.
+                // A stream settles any doubt about datagrams.
                 self.drop_exchange(id, exchange);
                 self.send(id, upstream, Protocol::Tcp, now);
                 let doubt = matched == Match::OtherCase;
@@ -207,8 +214,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// An exchange has ended without a response.
-    pub fn lost(&mut self, exchange: ExchangeId, loss: Loss, now: Moment) {
+    /// Takes the end of an exchange that has no response.
+    pub fn lost(&mut self, exchange: ExchangeId, loss: Loss, now: Instant) {
         let Some(pending) = self.exchanges.remove(exchange) else {
             return;
         };
@@ -218,7 +225,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             Loss::Unreachable => Some(Absence::Unreachable),
             Loss::Broken => None,
         };
-        // TCP closed says nothing of UDP.
+        // A closed TCP port says nothing about UDP.
         let tells = pending.protocol == self.upstreams.protocol(upstream);
         if let Some(why) = absence.filter(|_| tells) {
             let change = self
@@ -242,21 +249,21 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// What the cache has, as [`Output::LookUp`] wanted to know.
-    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: Kept, now: Moment) {
+    /// The cache's answer to [`Output::LookUp`].
+    pub fn looked_up(&mut self, id: FlightId, key: &Key, kept: CacheResult, now: Instant) {
         if self.flights.get(id).is_none() {
             return;
         }
         match kept {
-            Kept::Answer(answer) => self.link_answered(id, &answer, now),
-            // RFC 9520 §3.2: what has failed moments ago is not asked again, whoever wants it.
-            Kept::Failure => self.link_failed(id, Reason::Unanswered),
-            Kept::Nothing => self.follow_link(id, key, now),
+            CacheResult::Answer(answer) => self.link_answered(id, &answer, now),
+            // RFC 9520 §3.2: a question that failed moments ago is not sent again, for any client.
+            CacheResult::Failure => self.link_failed(id, Reason::Unanswered),
+            CacheResult::Nothing => self.follow_link(id, key, now),
         }
     }
 
-    /// healthd says how an upstream is; of one that is in use no more, nothing is to be remembered.
-    pub fn reported(&mut self, address: SocketAddr, report: Report, now: Moment) {
+    /// Takes healthd's report about an upstream; ignores one about an upstream that is no longer used.
+    pub fn reported(&mut self, address: SocketAddr, report: Report, now: Instant) {
         let wanted = self.is_upstream(address);
         let Some(upstream) = self.upstreams.find(address).filter(|_| wanted) else {
             return;
@@ -268,8 +275,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.apply(upstream, change, now);
     }
 
-    /// Time has passed.
-    pub fn tick(&mut self, now: Moment) {
+    /// Runs the timers that are due.
+    pub fn tick(&mut self, now: Instant) {
         while let Some(timer) = self.timers.pop_due(now) {
             match timer {
                 Timer::Flight(id) => {
@@ -286,50 +293,50 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Outputs
 
-    /// The next thing to do; drain after every input.
+    /// The next action; drain after every input.
     pub fn poll_output(&mut self) -> Option<Output<C>> {
         self.outputs.pop_front()
     }
 
-    /// When [`Resolver::tick`] wants to be called.
+    /// The time of the next [`Resolver::tick`].
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Moment> {
+    pub fn next_deadline(&self) -> Option<Instant> {
         self.timers.first()
     }
 
-    /// What has happened since the start.
+    /// The counters since the start.
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
     }
 
-    /// Questions under way.
+    /// The number of questions in flight.
     #[must_use]
     pub fn n_flights(&self) -> usize {
         self.flights.len()
     }
 
-    /// Clients that wait.
+    /// The number of clients that wait.
     #[must_use]
     pub const fn n_clients(&self) -> usize {
         self.flights.n_clients()
     }
 
-    /// Whether an address is that of an upstream in use, and not only one that a referral has named.
+    /// Whether an address is that of a configured upstream, not only of a server that a referral has named.
     #[must_use]
     pub fn is_upstream(&self, address: SocketAddr) -> bool {
         self.upstreams.is_wanted(address)
     }
 
-    /// Every upstream in use, as it is seen.
+    /// The state of every configured upstream.
     pub fn upstreams(&self) -> impl Iterator<Item = UpstreamView> {
         self.upstreams.views()
     }
 
     //--- Flights
 
-    /// A new flight; `None` when no upstream is left to ask.
-    fn begin(&mut self, key: &Key, route: Arc<Route>, now: Moment) -> Option<FlightId> {
+    /// Begins a flight; `None` when no upstream is left.
+    fn begin(&mut self, key: &Key, route: Arc<Route>, now: Instant) -> Option<FlightId> {
         let (ids, fitness) = self.upstreams.of(&route);
         let chance = self.entropy.next();
         let order: Vec<UpstreamId> = route
@@ -346,33 +353,33 @@ impl<C, E: Entropy> Resolver<C, E> {
         Some(self.flights.add(flight))
     }
 
-    fn join(&mut self, id: FlightId, ask: Ask<'_, C>, now: Moment) {
+    fn join(&mut self, id: FlightId, request: ResolveRequest<'_, C>, now: Instant) {
         let echo = self.flights.get(id).and_then(|flight| {
             let sent = flight.exchanges().filter_map(|x| self.exchanges.get(x));
-            let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(ask.question));
+            let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(request.question));
             echoed.next().map(|pending| pending.upstream)
         });
-        let clients: Vec<C> = ask.client.into_iter().collect();
+        let clients: Vec<C> = request.client.into_iter().collect();
         if let Some(upstream) = echo {
             self.counts.loops += 1;
             let upstream = self.upstreams.address(upstream);
             self.outputs.push_back(Output::Loop { upstream });
-            self.fail_at_once(ask.key, Reason::Loop, clients);
+            self.fail_at_once(request.key, Reason::Loop, clients);
             return;
         }
         if self.flights.n_clients() + clients.len() > self.settings.max_clients {
             self.counts.overload += 1;
-            self.fail_at_once(ask.key, Reason::Overload, clients);
+            self.fail_at_once(request.key, Reason::Overload, clients);
             return;
         }
         self.counts.joined += clients.len() as u64;
-        self.flights.add_clients(id, clients, ask.has_stale);
+        self.flights.add_clients(id, clients, request.has_stale);
         self.release_to_stale(id, now);
         self.arm(id);
     }
 
-    /// Clients that have waited long enough get the stale answer there is.
-    fn release_to_stale(&mut self, id: FlightId, now: Moment) {
+    /// Sends the stale answer to clients that have waited long enough.
+    fn release_to_stale(&mut self, id: FlightId, now: Instant) {
         let wait = self.settings.stale_wait;
         let Some(flight) = self.flights.get_mut(id) else {
             return;
@@ -384,7 +391,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    fn flight_due(&mut self, id: FlightId, now: Moment) {
+    fn flight_due(&mut self, id: FlightId, now: Instant) {
         self.release_to_stale(id, now);
         let Some(flight) = self.flights.get(id) else {
             return;
@@ -422,8 +429,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.arm(id);
     }
 
-    /// There is no TCP to settle it with: it is a server that does not keep case.
-    fn send_without_case(&mut self, id: FlightId, upstream: UpstreamId, now: Moment) {
+    /// Repeats a query without random case: TCP fails, so the server probably does not keep case.
+    fn send_without_case(&mut self, id: FlightId, upstream: UpstreamId, now: Instant) {
         if let Some(state) = self.upstreams.get_mut(upstream) {
             state.cannot_keep_case(now);
         }
@@ -449,7 +456,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// Sets the flight's timer to the next thing that may happen to it.
+    /// Sets the flight's timer to its next event.
     fn arm(&mut self, id: FlightId) {
         let wait = self.settings.stale_wait;
         let Some(flight) = self.flights.get_mut(id) else {

@@ -1,4 +1,4 @@
-//! What is known of one upstream: whether it answers, how fast, and what it cannot do.
+//! The state of one upstream: whether it answers, how fast, and which features it lacks.
 //!
 //! ```text
 //!              a query goes unanswered               two probes go unanswered
@@ -8,43 +8,43 @@
 //!         └───────────────────────── any response, reported up ────────────────┘
 //! ```
 //!
-//! A query that waits longer than the upstream usually takes is no proof of anything: recursion
-//! is slow at times. So doubt only sends a probe with a question any server answers at once, and
-//! puts the upstream behind its peers meanwhile. Absent upstreams are probed more than once a
-//! second, by themselves and not at a client's expense. Never sends anything itself.
+//! A query that waits longer than the upstream usually takes proves nothing: recursion is slow at times. So
+//! a doubt only sends a probe, with a question that any server answers at once, and meanwhile the upstream
+//! ranks behind the others. Absent upstreams are probed more than once a second, apart from clients'
+//! queries. Never sends anything itself.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 use dns_wire::{Class, Name, Type};
 
 use crate::forward::{Fitness, Mode, Protocol, Route};
 
-/// How long the first query to an upstream of unknown speed waits before another is asked too.
+/// The wait after the first query to an upstream of unknown speed, before another gets the query too.
 const FIRST_WAIT: Duration = Duration::from_millis(80);
-/// With someone else to ask: bounds of the wait, the upper one so that a dead upstream never
-/// costs a client more than a blink.
+/// Bounds of the wait before another upstream gets the query too. The upper one keeps the cost of a dead
+/// upstream to a client below a blink.
 const HEDGE_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
-/// With nobody else to ask: bounds of the wait before the query is sent again.
+/// Bounds of the wait before the same upstream gets the query again, when there is no other.
 const REPEAT_WAIT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
-/// Bounds of how long a probe may take.
+/// Bounds of the time that a probe may take.
 const PROBE_WAIT: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(1000)];
-/// How long a probe of an upstream of unknown speed may take: a satellite's distance and back,
-/// nearly, and twice that is still well within a second.
+/// The time that a probe of an upstream of unknown speed may take: nearly a round trip over a satellite.
+/// Two such probes take well below a second.
 const PROBE_WAIT_UNKNOWN: Duration = Duration::from_millis(300);
-/// Probes that go unanswered before a doubtful upstream counts as absent.
+/// The unanswered probes after which a doubtful upstream counts as absent.
 const PROBES_IN_DOUBT: u8 = 2;
-/// When an absent upstream is probed first; the interval doubles from here.
+/// The first interval of probes to an absent upstream; it doubles from there.
 const PROBE_FIRST: Duration = Duration::from_millis(50);
-/// The longest an absent upstream goes unprobed: it is back in use within a second.
+/// The longest interval of probes to an absent upstream: it is back in use within a second.
 const PROBE_MAX: Duration = Duration::from_millis(750);
-/// What an upstream cannot do is tried again after this long; it may have been upgraded.
+/// A feature that an upstream lacks is tried again after this long; the upstream may have been upgraded.
 const RELEARN: Duration = Duration::from_secs(900);
-/// One query in this many may be asked of a second upstream while the first still thinks.
+/// One query in this many may also go to a second upstream while the first has not answered.
 const HEDGE_COST: u32 = 10;
-/// Second queries that may be asked in a row.
+/// The most second queries in a row.
 const HEDGE_BURST: u32 = 100;
 
 /// One upstream.
@@ -52,15 +52,15 @@ const HEDGE_BURST: u32 = 100;
 pub struct Upstream {
     address: SocketAddr,
     health: Health,
-    since: Moment,
+    since: Instant,
     rtt: Option<Rtt>,
     hedges: u32,
-    plain_until: Moment,
-    caseless_until: Moment,
+    plain_until: Instant,
+    caseless_until: Instant,
     probe: Probe,
-    /// Used by some route.
+    /// Whether some route uses it.
     wanted: bool,
-    /// An operator has taken it out.
+    /// Whether an operator has taken it out.
     drained: bool,
 }
 
@@ -69,27 +69,27 @@ enum Health {
     Good,
     Doubtful {
         probes: u8,
-        next: Moment,
+        next: Instant,
     },
     Absent {
         why: Absence,
         interval: Duration,
-        next: Moment,
+        next: Instant,
     },
 }
 
-/// Why an upstream is absent.
+/// The reason for an upstream's absence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// It does not answer.
     Silent,
     /// Its port is closed.
     Refused,
-    /// There is no way to it.
+    /// There is no route to it.
     Unreachable,
-    /// healthd says so.
+    /// healthd reports it down.
     Reported,
-    /// An operator has taken it out, by way of healthd.
+    /// An operator has taken it out, through healthd.
     Drained,
 }
 
@@ -98,49 +98,48 @@ impl fmt::Display for Absence {
         f.write_str(match self {
             Self::Silent => "it is silent",
             Self::Refused => "its port is closed",
-            Self::Unreachable => "there is no way to it",
-            Self::Reported => "healthd says so",
+            Self::Unreachable => "there is no route to it",
+            Self::Reported => "healthd reports it down",
             Self::Drained => "an operator has taken it out",
         })
     }
 }
 
-/// What healthd says of an upstream.
+/// healthd's report about an upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// It answers.
     Answers,
-    /// It does not.
+    /// It does not answer.
     Silent,
-    /// Whether it does or not, it is not to be asked.
+    /// It must not be used, whether it answers or not.
     Drained,
 }
 
-/// An upstream's fitness has changed.
+/// A change of an upstream's fitness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// What it was.
+    /// The fitness before.
     pub from: Fitness,
-    /// What it is.
+    /// The fitness now.
     pub to: Fitness,
 }
 
-/// What to ask an upstream to see whether it is there.
+/// The probe that shows whether an upstream is there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The question: the root's NS of a recursive server, the apex's SOA of an authoritative one.
+    /// The question: the root's NS for a recursive server, the apex's SOA for an authoritative one.
     pub question: Box<[u8]>,
-    /// The last question it left unanswered, should it be one that ignores the other.
+    /// The last question that it left unanswered, in case it ignores only the other one.
     pub unanswered: Option<Box<[u8]>>,
     /// Whether RD is set.
     pub mode: Mode,
-    /// What to send it over.
     pub protocol: Protocol,
     n_sent: u64,
 }
 
 impl Probe {
-    /// A probe of an upstream as one route uses it.
+    /// The probe of an upstream of one route.
     #[must_use]
     pub fn of(route: &Route) -> Self {
         let (name, qtype) = match route.mode {
@@ -180,30 +179,29 @@ struct Rtt {
 }
 
 impl Upstream {
-    /// An upstream that nothing is known of: taken for good until it proves otherwise.
+    /// The state of a new upstream: good until it proves otherwise.
     #[must_use]
-    pub const fn new(address: SocketAddr, probe: Probe, now: Moment) -> Self {
+    pub const fn new(address: SocketAddr, probe: Probe, now: Instant) -> Self {
         Self {
             address,
             health: Health::Good,
             since: now,
             rtt: None,
             hedges: HEDGE_BURST * HEDGE_COST,
-            plain_until: Moment::START,
-            caseless_until: Moment::START,
+            plain_until: Instant::START,
+            caseless_until: Instant::START,
             probe,
             wanted: true,
             drained: false,
         }
     }
 
-    /// Where it is.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How fit it is to be asked.
+    /// Its fitness.
     #[must_use]
     pub const fn fitness(&self) -> Fitness {
         match self.health {
@@ -214,7 +212,7 @@ impl Upstream {
         }
     }
 
-    /// Why it is absent, if it is.
+    /// The reason for its absence, if it is absent.
     #[must_use]
     pub const fn absence(&self) -> Option<Absence> {
         match self.health {
@@ -224,9 +222,9 @@ impl Upstream {
         }
     }
 
-    /// Since when its fitness is what it is.
+    /// The time of the last change of its fitness.
     #[must_use]
-    pub const fn since(&self) -> Moment {
+    pub const fn since(&self) -> Instant {
         self.since
     }
 
@@ -244,8 +242,8 @@ impl Upstream {
 
     //--- Evidence
 
-    /// It has answered, whatever it said.
-    pub fn answered(&mut self, round_trip: Duration, now: Moment) -> Option<Change> {
+    /// Notes any response.
+    pub fn answered(&mut self, round_trip: Duration, now: Instant) -> Option<Change> {
         let sample = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
         self.rtt = Some(match self.rtt {
             None => Rtt {
@@ -260,8 +258,8 @@ impl Upstream {
         self.turn(Health::Good, now)
     }
 
-    /// A query to it waits longer than usual.
-    pub fn unanswered(&mut self, question: &[u8], now: Moment) -> Option<Change> {
+    /// Notes that a query to it waits longer than usual.
+    pub fn unanswered(&mut self, question: &[u8], now: Instant) -> Option<Change> {
         if self.health != Health::Good {
             return None;
         }
@@ -273,9 +271,9 @@ impl Upstream {
         self.turn(doubt, now)
     }
 
-    /// It cannot be reached.
-    pub fn unreachable(&mut self, why: Absence, now: Moment) -> Option<Change> {
-        // What is not probed would never be found to be back.
+    /// Notes that it cannot be reached.
+    pub fn unreachable(&mut self, why: Absence, now: Instant) -> Option<Change> {
+        // An upstream without probes would never count as back.
         if !self.wanted {
             let doubt = Health::Doubtful {
                 probes: 0,
@@ -295,8 +293,8 @@ impl Upstream {
         self.turn(absent, now)
     }
 
-    /// healthd says how it is.
-    pub fn reported(&mut self, report: Report, now: Moment) -> Option<Change> {
+    /// Takes healthd's report.
+    pub fn reported(&mut self, report: Report, now: Instant) -> Option<Change> {
         let from = self.fitness();
         self.drained = report == Report::Drained;
         let change = match report {
@@ -312,8 +310,8 @@ impl Upstream {
         change.or(Some(Change { from, to }))
     }
 
-    /// Some route uses it, with this probe; or none does.
-    pub fn set_wanted(&mut self, probe: Option<Probe>, now: Moment) -> Option<Change> {
+    /// Sets the probe that its routes use; `None` when no route uses it.
+    pub fn set_wanted(&mut self, probe: Option<Probe>, now: Instant) -> Option<Change> {
         self.wanted = probe.is_some();
         match probe {
             Some(probe) if probe.question != self.probe.question => self.probe = probe,
@@ -326,17 +324,17 @@ impl Upstream {
         None
     }
 
-    /// It does not take OPT records: they are left out for a while.
-    pub fn cannot_edns(&mut self, now: Moment) {
+    /// Notes that it rejects OPT records: they are left out for a while.
+    pub fn cannot_edns(&mut self, now: Instant) {
         self.plain_until = now.after(RELEARN);
     }
 
-    /// It does not keep the letter case of questions: that check is left out for a while.
-    pub fn cannot_keep_case(&mut self, now: Moment) {
+    /// Notes that it does not keep the letter case of questions: that check is left out for a while.
+    pub fn cannot_keep_case(&mut self, now: Instant) {
         self.caseless_until = now.after(RELEARN);
     }
 
-    fn turn(&mut self, health: Health, now: Moment) -> Option<Change> {
+    fn turn(&mut self, health: Health, now: Instant) -> Option<Change> {
         let from = self.fitness();
         self.health = health;
         let to = self.fitness();
@@ -351,17 +349,17 @@ impl Upstream {
 
     /// Whether a query to it may carry an OPT record.
     #[must_use]
-    pub fn takes_edns(&self, now: Moment) -> bool {
+    pub fn takes_edns(&self, now: Instant) -> bool {
         now >= self.plain_until
     }
 
-    /// Whether it can be trusted to return a question's letter case.
+    /// Whether it returns a question's letter case.
     #[must_use]
-    pub fn keeps_case(&self, now: Moment) -> bool {
+    pub fn keeps_case(&self, now: Instant) -> bool {
         now >= self.caseless_until
     }
 
-    /// How long to wait for a response before doing something about it.
+    /// The time to wait for a response before the next step.
     #[must_use]
     pub fn patience(&self, others: Others) -> Duration {
         let usual = self.rtt.map_or(FIRST_WAIT, |rtt| {
@@ -374,14 +372,15 @@ impl Upstream {
         usual.clamp(least, most)
     }
 
-    /// A query was sent to it: it earns part of a second one.
+    /// Notes a query to it: this earns part of a second query.
     pub const fn earn_hedge(&mut self) {
         if self.hedges < HEDGE_BURST * HEDGE_COST {
             self.hedges += 1;
         }
     }
 
-    /// Whether another upstream may be asked while this one thinks; spends what was earned.
+    /// Whether another upstream may get the query too while this one has not answered; spends the earned
+    /// query.
     pub const fn spend_hedge(&mut self) -> bool {
         if self.hedges < HEDGE_COST {
             return false;
@@ -392,9 +391,9 @@ impl Upstream {
 
     //--- Probing
 
-    /// When [`Upstream::probe_due`] wants to be called.
+    /// The time of the next [`Upstream::probe_due`].
     #[must_use]
-    pub const fn deadline(&self) -> Option<Moment> {
+    pub const fn deadline(&self) -> Option<Instant> {
         match self.health {
             Health::Doubtful { next, .. } | Health::Absent { next, .. } if self.wanted => {
                 Some(next)
@@ -403,8 +402,8 @@ impl Upstream {
         }
     }
 
-    /// The deadline has come: moves on, and says whether a probe goes out.
-    pub fn probe_due(&mut self, now: Moment) -> (Option<Change>, bool) {
+    /// Takes the next step at the deadline; returns the change, and whether a probe goes out.
+    pub fn probe_due(&mut self, now: Instant) -> (Option<Change>, bool) {
         match self.health {
             Health::Doubtful { probes, next } if now >= next => {
                 if probes >= PROBES_IN_DOUBT {
@@ -447,12 +446,12 @@ impl Upstream {
     }
 }
 
-/// Whether another upstream could be asked as well.
+/// Whether there is another upstream for the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Others {
-    /// At least one.
+    /// There is at least one.
     Some,
-    /// None.
+    /// There is none.
     None,
 }
 

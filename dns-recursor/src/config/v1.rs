@@ -32,7 +32,7 @@ const STALE_TTL: Duration = Duration::from_secs(30);
 const STALE_AGE: Duration = Duration::from_secs(86_400);
 /// RFC 9520 §3.2: a failure is remembered for at least a second.
 const RECHECK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
-/// Threads that answer datagrams; more than this and the kernel's locks are the limit.
+/// The most threads for datagrams: with more, locks in the kernel are the limit.
 const MAX_THREADS: usize = 64;
 
 /// The file as a whole.
@@ -215,7 +215,7 @@ struct HealthSpec {
 }
 
 impl Spec {
-    /// Makes the config, or says everything that is wrong with the file.
+    /// Makes the config, or returns all problems of the file.
     ///
     /// # Errors
     /// Every problem, with its place.
@@ -320,7 +320,7 @@ impl Builder<'_> {
                 }
             };
             if let Some(before) = before {
-                self.problem(text, &format!("is one too many: IPv4 and IPv6 leave from one address each, and {before} is given"));
+                self.problem(text, &format!("is one too many: IPv4 and IPv6 have one source address each, and {before} is given"));
             }
         }
         let default = Source::default();
@@ -416,7 +416,7 @@ impl Builder<'_> {
     fn upstream(&mut self, text: &Spanned<String>, network: &Network) -> Option<SocketAddr> {
         let address = self.address(text)?;
         if address.ip().is_unspecified() || address.port() == 0 {
-            self.problem(text, "is not an address that can be asked");
+            self.problem(text, "is not the address of a server");
             return None;
         }
         let own = network.listen.iter().any(|listen| {
@@ -428,7 +428,7 @@ impl Builder<'_> {
         if own {
             self.problem(
                 text,
-                "is this server itself; it would ask itself in a circle",
+                "is this server itself: its queries would go in a circle",
             );
             return None;
         }
@@ -464,7 +464,7 @@ impl Builder<'_> {
         if wanted < least || wanted > most {
             let problem = self.document.problem(
                 failure_ttl.span(),
-                "failures are remembered for 1 to 5 seconds (RFC 9520 asks for one; longer, and an upstream that is back goes unnoticed)",
+                "failures are remembered for 1 to 5 seconds (RFC 9520 demands at least 1; after more than 5, a returned upstream goes unnoticed for too long)",
             );
             self.problems.push(problem);
         }

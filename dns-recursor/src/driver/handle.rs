@@ -1,22 +1,23 @@
-//! The driver as everybody else sees it: where questions and commands go.
+//! The handle of the driver for the rest of the server: it takes questions and commands.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use daemon::run::Heartbeat;
 use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Command, Driver, Job, Observed, Plan, Resources};
 use crate::entropy::SystemEntropy;
 
-/// Questions on their way to the driver. More than wait at once in any working site; when it is
-/// full, clients are told so at once.
+/// Questions on their way to the driver. A working site never has more at once; when the queue is full,
+/// clients get an error at once.
 const JOB_QUEUE: usize = 8192;
 /// Messages from upstreams on their way to the driver; exchanges wait when it is full.
 const EVENT_QUEUE: usize = 4096;
@@ -81,33 +82,33 @@ impl Handle {
         })
     }
 
-    /// Where questions go.
+    /// The queue of questions.
     #[must_use]
     pub fn jobs(&self) -> mpsc::Sender<Job> {
         self.jobs.clone()
     }
 
-    /// Counted up while the thread lives.
+    /// A counter that grows while the thread lives.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         Arc::clone(&self.heartbeat)
     }
 
-    /// What the driver sees, shared with whoever shows it.
+    /// The counters of the driver, shared with status and metrics.
     #[must_use]
     pub fn observed(&self) -> Arc<Mutex<Observed>> {
         Arc::clone(&self.observed)
     }
 
-    /// Goes on by another configuration; returns when it is in force.
+    /// Switches to another configuration; returns when it is in force.
     pub async fn adopt(&self, plan: Plan) {
         let (told, adopted) = oneshot::channel();
         self.command(Command::Adopt(Box::new(plan), told)).await;
-        // An error means that the thread has ended, as has been said.
+        // An error means that the thread has ended, which is already logged.
         let _told = adopted.await;
     }
 
-    /// Who tells the driver what healthd says.
+    /// The handle through which healthd's reports reach the driver.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         Reporter(self.commands.clone())
@@ -123,7 +124,7 @@ impl Handle {
     pub async fn wait_until_idle(&self) {
         let (told, idle) = oneshot::channel();
         self.command(Command::WhenIdle(told)).await;
-        // An error means that the thread has ended, and nobody waits for it.
+        // An error means that the thread has ended: nothing is left to wait for.
         let _told = idle.await;
     }
 }
@@ -141,12 +142,12 @@ impl Drop for Handle {
     }
 }
 
-/// Tells the driver what healthd says.
+/// Passes healthd's reports to the driver.
 #[derive(Clone, Debug)]
 pub struct Reporter(mpsc::Sender<Command>);
 
 impl Reporter {
-    /// healthd says this of an upstream; false when nobody listens any more.
+    /// Passes on healthd's report about an upstream; false when the driver has ended.
     pub async fn report(&self, upstream: SocketAddr, report: Report) -> bool {
         self.0
             .send(Command::Report { upstream, report })

@@ -2,8 +2,8 @@
 
 use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
+use dns_cache::instant::Instant;
 use dns_cache::key::Variant;
-use dns_cache::moment::Moment;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 
@@ -12,13 +12,13 @@ use crate::totals::Arrival;
 /// A question for the resolver.
 #[derive(Debug)]
 pub struct Job {
-    /// The question, letter case as asked.
+    /// The question in its original letter case.
     pub question: Box<[u8]>,
     /// DO and CD.
     pub variant: Variant,
-    /// A stale answer is at hand.
+    /// Whether there is a stale answer.
     pub has_stale: bool,
-    /// Who waits; nobody when the cache wants a refresh.
+    /// The client that waits; `None` when the cache wants a refresh.
     pub waiter: Option<Waiter>,
 }
 
@@ -31,29 +31,29 @@ pub struct Waiter {
     pub flags: Flags,
     /// Its OPT record.
     pub edns: Option<DnssecOk>,
-    /// The longest response it takes.
+    /// The longest response that the client takes.
     pub limit: usize,
-    /// How it came.
+    /// The transport and address family of the query.
     pub arrival: Arrival,
-    /// When it came.
-    pub asked: Moment,
-    /// Where its answer goes.
+    /// The time of the query.
+    pub asked: Instant,
+    /// The way back of its answer.
     pub to: ReturnTo,
 }
 
-/// Where an answer goes.
+/// The way of an answer back to its client.
 #[derive(Debug)]
 pub enum ReturnTo {
     /// Back as a datagram.
     Datagram(ReturnPath),
-    /// To the task that writes a connection, with room for every query it has let in.
+    /// To the task that writes a connection; its channel has room for every query it has let in.
     Stream(mpsc::Sender<Vec<u8>>),
 }
 
 impl Waiter {
-    /// A waiter for what `asker` has asked.
+    /// A waiter for the answer to `asker`'s question.
     #[must_use]
-    pub const fn new(asker: &Asker<'_>, arrival: Arrival, asked: Moment, to: ReturnTo) -> Self {
+    pub const fn new(asker: &Asker<'_>, arrival: Arrival, asked: Instant, to: ReturnTo) -> Self {
         Self {
             id: asker.id,
             flags: asker.flags,

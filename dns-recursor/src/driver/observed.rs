@@ -1,20 +1,19 @@
-//! What the driver has seen, for status and metrics.
+//! The counters and states of the driver, for status and metrics.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dns_resolve::resolver::{Counts, UpstreamView};
 
 use crate::totals;
 
-/// What the driver sees, for status and metrics.
+/// The counters and states of the driver, for status and metrics.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// What the resolver counted.
+    /// The resolver's counters.
     pub counts: Counts,
-    /// Questions under way.
+    /// Questions in flight.
     pub n_flights: usize,
     /// Every upstream.
     pub upstreams: Vec<UpstreamView>,
@@ -22,16 +21,16 @@ pub struct Observed {
     pub responses: BTreeMap<(SocketAddr, u16), Latency>,
     /// Exchanges that ended without a response, by upstream.
     pub losses: BTreeMap<SocketAddr, u64>,
-    /// How often each upstream became absent.
+    /// The number of times that each upstream became absent.
     pub absences: BTreeMap<SocketAddr, u64>,
 }
 
-/// How long responses took.
+/// The times that responses took.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latency {
     /// By bucket; the last is above all bounds.
     pub buckets: [u64; totals::BUCKETS + 1],
-    /// All together, in microseconds.
+    /// The sum, in microseconds.
     pub micros: u64,
 }
 
@@ -43,10 +42,4 @@ impl Latency {
         }
         self.micros = self.micros.saturating_add(micros);
     }
-}
-
-/// What the driver has seen so far.
-pub fn lock(observed: &Mutex<Observed>) -> MutexGuard<'_, Observed> {
-    // Replaced as a whole, so a panic elsewhere leaves it whole.
-    observed.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,26 +6,26 @@ use std::time::Duration;
 use config_text::toml::{list, quoted};
 use peer_recursor_conf::{Cache, Clients, Dnssec, Local, RecursorConf, Upstreams};
 
-/// Memory that an entry needs, about, in octets: pdns bounds its cache by entries alone.
+/// The memory of one entry, roughly, in octets: pdns bounds its cache by entries only.
 const ENTRY_SIZE: usize = 700;
-/// The least memory that a cache is given, in MiB.
+/// The least memory of a cache, in MiB.
 const MIN_CACHE: usize = 64;
-/// How long a failure may be remembered.
+/// The bounds of the time that a failure is remembered.
 const FAILURE_TTL: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 
-/// What a recursor.conf comes to.
+/// A recursor.conf as TOML, with remarks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Imported {
+pub struct Conversion {
     /// The configuration.
     pub toml: String,
-    /// What it says otherwise than the recursor.conf did, beside what is
-    /// [dropped](RecursorConf::dropped) and [warned of](RecursorConf::warnings).
+    /// The differences in behaviour, beside the settings that are [dropped](RecursorConf::dropped) and
+    /// [warned of](RecursorConf::warnings).
     pub notes: Vec<String>,
 }
 
-/// Writes the configuration that a recursor.conf comes to.
+/// Writes a recursor.conf as a configuration of this server.
 #[must_use]
-pub fn import(conf: &RecursorConf) -> Imported {
+pub fn import(conf: &RecursorConf) -> Conversion {
     let mut page = Page {
         text: String::new(),
         notes: Vec::new(),
@@ -57,19 +57,19 @@ pub fn import(conf: &RecursorConf) -> Imported {
     if conf.dont_query.is_some() {
         page.note(
             "dont-query",
-            "a referral is followed to any host, but not back to this server",
+            "a referral may lead to any host except this server",
         );
     }
     if conf.dnssec == Some(Dnssec::Off) {
-        page.note("dnssec=off", "who asks for DNSSEC records is given them");
+        page.note("dnssec=off", "clients that ask for DNSSEC records get them");
     }
-    Imported {
+    Conversion {
         toml: page.text,
         notes: page.notes,
     }
 }
 
-/// The text and the notes as they come.
+/// The text and the notes so far.
 struct Page {
     text: String,
     notes: Vec<String>,
@@ -84,7 +84,7 @@ impl Page {
         sources.sort_by_key(|source| source.is_ipv6());
         sources.dedup_by_key(|source| source.is_ipv6());
         if sources.len() < n_given {
-            let reason = "queries leave from the first IPv4 and the first IPv6 address alone";
+            let reason = "queries leave from the first IPv4 and the first IPv6 address only";
             self.note("query-local-address", reason);
         }
         if !sources.is_empty() {
@@ -92,7 +92,7 @@ impl Page {
         }
         match upstreams.deadline {
             Some(Duration::ZERO) => {
-                self.note("max-total-msec=0", "no question is without a deadline");
+                self.note("max-total-msec=0", "every question has a deadline");
             }
             Some(deadline) => {
                 let deadline = format!("deadline = \"{}ms\"", deadline.as_millis());
@@ -103,7 +103,7 @@ impl Page {
         if upstreams.timeout.is_some() {
             self.note(
                 "network-timeout",
-                "each upstream is waited for as it is used to answer",
+                "the server waits for an upstream as long as that upstream usually takes",
             );
         }
         if upstreams.udp_size.is_some() {
@@ -173,7 +173,7 @@ impl Page {
             ("per-client", clients.tcp_per_client),
             ("pipeline", clients.tcp_pipeline),
         ] {
-            // Zero is no limit of its own.
+            // Zero means no limit of its own.
             let number = number.filter(|number| *number > 0);
             lines.extend(number.map(|number| format!("{key} = {number}")));
         }
@@ -184,7 +184,7 @@ impl Page {
             let key = "udp-truncation-threshold";
             self.note(
                 key,
-                "answers over UDP are as long as the client says, up to 1232 octets",
+                "answers over UDP are as long as the client allows, up to 1232 octets",
             );
         }
     }
@@ -198,7 +198,7 @@ impl Page {
         self.section("local", &lines);
         if let Some(hosts) = &local.hosts {
             let key = format!("etc-hosts-file={}", hosts.file.display());
-            self.note(&key, "names of a hosts file are not answered");
+            self.note(&key, "this server does not answer from a hosts file");
         }
     }
 
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn imported(text: &[u8]) -> (Config, Imported) {
+    fn imported(text: &[u8]) -> (Config, Conversion) {
         let imported = import(&peer_recursor_conf::parse_bytes(text).unwrap());
         let config = v1::parse(&Document::inline("x.toml", imported.toml.as_str()));
         let config = config.unwrap_or_else(|error| panic!("{error}\n{}", imported.toml));
@@ -303,7 +303,7 @@ mod tests {
         );
         assert_eq!(
             imported.notes,
-            ["`dnssec=off` is not carried over: who asks for DNSSEC records is given them"]
+            ["`dnssec=off` is not carried over: clients that ask for DNSSEC records get them"]
         );
         assert!(imported.toml.starts_with(
             "# From recursor.conf.\n# not carried: setgid=pdns-recursor: the process runs as \

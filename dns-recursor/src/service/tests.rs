@@ -83,7 +83,7 @@ impl Upstream {
                     message: message.to_vec(),
                     tcp,
                 };
-                seen.lock().unwrap().push(entry.clone());
+                seen.lock().push(entry.clone());
                 script(&entry)
             }
         };
@@ -114,7 +114,7 @@ impl Upstream {
 
     /// The questions of clients that came here.
     fn seen(&self) -> Vec<Seen> {
-        let seen = self.seen.lock().unwrap();
+        let seen = self.seen.lock();
         seen.iter()
             .filter(|seen| seen.is_for_a_client())
             .cloned()

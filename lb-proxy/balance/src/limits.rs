@@ -4,13 +4,13 @@
 //! [`WAYS`], of which a source's hash names one. Admitting a connection looks through one group under
 //! that group's lock and allocates nothing.
 //!
-//! **When the table is full.** A newcomer takes the place of a source in its group that has no
+//! **When the table is full.** A newcomer replaces a source in its group that has no
 //! connections, first of one whose rate no longer matters, then of the one with the fewest. So those
-//! with connections stay counted however many others knock. If every place of the group has
+//! with connections stay counted however many others come. If every place of the group has
 //! connections, the newcomer is admitted without being counted: an innocent is never refused for what
 //! others do, and the price is that an attacker with very many addresses is not held by this limit
-//! (the frontend's `max-connections` holds it). Which sources share a group depends on a seed, so
-//! nobody can choose whom to push out.
+//! (the frontend's `max-connections` holds it). A seed decides which sources share a group, so
+//! no client can choose the one to push out.
 //!
 //! The rate is `HAProxy`'s `conn_rate`: connections in the last period, estimated from the current
 //! and the previous one. Unlike there, those that are refused do not count, so that a source that
@@ -18,9 +18,11 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::pool::mix;
 
@@ -42,7 +44,7 @@ pub struct Limits {
     /// Connections at a time; zero stands for no limit.
     connections: AtomicU32,
     /// Connections in a period, zero for no limit, and below them the period in milliseconds: one
-    /// word, so that nobody sees the one without the other.
+    /// word, so that no reader sees the one without the other.
     rate: AtomicU64,
     seed: u64,
     epoch: Instant,
@@ -50,7 +52,7 @@ pub struct Limits {
     tally: Tally,
 }
 
-/// What a source may do.
+/// The limits of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rules {
     /// Connections at a time.
@@ -59,7 +61,7 @@ pub struct Rules {
     pub rate: Option<Rate>,
 }
 
-/// So many in a time.
+/// This many in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     /// How many.
@@ -77,7 +79,7 @@ pub enum Refusal {
     Rate,
 }
 
-/// What has been counted.
+/// The counters.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Connections refused because their source had too many.
@@ -94,11 +96,11 @@ pub struct Tally {
 #[derive(Debug)]
 pub struct Admission {
     limits: Arc<Limits>,
-    /// Which group and place; none if it is not counted.
+    /// Its group and place; none if it is not counted.
     place: Option<(u32, u8)>,
 }
 
-/// What a source is doing.
+/// The activity of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Source {
     /// Its address, or the first of its /64.
@@ -128,7 +130,7 @@ impl Limits {
     }
 
     /// Changes what sources may do; their connections stay counted, and their rates unless the period
-    /// changes. A limit of zero is one of one: whom nobody may use is switched off elsewhere.
+    /// changes. A limit of zero counts as one: a source that must not connect is refused elsewhere.
     pub fn set_rules(&self, rules: Rules) {
         let connections = rules.connections.map_or(0, |limit| limit.max(1));
         self.connections.store(connections, Ordering::Relaxed);
@@ -171,7 +173,7 @@ impl Limits {
             })
     }
 
-    /// What has been counted.
+    /// The counters.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
@@ -196,7 +198,7 @@ impl Limits {
         let clock = self.clock(now);
         let mut sources = Vec::new();
         for group in &self.groups {
-            for entry in group.lock().iter() {
+            for entry in group.entries.lock().iter() {
                 let rate = entry.rate(clock);
                 if entry.key != FREE && (entry.connections > 0 || rate > 0) {
                     sources.push(Source {
@@ -223,7 +225,7 @@ impl Limits {
         let key = key(source);
         let clock = self.clock(now);
         let (group_number, group) = self.group(key);
-        let mut entries = group.lock();
+        let mut entries = group.entries.lock();
         let Some(at) = self.place(&mut entries, key, clock) else {
             drop(entries);
             self.tally.uncounted.fetch_add(1, Ordering::Relaxed);
@@ -323,8 +325,8 @@ impl Drop for Admission {
         let Some(group) = self.limits.groups.get(group as usize) else {
             return;
         };
-        // A place with connections is nobody else's.
-        if let Some(entry) = group.lock().get_mut(usize::from(at)) {
+        // A place with connections has no other owner.
+        if let Some(entry) = group.entries.lock().get_mut(usize::from(at)) {
             entry.connections = entry.connections.saturating_sub(1);
         }
     }
@@ -339,7 +341,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Where a moment lies.
+/// The place of a moment.
 #[derive(Debug, Clone, Copy)]
 struct Clock {
     /// In which period.
@@ -356,14 +358,9 @@ struct Group {
     entries: Mutex<[Entry; WAYS]>,
 }
 
-impl Group {
-    fn lock(&self) -> MutexGuard<'_, [Entry; WAYS]> {
-        // An entry is whole after each statement that changes it.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Group {}
 
-/// What is known of one source.
+/// The state of one source.
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
     key: u64,
@@ -400,13 +397,13 @@ impl Entry {
     }
 }
 
-/// The key of a place that nobody has.
+/// The key of a free place.
 const FREE: u64 = 0;
 
 /// Above every IPv4 address: as an IPv6 prefix this is multicast, which is never a source.
 const IPV4: u64 = 0xffff_ffff_0000_0000;
 
-/// What stands for a source; never [`FREE`].
+/// The key of a source; never [`FREE`].
 fn key(source: IpAddr) -> u64 {
     match source.to_canonical() {
         IpAddr::V4(address) => IPV4 | u64::from(address.to_bits()),

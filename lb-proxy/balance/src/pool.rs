@@ -1,14 +1,14 @@
 //! The servers of one backend, and the choice among them.
 //!
 //! A [`Pool`] is a snapshot: a change of a server's standing or weight makes a new one
-//! ([`Registry::pool`]). What lasts longer, the [`Load`] of each server, whose turn it is and the
-//! waiting line, is shared by successive snapshots.
+//! ([`Registry::pool`]). The longer-lived parts, the [`Load`] of each server, the turn and the
+//! waiting line, are shared by successive snapshots.
 //!
 //! Servers are chosen from the first of these groups that has a server this connection has not tried:
 //!
 //! 1. servers that are up,
 //! 2. backup servers that are up: the first of them, or all with [`Pool::all_backups`],
-//! 3. with [`Pool::fail_open`] and nobody up, servers that are down, then backup servers that are
+//! 3. with [`Pool::fail_open`] and no server up, servers that are down, then backup servers that are
 //!    down.
 //!
 //! Never chosen: weight 0, drain, maintenance.
@@ -56,7 +56,7 @@ pub struct Pool {
     pub servers: Vec<Arc<Server>>,
     /// How one is chosen.
     pub algorithm: Algorithm,
-    /// With nobody up, choose among those that are down.
+    /// With no server up, choose among those that are down.
     pub fail_open: bool,
     /// Choose among all backup servers, not the first alone.
     pub all_backups: bool,
@@ -64,7 +64,7 @@ pub struct Pool {
     pub queue: Arc<Queue>,
     /// Groups to choose from, the best first.
     tiers: Vec<Tier>,
-    /// Whose turn it is.
+    /// The turn.
     turn: Arc<Turn>,
     /// When the last server has reached its whole share; none if all have.
     slow_until: Option<Instant>,
@@ -75,7 +75,7 @@ pub struct Pool {
 pub struct Server {
     /// Its name, which no other of the pool has.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its share of connections, from 0 to [`MAX_WEIGHT`].
     pub weight: u16,
@@ -87,7 +87,7 @@ pub struct Server {
     pub slow_start: Duration,
     /// Whether it may be chosen.
     pub eligibility: Eligibility,
-    /// What it is doing; shared by successive snapshots.
+    /// Its load; shared by successive snapshots.
     pub load: Arc<Load>,
 }
 
@@ -101,7 +101,7 @@ pub enum Eligibility {
     },
     /// Keeps the sessions it has.
     Drain,
-    /// Taken out by hand.
+    /// Taken out manually.
     Maintenance,
     /// Its probes fail.
     Down,
@@ -123,10 +123,10 @@ pub enum Algorithm {
     Source,
 }
 
-/// What is known of a connection.
+/// The known facts about a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Hint {
-    /// Where it comes from.
+    /// The client's address.
     pub source: IpAddr,
     /// A random number.
     pub random: u64,
@@ -147,7 +147,7 @@ pub struct Tried {
 pub enum Choice {
     /// This one; it counts the session already.
     Take {
-        /// Which of the pool's servers.
+        /// The server's index in the pool.
         index: usize,
         /// Counts the session until dropped.
         slot: Slot,
@@ -209,7 +209,7 @@ impl Eligibility {
         matches!(self, Self::Up { .. })
     }
 
-    /// True when the sessions it has may go on.
+    /// True when its sessions may continue.
     #[must_use]
     #[inline]
     pub fn keeps_sessions(&self) -> bool {

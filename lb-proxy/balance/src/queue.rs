@@ -1,10 +1,10 @@
 //! Connections that wait for a server with room, first come first served across all workers.
 //!
 //! A worker whose choice was [`Choice::Full`](crate::pool::Choice) lets the connection wait
-//! ([`Pool::wait`](crate::pool::Pool::wait)) and goes on with others. When a session ends, the one
+//! ([`Pool::wait`](crate::pool::Pool::wait)) and continues with others. When a session ends, the one
 //! that has waited longest is *called*: its worker is woken with the connection's token and tries
-//! again ([`Pool::retry`](crate::pool::Pool::retry)). While somebody is called, connections that
-//! never waited take no room on servers that have a limit, so nobody is overtaken for good.
+//! again ([`Pool::retry`](crate::pool::Pool::retry)). While a connection is called, connections that
+//! never waited take no room on servers that have a limit, so none is overtaken permanently.
 //!
 //! ```text
 //!           enter                 a session ends, stir
@@ -14,16 +14,18 @@
 //!                                                           (none)
 //! ```
 //!
-//! Whoever leaves `called` without the room, or with room to spare, hands the call on to the next in
-//! line; a session that ends while everybody is called is remembered. So a call is never lost.
+//! A connection that leaves `called` without the room, or with room to spare, passes the call on to the next in
+//! line; a session that ends while all are called is remembered. So a call is never lost.
 //!
 //! Never times out: the data path drops the [`Ticket`].
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Bound;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// How a worker hears that one of its connections is called.
 pub trait Wake: fmt::Debug + Send + Sync {
@@ -110,12 +112,12 @@ impl Queue {
     /// Calls the first in line although no session has ended: servers came up, limits grew, time
     /// passed in a slow start. If it finds room and leaves some, the next is called, and so on.
     ///
-    /// A worker does so for each pool in which it has somebody waiting when it takes up a new table.
+    /// A worker does so for each pool in which its connections wait when it takes up a new table.
     pub fn stir(&self) {
         if self.waiting() == 0 {
             return;
         }
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         let call = self.call_first(&mut line);
         drop(line);
         make(call);
@@ -123,7 +125,7 @@ impl Queue {
 
     /// Takes a place at the end of the line; none when it is as long as it may be.
     pub(crate) fn enter(self: &Arc<Self>, wake: &Arc<dyn Wake>, token: u64) -> Option<Ticket> {
-        let mut line = self.lock();
+        let mut line = self.line.lock();
         let waiting = line.len();
         if waiting >= self.limit() {
             drop(line);
@@ -153,7 +155,7 @@ impl Queue {
         })
     }
 
-    /// True while somebody is called, so that free room is spoken for.
+    /// True while a connection is called, so that free room is spoken for.
     #[inline]
     pub(crate) fn is_calling(&self) -> bool {
         self.called.load(Ordering::Relaxed) > 0
@@ -167,14 +169,14 @@ impl Queue {
             if self.waiting.load(Ordering::SeqCst) == 0 {
                 return;
             }
-            let mut line = self.lock();
+            let mut line = self.line.lock();
             let call = self.call_first(&mut line);
             drop(line);
             make(call);
             return;
         }
-        let mut line = self.lock();
-        // Called before the room is there: nobody slips in between.
+        let mut line = self.line.lock();
+        // Called before the room is there: no other slips in between.
         let call = self.call_first(&mut line);
         end();
         drop(line);
@@ -203,11 +205,6 @@ impl Queue {
         self.called.store(called, Ordering::SeqCst);
         called
     }
-
-    fn lock(&self) -> MutexGuard<'_, Line> {
-        // Every change of the line is complete before anything in it can panic.
-        self.line.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Ticket {
@@ -215,14 +212,14 @@ impl Ticket {
     #[must_use]
     #[inline]
     pub fn is_called(&self) -> bool {
-        self.queue.lock().called.contains_key(&self.number)
+        self.queue.line.lock().called.contains_key(&self.number)
     }
 
     /// Back to waiting, because there was no room after all; with `hand_on`, because there was none
     /// for this connection, though there may be some for others.
     pub(crate) fn decline(&self, hand_on: bool) {
         let queue = &self.queue;
-        let mut line = queue.lock();
+        let mut line = queue.line.lock();
         let Some(place) = line.called.remove(&self.number) else {
             return;
         };
@@ -246,7 +243,7 @@ impl Ticket {
             return;
         }
         let queue = &self.queue;
-        let mut line = queue.lock();
+        let mut line = queue.line.lock();
         let was_called = line.called.remove(&self.number).is_some();
         line.waiting.remove(&self.number);
         queue.waiting.store(line.len(), Ordering::SeqCst);
@@ -268,7 +265,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        // The room it was called for is somebody's.
+        // Another connection has the room it was called for.
         self.leave(u32::MAX);
     }
 }
@@ -279,7 +276,7 @@ struct Line {
     next: u64,
     waiting: BTreeMap<u64, Place>,
     called: BTreeMap<u64, Place>,
-    /// A session ended while everybody was called: whoever finds no room must look again.
+    /// A session ended while all were called: a connection that finds no room must look again.
     missed: bool,
 }
 
@@ -289,7 +286,7 @@ impl Line {
     }
 }
 
-/// Who is to be woken for a place.
+/// The worker to wake for a place.
 #[derive(Debug, Clone)]
 struct Place {
     wake: Arc<dyn Wake>,

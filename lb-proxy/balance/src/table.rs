@@ -1,7 +1,7 @@
 //! Frontends and backends as the data path reads them.
 //!
-//! A table is built whole and swapped whole; workers see the newest at their next wake-up. What must
-//! outlive a table (counters, loads, limits) is shared between successive tables by name.
+//! A table is built whole and swapped whole; workers see the newest at their next wake-up. The parts that
+//! outlive a table (counters, loads, limits) are shared between successive tables by name.
 //!
 //! Says what is wanted and never does it: the data path does.
 
@@ -45,7 +45,7 @@ impl Table {
 
 //--- Frontend
 
-/// Where clients connect, and where they are sent.
+/// A place that clients connect to, and the backend for them.
 #[derive(Debug)]
 pub struct Frontend {
     /// Its name.
@@ -55,13 +55,13 @@ pub struct Frontend {
     /// Whether connections begin with a PROXY header. With one, `sources` and `limits` look at the
     /// address it names.
     pub accept_proxy: AcceptProxy,
-    /// Who may connect.
+    /// Clients that may connect.
     pub sources: Sources,
     /// Rate and concurrency of each source.
     pub limits: Option<Arc<Limits>>,
     /// Sessions at a time; more wait in the kernel's backlog.
     pub max_connections: Option<u32>,
-    /// Which backend.
+    /// The backend's index.
     pub route: Route,
     /// How the client's side of a session is kept.
     pub client: SideOptions,
@@ -93,7 +93,7 @@ impl Frontend {
 /// Whether a PROXY header is expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AcceptProxy {
-    /// There is none: what looks like one is data.
+    /// There is none: octets that look like one are data.
     #[default]
     No,
     /// A connection without one is taken as it is.
@@ -102,7 +102,7 @@ pub enum AcceptProxy {
     Required,
 }
 
-/// Who may connect.
+/// Clients that may connect.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
     /// These alone, if given.
@@ -126,7 +126,7 @@ impl Sources {
 
 //--- Route
 
-/// Which backend a connection goes to.
+/// The backend of a connection.
 #[derive(Debug, Clone, Default)]
 pub struct Route {
     /// By the name in the TLS ClientHello.
@@ -234,9 +234,9 @@ pub struct Policy {
     pub server_fin: Option<Duration>,
     /// How the server's side of a session is kept.
     pub server: SideOptions,
-    /// What becomes of the sessions of a server that goes down or into maintenance.
+    /// The fate of sessions when their server goes down or into maintenance.
     pub on_down: OnDown,
-    /// What becomes of the sessions of backup servers when one of the first choice comes up.
+    /// The fate of sessions with backup servers when a server of the first choice comes up.
     pub on_up: OnUp,
     /// The address connections are made from.
     pub source_address: Option<IpAddr>,
@@ -272,22 +272,22 @@ pub enum SendProxy {
     V2,
 }
 
-/// What becomes of sessions whose server goes away.
+/// The fate of sessions when their server goes away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnDown {
-    /// Both sides are reset at once, so that clients connect anew instead of waiting.
+    /// Both sides are reset at once, so that clients connect again instead of waiting.
     Reset,
-    /// They go on as long as they can.
+    /// They continue as long as they can.
     #[default]
     Finish,
 }
 
-/// What becomes of sessions with backup servers that are not needed any more.
+/// The fate of sessions with backup servers that are not needed any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum OnUp {
-    /// Both sides are reset at once, so that clients connect anew.
+    /// Both sides are reset at once, so that clients connect again.
     Reset,
-    /// They go on as long as they can.
+    /// They continue as long as they can.
     #[default]
     Finish,
 }
@@ -333,7 +333,7 @@ impl Default for Keepalive {
 
 //--- Counters
 
-/// What a frontend has counted; only ever goes up, but for `sessions`.
+/// The counters of a frontend; they only go up, but for `sessions`.
 #[derive(Debug, Default)]
 pub struct FrontendTally {
     /// Sessions that are open.

@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use termination::{Cause, Phase, Termination};
 
-/// What is known of a session when it ends.
+/// The known facts about a session when it ends.
 #[derive(Clone, Debug)]
 pub struct Record {
     /// When it was accepted.
     pub accepted: SystemTime,
-    /// Who connected: the address that a PROXY header named, if there was one.
+    /// The client's address: the one that a PROXY header named, if there was one.
     pub client: SocketAddr,
     /// The address that was connected to; as `client`.
     pub local: Option<SocketAddr>,
@@ -87,7 +87,7 @@ pub enum Format {
     /// An object a line, with every field of the record.
     #[default]
     Json,
-    /// HAProxy's `option tcplog` with `format raw`: what its readers parse.
+    /// HAProxy's `option tcplog` with `format raw`, for its readers.
     Text,
 }
 
@@ -101,7 +101,7 @@ impl Format {
     }
 }
 
-/// Where records go.
+/// The destination of records.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Target {
     /// Nowhere: records are not even made.
@@ -123,10 +123,10 @@ impl fmt::Display for Target {
     }
 }
 
-/// What the access log is like.
+/// The settings of the access log.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Settings {
-    /// Where records go.
+    /// The destination of records.
     pub target: Target,
     /// How they are written.
     pub format: Format,

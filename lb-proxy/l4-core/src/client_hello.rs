@@ -1,7 +1,7 @@
 //! The server name in a TLS ClientHello, read without decrypting anything (RFC 8446 §4.1.2, RFC 6066 §3).
 //!
 //! [`peek`] is given everything received so far, as often as something is added. The hello may come
-//! in segments of any size, and in any number of TLS records (RFC 8446 §5.1). What does not parse is
+//! in segments of any size, and in any number of TLS records (RFC 8446 §5.1). Octets that do not parse are
 //! not TLS: a connection is never refused here, it has no name. Never reads a socket.
 
 mod wire;
@@ -18,7 +18,7 @@ pub const LONGEST_HELLO: usize = 16 * 1024;
 /// More octets are never asked for: a hello of the usual size may come in records of a few octets each.
 pub const LONGEST: usize = 2 * LONGEST_HELLO;
 
-/// What the first octets of a connection are.
+/// The meaning of the first octets of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peeked {
     /// The beginning of a hello: come back with more.
@@ -31,7 +31,7 @@ pub enum Peeked {
     TooLong,
 }
 
-/// What a client says before anything is encrypted.
+/// The facts in a client's first message, before anything is encrypted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
     /// The host name it asks for, in lower case and without a dot at its end; none when it sent none,
@@ -41,7 +41,7 @@ pub struct Hello {
     pub protocols: Vec<Box<[u8]>>,
 }
 
-/// What `octets`, the first of a connection, are.
+/// Reads `octets`, the first of a connection.
 #[must_use]
 pub fn peek(octets: &[u8]) -> Peeked {
     let octets = octets.get(..LONGEST).unwrap_or(octets);
@@ -126,7 +126,7 @@ fn slice(octets: Cow<'_, [u8]>, start: usize, end: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// What is left of the stream.
+/// The rest of the stream.
 struct Records<'a>(&'a [u8]);
 
 /// A record of the handshake.

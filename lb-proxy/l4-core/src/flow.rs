@@ -1,4 +1,4 @@
-//! Flows of datagrams: which client goes to which server, and until when.
+//! Flows of datagrams: the server of each client, and when a flow ends.
 //!
 //! A flow is a client's address together with the address it sends to. The first datagram chooses a
 //! server; the others follow it until the flow is idle, complete, or its server goes.
@@ -55,7 +55,7 @@ const NONE: u32 = u32::MAX;
 pub struct Flows {
     settings: Settings,
     frontend: Arc<Frontend>,
-    /// Without a pool there is nobody to send to.
+    /// Without a pool there is no server to send to.
     pool: Option<Arc<Pool>>,
     places: Vec<Place>,
     free: Vec<u32>,
@@ -71,7 +71,7 @@ pub struct Flows {
     counts: Counts,
 }
 
-/// What tells flows apart.
+/// The key of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     client: SocketAddr,
@@ -176,7 +176,7 @@ impl Flows {
         }
     }
 
-    /// The server of `flow` refused a datagram: nobody listens there.
+    /// The server of `flow` refused a datagram: no process listens there.
     pub fn handle_refused(&mut self, flow: FlowId, now: Instant) {
         self.advance(now);
         let Some(index) = self.find(flow) else { return };
@@ -271,7 +271,7 @@ impl Flows {
         flow.moved_at.checked_add(self.settings.idle_timeout)
     }
 
-    /// What is to be done next.
+    /// The next output.
     #[inline]
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
@@ -293,7 +293,7 @@ impl Flows {
         self.len() == 0
     }
 
-    /// What was counted.
+    /// The counters.
     #[must_use]
     #[inline]
     pub fn counts(&self) -> Counts {

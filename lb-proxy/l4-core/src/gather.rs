@@ -2,8 +2,8 @@
 //!
 //! A sender at full speed wakes its worker for every 64 KiB. With a low-water mark on the source
 //! (`SO_RCVLOWAT`) the kernel reports only once that much has arrived, or the end, an error, or a window
-//! that closes; what arrived is acknowledged all the same. What stays below the mark is fetched by the
-//! worker itself after [`PATIENCE`], and the mark is taken away: the flow was not as steady as it
+//! that closes; the octets that arrived are acknowledged all the same. The worker itself fetches
+//! octets below the mark after [`FETCH_DELAY`], and the mark is taken away: the flow was not as steady as it
 //! seemed, and has to prove it for twice as long the next time. So a flow of messages waits a few times
 //! in all, however long it lives, and one that is held up now and then is gathered most of the time.
 
@@ -13,18 +13,18 @@ use std::time::Duration;
 pub const MARK: i32 = 512 << 10;
 
 /// How long what is below the mark may wait: a flow of a Gbit/s reaches the mark in that time.
-pub const PATIENCE: Duration = Duration::from_millis(5);
+pub const FETCH_DELAY: Duration = Duration::from_millis(5);
 
-/// So many KiB through pipes prove a flow steady.
+/// This many KiB through pipes prove a flow steady.
 const STEADY: u32 = 16 << 10;
 
-/// What was moved with the mark makes up for a miss once it is so many times what proved it.
+/// Octets moved with the mark make up for a miss once they are this many times those that proved it.
 const REWARD: u32 = 16;
 
 /// Proofs that failed after which it takes no longer: 16 GiB.
 const MOST_MISSES: u8 = 10;
 
-/// What is known of the pace of one flow.
+/// The pace of one flow, as far as it is known.
 #[derive(Debug, Default)]
 pub struct Gathering {
     /// KiB moved since the mark was last set or taken away.
@@ -59,7 +59,7 @@ impl Gathering {
         self.is_on
     }
 
-    /// Begins anew, as what is moved no longer comes in bulk; true when the mark is to be taken away.
+    /// Begins again, as the octets no longer come in bulk; true when the mark is to be taken away.
     #[inline]
     pub fn stop(&mut self) -> bool {
         self.run = 0;

@@ -1,4 +1,4 @@
-//! What the old and the new process say to each other, octet by octet.
+//! The messages between the old and the new process, octet by octet.
 //!
 //! One datagram of a `SOCK_SEQPACKET` socket is one message; descriptors travel beside it in the order
 //! the message names them.
@@ -27,7 +27,7 @@ pub const VERSION: u16 = 3;
 /// From this version on flows of datagrams are handed over.
 pub const WITH_FLOWS: u16 = 2;
 
-/// From this version on the state is told again, as it is once nothing moves any more.
+/// From this version on the state is sent again, as it is once nothing moves any more.
 pub const WITH_LAST_STATE: u16 = 3;
 
 /// The lowest version that is understood.
@@ -51,7 +51,7 @@ const MAGIC: [u8; 4] = *b"OLBH";
 /// One message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// Both: who speaks, before anything else.
+    /// Both: the sender's identity, before anything else.
     Hello(Hello),
     /// Old: sockets of frontends, and what else the successor knows by its name; one descriptor each.
     /// Before [`Self::End`] once more the state alone.
@@ -91,7 +91,7 @@ pub enum Message {
     },
 }
 
-/// Who speaks.
+/// The sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hello {
     /// The lowest version it understands.
@@ -114,7 +114,7 @@ impl Hello {
 /// A socket of a frontend.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Socket {
-    /// What it is for.
+    /// The purpose of the descriptor.
     pub kind: SocketKind,
     /// The frontend's name, or another by which the successor knows it.
     pub name: String,
@@ -122,7 +122,7 @@ pub struct Socket {
     pub address: Option<SocketAddr>,
 }
 
-/// What a socket is for.
+/// The purpose of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SocketKind {
     /// Accepts connections of the data path.
@@ -175,7 +175,7 @@ pub struct Connection {
     pub has_server: bool,
     /// The PROXY header was read, or none is expected.
     pub header_done: bool,
-    /// What else the PROXY header has told, as it is on the wire.
+    /// The other facts of the PROXY header, as they are on the wire.
     pub extensions: Vec<u8>,
     /// The server was neither down nor in maintenance when it was chosen.
     pub chosen_in_service: bool,
@@ -184,7 +184,7 @@ pub struct Connection {
 /// How far a connection has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stage {
-    /// What the client has sent is looked into.
+    /// The client's first octets are inspected.
     #[default]
     Inspecting,
     /// Its backend is known, and no server.

@@ -1,5 +1,5 @@
-//! The data path without its sockets: what bytes mean, which flow a datagram belongs to, when deadlines are
-//! due, how a session is recorded and told to a successor.
+//! The data path without its sockets: the meaning of octets, the flow of a datagram, due deadlines, the
+//! record of a session, and its description for a successor.
 //!
 //! Never reads a clock or a descriptor, and never trusts a length.
 

@@ -22,14 +22,14 @@ pub use v2::write_v2;
 /// memory; this is what fits the buffer of other proxies.
 pub const LONGEST: usize = 16 * 1024;
 
-/// What the first octets of a connection are.
+/// The meaning of the first octets of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// The beginning of a header: come back with more.
     More,
-    /// A header, and how many octets it takes; what follows is the connection's own.
+    /// A header, and how many octets it takes; the octets behind it are the connection's own.
     Header {
-        /// What it says.
+        /// The contents.
         header: Header,
         /// The octets it takes.
         length: usize,
@@ -40,19 +40,19 @@ pub enum Parsed {
     Invalid(&'static str),
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Text or binary.
     pub version: Version,
     /// On whose behalf the connection was made.
     pub command: Command,
-    /// The client's address; none when it is not known or not an Internet stream's, and then the
+    /// The client's address; none when it is unknown or not an Internet stream's, and then the
     /// connection's own counts.
     pub source: Option<SocketAddr>,
     /// The address the client connected to; given whenever `source` is.
     pub destination: Option<SocketAddr>,
-    /// What else is told; version 2 only, without padding.
+    /// The extensions; version 2 only, without padding.
     pub tlvs: Vec<Tlv>,
 }
 
@@ -100,13 +100,13 @@ impl Header {
         self.tlv(kind::UNIQUE_ID)
     }
 
-    /// What is told of TLS that ended before.
+    /// The TLS connection that ended before.
     #[must_use]
     pub fn ssl(&self) -> Option<Ssl<'_>> {
         Ssl::parse(self.tlv(kind::SSL)?)
     }
 
-    /// What else is told of the connection, as it is on the wire, for a header that is written later; no
+    /// The connection's extensions, as they are on the wire, for a header that is written later; no
     /// longer than [`LONGEST`], as all of a header.
     #[must_use]
     pub fn extensions(&self) -> Vec<u8> {
@@ -164,7 +164,7 @@ pub enum Command {
     Proxy,
 }
 
-/// What `octets`, the first of a connection, are.
+/// Reads `octets`, the first of a connection.
 #[must_use]
 pub fn parse(octets: &[u8]) -> Parsed {
     match octets.first() {

@@ -1,7 +1,7 @@
 //! Sessions by index. An event names its session by index and generation, so that one that arrives
 //! after the session has ended, and another has taken its place, is known for what it is.
 
-/// Which side of a session an event is about, and which session.
+/// The session of an event, and its side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
     pub index: u32,

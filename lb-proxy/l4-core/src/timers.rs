@@ -195,7 +195,7 @@ fn slot_of(tick: u64) -> u32 {
     (tick % u64::from(SLOTS)) as u32
 }
 
-/// So many ticks cover `duration`; never none.
+/// The number of ticks that cover `duration`; never zero.
 #[inline]
 pub fn ticks(duration: Duration) -> u64 {
     let ticks = duration.as_millis().div_ceil(TICK.as_millis());

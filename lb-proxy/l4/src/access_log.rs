@@ -1,6 +1,6 @@
-//! Where the records of sessions are written.
+//! The writer of session records.
 //!
-//! Workers hand records to a bounded channel and never wait; one thread writes them. What does not
+//! Workers pass records to a bounded channel and never wait; one thread writes them. Records that do not
 //! fit the channel, or cannot be written, is counted and gone: sessions are worth more than their log.
 //!
 //! The thread formats what the channel has into one buffer and writes it at once, so that a busy proxy
@@ -8,12 +8,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use l4_core::access_log::{Format, Record, Settings, Target};
+use parking_lot::Mutex;
 
 /// Records that wait for the writer. At 20,000 sessions a second it is what ends in 400 ms, longer than
 /// a disk that is well takes for anything.
@@ -22,7 +23,7 @@ const CHANNEL: usize = 8192;
 /// As much is gathered before it is written.
 const BUFFER: usize = 64 * 1024;
 
-/// Where workers leave records. Cheap to clone; each worker has its own.
+/// A worker's end of the channel. Cheap to clone; each worker has its own.
 #[derive(Clone, Debug)]
 pub struct Log {
     sender: SyncSender<Message>,
@@ -44,7 +45,7 @@ impl Log {
         }
     }
 
-    /// Whether records go anywhere: who asks first need not make one.
+    /// True when records go anywhere: a caller that checks first need not make one.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.shared.is_on.load(Ordering::Relaxed)
@@ -71,11 +72,7 @@ impl Log {
     pub fn configure(&self, settings: &Settings) -> io::Result<()> {
         let sink = Sink::open(settings)?;
         self.shared.is_on.store(sink.is_on(), Ordering::Relaxed);
-        let mut next = self
-            .shared
-            .next
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.shared.next.lock();
         *next = Some(sink);
         drop(next);
         // A full channel has a writer that is awake, and looks for itself.
@@ -117,7 +114,7 @@ impl Writer {
         Ok(Self { log, thread })
     }
 
-    /// Where to leave records.
+    /// The channel's end for records.
     #[must_use]
     pub fn log(&self) -> Log {
         self.log.clone()
@@ -135,7 +132,7 @@ impl Writer {
     }
 }
 
-/// What goes through the channel.
+/// A message in the channel.
 #[derive(Debug)]
 enum Message {
     Record(Box<Record>),
@@ -144,7 +141,7 @@ enum Message {
     Close,
 }
 
-/// What both sides of the channel see.
+/// The state that both sides of the channel see.
 #[derive(Debug, Default)]
 struct Shared {
     is_on: AtomicBool,
@@ -250,11 +247,7 @@ fn run(receiver: &Receiver<Message>, mut sink: Sink, shared: &Shared) {
 }
 
 fn take_next(shared: &Shared) -> Option<Sink> {
-    shared
-        .next
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take()
+    shared.next.lock().take()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Clients' datagrams come through the UDP engine of [`daemon::udp`]; each flow has a socket of
 //! its own that is connected to its server, so that the kernel tells answers apart and says when
-//! nobody listens there. For each thread of the engine another waits for answers:
+//! no process listens there. For each thread of the engine another waits for answers:
 //!
 //! ```text
 //!  client ──▶ engine's thread ──▶ ┌───────┐ ──▶ socket of the flow ──▶ server
@@ -17,8 +17,8 @@
 //! - When a server refuses a datagram (ICMP), the flow moves at once, and a request that was not
 //!   answered yet goes to the next server.
 //!
-//! - Flows go on in another balancer, of this process or its successor: what a client or a server sends
-//!   meanwhile waits in the sockets, which both have.
+//! - Flows continue in another balancer, of this process or its successor: datagrams that a client or a server sends
+//!   meanwhile wait in the sockets, which both have.
 //!
 //! [`l4_core::flow`] decides; nothing here does.
 
@@ -35,8 +35,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use balance::table::Table;
+use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
-use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Engine, EngineOptions};
 use l4_core::flow::{Counts, FlowInfo, Settings};
 use tracing::{error, warn};
@@ -46,14 +46,14 @@ pub use self::flow_handover::{IncomingFlow, OutgoingFlow};
 use self::shard::{Requests, Shard};
 use crate::relay::{Report, raise_descriptor_limit};
 
-/// How long a flow must have been silent for nobody to wait for it any more, when the process ends.
+/// How long a flow must have been silent to be given up, when the process ends.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// How often a drain looks whether flows are silent.
 const DRAIN_LOOK: Duration = Duration::from_millis(50);
 
 /// How long threads may take until they are about to stop: several times what they need. One that
-/// hangs is waited for afterwards.
+/// hangs gets more time afterwards.
 const ALERT_LIMIT: Duration = Duration::from_secs(1);
 
 /// How often to look whether they are.
@@ -80,7 +80,7 @@ pub struct Status {
     pub frontend: Arc<str>,
     /// Flows at this moment.
     pub flows: usize,
-    /// What was counted.
+    /// The counters.
     pub counts: Counts,
 }
 
@@ -107,7 +107,7 @@ impl Balancer {
     /// When a socket cannot be used or a thread cannot be made.
     pub fn start(
         listeners: Vec<Listener>,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let mut balancer = Self::new(listeners, cell, report)?;
@@ -115,14 +115,14 @@ impl Balancer {
         Ok(balancer)
     }
 
-    /// One that does not serve yet: what comes to `listeners` waits there.
+    /// A balancer that does not serve yet: datagrams for `listeners` wait there.
     ///
     /// # Errors
     ///
     /// When a socket cannot be used.
     pub fn new(
         listeners: Vec<Listener>,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let most = most_flows(listeners.iter().map(|listener| listener.settings.max_flows));
@@ -146,7 +146,7 @@ impl Balancer {
 
     //--- Flows that move
 
-    /// Serves no more until [`Balancer::run`]: what clients and servers send waits in the sockets. It
+    /// Stops serving until [`Balancer::run`]: datagrams of clients and servers wait in the sockets. It
     /// takes up to 250 ms, nearly all of which it still serves.
     pub fn pause(&mut self) {
         let engines = self.fronts.iter().filter_map(|front| front.engine.as_ref());
@@ -171,7 +171,7 @@ impl Balancer {
         all.collect()
     }
 
-    /// Ends, and lets its flows go on in `next`, which has the sockets of the same frontends.
+    /// Ends, and lets its flows continue in `next`, which has the sockets of the same frontends.
     pub fn move_to(mut self, next: &mut Self) {
         self.pause();
         let flows = self.give();
@@ -179,8 +179,8 @@ impl Balancer {
         next.adopt(flows.into_iter().filter_map(OutgoingFlow::arrive));
     }
 
-    /// Goes on with flows of another balancer; how many. The others have lost their frontend, their
-    /// socket or their server; their clients begin anew.
+    /// Continues flows of another balancer; returns how many. The others have lost their frontend, their
+    /// socket or their server; their clients begin again.
     pub fn adopt(&mut self, flows: impl IntoIterator<Item = IncomingFlow>) -> usize {
         let mut of_sockets: HashMap<u64, Vec<IncomingFlow>> = HashMap::new();
         for flow in flows {
@@ -276,7 +276,7 @@ impl Balancer {
         }
     }
 
-    /// Takes no more from clients, and goes on to deliver answers until flows are silent, at most for
+    /// Takes no more from clients, and continues to deliver answers until flows are silent, at most for
     /// `grace`. Blocks.
     pub fn stop(mut self, grace: Duration) {
         self.ask_to_stop();
@@ -307,7 +307,7 @@ impl fmt::Debug for Balancer {
 impl Front {
     fn new(
         listener: Listener,
-        cell: &Arc<Cell<Table>>,
+        cell: &Arc<Latest<Table>>,
         report: &Arc<dyn Report>,
     ) -> io::Result<Self> {
         let mut front = Self {

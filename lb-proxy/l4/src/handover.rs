@@ -15,11 +15,11 @@
 //! ```
 //!
 //! Every connection has one owner at any time. Until *Received* has arrived it is the old process,
-//! which goes on where it stopped if the successor fails, is too slow, or says *Abort*: the copies of
+//! which continues where it stopped if the successor fails, is too slow, or says *Abort*: the copies of
 //! the sockets the successor has are closed without a trace. With *Yours* it is the new one. A process
 //! that has sent *Yours* touches nothing any more; one that has not received it throws its copies away.
 //!
-//! What is on its way is part of a connection: bytes that were read and not written travel in messages,
+//! Octets on their way are part of a connection: those that were read and not written travel in messages,
 //! or stay in the pipe they are in, which is handed over too. Connections that have no server yet are
 //! handed over with what their client has sent. A flow of datagrams is the socket to its server and
 //! what is known of it: datagrams that come meanwhile wait in the sockets, which both processes have.

@@ -1,7 +1,7 @@
 //! The data path: TCP ([`relay`]) and UDP ([`datagram`]), their [`handover`] to a successor, and the
 //! [`access_log`].
 //!
-//! What it decides by is in `balance` and `l4_core`; here are sockets, threads and clocks. Never reads a
+//! `balance` and `l4_core` decide; here are sockets, threads and clocks. Never reads a
 //! configuration and never asks healthd: it is given tables.
 
 pub mod access_log;

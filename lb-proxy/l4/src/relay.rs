@@ -2,7 +2,7 @@
 //!
 //! One thread per core, each with its own listeners, its own edge-triggered epoll, one scratch buffer
 //! and a few pipes. A session lives and dies in one thread, as a plain struct of a few hundred bytes;
-//! threads share nothing on the way of the bytes. What changes reaches them as a new [`Table`] or as a
+//! threads share nothing on the way of the bytes. Changes reach them as a new [`Table`] or as a
 //! command in their mailbox.
 //!
 //! ```text
@@ -16,13 +16,13 @@
 mod choose;
 mod command;
 mod connection;
+mod descriptors;
 mod inspect;
 mod listener;
 mod pipes;
 mod pump;
 mod session_handover;
 mod session_info;
-mod sys;
 mod worker;
 
 use std::fmt;
@@ -30,20 +30,21 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use balance::pool::Server;
 use balance::table::Table;
+use daemon::latest::Latest;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Cell;
+use parking_lot::Mutex;
 
 use crate::access_log::Log;
 
+pub use descriptors::{DescriptorLimit, raise_descriptor_limit};
 pub use listener::{BindOptions, Listener, bind};
 pub use session_info::{Filter, SessionInfo, SessionState};
-pub use sys::{DescriptorLimit, raise_descriptor_limit};
 
 pub(crate) use connection::{Epoch, FrozenSession};
 pub(crate) use session_handover::Assembler;
@@ -51,20 +52,20 @@ pub(crate) use session_handover::Assembler;
 use command::{Command, Mailbox};
 use listener::Open;
 
-/// How long to wait for a worker that is asked something: one that does not answer by then has
-/// stopped for good, and the watchdog knows.
+/// How long to wait for a worker's answer: one that does not answer by then has
+/// stopped permanently, and the watchdog knows.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// How often a drain looks whether the last session has ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
-/// What a worker found out about a server by connecting to it.
+/// A worker's findings about a server that it connected to.
 pub trait Report: Send + Sync {
     /// A connection could not be made. Called on the data path: must not wait.
     fn connect_failed(&self, backend: &Arc<str>, server: &Arc<Server>, error: &io::Error);
 }
 
-/// Reports to nobody.
+/// Reports nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoReport;
 
@@ -90,7 +91,7 @@ impl Default for Options {
     }
 }
 
-/// What the workers have counted; only ever goes up, but for `sessions` and `paused_listeners`.
+/// The workers' counters; they only go up, but for `sessions` and `paused_listeners`.
 #[derive(Debug, Default)]
 pub struct Counters {
     /// Sessions that are open.
@@ -125,9 +126,9 @@ pub struct Engine {
     n_listeners: AtomicU64,
 }
 
-/// What all workers see.
+/// The state that all workers see.
 pub(crate) struct Shared {
-    pub(crate) cell: Arc<Cell<Table>>,
+    pub(crate) cell: Arc<Latest<Table>>,
     pub(crate) log: Log,
     pub(crate) report: Arc<dyn Report>,
     pub(crate) counters: Arc<Counters>,
@@ -163,13 +164,13 @@ impl Engine {
     /// When a thread cannot be made or a listener cannot be watched.
     pub fn start(
         listeners: Vec<Listener>,
-        cell: Arc<Cell<Table>>,
+        cell: Arc<Latest<Table>>,
         log: Log,
         report: Arc<dyn Report>,
         options: Options,
     ) -> io::Result<Self> {
         let n_workers = options.workers.max(1);
-        let most_sessions = sys::most_sessions(options.max_connections, n_workers);
+        let most_sessions = descriptors::most_sessions(options.max_connections, n_workers);
         let mailboxes = (0..n_workers)
             .map(|_| Mailbox::new().map(Arc::new))
             .collect::<io::Result<Vec<_>>>()?;
@@ -199,7 +200,7 @@ impl Engine {
             let handle = thread::Builder::new()
                 .name(name.clone())
                 .spawn(move || worker.run())?;
-            lock(&engine.threads).push(Thread {
+            engine.threads.lock().push(Thread {
                 name,
                 handle: Some(handle),
                 heartbeat,
@@ -216,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// What the workers have counted.
+    /// The workers' counters.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.shared.counters)
@@ -231,7 +232,8 @@ impl Engine {
     /// Every thread's name and heartbeat, for [`daemon::run::Progress::register_all`].
     #[must_use]
     pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
-        lock(&self.threads)
+        self.threads
+            .lock()
             .iter()
             .map(|thread| (thread.name.clone(), Arc::clone(&thread.heartbeat)))
             .collect()
@@ -245,7 +247,7 @@ impl Engine {
     ///
     /// When an option of a socket cannot be set.
     pub fn add_listeners(&self, listeners: Vec<Listener>) -> io::Result<()> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         for listener in listeners {
             let id = self.n_listeners.fetch_add(1, Ordering::Relaxed);
             open.push(Open::new(id, listener)?);
@@ -254,8 +256,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Listens on exactly these addresses of these frontends, in place: what is wanted and there goes
-    /// on untouched, what is missing is bound first, and what is not wanted is closed last.
+    /// Listens on exactly these addresses of these frontends, in place: a socket that is wanted and there stays
+    /// untouched, a missing one is bound first, and one that is not wanted is closed last.
     ///
     /// # Errors
     ///
@@ -265,7 +267,7 @@ impl Engine {
         wanted: &[(Arc<str>, SocketAddr)],
         options: BindOptions,
     ) -> Result<(), daemon::listen::ListenError> {
-        let mut open = lock(&self.open);
+        let mut open = self.open.lock();
         let mut missing = Vec::new();
         for (frontend, address) in wanted {
             if !open.iter().any(|open| open.serves(*address)) {
@@ -287,11 +289,12 @@ impl Engine {
         Ok(())
     }
 
-    /// What is listened on: each address and its frontend. A socket bound to port 0 is given with the
+    /// The addresses with their frontends. A socket bound to port 0 is given with the
     /// port it got.
     #[must_use]
     pub fn listening(&self) -> Vec<(Arc<str>, SocketAddr)> {
-        lock(&self.open)
+        self.open
+            .lock()
             .iter()
             .map(|open| (Arc::clone(&open.frontend), open.address))
             .collect()
@@ -300,7 +303,7 @@ impl Engine {
     /// The listening sockets, to share with a successor.
     pub(crate) fn listening_sockets(&self) -> io::Result<Vec<(Arc<str>, SocketAddr, OwnedFd)>> {
         let mut sockets = Vec::new();
-        for open in lock(&self.open).iter() {
+        for open in self.open.lock().iter() {
             for socket in &open.sockets {
                 let copy = TcpListener::try_clone(socket)?;
                 sockets.push((Arc::clone(&open.frontend), open.address, copy.into()));
@@ -363,9 +366,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// When a worker does not answer; then all go on.
+    /// When a worker does not answer; then all continue.
     pub(crate) fn freeze(&self) -> io::Result<Vec<FrozenSession>> {
-        // What one gives to another is on its way in the other's mailbox then, before the next command.
+        // Sessions that one gives to another are on their way in the other's mailbox then, before the next command.
         let n_workers = self.shared.mailboxes.len();
         let mut parcels = Vec::new();
         if self.ask(Command::KeepAll).len() == n_workers {
@@ -380,7 +383,7 @@ impl Engine {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// Spreads sessions over the workers, which go on with them.
+    /// Spreads sessions over the workers, which continue them.
     pub(crate) fn adopt(&self, parcels: Vec<FrozenSession>) {
         let n_workers = self.shared.mailboxes.len();
         let mut shares: Vec<Vec<FrozenSession>> = (0..n_workers).map(|_| Vec::new()).collect();
@@ -413,17 +416,17 @@ impl Engine {
         Assembler::new(Arc::clone(&self.shared))
     }
 
-    /// Where the clocks stood when the engine began.
+    /// The clocks' readings when the engine began.
     pub(crate) fn epoch(&self) -> Epoch {
         self.shared.epoch
     }
 
     //--- End
 
-    /// Accepts no more: what waits in the backlog of an own socket is taken first, and a shared one is
-    /// left to whom it is shared with.
+    /// Accepts no more: connections in the backlog of an own socket are taken first, and those of a shared one are
+    /// left to the process that shares it.
     pub fn stop_accepting(&self) {
-        lock(&self.open).clear();
+        self.open.lock().clear();
         for mailbox in &self.shared.mailboxes {
             mailbox.send(Command::StopAccepting);
         }
@@ -461,7 +464,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.ask_to_stop();
-        for thread in lock(&self.threads).iter_mut() {
+        for thread in self.threads.lock().iter_mut() {
             if thread
                 .handle
                 .take()
@@ -484,11 +487,6 @@ impl fmt::Debug for Engine {
             .field("counters", &self.shared.counters)
             .finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Lists are changed in single steps, so a panic elsewhere cannot have left one half made.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

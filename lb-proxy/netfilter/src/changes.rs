@@ -1,7 +1,7 @@
-//! Which flows have to be forgotten when rules change.
+//! Flows that have to be forgotten when rules change.
 //!
 //! The kernel sends the packets of a flow where the first went, whatever rules say later. A flow of a
-//! server that went would so go on into nothing.
+//! server that went would so continue into nothing.
 
 use std::net::SocketAddr;
 
@@ -11,19 +11,19 @@ use super::ruleset::{KernelFrontend, Protocol};
 
 /// Flows that have to be forgotten.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Gone {
+pub(super) struct RemovedFlows {
     protocol: Protocol,
     listen: Vec<SocketAddr>,
-    /// Those forwarded to this server; without one, those that are forwarded to nobody.
+    /// Those forwarded to this server; without one, those that are not forwarded.
     server: Option<SocketAddr>,
 }
 
-/// The flows to servers that kept them under `old` and do not under `new`; of TCP, only where sessions
+/// The flows to servers that kept them under `old` and do not under `new`; with TCP, only if sessions
 /// are reset when their server goes. With no `old` rules, all servers count as having kept theirs.
-pub(super) fn removed_flows(old: &[KernelFrontend], new: &[KernelFrontend]) -> Vec<Gone> {
-    let mut found: Vec<Gone> = Vec::new();
+pub(super) fn removed_flows(old: &[KernelFrontend], new: &[KernelFrontend]) -> Vec<RemovedFlows> {
+    let mut found: Vec<RemovedFlows> = Vec::new();
     let mut add = |frontend: &KernelFrontend, server: SocketAddr| {
-        let gone = Gone {
+        let gone = RemovedFlows {
             protocol: frontend.protocol,
             listen: frontend.listen.clone(),
             server: Some(server),
@@ -61,11 +61,11 @@ pub(super) fn removed_flows(old: &[KernelFrontend], new: &[KernelFrontend]) -> V
 /// Flows of UDP that began before there were rules for them.
 pub(super) fn unforwarded<'a>(
     frontends: impl IntoIterator<Item = &'a KernelFrontend>,
-) -> impl Iterator<Item = Gone> {
+) -> impl Iterator<Item = RemovedFlows> {
     frontends
         .into_iter()
         .filter(|frontend| frontend.protocol == Protocol::Udp)
-        .map(|frontend| Gone {
+        .map(|frontend| RemovedFlows {
             protocol: Protocol::Udp,
             listen: frontend.listen.clone(),
             server: None,
@@ -87,7 +87,7 @@ fn keeps(frontend: &KernelFrontend, address: SocketAddr) -> bool {
         .any(|server| server.address == address && server.keeps)
 }
 
-impl Gone {
+impl RemovedFlows {
     /// True when these are flows that are forwarded.
     pub(super) fn are_forwarded(&self) -> bool {
         self.server.is_some()

@@ -1,6 +1,6 @@
 //! Flows as the kernel knows them: lists them, and makes it forget some.
 //!
-//! Entries of the table of connections (conntrack) are listed and deleted over netlink, by hand: two
+//! Entries of the table of connections (conntrack) are listed and deleted over netlink directly: two
 //! messages, no unsafe code and no further package on the node, which the `conntrack` command would
 //! be. `conntrack/wire.rs` knows the messages.
 
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use self::wire::Part;
 use super::netlink::Netlink;
 
-/// Entries forgotten in one pass over the table; what is left is found by the next.
+/// Entries forgotten in one pass over the table; the next pass finds the others.
 const PASS: usize = 16_384;
 
 /// Passes, so that entries made as fast as they are deleted do not hold the thread.
@@ -23,11 +23,11 @@ const MAX_PASSES: usize = 64;
 pub struct Entry {
     /// The protocol's number.
     pub protocol: u8,
-    /// Who began it.
+    /// The client.
     pub client: SocketAddr,
-    /// Where its packets are sent.
+    /// The destination of its packets.
     pub destination: SocketAddr,
-    /// Where answers come from: the server, if it is forwarded.
+    /// The source of answers: the server, if it is forwarded.
     pub answers_from: SocketAddr,
     /// Its destination is rewritten.
     pub is_forwarded: bool,
@@ -35,11 +35,11 @@ pub struct Entry {
     pub is_offloaded: bool,
     /// The state of a TCP connection, as the kernel numbers them; not known while it is offloaded.
     pub tcp_state: Option<u8>,
-    /// What names it in a message.
+    /// Its name in a message.
     pub key: Vec<u8>,
 }
 
-/// Which entries the kernel is asked for.
+/// The filter of the entries that the kernel is to list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// All of the node.
@@ -52,7 +52,7 @@ pub enum Scope {
 ///
 /// # Errors
 ///
-/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+/// The kernel's error: without the capability `NET_ADMIN` it refuses.
 pub fn list(
     scope: Scope,
     most: usize,
@@ -61,7 +61,7 @@ pub fn list(
     Table::open()?.list(scope, most, is_wanted)
 }
 
-/// What became of flows that were to be forgotten.
+/// The result for flows that were to be forgotten.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Forgotten {
     /// They are.
@@ -74,7 +74,7 @@ pub struct Forgotten {
 ///
 /// # Errors
 ///
-/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+/// The kernel's error: without the capability `NET_ADMIN` it refuses.
 pub fn forget(
     scope: Scope,
     is_gone: impl Fn(&Entry) -> bool,

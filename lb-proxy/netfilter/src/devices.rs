@@ -1,6 +1,6 @@
 //! The devices whose packets may go by the flow table: all that packets of IP come in by.
 //!
-//! Those that are up and have an address of a family that frontends listen on, loopback aside. What
+//! Those that are up and have an address of a family that frontends listen on, loopback aside. A device that
 //! has no address of its own (ports of a bridge, of a bond, of a pod) passes its packets to one that
 //! has. A device that is missed costs nothing but speed: its packets go by the rules, as all did.
 //!

@@ -2,7 +2,7 @@
 //!
 //! For a frontend that looks into nothing and counts nothing (no names, no PROXY header, no queue), a
 //! rule of nftables does what a relay would, at the price of plain routing. A thread keeps one table
-//! of rules as the pools stand; each change is one transaction, and connections that exist go on
+//! of rules as the pools stand; each change is one transaction, and connections that exist continue
 //! through it.
 //!
 //! ```text
@@ -13,16 +13,16 @@
 //!
 //! - The `nft` command is driven with text. It speaks every version of the kernel's interface, checks
 //!   what it is given and names the place of a fault; a change costs some milliseconds.
-//! - Where sessions are to be reset when their server goes, clients hear it at once: those that send by
-//!   a rule, and those that wait because they are asked (`kernel/reset.rs`), for which the process needs
+//! - If sessions are to be reset when their server goes, clients hear it at once: those that send by
+//!   a rule, and those that wait through a probe (`reset`), for which the process needs
 //!   `CAP_NET_RAW` besides `CAP_NET_ADMIN`.
 //! - Packets of established connections go by a flow table where the kernel has one, past all rules
 //!   (`kernel/ruleset/flow_table.rs`). Kernels before 6.4 forget nothing that is in it; it is taken away
 //!   for a moment then, and connections that stay come back by themselves.
 //! - The table is removed at the end, left alone when a successor takes over ([`Path::leave`]), and
-//!   made anew at the start, whatever a crashed predecessor left.
-//! - Somebody who flushes all rules of the machine takes ours along. It is noticed when counters are
-//!   read, and mended; connections in which nothing was sent meanwhile go on.
+//!   made again at the start, whatever a crashed predecessor left.
+//! - A program that flushes all rules of the machine takes ours along. The worker notices when it reads
+//!   counters, and mends it; connections in which nothing was sent meanwhile continue.
 //!
 //! Forwarding must be allowed by the system ([`forwarding_faults`]); it is never switched on here.
 //! Never waits on a caller's thread, but for [`Path::start`] and the end.
@@ -40,10 +40,11 @@ mod worker;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use tracing::error;
 
 use self::nft::Nft;
@@ -54,7 +55,7 @@ pub use self::nft::PathError;
 pub use self::ruleset::{Devices, KernelFrontend, KernelServer, Protocol, Share, TableName};
 pub use self::sessions::{Forwarded, SessionState, Sessions, kill_to};
 
-/// How long somebody waits for the flow table to go, at most: as long as a command may take on a machine
+/// The longest wait for the flow table to go: as long as a command may take on a machine
 /// that is very busy.
 const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -63,7 +64,7 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// The table of rules.
     pub table: TableName,
-    /// How often counters are read and the table is looked after.
+    /// The interval at which counters are read and the table is looked after.
     pub interval: Duration,
     /// Whether established connections go by a flow table, if the kernel has one.
     pub flow_table: bool,
@@ -91,7 +92,7 @@ pub struct Status {
     pub changes: u64,
     /// Transactions that failed.
     pub failures: u64,
-    /// How often the table was gone and made anew.
+    /// How often the table was gone and made again.
     pub repairs: u64,
     /// Flows that were forgotten because their server went.
     pub forgotten: u64,
@@ -172,7 +173,7 @@ impl Path {
                 .name("kernel-path".into())
                 .spawn(move || {
                     worker.run(&shared, interval);
-                    shared.lock().has_ended = true;
+                    shared.state.lock().has_ended = true;
                     shared.changed.notify_all();
                 })
                 .map_err(PathError::Thread)?
@@ -183,10 +184,10 @@ impl Path {
         })
     }
 
-    /// The rules are to be for `frontends` from now on. Returns at once; of several calls in a row the
-    /// last counts.
+    /// The rules are to be for `frontends` from now on. Returns at once; the last of several calls in a row
+    /// counts.
     pub fn apply(&self, frontends: Vec<KernelFrontend>) {
-        self.shared.lock().wanted = Some(frontends);
+        self.shared.state.lock().wanted = Some(frontends);
         self.shared.changed.notify_all();
     }
 
@@ -199,7 +200,7 @@ impl Path {
     /// How the rules stand.
     #[must_use]
     pub fn status(&self) -> Status {
-        self.shared.lock().status.clone()
+        self.shared.state.lock().status.clone()
     }
 
     /// Removes the rules, and waits until they are gone. Connections that exist are reset with their
@@ -217,7 +218,7 @@ impl Path {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        self.shared.lock().ending = Some(ending);
+        self.shared.state.lock().ending = Some(ending);
         self.shared.changed.notify_all();
         if thread.join().is_err() {
             error!("The thread of the kernel path has panicked");
@@ -243,29 +244,26 @@ impl Pauser {
     /// Takes it away. Waits until it is gone, which takes some milliseconds.
     #[must_use]
     pub fn pause(self) -> Pause {
-        let mut state = self.0.lock();
+        let mut state = self.0.state.lock();
         state.pauses += 1;
         self.0.changed.notify_all();
-        // Whether it went in time is found out by whoever needs it gone.
-        let waited = self
-            .0
-            .changed
-            .wait_timeout_while(state, PAUSE_LIMIT, |state| {
-                !state.is_paused && !state.has_ended
-            });
-        drop(waited);
+        // The caller detects a flow table that is still there.
+        let is_there = |state: &mut State| !state.is_paused && !state.has_ended;
+        let changed = &self.0.changed;
+        changed.wait_while_for(&mut state, is_there, PAUSE_LIMIT);
+        drop(state);
         Pause(self.0)
     }
 }
 
 impl Drop for Pause {
     fn drop(&mut self) {
-        self.0.lock().pauses -= 1;
+        self.0.state.lock().pauses -= 1;
         self.0.changed.notify_all();
     }
 }
 
-/// What the system does not allow that `frontends` need, a sentence each.
+/// The needs of `frontends` that the system does not allow, a sentence each.
 #[must_use]
 pub fn forwarding_faults(frontends: &[KernelFrontend]) -> Vec<String> {
     let listens = || frontends.iter().flat_map(|frontend| &frontend.listen);
@@ -318,12 +316,7 @@ enum Ending {
     Leave,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is one assignment, which a panic cannot leave half made.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Shared {}
 
 /// True when a listener at `address` is where a packet to `destination` goes.
 fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {
@@ -335,7 +328,7 @@ fn is_at(listen: SocketAddr, destination: SocketAddr) -> bool {
     is_ip && listen.port() == destination.port()
 }
 
-/// The exit code for a path that cannot start: 77 when the system refused, 78 when what is asked for
+/// The exit code for a path that cannot start: 77 when the system refused, 78 when a required part
 /// is not there.
 #[must_use]
 pub fn exit_code(error: &PathError) -> u8 {

@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 const BUFFER: usize = 64 * 1024;
 
 /// How long the kernel may take to answer; it answers at once.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
 /// A socket for one request after the other.
 pub(super) struct Netlink {
@@ -22,7 +22,7 @@ impl Netlink {
     pub(super) fn open(part: i32) -> io::Result<Self> {
         let family = Domain::from(libc::AF_NETLINK);
         let socket = Socket::new(family, Type::RAW, Some(Protocol::from(part)))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(ANSWER_LIMIT))?;
         Ok(Self {
             socket,
             buffer: vec![0; BUFFER],

@@ -9,10 +9,10 @@ use serde::Deserialize;
 
 use super::ruleset::TableName;
 
-/// Where the command is when `PATH` does not lead to it.
+/// The command's path when `PATH` does not lead to it.
 const PLACES: [&str; 2] = ["/usr/sbin/nft", "/sbin/nft"];
 
-/// What is kept of the command's complaints.
+/// The part of the command's complaints that is kept.
 const MAX_COMPLAINT: usize = 512;
 
 /// Why rules could not be made or read.
@@ -26,13 +26,13 @@ pub enum PathError {
         "nft is not permitted to change rules, it needs CAP_NET_ADMIN (ambient, if not root): {said}"
     )]
     NotPermitted {
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// The command or the kernel refused the rules.
     #[error("nft refused the rules: {said}")]
     Refused {
-        /// What it said.
+        /// Its output.
         said: String,
     },
     /// The command could not be run.

@@ -1,7 +1,7 @@
 //! Resets of clients whose connections the kernel has forgotten.
 //!
 //! A client that sends hears at once that its connection is gone; one that waits for data would wait
-//! for its keep-alive. So it is asked: a segment from the address it is connected to, far outside of
+//! for its keep-alive. So it gets a probe: a segment from the address it is connected to, far outside of
 //! its window, which it has to answer with where it stands (RFC 9293 §3.10.7.4). The kernel knows no
 //! such connection any more, and the rule for strays answers with a reset that fits exactly.
 //!
@@ -59,7 +59,7 @@ fn open(from: IpAddr) -> io::Result<Socket> {
     let domain = Domain::for_address(address);
     let socket = Socket::new(domain, Type::RAW.nonblocking(), Some(Protocol::TCP))?;
     socket.set_mark(QUESTION_MARK)?;
-    // Nothing is ever read: what the kernel queues of other connections stays small.
+    // Nothing is ever read: the kernel's queue of other connections stays small.
     socket.set_recv_buffer_size(0)?;
     // The address may have left this node a moment ago.
     match from {

@@ -16,7 +16,7 @@
 //!
 //! - A packet from the middle of a TCP connection that the kernel knows nothing of is refused with a
 //!   reset: a client whose connection was forgotten, because its server is down or the address moved
-//!   here, connects anew instead of waiting.
+//!   here, connects again instead of waiting.
 //!   Only where its address is on this node: to look at what is sent on would cost every packet of
 //!   every connection a twentieth of its way.
 //! - A frontend without a server refuses too, and so do sources that are not allowed: clients hear
@@ -32,7 +32,7 @@
 //! closed a connection remembers it for a minute (TIME-WAIT), and takes another from the same port
 //! only if it is newer by the sender's clock or sequence numbers (RFC 6191 §2). Ports by chance bring
 //! together clients whose clocks have nothing to do with each other: half of those SYNs go unheard,
-//! and a busy frontend stands still.
+//! and a busy frontend is stalled.
 
 mod devices;
 mod flow_table;
@@ -67,7 +67,7 @@ pub enum Protocol {
 /// Frontends that the kernel forwards.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ruleset {
-    /// Where the rules are.
+    /// The table of the rules.
     pub table: TableName,
     /// The frontends, each name once.
     pub frontends: Vec<KernelFrontend>,
@@ -78,7 +78,7 @@ pub struct Ruleset {
 //--- Text
 
 impl Ruleset {
-    /// The table made anew, whatever was in a table of this name.
+    /// The table made again, whatever was in a table of this name.
     #[must_use]
     pub fn install(&self) -> String {
         // The declaration makes sure that there is a table to delete.
@@ -89,7 +89,7 @@ impl Ruleset {
     }
 
     /// From the rules of `previous` to these; nothing when they are the same. A flow table with other
-    /// devices takes two steps, with none in between, or it makes everything anew.
+    /// devices takes two steps, with none in between, or it makes everything again.
     #[must_use]
     pub fn update(&self, previous: &Self) -> String {
         let table = &self.table;
@@ -226,7 +226,7 @@ impl Ruleset {
         text
     }
 
-    /// What was meant for a frontend and goes nowhere.
+    /// Packets that were meant for a frontend and go nowhere.
     fn stray(&self) -> String {
         let mut text = "\t\tct status dnat return\n".to_owned();
         // A reset needs none for an answer.

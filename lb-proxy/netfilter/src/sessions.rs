@@ -18,7 +18,7 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 
 /// How often, and at what distance, flows of a flow table that is gone are tried again: it is emptied
-/// behind the back of whoever removed it, within milliseconds.
+/// behind the back of the process that removed it, within milliseconds.
 const RELEASE_TRIES: u32 = 100;
 const RELEASE_STEP: Duration = Duration::from_millis(20);
 
@@ -38,9 +38,9 @@ pub struct Forwarded {
     pub server: Option<Arc<str>>,
     /// The server's address.
     pub server_address: SocketAddr,
-    /// Who began it.
+    /// The client.
     pub client: SocketAddr,
-    /// Where it connected to.
+    /// The address it connected to.
     pub local: SocketAddr,
     /// How far it has come.
     pub state: SessionState,
@@ -60,7 +60,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
-    /// Of an entry; none if it has ended, and the kernel only remembers its ports.
+    /// The session of an entry; none if it has ended, and the kernel only remembers its ports.
     fn of(entry: &Entry) -> Option<Self> {
         // `enum tcp_conntrack`: SYN sent by either or both, established, three ways to close, TIME-WAIT
         // and closed.
@@ -98,7 +98,7 @@ impl<'a> Sessions<'a> {
     ///
     /// # Errors
     ///
-    /// What the kernel says: without the capability `NET_ADMIN` it refuses.
+    /// The kernel's error: without the capability `NET_ADMIN` it refuses.
     pub fn list(
         &self,
         most: usize,
@@ -116,12 +116,12 @@ impl<'a> Sessions<'a> {
     }
 
     /// Ends the sessions that `is_meant` picks; how many there were. Clients of TCP hear it at once.
-    /// While it has what `pause` returns, there must be no flow table; it is asked for if one holds on
+    /// While it has the value that `pause` returns, there must be no flow table; it is called if one holds on
     /// to sessions.
     ///
     /// # Errors
     ///
-    /// What the kernel says: without the capability `NET_ADMIN` it refuses.
+    /// The kernel's error: without the capability `NET_ADMIN` it refuses.
     pub fn kill<P>(
         &self,
         is_meant: impl Fn(&Forwarded) -> bool,
@@ -165,7 +165,7 @@ impl<'a> Sessions<'a> {
 ///
 /// # Errors
 ///
-/// What the kernel says: without the capability `NET_ADMIN` it refuses.
+/// The kernel's error: without the capability `NET_ADMIN` it refuses.
 pub fn kill_to<P>(addresses: &[IpAddr], pause: impl FnOnce() -> P) -> io::Result<u64> {
     kill(|entry| is_to(addresses, entry), pause)
 }

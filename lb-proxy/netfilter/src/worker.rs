@@ -4,7 +4,7 @@
 //! counters, and rules that cannot be made with it are made without, until the next look.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{error, info, warn};
@@ -13,20 +13,20 @@ use super::conntrack::{Entry, Scope};
 use super::devices;
 use super::nft::{Nft, PathError};
 use super::ruleset::{Devices, KernelFrontend, Ruleset};
-use super::{Connections, Ending, FlowTable, Options, Shared, Status, changes, sessions};
+use super::{Connections, Ending, FlowTable, Options, Shared, State, Status, changes, sessions};
 
 /// Why there is no flow table where there could be one.
 const NO_DEVICES: &str = "no device has an address of a family that frontends listen on";
 
-/// What the thread owns.
+/// The thread's own state.
 #[derive(Debug)]
 pub(super) struct RuleWorker {
     nft: Nft,
     /// The rules as they were last made.
     ruleset: Ruleset,
-    /// What could not be made yet.
+    /// The frontends that could not be made yet.
     wanted: Option<Vec<KernelFrontend>>,
-    /// What the counter of each server has counted, in tables before this one and in this one.
+    /// The counts of each server, in tables before this one and in this one.
     totals: BTreeMap<String, (u64, u64)>,
     /// There can be a flow table, and there is to be one.
     with_flow_table: bool,
@@ -74,14 +74,13 @@ impl RuleWorker {
     /// Keeps the rules as they are wanted, until the path ends.
     pub(super) fn run(mut self, shared: &Shared, interval: Duration) {
         loop {
-            let state = shared.lock();
-            let (mut state, _) = shared
-                .changed
-                .wait_timeout_while(state, interval, |state| {
-                    let is_idle = state.wanted.is_none() && state.ending.is_none();
-                    is_idle && (state.pauses > 0) == self.is_paused
-                })
-                .unwrap_or_else(PoisonError::into_inner);
+            let mut state = shared.state.lock();
+            let is_idle = |state: &mut State| {
+                let is_idle = state.wanted.is_none() && state.ending.is_none();
+                is_idle && (state.pauses > 0) == self.is_paused
+            };
+            let changed = &shared.changed;
+            changed.wait_while_for(&mut state, is_idle, interval);
             let (wanted, ending) = (state.wanted.take(), state.ending);
             let is_paused = state.pauses > 0;
             drop(state);
@@ -97,7 +96,7 @@ impl RuleWorker {
                 Some(frontends) => self.change(frontends),
                 None => self.look_after(),
             }
-            let mut state = shared.lock();
+            let mut state = shared.state.lock();
             state.status = self.status.clone();
             state.is_paused = self.is_paused;
             drop(state);
@@ -121,7 +120,7 @@ impl RuleWorker {
         Ok(())
     }
 
-    /// Makes all rules anew, without a flow table if they cannot be made with it; says as which.
+    /// Makes all rules again, without a flow table if they cannot be made with it; says as which.
     fn make(&mut self, mut next: Ruleset) -> Result<Ruleset, PathError> {
         let made = self.nft.apply(&next.install());
         if let (Err(failure), Some(_)) = (&made, &next.flow_table) {
@@ -159,7 +158,7 @@ impl RuleWorker {
             ("", None) => Ok(next),
             (_, None) => match self.nft.apply(&update) {
                 Ok(()) => Ok(next),
-                // What the update builds on may be gone: make it all anew.
+                // The table that the update builds on may be gone: make it all again.
                 Err(_) => self.make(next),
             },
             (_, Some(_)) => self.make(next),
@@ -188,7 +187,7 @@ impl RuleWorker {
         self.forget(&gone);
     }
 
-    /// Reads the counters; without them there is no table, and it is made anew.
+    /// Reads the counters; without them there is no table, and it is made again.
     fn look_after(&mut self) {
         match self.nft.counters(&self.ruleset.table) {
             Ok(counters) => {
@@ -198,7 +197,7 @@ impl RuleWorker {
             Err(failure) => match self.install(self.ruleset.frontends.clone()) {
                 Ok(()) => {
                     self.status.repairs += 1;
-                    warn!("The table of the kernel path was gone and is made anew");
+                    warn!("The table of the kernel path was gone and is made again");
                 }
                 Err(_) => self.report(&failure, "The table of the kernel path cannot be read"),
             },
@@ -228,11 +227,11 @@ impl RuleWorker {
         self.totals = totals;
     }
 
-    fn forget(&mut self, gone: &[changes::Gone]) {
+    fn forget(&mut self, gone: &[changes::RemovedFlows]) {
         if gone.is_empty() {
             return;
         }
-        let scope = match gone.iter().all(changes::Gone::are_forwarded) {
+        let scope = match gone.iter().all(changes::RemovedFlows::are_forwarded) {
             true => Scope::Forwarded,
             false => Scope::All,
         };

@@ -1,4 +1,5 @@
-//! What is legal and yet surely not meant, by the file alone: warnings of `check`, and in the log at the start.
+//! Legal settings that are surely not meant, by the file alone: warnings of `check`, and in the log
+//! at the start.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use super::{Backend, Config, Path, Role};
 /// OpenShift: how long after `/readyz` has failed an API server may still get connections.
 const READYZ_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is odd about a configuration.
+/// The odd settings of a configuration.
 #[must_use]
 pub fn config(config: &Config) -> Vec<String> {
     let mut odd = Vec::new();
@@ -90,7 +91,7 @@ fn api(frontend: &str, backend: &Backend) -> Vec<String> {
     odd
 }
 
-/// Of servers that expect a PROXY header, those whose probes speak would be found down.
+/// Servers that expect a PROXY header and have probes that speak would be found down.
 fn probed_without_header(backend: &Backend) -> Option<String> {
     let speaks = |kind: &TargetKind| {
         matches!(
@@ -134,7 +135,7 @@ fn kernel(frontend: &str, backend: &Backend) -> Vec<String> {
     }
     if backend.policy.on_up == balance::table::OnUp::Reset {
         odd.push(format!(
-            "frontend {frontend} takes the kernel path, where sessions with backup servers of {name} go on"
+            "frontend {frontend} takes the kernel path, where sessions with backup servers of {name} continue"
         ));
     }
     if backend

@@ -29,7 +29,7 @@ use super::{Config, DEFAULT_ADMIN, Role, lint};
 /// Threads of the data path; more than this and the kernel's locks are the limit.
 const MAX_WORKERS: usize = 256;
 
-/// Where a successor asks for connections, unless configured.
+/// The default socket for a successor.
 const DEFAULT_SWAP: &str = "/run/outpost/lb-proxy.swap";
 
 /// Makes the config of a document, or says everything that is wrong with it.
@@ -124,7 +124,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What each backend is to OpenShift: what the first frontend that leads there is.
+    /// The role of each backend in OpenShift: that of the first frontend that leads there.
     fn roles(&mut self, spec: &Spec) -> BTreeMap<String, Role> {
         let mut roles = BTreeMap::new();
         for frontend in &spec.frontend {
@@ -132,7 +132,7 @@ impl Reader<'_> {
             if role == Role::Plain {
                 continue;
             }
-            // What is routed by name is something else, unless there is nothing else.
+            // A backend that is routed to by name has another role, unless it has no other route.
             let named = frontend.route.iter().map(|route| &route.backend);
             let named = named.filter(|_| frontend.backend.is_none());
             for backend in frontend.backend.iter().chain(named) {

@@ -1,6 +1,6 @@
 //! HAProxy's own exporter's names (addons/promex), with its labels and meaning, so that dashboards and
-//! alerts for HAProxy go on. What it counts and this proxy does not have is absent: failed checks, which
-//! healthd counts, and averages and rates, which a scraper makes of the counters.
+//! alerts for HAProxy continue. Values that this proxy does not have are absent: failed checks, which
+//! healthd counts, and averages and rates, which a scraper computes from the counters.
 
 mod backend;
 mod server;

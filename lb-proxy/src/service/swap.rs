@@ -1,4 +1,4 @@
-//! What goes from one process to the next besides connections: who is active, and what operators said.
+//! The state for the next process besides connections: active routers, and operators' overrides.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -20,12 +20,12 @@ const NAME: &str = "state";
 /// More than every server of a large site; a predecessor that says more is none.
 const MAX_STATE: u64 = 16 << 20;
 
-/// What a predecessor knew.
+/// The state of a predecessor.
 #[derive(Debug, Default)]
 pub(super) struct PredecessorState {
     /// The virtual routers whose addresses it holds.
     pub(super) active: BTreeSet<Arc<str>>,
-    /// What operators told it.
+    /// The overrides it received from operators.
     pub(super) overrides: Vec<(ServerKey, Override)>,
 }
 
@@ -48,7 +48,7 @@ impl PredecessorState {
         }
     }
 
-    /// Tells the builder what operators said; who is active is left.
+    /// Passes the overrides to the builder; the active routers are left.
     pub(super) fn tell(self, builder: &TableBuilder) -> BTreeSet<Arc<str>> {
         builder.take_over(self.overrides);
         self.active
@@ -67,7 +67,7 @@ impl PredecessorState {
     }
 }
 
-/// What a successor is to know, in a descriptor.
+/// The state for a successor, in a descriptor.
 pub(super) fn state(view: &View, routers: &[RouterStatus]) -> Option<(String, OwnedFd)> {
     let active = routers
         .iter()

@@ -1,4 +1,4 @@
-//! Whether somebody else says to have an address that this node holds: ARP packets (RFC 5227 §2.4)
+//! Duplicate addresses: another node says to have an address that this node holds: ARP packets (RFC 5227 §2.4)
 //! and neighbour advertisements (RFC 4861 §7.2.5) of another link-layer address.
 //!
 //! The kernel looks through the frames with a filter that is made for the addresses held, so that on a
@@ -15,9 +15,8 @@ use vrrp::announce::{
 };
 
 use super::socket::poll_any;
-use super::sys;
 
-/// What is read of a frame: a neighbour advertisement as far as its target.
+/// The part of a frame that is read: a neighbour advertisement as far as its target.
 const FRAME_LENGTH: usize = 128;
 
 /// Classic BPF (`linux/filter.h`): load, compare and return.
@@ -27,11 +26,11 @@ const JUMP_IF_EQUAL: u16 = 0x15;
 const RETURN: u16 = 0x06;
 const WHOLE_FRAME: u32 = 0xffff;
 
-/// Where a frame of ARP has the sender's addresses.
+/// The places of the sender's addresses in a frame of ARP.
 const ARP_SENDER_HARDWARE: usize = 22;
 const ARP_SENDER: usize = 28;
 
-/// Where a frame of IPv6 has its next header, and a neighbour advertisement its target.
+/// The place of the next header in a frame of IPv6, and of the target in a neighbour advertisement.
 const NEXT_HEADER: usize = 20;
 const MESSAGE_TYPE: usize = 54;
 const TARGET: usize = 62;
@@ -48,13 +47,13 @@ pub(super) struct LinkLayer {
 impl LinkLayer {
     /// Opens it; nothing is watched yet.
     pub(super) fn open(index: u32, hardware: Hardware, ipv6: bool) -> io::Result<Self> {
-        // Of no type until there is a filter: nothing comes in that it would have kept out.
+        // Without a type until there is a filter: nothing comes in that it would have kept out.
         let socket = Socket::new(Domain::PACKET, Type::RAW.nonblocking(), None::<Protocol>)?;
         socket.attach_filter(&filter(&[]))?;
         let ethertype = if ipv6 { ETHERTYPE_IPV6 } else { ETHERTYPE_ARP };
-        socket.bind(&sys::link_address(index, ethertype))?;
+        socket.bind(&sys::link::address(index, ethertype, None))?;
         Ok(Self {
-            socket: sys::watched(socket)?,
+            socket: sys::option::watched(socket)?,
             index,
             hardware,
             ipv6,
@@ -89,8 +88,8 @@ impl LinkLayer {
         poll_any(std::iter::once(&self.socket), context)
     }
 
-    /// The next frame that has come, if one has: who says to have which address. `None` within: nobody
-    /// that matters.
+    /// The next frame that has come, if one has: a node that says to have an address. `None` within: a frame
+    /// that does not matter.
     pub(super) fn receive(&self) -> Option<Option<(IpAddr, Hardware)>> {
         let mut buffer = [0; FRAME_LENGTH];
         let length = self.socket.get_ref().read(&mut buffer).ok()?;
@@ -99,7 +98,7 @@ impl LinkLayer {
     }
 }
 
-/// Who says to have which address.
+/// The sender of a frame, and the address it says to have.
 fn claim(frame: &[u8]) -> Option<(IpAddr, Hardware)> {
     let (_, ethertype) = frame.get(..14)?.split_last_chunk::<2>()?;
     match u16::from_be_bytes(*ethertype) {
@@ -119,7 +118,7 @@ fn claim(frame: &[u8]) -> Option<(IpAddr, Hardware)> {
     }
 }
 
-/// Passes frames in which somebody says to have one of the addresses, which are of one family.
+/// Passes frames in which a node says to have one of the addresses, which are of one family.
 fn filter(addresses: &[IpAddr]) -> Vec<SockFilter> {
     let offset = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
     let mut filter = Vec::new();

@@ -1,11 +1,11 @@
 //! The virtual routers of this node: carries out what `vrrp` decides.
 //!
 //! - [`routers`]: the virtual routers of this node, started, edited and ended;
-//! - `session`: the task of those that move together; `member`: what one of them has of this node;
+//! - `session`: the task of those that move together; `member`: the parts of one of them on this node;
 //! - `socket`: advertisements in and out; `duplicate`: ARP and neighbour discovery;
 //! - `netlink`: links and addresses;
 //! - [`notify`](mod@notify): scripts; `report`: the log;
-//! - [`status`](mod@status): what all show.
+//! - [`status`](mod@status): the values for the status and metrics.
 //!
 //! Never decides who holds an address.
 
@@ -19,7 +19,6 @@ pub mod routers;
 mod session;
 mod socket;
 pub mod status;
-mod sys;
 
 pub use self::router::{Hooks, Observations, ResetFlows, Resetting, VirtualRouter};
 pub use self::routers::{Prepared, StartError, Vrrp};

@@ -1,4 +1,4 @@
-//! What one virtual router has of this node: its interface, sockets, addresses, script and priority.
+//! The parts of one virtual router on this node: its interface, sockets, addresses, script and priority.
 //!
 //! Decides nothing about the election; [`machine`](vrrp::machine) does.
 
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use vrrp::announce::Hardware;
-use vrrp::machine::{Audience, Machine, Standing, Start};
+use vrrp::machine::{Audience, Eligibility, Machine, Start};
 use vrrp::packet::{Advertisement, PRIORITY_OWNER};
 use vrrp::priority::{Priority, PrioritySettings};
 use vrrp::retry::Retry;
@@ -31,8 +31,8 @@ pub(super) struct Member {
     pub(super) router: VirtualRouter,
     pub(super) start: Start,
     pub(super) priority: Priority,
-    /// What the machine was told last.
-    pub(super) standing: Option<Standing>,
+    /// The machine's last input.
+    pub(super) standing: Option<Eligibility>,
     pub(super) sockets: Option<Sockets>,
     pub(super) link_layer: Option<LinkLayer>,
     pub(super) tally: Tally,
@@ -51,7 +51,7 @@ pub(super) struct Member {
     sending: Sending,
 }
 
-/// What becomes of advertisements.
+/// The results of advertisements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sending {
     /// They are sent.
@@ -62,7 +62,7 @@ enum Sending {
     Withheld,
 }
 
-/// An address that this node was told to hold.
+/// An address that this node is to hold.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     entry: VirtualAddress,
@@ -169,7 +169,7 @@ fn priority_of(router: &VirtualRouter) -> PrioritySettings {
 
 //--- The link
 
-/// What a link is good for.
+/// The state of a link, for the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LinkState {
     pub(super) is_up: bool,
@@ -180,7 +180,7 @@ impl Member {
     /// Looks at the router's link, and opens its sockets there.
     pub(super) fn look_at_link(&mut self, view: &View, now: Instant) -> LinkState {
         let Some(link) = view.link(&self.router.settings.interface) else {
-            // An interface that is made anew has another number.
+            // An interface that is made again has another number.
             self.sockets = None;
             self.link_layer = None;
             self.index = None;
@@ -208,7 +208,7 @@ impl Member {
         if self.sockets.as_ref().map(Sockets::path) == Some(&path) {
             return true;
         }
-        // The old ones stay open until then: what has come to them is another sender's next word.
+        // The old ones stay open until then: their datagrams are another sender's next message.
         match Sockets::open(path) {
             Ok(sockets) => {
                 self.sockets = Some(sockets);
@@ -291,7 +291,7 @@ fn has_far_peer(peers: &Peers) -> bool {
 
 impl Member {
     pub(super) fn send(&mut self, advertisement: &Advertisement, to: Audience) {
-        // Whoever holds the addresses would yield to nobody.
+        // A node that holds the addresses would not yield.
         if self.sending == Sending::Withheld {
             return;
         }
@@ -361,7 +361,7 @@ impl Member {
         let is_owner = self.settings().priority == PRIORITY_OWNER;
         let mut all = true;
         for entry in entries {
-            let view = netlink.view().borrow().clone();
+            let view = netlink.current();
             let link = view.links().find(|link| link.index == index);
             let mut known = link.into_iter().flat_map(|link| &link.addresses);
             let is_own = is_owner
@@ -435,7 +435,7 @@ impl Member {
     /// Takes addresses off the link, also those that a process before has left there.
     pub(super) async fn remove(&mut self, entries: &[VirtualAddress], netlink: &Netlink) {
         let is_owner = self.settings().priority == PRIORITY_OWNER;
-        let view = netlink.view().borrow().clone();
+        let view = netlink.current();
         let link = view.link(&self.router.settings.interface);
         for entry in entries {
             let held = self.held.remove(&entry.address);
@@ -464,14 +464,14 @@ impl Member {
         self.watch_held();
     }
 
-    /// Puts back what somebody else has taken off, and says what that was; `None` if the kernel would
+    /// Puts back addresses that another program has taken off, and returns them; `None` if the kernel would
     /// not.
     pub(super) async fn put_back(
         &mut self,
         netlink: &Netlink,
         now: Instant,
     ) -> Option<Vec<IpAddr>> {
-        let view = netlink.view().borrow().clone();
+        let view = netlink.current();
         let Some(link) = view.link(&self.router.settings.interface) else {
             return Some(Vec::new());
         };
@@ -489,7 +489,7 @@ impl Member {
         for entry in &missing {
             let router = &self.router.settings.name;
             let address = entry.address;
-            warn!(%router, %address, "Somebody removed an address that this node holds; it is put back");
+            warn!(%router, %address, "Another program removed an address that this node holds; it is put back");
         }
         self.tally.restored += u64::try_from(missing.len()).unwrap_or(u64::MAX);
         let is_back = self.add(&missing, netlink, now).await;

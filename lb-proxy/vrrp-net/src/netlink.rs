@@ -1,8 +1,8 @@
 //! Links and addresses of this node, by rtnetlink.
 //!
-//! One task follows what the kernel says of them and keeps a [`View`]; whoever waits for news sees the
+//! One task follows the kernel's messages and keeps a [`View`]; a reader that waits for news sees the
 //! latest only, and acts on how things are and not on what happened. From time to time, and whenever
-//! the kernel had more news than fitted, everything is asked for again.
+//! the kernel had more news than fitted, it reads everything again.
 //!
 //! Addresses of virtual routers carry VRRP's number as their protocol (`IFA_PROTO`, `ip address ...
 //! proto 112`; kernels before 5.18 forget it), so that what a process has left behind that could not
@@ -14,6 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::latest::{Latest, Reader};
 use netlink_packet_route::AddressFamily;
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::address::{
@@ -25,7 +26,6 @@ use rtnetlink::packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPa
 use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use rtnetlink::sys::{Socket, SocketAddr};
 use rtnetlink::{AddressMessageBuilder, Handle, MulticastGroup, RouteMessageBuilder};
-use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_stream::{Stream, StreamExt};
 use tracing::warn;
@@ -33,7 +33,7 @@ use vrrp::PROTOCOL;
 use vrrp::announce::Hardware;
 use vrrp::settings::VirtualAddress;
 
-/// Between two complete looks: what bounds the harm of news that got lost without a word.
+/// Between two complete looks: this bounds the harm of news that got lost silently.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
 /// How long the kernel may take to answer. It answers at once, or something is very wrong.
@@ -41,7 +41,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(2);
 
 /// How long an address of IPv6 may take from the kernel's answer until it works: the kernel adds its route
 /// afterwards, in a task of its own, which takes tens of milliseconds on a busy machine. Announced before,
-/// it would draw traffic that nobody answers.
+/// it would draw traffic that no process answers.
 const WORKING_LIMIT: Duration = Duration::from_millis(100);
 
 /// Between two looks whether it does.
@@ -183,7 +183,7 @@ fn address_of(message: &AddressMessage) -> Option<LinkAddress> {
     })
 }
 
-/// What tells our addresses from others'.
+/// The mark that tells our addresses from others'.
 const OURS: AddressProtocol = AddressProtocol::Other(PROTOCOL);
 
 //--- Netlink
@@ -192,7 +192,7 @@ const OURS: AddressProtocol = AddressProtocol::Other(PROTOCOL);
 #[derive(Debug)]
 pub(super) struct Netlink {
     handle: Handle,
-    view: watch::Receiver<Arc<View>>,
+    view: Arc<Latest<View>>,
     /// Ends with this.
     _tasks: JoinSet<()>,
 }
@@ -211,9 +211,9 @@ impl Netlink {
         let (connection, _, news) = rtnetlink::new_multicast_connection(&groups)?;
         tasks.spawn(connection);
         let first = look(&handle).await.map_err(io::Error::other)?;
-        let (publish, view) = watch::channel(Arc::new(first));
+        let view = Latest::new(first);
         let news = news.map(|(message, _)| message);
-        tasks.spawn(follow(handle.clone(), news, publish));
+        tasks.spawn(follow(handle.clone(), news, Arc::clone(&view)));
         Ok(Self {
             handle,
             view,
@@ -221,9 +221,14 @@ impl Netlink {
         })
     }
 
-    /// Where the latest view is.
-    pub(super) fn view(&self) -> watch::Receiver<Arc<View>> {
-        self.view.clone()
+    /// The links and addresses of now.
+    pub(super) fn current(&self) -> Arc<View> {
+        self.view.current()
+    }
+
+    /// The links and addresses, and their changes.
+    pub(super) fn reader(&self) -> Reader<View> {
+        self.view.reader()
     }
 
     /// Puts an address on a link, or leaves it there.
@@ -292,7 +297,7 @@ impl Netlink {
     }
 }
 
-/// Why the kernel did not do what it was told.
+/// The kernel's reason for not carrying out a request.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NetlinkError {
     /// It refused.
@@ -330,7 +335,7 @@ fn message_for(index: u32, entry: VirtualAddress) -> AddressMessage {
     }
 }
 
-/// Takes addresses off a link without a runtime: for whoever ends without time to wait.
+/// Takes addresses off a link without a runtime: for a task that ends without time to wait.
 pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
     let mut socket = Socket::new(NETLINK_ROUTE)?;
     socket.bind_auto()?;
@@ -342,7 +347,7 @@ pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
         message.finalize();
         let mut octets = vec![0; message.buffer_len()];
         message.serialize(&mut octets);
-        // The kernel is done when this returns; nobody is left to hear its answer.
+        // The kernel is done when this returns; no task is left to hear its answer.
         socket.send(&octets, 0)?;
     }
     Ok(())
@@ -353,7 +358,7 @@ pub(super) fn remove_now(entries: &[(u32, VirtualAddress)]) -> io::Result<()> {
 async fn follow(
     handle: Handle,
     mut news: impl Stream<Item = NetlinkMessage<RouteNetlinkMessage>> + Unpin,
-    publish: watch::Sender<Arc<View>>,
+    latest: Arc<Latest<View>>,
 ) {
     let mut again = tokio::time::interval(LOOK_AGAIN);
     again.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -362,7 +367,7 @@ async fn follow(
         let message = tokio::select! {
             message = news.next() => message,
             _ = again.tick() => {
-                look_again(&handle, &publish).await;
+                look_again(&handle, &latest).await;
                 continue;
             }
         };
@@ -373,7 +378,7 @@ async fn follow(
         {
             batch.push(message);
         }
-        let mut view = View::clone(&publish.borrow());
+        let mut view = View::clone(&latest.current());
         let mut is_news = false;
         let mut was_lost = false;
         for message in &batch {
@@ -384,14 +389,14 @@ async fn follow(
             }
         }
         if was_lost {
-            look_again(&handle, &publish).await;
+            look_again(&handle, &latest).await;
         } else if is_news {
-            publish.send_replace(Arc::new(view));
+            latest.publish(view);
         }
     }
 }
 
-/// What is there without waiting.
+/// The next item, if it is there without waiting.
 async fn now_or_never<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Option<T> {
     tokio::select! {
         biased;
@@ -400,10 +405,12 @@ async fn now_or_never<T>(stream: &mut (impl Stream<Item = T> + Unpin)) -> Option
     }
 }
 
-async fn look_again(handle: &Handle, publish: &watch::Sender<Arc<View>>) {
+async fn look_again(handle: &Handle, latest: &Latest<View>) {
     match look(handle).await {
         // Published even if nothing has changed: some wait for time to have passed.
-        Ok(view) => drop(publish.send_replace(Arc::new(view))),
+        Ok(view) => {
+            latest.publish(view);
+        }
         Err(error) => warn!(%error, "Links and addresses could not be read"),
     }
 }

@@ -1,4 +1,4 @@
-//! Scripts that are told of every state a virtual router takes, with keepalived's arguments:
+//! Scripts that hear of every state a virtual router takes, with keepalived's arguments:
 //! `INSTANCE name STATE priority`.
 //!
 //! One runs after the other, in the order of the states, each for a bounded time and on its own: a
@@ -17,13 +17,13 @@ use tracing::warn;
 use vrrp::machine::State;
 
 /// States that a script has not been told of yet. A router that moves more often than its script
-/// returns loses the oldest interest anyway: what comes when the queue is full is counted and dropped.
+/// returns loses the oldest interest anyway: a call that comes when the queue is full is counted and dropped.
 const QUEUE: usize = 32;
 
 /// How long a script may run where nothing is written.
 pub const DEFAULT_LIMIT: Duration = Duration::from_secs(30);
 
-/// What is run.
+/// The script and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     /// A program; it gets the arguments and an empty standard input.
@@ -123,7 +123,7 @@ async fn run(notify: &Notify, call: &Call) -> Result<(), String> {
         Ok(Ok(status)) => Err(status.to_string()),
         Ok(Err(error)) => Err(error.to_string()),
         Err(_) => {
-            // Killed when `child` is dropped; what it has started is its own affair.
+            // Killed when `child` is dropped; the processes it has started are its own affair.
             Err(format!("killed after {:?}", notify.limit))
         }
     }

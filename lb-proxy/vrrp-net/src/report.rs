@@ -1,4 +1,4 @@
-//! What virtual routers have to say, in the log.
+//! The events of virtual routers, in the log.
 
 use tracing::{debug, error, info, warn};
 use vrrp::machine::Event;
@@ -16,7 +16,7 @@ pub(super) fn tell(router: &str, event: &Event) {
             warn!(router, %source, "Another router uses the other form of checksum");
         }
         Event::UnknownPeer { source } => {
-            warn!(router, %source, "Advertisement of somebody who is not among the peers");
+            warn!(router, %source, "Advertisement of a router that is not among the peers");
         }
         Event::TwoOwners { source } => warn!(router, %source, "Two routers own the addresses"),
         Event::LowerHeard { source, priority } => {
@@ -24,7 +24,7 @@ pub(super) fn tell(router: &str, event: &Event) {
         }
         Event::Duplicate { address, by } => {
             let by = show(*by);
-            warn!(router, %address, by, "Somebody else has an address that this node holds");
+            warn!(router, %address, by, "Another node has an address that this node holds");
         }
         Event::AddressTaken {
             address,
@@ -34,14 +34,14 @@ pub(super) fn tell(router: &str, event: &Event) {
             let by = show(*by);
             error!(
                 router, %address, by,
-                "Somebody has an address and does not advertise it; this node waits"
+                "A node has an address and does not advertise it; this node waits"
             );
         }
         Event::AddressTaken { address, by, .. } => {
             let by = show(*by);
             error!(
                 router, %address, by,
-                "Somebody keeps an address and does not advertise it; this node takes it"
+                "A node keeps an address and does not advertise it; this node takes it"
             );
         }
         Event::Paused { late } => {
@@ -52,7 +52,7 @@ pub(super) fn tell(router: &str, event: &Event) {
             );
         }
         Event::HandOverStarted => info!(router, "Asking the next router to take over"),
-        Event::HandOverTimedOut => warn!(router, "Nobody took over"),
+        Event::HandOverTimedOut => warn!(router, "No other router took over"),
         Event::LeftAlone => info!(
             router,
             "No other router is there; the addresses go with this one"

@@ -1,4 +1,4 @@
-//! One virtual router as its owner describes it: what is elected, what it goes by, and what it has others do.
+//! One virtual router as its owner describes it: its settings, the things it tracks, and its hooks.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,18 +14,18 @@ use super::notify::Notify;
 /// One virtual router as it is configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VirtualRouter {
-    /// What is elected.
+    /// The settings of the election.
     pub settings: Arc<RouterSettings>,
-    /// What decides the priority; its base is that of `settings`.
+    /// The settings of the priority; its base is that of `settings`.
     pub priority: PrioritySettings,
-    /// Who is told of states.
+    /// The script that hears of states.
     pub notify: Option<Notify>,
 }
 
-/// What is known of the things that priorities track: by name, whether good.
+/// The known facts about the things that priorities track: by name, whether good.
 pub type Observations = BTreeMap<Arc<str>, bool>;
 
-/// What virtual routers have others do.
+/// Actions that virtual routers leave to others.
 #[derive(Clone)]
 pub struct Hooks {
     /// Ends, with a reset, every connection that came to one of the addresses. The call itself must not
@@ -36,7 +36,7 @@ pub struct Hooks {
 /// Given the addresses that are about to go.
 pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) -> Resetting + Send + Sync>;
 
-/// Ends when the clients have heard it. Who does not wait for it does not stop it.
+/// Ends when the clients have heard it. A caller that does not wait for it does not stop it.
 pub type Resetting = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl fmt::Debug for Hooks {

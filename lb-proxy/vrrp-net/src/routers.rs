@@ -5,7 +5,8 @@ use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot, watch};
+use daemon::latest::Reader;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 use vrrp::machine::{Departure, Start};
@@ -16,7 +17,7 @@ use super::router::{Hooks, Observations, VirtualRouter};
 use super::session::{Carried, Command, Context, Session};
 use super::status::{Board, RouterStatus};
 
-/// Commands that a task has not carried out: one at a time is waited for.
+/// Commands that a task has not carried out: callers wait for one at a time.
 const COMMANDS: usize = 4;
 
 /// Why virtual routers cannot be.
@@ -25,7 +26,7 @@ pub enum StartError {
     /// Not allowed.
     #[error("virtual IPs need the capabilities NET_ADMIN and NET_RAW; missing: {missing}")]
     NotAllowed {
-        /// What is not there.
+        /// The addresses and interfaces that are missing.
         missing: String,
     },
     /// No way to the kernel.
@@ -59,7 +60,7 @@ pub struct Vrrp {
     n_started: u64,
 }
 
-/// Which routers share a task: those of a group, or the one of none.
+/// The key of a task: a group of routers, or the one of none.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TaskKey {
     Group(Arc<str>),
@@ -67,17 +68,17 @@ enum TaskKey {
 }
 
 /// Routers by the task that they are to share.
-type Wanted = BTreeMap<TaskKey, Vec<VirtualRouter>>;
+type DesiredTasks = BTreeMap<TaskKey, Vec<VirtualRouter>>;
 
 #[derive(Debug)]
 struct Task {
     commands: mpsc::Sender<Command>,
     handle: JoinHandle<()>,
-    /// What it was told to be.
+    /// Its description.
     routers: Vec<Arc<RouterSettings>>,
 }
 
-/// Virtual routers that have everything they need and have not been started: what can fail has not.
+/// Virtual routers that have everything they need and have not been started: everything that can fail has not.
 #[derive(Debug)]
 pub struct Prepared {
     vrrp: Vrrp,
@@ -98,7 +99,7 @@ impl Prepared {
     pub async fn new(
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
-        observations: watch::Receiver<Arc<Observations>>,
+        observations: Reader<Observations>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
         check_capabilities()?;
@@ -156,20 +157,20 @@ impl Vrrp {
     pub async fn start(
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
-        observations: watch::Receiver<Arc<Observations>>,
+        observations: Reader<Observations>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
         let prepared = Prepared::new(routers, resumed, observations, hooks).await?;
         Ok(prepared.begin(resumed).await)
     }
 
-    /// Where the routers show themselves; it stays when this ends.
+    /// The routers' status; it stays when this ends.
     #[must_use]
     pub fn board(&self) -> Arc<Board> {
         Arc::clone(&self.context.board)
     }
 
-    /// What the routers show.
+    /// The status of the routers.
     #[must_use]
     pub fn status(&self) -> Vec<RouterStatus> {
         self.context.board.routers()
@@ -192,7 +193,7 @@ impl Vrrp {
     }
 
     /// Takes routers that are to share another task out of the one they are in; by the task to come.
-    async fn take_out(&mut self, wanted: &Wanted) -> BTreeMap<TaskKey, Vec<Carried>> {
+    async fn take_out(&mut self, wanted: &DesiredTasks) -> BTreeMap<TaskKey, Vec<Carried>> {
         let mut carried: BTreeMap<TaskKey, Vec<Carried>> = BTreeMap::new();
         for (key, routers) in wanted {
             for (other, task) in self.tasks.iter_mut().filter(|(other, _)| *other != key) {
@@ -203,7 +204,7 @@ impl Vrrp {
                 }
                 let (given, are_given) = oneshot::channel();
                 task.say(Command::GiveAway(moving, given)).await;
-                // A task that has ended has said why, and what it had begins anew.
+                // A task that has ended has said why, and its routers begin again.
                 let given = are_given.await.unwrap_or_default();
                 carried.entry(key.clone()).or_default().extend(given);
             }
@@ -211,7 +212,7 @@ impl Vrrp {
         carried
     }
 
-    async fn end_unwanted(&mut self, wanted: &Wanted) {
+    async fn end_unwanted(&mut self, wanted: &DesiredTasks) {
         let all: BTreeSet<IpAddr> = wanted.values().flat_map(|list| addresses(list)).collect();
         let gone: Vec<TaskKey> = self.tasks.keys().cloned().collect();
         for key in gone.into_iter().filter(|key| !wanted.contains_key(key)) {
@@ -284,7 +285,7 @@ impl Task {
         }
     }
 
-    /// Which of its routers are among `others`, which are another task's from here on.
+    /// The indices of its routers that are among `others`, which are another task's from here on.
     fn part_with(
         &mut self,
         others: &[VirtualRouter],
@@ -326,8 +327,8 @@ fn addresses(routers: &[VirtualRouter]) -> impl Iterator<Item = IpAddr> {
     entries.map(|entry| entry.address)
 }
 
-fn by_task(routers: Vec<VirtualRouter>) -> Wanted {
-    let mut tasks = Wanted::new();
+fn by_task(routers: Vec<VirtualRouter>) -> DesiredTasks {
+    let mut tasks = DesiredTasks::new();
     for router in routers {
         let settings = &router.settings;
         let key = settings.group.as_ref().map_or_else(
@@ -342,11 +343,11 @@ fn by_task(routers: Vec<VirtualRouter>) -> Wanted {
     tasks
 }
 
-/// Removes addresses that carry our mark and are nobody's. What a router is configured with, it deals
-/// with itself.
+/// Removes addresses that carry our mark and have no router. A router deals with its configured addresses
+/// itself.
 async fn remove_leftovers(netlink: &Netlink, routers: &[VirtualRouter]) {
     let wanted: BTreeSet<IpAddr> = addresses(routers).collect();
-    let view = netlink.view().borrow().clone();
+    let view = netlink.current();
     for link in view.links() {
         for known in &link.addresses {
             let entry = known.entry;
@@ -366,7 +367,7 @@ async fn remove_leftovers(netlink: &Netlink, routers: &[VirtualRouter]) {
 ///
 /// # Errors
 ///
-/// What it may not.
+/// The capabilities that are missing.
 pub fn check_capabilities() -> Result<(), StartError> {
     use rustix::thread::{CapabilitySet, capabilities};
     let needed = [

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! One turn: everything that has come is handed over, then a deadline that has passed, then what the
-//! group wants done is done in its order. What has come goes first because after a pause the timer has
-//! run out too, and what others said meanwhile decides what that means.
+//! group wants done is done in its order. Messages that have come go first because after a pause the timer has
+//! run out too, and the others' messages meanwhile decide what that means.
 //!
 //! Never waits for anything but the kernel's answer about an address, and, for part of an interval, for
 //! the last clients of one that goes.
@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use daemon::latest::Reader;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use vrrp::address_drain::AddressDrain;
@@ -44,24 +45,24 @@ const RECEIVE_BATCH: usize = 64;
 /// How long an ending task waits for its scripts to be told so.
 const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
 
-/// What all tasks share.
+/// The parts that all tasks share.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     pub(super) netlink: Arc<Netlink>,
-    pub(super) observations: watch::Receiver<Arc<Observations>>,
+    pub(super) observations: Reader<Observations>,
     pub(super) hooks: Hooks,
     pub(super) board: Arc<Board>,
-    /// Random: what fails on several nodes at once is not tried again at once on all.
+    /// Random: operations that fail on several nodes at once are not tried again at once on all.
     pub(super) seed: u64,
 }
 
-/// What a task is told.
+/// A command to a task.
 #[derive(Debug)]
 pub(super) enum Command {
     /// These are the routers, some of which come from another task; says when those that are gone have
     /// let go.
     Apply(Vec<VirtualRouter>, Vec<Carried>, oneshot::Sender<()>),
-    /// These go on in another task.
+    /// These continue in another task.
     GiveAway(Vec<Arc<RouterSettings>>, oneshot::Sender<Vec<Carried>>),
     /// End.
     ShutDown(Departure),
@@ -80,12 +81,12 @@ pub(super) struct Session {
     number: u64,
     context: Context,
     commands: mpsc::Receiver<Command>,
-    view: watch::Receiver<Arc<View>>,
+    view: Reader<View>,
     group: Group,
     /// One for each of the group's.
     members: Vec<Member>,
     is_ending: bool,
-    /// Scripts of routers that have gone, which nobody but the end of the task waits for.
+    /// Scripts of routers that have gone; only the end of the task waits for them.
     scripts: JoinSet<()>,
     buffer: Box<[u8]>,
 }
@@ -103,7 +104,7 @@ impl Session {
     pub(super) fn new(number: u64, context: Context, commands: mpsc::Receiver<Command>) -> Self {
         Self {
             number,
-            view: context.netlink.view(),
+            view: context.netlink.reader(),
             context,
             commands,
             group: Group::new(Vec::new()),
@@ -136,8 +137,8 @@ impl Session {
         unable.map(|member| Arc::clone(&member.router.settings.name))
     }
 
-    /// The routers whose addresses a predecessor has left. What has come since
-    /// [`Session::prepare`] was for the predecessor.
+    /// The routers whose addresses a predecessor has left. Messages that came since
+    /// [`Session::prepare`] were for the predecessor.
     pub(super) fn resume(&mut self, resumed: &BTreeSet<Arc<str>>) {
         for member in &mut self.members {
             if resumed.contains(&member.router.settings.name) {
@@ -168,7 +169,7 @@ impl Session {
         self.publish();
     }
 
-    /// What its routers are told.
+    /// Inputs of its routers
     pub(super) fn routers(&self) -> Vec<Arc<RouterSettings>> {
         let members = self.members.iter();
         let routers = members.map(|member| Arc::clone(&member.router.settings));
@@ -192,8 +193,8 @@ impl Session {
             biased;
             () = readable(members) => Wake::Readable,
             command = self.commands.recv(), if !self.is_ending => Wake::Command(command),
-            () = changed(&mut self.view) => Wake::View,
-            () = changed(&mut self.context.observations) => Wake::Observations,
+            () = self.view.changed() => Wake::View,
+            () = self.context.observations.changed() => Wake::Observations,
             () = sleep_until(deadline) => Wake::Deadline,
         }
     }
@@ -219,17 +220,17 @@ impl Session {
             Wake::Command(Some(Command::Apply(routers, carried, done))) => {
                 self.apply(routers, carried, now).await;
                 if done.send(()).is_err() {
-                    debug!("Nobody waits for the edit to be done");
+                    debug!("No caller waits for the edit");
                 }
             }
             Wake::Command(Some(Command::GiveAway(routers, given))) => {
                 let carried = self.give_away(&routers).await;
                 if given.send(carried).is_err() {
-                    warn!("Nobody takes virtual routers; their addresses are released");
+                    warn!("No task takes virtual routers; their addresses are released");
                 }
             }
             Wake::Command(Some(Command::ShutDown(departure))) => self.shut_down(departure, now),
-            // Nobody holds the other end: an end without a word.
+            // The other end is gone: an end without a word.
             Wake::Command(None) => self.shut_down(Departure::Release, now),
             Wake::Readable | Wake::Deadline => {}
         }
@@ -262,7 +263,7 @@ impl Session {
     }
 }
 
-//--- What comes in
+//--- Inputs
 
 impl Session {
     /// Hands over what has come, without waiting.
@@ -276,7 +277,7 @@ impl Session {
                 let Some(datagram) = sockets.receive(&mut self.buffer) else {
                     break;
                 };
-                // Of another router on the same link, or too short to be of any.
+                // A message for another router on the same link, or one too short to be for any.
                 if packet::router_id(datagram.octets).is_none_or(|id| id == router_id) {
                     self.group.handle(index, Input::Datagram(datagram), now);
                 }
@@ -299,7 +300,8 @@ impl Session {
 
     /// Tells each machine how its link is.
     fn look_at_links(&mut self, now: Instant) {
-        let view = Arc::clone(&self.view.borrow_and_update());
+        self.view.refresh();
+        let view = self.view.shared();
         for (index, member) in self.members.iter_mut().enumerate() {
             let link = member.look_at_link(&view, now);
             // A link that is lost goes first: nothing can be said on it.
@@ -316,7 +318,8 @@ impl Session {
     }
 
     fn observe(&mut self, now: Instant) {
-        let observations = Arc::clone(&self.context.observations.borrow_and_update());
+        self.context.observations.refresh();
+        let observations = self.context.observations.shared();
         for member in &mut self.members {
             member.observe(&observations, now);
         }
@@ -327,12 +330,12 @@ impl Session {
             let standing = member.priority.standing(now);
             if member.standing != Some(standing) {
                 member.standing = Some(standing);
-                self.group.handle(index, Input::Standing(standing), now);
+                self.group.handle(index, Input::Eligibility(standing), now);
             }
         }
     }
 
-    /// What has failed, and whose time has come.
+    /// Failed operations whose time has come.
     fn try_again(&mut self, now: Instant) {
         let mut opening = false;
         for (index, member) in self.members.iter_mut().enumerate() {
@@ -358,7 +361,7 @@ impl Session {
                         let count = member.settings().announce.count;
                         member.announce(&addresses, count);
                     }
-                    // What it advertises is not there: another has to have it.
+                    // The state it advertises is not there: another has to have it.
                     None => self
                         .group
                         .handle(index, Input::FaultFound(Fault::Kernel), now),
@@ -367,7 +370,7 @@ impl Session {
         }
     }
 
-    /// Edits the routers in place. One that is not there goes at once, or somebody else's edit would
+    /// Edits the routers in place. One that is not there goes at once, or another router's edit would
     /// wait for it.
     async fn apply(&mut self, routers: Vec<VirtualRouter>, carried: Vec<Carried>, now: Instant) {
         for index in 0..self.members.len() {
@@ -397,7 +400,7 @@ impl Session {
                 let settings = Arc::clone(settings);
                 member.reconfigure(router);
                 // Sockets first: the machine says at once what has changed.
-                let view = Arc::clone(&self.view.borrow());
+                let view = self.context.netlink.current();
                 let link = member.look_at_link(&view, now);
                 self.group.handle(index, Input::Source(link.source), now);
                 self.group.handle(index, Input::Reconfigured(settings), now);
@@ -410,7 +413,7 @@ impl Session {
 
     /// Takes routers out, and leaves everything of theirs as it is.
     async fn give_away(&mut self, routers: &[Arc<RouterSettings>]) -> Vec<Carried> {
-        // What they have decided is done here.
+        // Their decisions are carried out here.
         self.perform().await;
         let mut carried = Vec::new();
         for settings in routers {
@@ -439,7 +442,7 @@ impl Session {
     }
 }
 
-//--- What goes out
+//--- Outputs
 
 impl Session {
     /// Does what the group wants done, in its order.
@@ -540,7 +543,7 @@ impl Session {
 async fn readable(members: &[Member]) {
     poll_fn(|context| {
         let mut result = Poll::Pending;
-        // All are asked, or those after the first would not wake the task.
+        // All are polled, or those after the first would not wake the task.
         for member in members {
             if member.poll_readable(context).is_ready() {
                 result = Poll::Ready(());
@@ -549,13 +552,6 @@ async fn readable(members: &[Member]) {
         result
     })
     .await;
-}
-
-/// Waits for a change, for ever if nobody is left to make one.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -7,16 +7,16 @@
 //! Never decides what a datagram means.
 
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::task::{Context, Poll};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, SockAddr, Socket, Type};
+use sys::control::{Parsed, Room, messages};
+use sys::option::watched;
 use tokio::io::unix::AsyncFd;
 use vrrp::PROTOCOL;
 use vrrp::packet::{Datagram, GROUP_V4, GROUP_V6, HOP_LIMIT};
 use vrrp::settings::{Peers, RouterSettings};
-
-use super::sys;
 
 /// The longest header of IPv4, in front of every datagram that a raw socket gives.
 pub(super) const LONGEST_HEADER: usize = 60;
@@ -27,6 +27,9 @@ const NETWORK_CONTROL: u32 = 0xc0;
 /// The queue of interfaces that is served first without privileges beyond ours (`socket(7)`).
 const PRIORITY: u32 = 6;
 
+/// Room for the hop limit and other control messages.
+const CONTROL_SIZE: usize = 128;
+
 /// More than come in the moment between opening a socket and binding it.
 const STRAYS: usize = 256;
 
@@ -35,7 +38,7 @@ const STRAYS: usize = 256;
 pub(super) struct Path {
     /// The interface's name.
     interface: String,
-    /// Its number: an interface that was made anew has another.
+    /// Its number: an interface that was made again has another.
     index: u32,
     /// This node's address there.
     source: IpAddr,
@@ -73,8 +76,8 @@ impl Sockets {
         forget_strays(&own);
         let group = path.is_multicast.then(|| join(&path)).transpose()?;
         Ok(Self {
-            own: sys::watched(own)?,
-            group: group.map(sys::watched).transpose()?,
+            own: watched(own)?,
+            group: group.map(watched).transpose()?,
             path,
         })
     }
@@ -120,7 +123,7 @@ impl Sockets {
     }
 }
 
-/// Whether one of the sockets may have something to read; what it has is to be read to the end.
+/// Ready when one of the sockets may have something to read; read each to the end then.
 pub(super) fn poll_any<'s>(
     sockets: impl Iterator<Item = &'s AsyncFd<Socket>>,
     context: &mut Context<'_>,
@@ -136,7 +139,7 @@ pub(super) fn poll_any<'s>(
     result
 }
 
-/// Where in the buffer a message is, and what its IP header said.
+/// The place of a message in the buffer, and the facts in its IP header.
 struct Received {
     source: IpAddr,
     hop_limit: Option<u8>,
@@ -146,13 +149,7 @@ struct Received {
 
 fn receive(mut socket: &Socket, like: IpAddr, buffer: &mut [u8]) -> Option<Received> {
     if like.is_ipv6() {
-        let received = sys::receive_v6(socket, buffer).ok()?;
-        return Some(Received {
-            source: received.source.into(),
-            hop_limit: received.hop_limit,
-            start: 0,
-            end: received.length,
-        });
+        return receive_v6(socket, buffer).ok();
     }
     // An error is one of the link, which netlink tells about.
     let length = socket.read(buffer).ok()?;
@@ -163,6 +160,27 @@ fn receive(mut socket: &Socket, like: IpAddr, buffer: &mut [u8]) -> Option<Recei
         hop_limit: Some(ttl),
         start: usize::from(first & 0x0f) * 4,
         end: length,
+    })
+}
+
+fn receive_v6(socket: &Socket, buffer: &mut [u8]) -> io::Result<Received> {
+    let mut control = Room::<CONTROL_SIZE>::EMPTY;
+    let received = sys::message::receive(socket, buffer, &mut control.0, libc::MSG_DONTWAIT)?;
+    let control = control.0.get(..received.control_length);
+    // A sender without an address is not the end of the queue: the protocol refuses its datagram.
+    let source = received.from.map(|from| from.ip());
+    Ok(Received {
+        source: source.unwrap_or(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        hop_limit: control.and_then(hop_limit),
+        start: 0,
+        end: received.length,
+    })
+}
+
+fn hop_limit(control: &[u8]) -> Option<u8> {
+    messages(control).find_map(|message| match message.parsed() {
+        Parsed::HopLimit(limit) => Some(limit),
+        _ => None,
     })
 }
 
@@ -235,6 +253,33 @@ fn endpoint(address: IpAddr, index: u32) -> SockAddr {
             let on_link = address.is_unicast_link_local() || address.is_multicast();
             let scope = if on_link { index } else { 0 };
             SocketAddr::V6(SocketAddrV6::new(address, 0, 0, scope)).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sys::control::put;
+
+    const LIMIT: (i32, i32) = (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT);
+
+    #[test]
+    fn the_hop_limit_is_found_behind_other_control_messages() {
+        let mut room = [0; CONTROL_SIZE];
+        let stamp = 7_i32.to_ne_bytes();
+        let first = put(&mut room, 0, libc::SOL_SOCKET, libc::SO_TIMESTAMP, &stamp);
+        let both = put(&mut room, first, LIMIT.0, LIMIT.1, &255_i32.to_ne_bytes());
+        assert_eq!(hop_limit(&room[..both]), Some(255));
+        assert_eq!(hop_limit(&room[..first]), None);
+    }
+
+    #[test]
+    fn half_a_control_message_tells_nothing() {
+        let mut room = [0; CONTROL_SIZE];
+        put(&mut room, 0, LIMIT.0, LIMIT.1, &255_i32.to_ne_bytes());
+        for length in 0..20 {
+            assert_eq!(hop_limit(&room[..length]), None, "{length}");
         }
     }
 }

@@ -1,16 +1,17 @@
-//! What virtual routers show of themselves, for whoever asks: `status`, metrics.
+//! The status of virtual routers, for `status` and metrics.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use vrrp::machine;
 
 /// One virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterStatus {
-    /// What the election shows.
+    /// The status of the election.
     pub machine: machine::Status,
-    /// What this node did for it.
+    /// The counters of this node.
     pub tally: Tally,
 }
 
@@ -21,7 +22,7 @@ pub struct Tally {
     pub announcements: u64,
     /// Advertisements that the kernel would not send.
     pub send_errors: u64,
-    /// Addresses that somebody had taken off the interface, and that were put back.
+    /// Addresses that another program had taken off the interface, and that were put back.
     pub restored: u64,
     /// Times the kernel refused an address.
     pub address_errors: u64,
@@ -29,7 +30,7 @@ pub struct Tally {
     pub notify_failures: u64,
 }
 
-/// Where each task keeps what its routers show.
+/// The status of the routers, by task.
 #[derive(Debug, Default)]
 pub struct Board {
     tasks: Mutex<BTreeMap<u64, Vec<RouterStatus>>>,
@@ -39,7 +40,7 @@ impl Board {
     /// All virtual routers, in the order of their names.
     #[must_use]
     pub fn routers(&self) -> Vec<RouterStatus> {
-        let mut routers: Vec<_> = self.lock().values().flatten().cloned().collect();
+        let mut routers: Vec<_> = self.tasks.lock().values().flatten().cloned().collect();
         routers.sort_by(|one, other| {
             let (one, other) = (&one.machine.settings, &other.machine.settings);
             (&one.name, one.is_ipv6()).cmp(&(&other.name, other.is_ipv6()))
@@ -49,22 +50,17 @@ impl Board {
 
     pub(super) fn publish(&self, task: u64, routers: Vec<RouterStatus>) {
         let before = if routers.is_empty() {
-            self.lock().remove(&task)
+            self.tasks.lock().remove(&task)
         } else {
-            self.lock().insert(task, routers)
+            self.tasks.lock().insert(task, routers)
         };
         // Freed outside the lock.
         drop(before);
     }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Vec<RouterStatus>>> {
-        // Values are replaced whole.
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl RouterStatus {
-    /// What people call it.
+    /// The name for people.
     #[must_use]
     pub fn name(&self) -> &Arc<str> {
         &self.machine.settings.name

@@ -1,4 +1,4 @@
-//! How long the clients of addresses that go are waited for.
+//! The wait for the clients of addresses that go.
 //!
 //! Routers that move together go one after the other, and another node may have their addresses already:
 //! all of a move have one limit. Never reads a clock.

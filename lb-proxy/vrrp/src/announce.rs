@@ -1,5 +1,5 @@
-//! How the network is told where an address is: gratuitous ARP (RFC 5227 §3) and unsolicited
-//! neighbour advertisements (RFC 4861 §7.2.6); and asked: ARP probes (RFC 5227 §2.1.1) and neighbour
+//! Announcements of an address to the network: gratuitous ARP (RFC 5227 §3) and unsolicited
+//! neighbour advertisements (RFC 4861 §7.2.6); and questions: ARP probes (RFC 5227 §2.1.1) and neighbour
 //! solicitations as of duplicate address detection (RFC 4862 §5.4.2). As frames written whole.
 //!
 //! Both forms of ARP are sent, a request and a reply: there are hosts that learn from one only.
@@ -33,14 +33,14 @@ const SOLICITATION_LENGTH: u8 = 24;
 /// Everybody, on Ethernet.
 const BROADCAST: Hardware = [0xff; 6];
 
-/// All nodes (RFC 4291 §2.7.1), and where that goes on Ethernet (RFC 2464 §7).
+/// All nodes (RFC 4291 §2.7.1), and its address on Ethernet (RFC 2464 §7).
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 const ALL_NODES_HARDWARE: Hardware = [0x33, 0x33, 0, 0, 0, 1];
 
 /// A neighbour advertisement with one option.
 const ADVERTISEMENT_LENGTH: u8 = 32;
 
-/// Override: what was known before is replaced. A router says so besides (RFC 4861 §4.4).
+/// Override: replaces earlier entries. A router says so besides (RFC 4861 §4.4).
 const OVERRIDE: u8 = 0x20;
 
 /// The frames that say once that an address is at this node.
@@ -61,7 +61,7 @@ enum Form {
     Reply = 2,
 }
 
-/// The frame that asks who has an address, and teaches nobody anything.
+/// The frame that asks for the holder of an address, and teaches no cache anything.
 pub fn question(address: IpAddr, hardware: Hardware) -> Vec<u8> {
     match address {
         IpAddr::V4(address) => arp_probe(address, hardware),

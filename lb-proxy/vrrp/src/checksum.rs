@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::PROTOCOL;
 
-/// What the checksum of a version 3 advertisement over IPv4 covers.
+/// The octets that the checksum of a version 3 advertisement over IPv4 covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChecksumForm {
     /// A pseudo-header and the message, as keepalived has it.

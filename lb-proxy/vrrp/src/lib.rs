@@ -28,19 +28,19 @@
 //! - [`packet`] and [`checksum`]: the one message;
 //! - [`machine`]: the election of one virtual router, RFC 9568 §6.4;
 //! - [`group`]: routers that move together;
-//! - [`priority`]: what this node can do, from what is known of its proxy;
-//! - [`settings`]: what a router is told;
-//! - [`announce`]: how the network is told where an address is;
+//! - [`priority`]: the priority of this node, from the known facts about its proxy;
+//! - [`settings`]: the settings of a router;
+//! - [`announce`]: announcements of an address to the network;
 //! - [`retry`]: when what has failed is tried again;
-//! - [`address_drain`]: how long the clients of addresses that go are waited for;
-//! - [`openshift`]: virtual router numbers, and who else may have them.
+//! - [`address_drain`]: the wait for the clients of addresses that go;
+//! - [`openshift`]: virtual router numbers, and other clusters that may have them.
 //!
-//! # What holds
+//! # Invariants
 //!
 //! - In a connected network an address has one holder, except until an heir that advertises has announced
 //!   it: half an interval at most, and no more than a quarter of a second; over IPv6, where it announces
 //!   twice, up to twice that. It stays a quarter of an interval longer at most where clients of the kernel
-//!   path are told meanwhile.
+//!   path get a reset meanwhile.
 //! - It is without one for three intervals and a skew time at most; for no time when it moves as planned.
 //! - A node that has not run in time steps back before it says anything.
 //! - Flows to an address are reset before it is given up, those that the kernel forwards too.

@@ -3,31 +3,30 @@
 //! Told what happens and what time it is, it says what to do; the diagram is in [`vrrp`](super).
 //! Never sends, sleeps, reads a clock or touches an interface.
 //!
-//! Where the standard leaves room, or peers have shown what is missing:
+//! Additions, where the standard leaves room or peers have shown that something is missing:
 //!
 //! - **Takeover**: addresses, then advertisement, then announcement at once. keepalived advertises
-//!   first; who has the addresses still gives them up then, and whatever comes before the announcement
-//!   is time in which nobody is found. And what the kernel refuses has not been advertised.
+//!   first; the holder of the addresses still gives them up then, and any time before the announcement
+//!   is time without a holder. And a refusal of the kernel has not been advertised.
 //! - **Release**: advertisement of priority 0, then every flow reset, then addresses removed. A flow
 //!   that is not reset hangs at its client until that gives up.
 //! - **Handing over**: priority 0 is advertised, and the addresses stay until the next router has been
-//!   heard and has announced them (`depart`). An unmodified peer takes over after its skew time; nobody
-//!   is without the addresses. The last words of a rival that has just yielded are no takeover: where
-//!   there was one lately, what is heard at once does not count. Who has never heard anybody waits for
+//!   heard and has announced them (`depart`). An unmodified peer takes over after its skew time; the addresses
+//!   always have a holder. The last words of a competitor that has just yielded are no takeover: if
+//!   there was one lately, a message that comes at once does not count. A router that never heard another waits for
 //!   one skew time, the longest there is. Addresses of IPv6 stay longer, until the heir's kernel surely has
 //!   them, and are announced by both meanwhile; so who has just become active does not defend them.
 //! - **Yielding** to a higher priority goes the same way, from the heir's advertisement on.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
-//!   is answered at once, and the addresses are announced anew.
+//!   is answered at once, and the addresses are announced again.
 //! - **Higher priority heard while active**: answered once more before yielding, so that the other one
 //!   announces itself over whatever the network learnt from this one.
 //! - **Relief**: an active router whose priority falls to 1 asks to be relieved; neither no-preempt
 //!   nor a preempt delay stands against that, and backups wait their skew time only.
-//! - **Strangers**: whoever advertises over unicast without being among the peers is heard, reported,
+//! - **Unknown peers**: a router that advertises over unicast without being among the peers is heard, reported,
 //!   and sent to as if it were, or it would become active after every down interval.
-//! - **Somebody who does not advertise** and has the addresses is found after a start, by asking
-//!   (`probe`).
-//! - **Never two**: who has not advertised for three intervals may have been replaced. It goes back to
+//! - **A holder that does not advertise** is found after a start, by probes (`probe`).
+//! - **Never two**: a router that has not advertised for three intervals may have been replaced. It goes back to
 //!   backup without a word, and only then listens.
 
 mod announcements;
@@ -48,7 +47,7 @@ use std::time::{Duration, Instant};
 use self::announcements::Announcements;
 use self::depart::{Departing, Purpose};
 pub use self::event::{
-    Action, Audience, Departure, Event, Fault, Input, Reason, Standing, Start, State,
+    Action, Audience, Departure, Eligibility, Event, Fault, Input, Reason, Start, State,
 };
 use self::life::FinalAdvertisement;
 use self::probe::Probe;
@@ -60,8 +59,8 @@ use super::settings::{Peers, RouterSettings};
 /// that has handed over: lower than any that could be configured.
 pub const PRIORITY_LEAVING: u8 = 1;
 
-/// How often somebody who claims an address that is held is answered in a [`DEFENCE_TIME`], so that two
-/// that both answer do not flood the link. RFC 5227 §2.4 allows one in ten seconds; here a node depends
+/// How often a claim to an address that is held is answered in a [`DEFENCE_TIME`], so that two
+/// routers that both answer do not flood the link. RFC 5227 §2.4 allows one in ten seconds; here a node depends
 /// on it, and a router that has just been replaced may claim several times in its last moments.
 const DEFENCES: u8 = 10;
 
@@ -71,7 +70,7 @@ const DEFENCE_TIME: Duration = Duration::from_secs(1);
 /// Between two reports of the same kind (RFC 9568 §7.1: subject to rate-limiting).
 const REPORT_GAP: Duration = Duration::from_secs(60);
 
-/// How many routers that are not among the peers are answered: a site has few nodes, and somebody who
+/// How many routers that are not among the peers are answered: a site has few nodes, and an attacker that
 /// invents sources gets no more than this.
 const MAX_GUESTS: usize = 8;
 
@@ -82,15 +81,15 @@ pub struct Machine {
     phase: Phase,
     since: Option<Instant>,
     faults: BTreeSet<Fault>,
-    /// What is advertised while active and not leaving.
+    /// The advertised priority while active and not leaving.
     priority: u8,
     source: Option<IpAddr>,
     /// `Active_Adver_Interval`.
     active_interval: Duration,
-    /// Who advertises without being among the unicast peers, the last heard at the end.
+    /// Routers that advertise without being among the unicast peers, the last heard at the end.
     guests: VecDeque<IpAddr>,
     /// When another router was heard last. A backup says nothing, so that `None` does not mean that
-    /// there is nobody; who was heard may be there.
+    /// there are none; a router that was heard may be there.
     heard_at: Option<Instant>,
     counters: Counters,
     reported: BTreeMap<ReportKind, Instant>,
@@ -110,7 +109,7 @@ struct Backup {
     /// `Active_Down_Timer`: when it was set, and to what.
     set: Instant,
     wait: Wait,
-    /// Who is active.
+    /// The active router.
     active: Option<Heard>,
     /// The one that asks to be relieved.
     leaving: Option<IpAddr>,
@@ -118,11 +117,11 @@ struct Backup {
     preempt_from: Option<Instant>,
     /// The timer ran out in a group that is not ready.
     would_claim: bool,
-    /// Since it was started, as long as nobody was heard.
+    /// Since it was started, as long as no other router was heard.
     probe: Option<Probe>,
 }
 
-/// What `Active_Down_Timer` is set to.
+/// The length of `Active_Down_Timer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     /// `Active_Down_Interval`.
@@ -141,7 +140,7 @@ struct Active {
     /// `Adver_Timer`.
     due: Instant,
     announcements: Announcements,
-    /// When a claim by somebody else was answered with an advertisement, and how often since.
+    /// When a claim by another node was answered with an advertisement, and how often since.
     defended: Option<(Instant, u8)>,
     /// When another was last known to be active: heard besides this one, or replaced by it.
     rivalled: Instant,
@@ -197,11 +196,11 @@ impl Machine {
             Input::FaultFound(fault) => self.find_fault(fault, now),
             Input::FaultCleared(fault) => self.clear_fault(fault, now),
             Input::Source(source) => self.set_source(source, now),
-            Input::Standing(Standing::Able(priority)) => {
+            Input::Eligibility(Eligibility::Able(priority)) => {
                 self.set_priority(priority.max(1), now);
                 self.clear_fault(Fault::Unable, now);
             }
-            Input::Standing(Standing::Unable) => self.find_fault(Fault::Unable, now),
+            Input::Eligibility(Eligibility::Unable) => self.find_fault(Fault::Unable, now),
             Input::Reconfigured(settings) => self.reconfigure(settings, now),
             Input::DuplicateSeen { address, by } => self.defend(address, by, now),
             Input::Deadline => self.run_deadlines(now),
@@ -290,7 +289,7 @@ impl Machine {
         self.faults.iter().any(|fault| *fault != Fault::Group)
     }
 
-    /// What it shows.
+    /// The status.
     #[must_use]
     pub fn status(&self) -> Status {
         let active = match &self.phase {
@@ -459,7 +458,7 @@ impl Machine {
     }
 }
 
-/// Whether there is nobody to send to.
+/// True when there is no destination to send to.
 fn are_unknown(peers: &Peers) -> bool {
     matches!(peers, Peers::Unicast(peers) if peers.is_empty())
 }

@@ -1,7 +1,7 @@
 //! Virtual router numbers: those that OpenShift's own keepalived takes for a cluster, and clashes.
 //!
 //! Two virtual routers of one number on one link see each other's advertisements and, where addresses
-//! are not compared, take turns in being nobody's. OpenShift computes its numbers from the cluster's
+//! are not compared, take turns in having no holder. OpenShift computes its numbers from the cluster's
 //! name (`baremetal-runtimecfg`, `PopulateVRIDs`), so a site can tell before the first packet.
 
 use std::fmt;
@@ -13,9 +13,9 @@ use super::settings::RouterSettings;
 /// The numbers of a cluster's virtual routers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterRouterIds {
-    /// Of the API's address.
+    /// The number for the API's address.
     pub api: u8,
-    /// Of the ingress's address.
+    /// The number for the ingress's address.
     pub ingress: u8,
 }
 

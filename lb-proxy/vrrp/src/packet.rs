@@ -14,7 +14,7 @@
 //! +---------------------------------------------------------------+
 //! ```
 //!
-//! Reads and writes what follows the IP header. What is not acceptable is refused with the reason that
+//! Reads and writes the octets behind the IP header. A packet that is not acceptable is refused with the reason that
 //! keepalived's statistics have a name for. Never touches a socket.
 
 use std::fmt;
@@ -23,10 +23,10 @@ use std::time::Duration;
 
 use super::checksum::{ChecksumForm, Sum};
 
-/// Where advertisements over IPv4 go (RFC 9568 §5.1.1.2).
+/// The destination of advertisements over IPv4 (RFC 9568 §5.1.1.2).
 pub const GROUP_V4: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
 
-/// Where advertisements over IPv6 go (RFC 9568 §5.1.2.2).
+/// The destination of advertisements over IPv6 (RFC 9568 §5.1.2.2).
 pub const GROUP_V6: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 
 /// The TTL or hop limit of what was not forwarded (RFC 9568 §5.1.1.3).
@@ -56,7 +56,7 @@ pub enum Version {
     V3,
 }
 
-/// What a version 2 message proves to know.
+/// The secret in a version 2 message.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub enum Authentication {
     /// Nothing.
@@ -94,12 +94,12 @@ impl fmt::Debug for Authentication {
     }
 }
 
-/// What one router says of one virtual router.
+/// One router's message about one virtual router.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertisement {
-    /// Of the protocol.
+    /// The protocol's version.
     pub version: Version,
-    /// Which virtual router, 1 to 255.
+    /// The virtual router, 1 to 255.
     pub router_id: u8,
     /// 0: stops. 255: owns the addresses.
     pub priority: u8,
@@ -112,20 +112,20 @@ pub struct Advertisement {
 /// A datagram of protocol 112 and what its IP header said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: IpAddr,
     /// The group, or an address of this node.
     pub destination: IpAddr,
     /// TTL or hop limit, where the socket told.
     pub hop_limit: Option<u8>,
-    /// What follows the IP header.
+    /// The octets behind the IP header.
     pub octets: &'a [u8],
 }
 
-/// What a receiver takes.
+/// The settings of a receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
-    /// Of the protocol.
+    /// The protocol's version.
     pub version: Version,
     /// The virtual router.
     pub router_id: u8,
@@ -160,7 +160,7 @@ pub enum Refusal {
     AuthenticationFailure,
     /// Version 2: not the interval configured. Version 3: zero (RFC 9568 erratum 8301).
     Interval,
-    /// No address in common with those configured: somebody else's virtual router of the same number.
+    /// No address in common with those configured: a foreign virtual router of the same number.
     AddressList,
     /// From none of the peers, where only those are listened to.
     Peer,
@@ -308,7 +308,7 @@ pub fn parse(datagram: &Datagram<'_>, expected: &Expected) -> Result<Accepted, R
     })
 }
 
-/// Which form makes the checksum right, where there are two.
+/// The form that makes the checksum right, if there are two.
 fn check_sum(
     datagram: &Datagram<'_>,
     version: Version,
@@ -335,7 +335,7 @@ fn check_authentication(
     password: &[u8],
     expected: Authentication,
 ) -> Result<(), Refusal> {
-    // 2 is IPsec AH (RFC 2338 §5.3.6), a type that exists and nobody can configure here.
+    // 2 is IPsec AH (RFC 2338 §5.3.6), a type that exists and cannot be configured here.
     if wire_type > 2 {
         return Err(Refusal::AuthenticationType);
     }

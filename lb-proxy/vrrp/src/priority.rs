@@ -1,10 +1,10 @@
-//! What a node can do for a virtual router, from what is known of its proxy.
+//! The priority of a node for a virtual router, from the known facts about its proxy.
 //!
 //! Every move of an address resets the connections to it, and those who lose them come back at once. So
 //! a priority follows facts that last, and rests after a move:
 //!
 //! - something **required** says whether this node's proxy can serve at all; while it cannot, the
-//!   router yields to whoever can, or lets go altogether;
+//!   router yields to any that can, or lets go altogether;
 //! - something **weighed** makes this node a better or a worse place than others;
 //! - a change for the better counts when it has lasted (`rise`), one for the worse likewise (`fall`);
 //! - for a time after a move (`hold_down`) only "cannot serve" counts.
@@ -15,37 +15,37 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::machine::{PRIORITY_LEAVING, Standing};
+use super::machine::{Eligibility, PRIORITY_LEAVING};
 use super::packet::PRIORITY_OWNER;
 
 /// How long something has to be good before it counts, where nothing is written.
 pub const DEFAULT_RISE: Duration = Duration::from_secs(10);
 
-/// How long something has to be bad before it counts: who probes has counted failures already.
+/// How long something has to be bad before it counts: the prober has counted failures already.
 pub const DEFAULT_FALL: Duration = Duration::ZERO;
 
 /// How long priorities rest after a move, where nothing is written.
 pub const DEFAULT_HOLD_DOWN: Duration = Duration::from_secs(30);
 
-/// What decides a priority.
+/// The settings of a priority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrioritySettings {
-    /// Where nothing is good or bad.
+    /// The priority when nothing is good or bad.
     pub base: u8,
-    /// What is looked at.
+    /// The tracked things.
     pub tracked: Vec<Tracked>,
     /// How long the priority rests after a move.
     pub hold_down: Duration,
-    /// What to do when something required is bad.
+    /// The reaction when something required is bad.
     pub when_unable: WhenUnable,
 }
 
-/// One thing that is looked at.
+/// One tracked thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tracked {
-    /// What it is.
+    /// Its name.
     pub name: Arc<str>,
-    /// What it decides.
+    /// Its effect.
     pub effect: Effect,
     /// How long it has to be good before it counts as good.
     pub rise: Duration,
@@ -53,7 +53,7 @@ pub struct Tracked {
     pub fall: Duration,
 }
 
-/// What something tracked decides.
+/// The effect of something tracked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Whether this node can serve.
@@ -62,10 +62,10 @@ pub enum Effect {
     Weight(i16),
 }
 
-/// What a node does about its addresses when it cannot serve.
+/// A node's behaviour when it cannot serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenUnable {
-    /// Asks the others to take over, and keeps the addresses if nobody does: where all are unable, an
+    /// Asks the others to take over, and keeps the addresses if none does: where all are unable, an
     /// address that answers beats none. Peers have to preempt.
     #[default]
     Yield,
@@ -80,15 +80,15 @@ pub struct Priority {
     /// One for each of `settings.tracked`.
     seen: Vec<Seen>,
     hold_until: Option<Instant>,
-    standing: Standing,
+    standing: Eligibility,
 }
 
-/// What is known of one thing.
+/// The known facts about one thing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Seen {
-    /// What counts.
+    /// The state that counts.
     counts: Option<bool>,
-    /// What was said last, and since when it is said.
+    /// The last observation, and since when it is the same.
     said: Option<(bool, Instant)>,
 }
 
@@ -98,7 +98,7 @@ impl Priority {
     pub fn new(settings: PrioritySettings) -> Self {
         let seen = vec![Seen::default(); settings.tracked.len()];
         let mut priority = Self {
-            standing: Standing::Able(settings.base.max(1)),
+            standing: Eligibility::Able(settings.base.max(1)),
             seen,
             settings,
             hold_until: None,
@@ -107,7 +107,7 @@ impl Priority {
         priority
     }
 
-    /// Takes up other settings; what is known of things that stay is kept. A base that was edited counts
+    /// Takes up other settings; the known facts about things that stay are kept. A base that was edited counts
     /// at once.
     pub fn reconfigure(&mut self, settings: PrioritySettings) {
         let before = std::mem::replace(&mut self.settings, settings);
@@ -126,7 +126,7 @@ impl Priority {
         let named = |tracked: &Tracked| *tracked.name == *name;
         let entries = self.settings.tracked.iter().zip(&mut self.seen);
         for (_, seen) in entries.filter(|(tracked, _)| named(tracked)) {
-            // What is said first counts at once.
+            // The first observation counts at once.
             seen.counts.get_or_insert(good);
             if seen.said.is_none_or(|(said, _)| said != good) {
                 seen.said = Some((good, now));
@@ -139,8 +139,8 @@ impl Priority {
         self.hold_until = Some(now + self.settings.hold_down);
     }
 
-    /// What this node can do.
-    pub fn standing(&mut self, now: Instant) -> Standing {
+    /// The eligibility of this node.
+    pub fn standing(&mut self, now: Instant) -> Eligibility {
         self.advance(now);
         let held = self.hold_until.is_some_and(|until| now < until);
         if !held {
@@ -177,17 +177,17 @@ impl Priority {
         }
     }
 
-    fn wanted(&self) -> Standing {
+    fn wanted(&self) -> Eligibility {
         if !self.is_able() {
             return match self.settings.when_unable {
-                WhenUnable::Yield => Standing::Able(PRIORITY_LEAVING),
-                WhenUnable::Release => Standing::Unable,
+                WhenUnable::Yield => Eligibility::Able(PRIORITY_LEAVING),
+                WhenUnable::Release => Eligibility::Unable,
             };
         }
         let base = self.settings.base.max(1);
         // The owner's priority is what makes it the owner.
         if base == PRIORITY_OWNER {
-            return Standing::Able(base);
+            return Eligibility::Able(base);
         }
         let entries = self.settings.tracked.iter().zip(&self.seen);
         let weights = entries.map(|(tracked, seen)| match (tracked.effect, seen.counts) {
@@ -199,7 +199,7 @@ impl Priority {
         let highest = i32::from(PRIORITY_OWNER - 1);
         // 1 is for who cannot serve.
         let lowest = i32::from(base.min(PRIORITY_LEAVING + 1));
-        Standing::Able(u8::try_from(priority.clamp(lowest, highest)).unwrap_or(base))
+        Eligibility::Able(u8::try_from(priority.clamp(lowest, highest)).unwrap_or(base))
     }
 }
 

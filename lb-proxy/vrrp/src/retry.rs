@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// The first wait: a refusal is rarely over in less, and a virtual IP without a holder is urgent.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// The longest wait: what an operator has repaired works within a minute.
+/// The longest wait: an operator's repair takes effect within a minute.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Something that is tried again after it has failed.

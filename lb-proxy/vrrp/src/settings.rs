@@ -1,4 +1,4 @@
-//! What one virtual router is told (RFC 9568 §6.1, and what keepalived has besides).
+//! The settings of one virtual router (RFC 9568 §6.1, and keepalived's additions).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -26,40 +26,40 @@ pub const MAX_INTERVAL_V2: Duration = Duration::from_secs(255);
 /// One virtual router on one interface, for one family of addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouterSettings {
-    /// What people call it.
+    /// The name for people.
     pub name: Arc<str>,
     /// On which it advertises and has its addresses.
     pub interface: Arc<str>,
     /// VRID, 1 to 255.
     pub router_id: u8,
-    /// Of the protocol.
+    /// The protocol's version.
     pub version: Version,
     /// At least one, all of one family.
     pub addresses: Vec<VirtualAddress>,
-    /// Where nothing is tracked: 1 to 254; 255 if the addresses are this node's own.
+    /// The priority when nothing is tracked: 1 to 254; 255 if the addresses are this node's own.
     pub priority: u8,
     /// Between two advertisements.
     pub interval: Duration,
-    /// To whom.
+    /// The receivers of advertisements.
     pub peers: Peers,
-    /// What is done about an active router of lower priority.
+    /// The reaction to an active router of lower priority.
     pub preempt: Preempt,
     /// Version 2 only.
     pub authentication: Authentication,
-    /// What is sent in version 3 over IPv4.
+    /// The checksum in version 3 over IPv4.
     pub checksum: ChecksumForm,
     /// Whether only that form is accepted. Both otherwise.
     pub checksum_strict: bool,
     /// Whether advertisements of others than the unicast peers are refused. keepalived takes them, and
-    /// so does the default: whoever advertises a router holds its addresses, known or not.
+    /// so does the default: a router that advertises a virtual router holds its addresses, known or not.
     pub peers_only: bool,
     /// The address advertisements come from; `None`: the interface's first.
     pub source: Option<IpAddr>,
     /// The routers that move together with this one.
     pub group: Option<Arc<str>>,
-    /// How the network is told where an address is.
+    /// The announcements of an address to the network.
     pub announce: Announce,
-    /// Whether it is asked, after a start, who has the addresses and does not advertise them.
+    /// True when a start is followed by probes for a holder of the addresses that does not advertise them.
     pub probe: bool,
 }
 
@@ -72,16 +72,16 @@ pub struct VirtualAddress {
     pub prefix_length: u8,
 }
 
-/// Whom advertisements go to.
+/// The receivers of advertisements.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// Whoever is on the link.
+    /// All routers on the link.
     Multicast,
     /// These. None means that the peers are unknown, and this node does not become active.
     Unicast(Vec<IpAddr>),
 }
 
-/// What a backup router does about an active router of lower priority.
+/// The reaction of a backup router to an active router of lower priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preempt {
     /// Nothing, while that advertises.
@@ -149,7 +149,7 @@ impl RouterSettings {
         first.is_some_and(|first| first.address.is_ipv6())
     }
 
-    /// Where advertisements go.
+    /// The destinations of advertisements.
     #[must_use]
     pub fn destinations(&self) -> Vec<IpAddr> {
         match &self.peers {
@@ -165,7 +165,7 @@ impl RouterSettings {
         HOP_LIMIT
     }
 
-    /// What is accepted from others.
+    /// The conditions for others' advertisements.
     #[must_use]
     pub fn expected(&self) -> Expected {
         Expected {
@@ -177,7 +177,7 @@ impl RouterSettings {
         }
     }
 
-    /// Whether the other is this virtual router with other settings. What is not cannot be reconfigured
+    /// True when the other is this virtual router with other settings. Any other cannot be reconfigured
     /// in place: it is another router, to be started when this one has stopped.
     #[must_use]
     pub fn is_same_router(&self, other: &Self) -> bool {
@@ -252,7 +252,7 @@ impl RouterSettings {
     }
 }
 
-/// What can be wrong with settings.
+/// The errors in settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingsFault {
     /// 0 is no virtual router.

@@ -5,8 +5,8 @@
 pub(super) struct Lexer<'a> {
     text: &'a [u8],
     at: usize,
-    /// The last place asked for, and how many octets were before it: columns are counted on
-    /// from there, for a whole file may be one line.
+    /// The last requested place, and the number of octets before it: columns are counted from there,
+    /// because a whole file may be one line.
     place: Place,
     counted: usize,
 }
@@ -31,7 +31,7 @@ pub(super) struct Place {
     pub(super) column: usize,
 }
 
-/// A quote or a comment that is not closed, and where it begins.
+/// A quote or a comment that is not closed, and its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unclosed {
     pub(super) place: Place,
@@ -53,7 +53,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Where the lexer stands, in characters.
+    /// The place that the lexer has come to, in characters.
     pub(super) fn place(&mut self) -> Place {
         let passed = self.text.get(self.counted..self.at).unwrap_or_default();
         for octet in passed {
@@ -62,7 +62,7 @@ impl<'a> Lexer<'a> {
                     self.place.line += 1;
                     self.place.column = 1;
                 }
-                // What continues a character of UTF-8 is no column of its own.
+                // A continuation octet of UTF-8 is not a column of its own.
                 octet if *octet & 0xc0 == 0x80 => {}
                 _ => self.place.column += 1,
             }
@@ -71,7 +71,7 @@ impl<'a> Lexer<'a> {
         self.place
     }
 
-    /// The next word and where it begins; `None` at the end of the file.
+    /// The next word and its place; `None` at the end of the file.
     pub(super) fn next(&mut self) -> Result<Option<(Token<'a>, Place)>, Unclosed> {
         self.skip_blanks()?;
         let place = self.place();
@@ -101,7 +101,7 @@ impl<'a> Lexer<'a> {
         Ok(Some((token, place)))
     }
 
-    /// A string in quotes, in which a backslash takes the next character as it is.
+    /// A string in quotes; a backslash escapes the next character.
     fn quoted(&mut self, place: Place) -> Result<Token<'a>, Unclosed> {
         let start = self.at + 1;
         self.at = start;

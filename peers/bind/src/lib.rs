@@ -11,7 +11,7 @@
 //! * A relative file is one of `directory`, and without that statement is beside named.conf.
 //! * Other statements are skipped with their braces, with one warning for each keyword.
 //!
-//! Reads nothing but through the loader, and never panics on any input.
+//! Reads files only through the loader, and never panics on any input.
 
 mod lexer;
 mod tree;
@@ -29,17 +29,17 @@ use dns_wire::Name;
 use lexer::Place;
 use tree::{Fault, Item, Statement};
 
-/// How deep `include` may nest.
+/// The deepest nesting of `include`.
 const INCLUDE_DEPTH: usize = 20;
-/// How many files may be included in all.
+/// The most files that may be included in all.
 const INCLUDE_FILES: usize = 10_000;
-/// Where DNS servers listen.
+/// The port of DNS servers.
 const DNS_PORT: u16 = 53;
 
 /// The zones and options of a named.conf.
 #[derive(Clone, Debug)]
 pub struct NamedConf {
-    /// Where relative files are looked for.
+    /// The directory of relative file names.
     pub directory: PathBuf,
     /// Servers to notify of changes to any zone.
     pub also_notify: Vec<SocketAddr>,
@@ -56,7 +56,7 @@ pub struct NamedConf {
 pub struct ZoneDecl {
     /// The zone's name.
     pub name: Name,
-    /// Where its data comes from.
+    /// The source of its data.
     pub kind: ZoneKind,
     /// Its file; every zone that is served has one.
     pub file: Option<PathBuf>,
@@ -64,20 +64,20 @@ pub struct ZoneDecl {
     pub primaries: Vec<SocketAddr>,
     /// Servers to notify of changes to it.
     pub also_notify: Vec<SocketAddr>,
-    /// Where its name stands.
+    /// The place of its name.
     pub position: Position,
 }
 
-/// Where a zone's data comes from.
+/// The source of a zone's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ZoneKind {
     /// From its file; `master` in older files.
     Primary,
-    /// From its file, which something else keeps equal on all servers.
+    /// From its file, which other software keeps equal on all servers.
     Native,
     /// From another server; `slave` in older files.
     Secondary,
-    /// From elsewhere, or nowhere: `hint`, `forward`, `stub` and the like, or another class.
+    /// No local data: `hint`, `forward`, `stub` and other types, or another class.
     Other(String),
 }
 
@@ -149,11 +149,11 @@ pub fn parse_bytes(text: &[u8]) -> Result<NamedConf, Rejected> {
 
 struct Parser<'p> {
     load: &'p mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
-    /// Where named.conf is.
+    /// The directory of named.conf.
     home: PathBuf,
     conf: NamedConf,
     problems: Vec<Problem>,
-    /// Where each zone is declared.
+    /// The place of each zone's declaration.
     names: HashMap<Name, Position>,
     ignored: Vec<Ignored>,
     /// The files being read, each included by the one before.
@@ -161,7 +161,7 @@ struct Parser<'p> {
     n_included: usize,
 }
 
-/// A keyword that means nothing here.
+/// A keyword without a meaning here.
 struct Ignored {
     keyword: String,
     within: &'static str,
@@ -328,7 +328,7 @@ fn split<'s, 'a>(statement: &'s Statement<'a>) -> Option<(Keyword, &'s [Item<'a>
     ))
 }
 
-/// The message for a malformed statement: most often its `;` is missing.
+/// The message for a malformed statement: most often a `;` is missing.
 fn unexpected(keyword: &Keyword, rest: &[Item<'_>], wanted: &str) -> Fault {
     let place = rest.get(1).map_or(keyword.place, Item::place);
     Fault::new(
@@ -445,7 +445,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[port N] { ADDRESS [port N] [key NAME]; ... }`; lists by name are passed over.
+    /// `[port N] { ADDRESS [port N] [key NAME]; ... }`; references to named lists are skipped.
     fn addresses(
         &mut self,
         file: &Arc<Path>,
@@ -470,7 +470,7 @@ impl Parser<'_> {
                 }
                 None => {
                     let name = String::from_utf8_lossy(text);
-                    let message = format!("`{name}` is no address and is left out");
+                    let message = format!("`{name}` is not an address and is left out");
                     self.warn(position(file, *place), message);
                 }
             }
@@ -530,7 +530,7 @@ impl Parser<'_> {
                 format!("`{keyword}`{within} is not carried over{times}"),
             );
         }
-        // `directory` counts for the zones before it too.
+        // `directory` also applies to the zones before it.
         for zone in &mut self.conf.zones {
             zone.file = zone
                 .file

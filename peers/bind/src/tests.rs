@@ -100,7 +100,7 @@ fn kinds_of_zones() {
     assert_eq!(
         lines(&conf.warnings),
         [
-            "5:72: `list` is no address and is left out",
+            "5:72: `list` is not an address and is left out",
             "5:6: the zone e. (secondary) is not served",
             "6:6: the zone f. (secondary) is not served",
             "7:6: the zone . (hint) is not served",

@@ -1,5 +1,5 @@
-//! The shape of named.conf, before any of it means something: statements of words and of braces
-//! that hold more statements.
+//! The syntax of named.conf without its meaning: statements of words and of braces that hold more
+//! statements.
 
 use super::lexer::{Lexer, Place, Token};
 
@@ -29,7 +29,7 @@ impl Item<'_> {
     }
 }
 
-/// Something wrong with the shape.
+/// A syntax error.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) place: Place,
@@ -45,8 +45,7 @@ impl Fault {
     }
 }
 
-/// Reads a file's statements and the errors of their shape; a missing `;` is noted and
-/// taken as there.
+/// Reads a file's statements and their syntax errors; a missing `;` is noted and then assumed.
 pub(super) fn read(text: &[u8]) -> (Vec<Statement<'_>>, Vec<Fault>) {
     let mut lexer = Lexer::new(text);
     let mut faults = Vec::new();

@@ -1,4 +1,4 @@
-//! The Corefile of `CoreDNS`, as far as it forwards and caches.
+//! The Corefile of `CoreDNS`: the parts that forward and cache.
 //!
 //! ```text
 //! .:5353 {
@@ -12,9 +12,9 @@
 //! }
 //! ```
 //!
-//! Server blocks become zones of one server, which listens on the ports of all. `CoreDNS` keeps a
-//! cache for each block; here there is one, with the first block's limits. What a plugin other than
-//! `forward` and `cache` does to answers is lost, and said so.
+//! Server blocks become zones of one server, which listens on the ports of all. `CoreDNS` keeps a cache for
+//! each block; here there is one, with the first block's limits. Effects of plugins other than `forward`
+//! and `cache` are lost, and a remark says so.
 
 mod reverse;
 
@@ -27,9 +27,9 @@ use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{Forward, Forwarder, Policy, Setting, address, name_servers, position};
 
-/// What `forward` does unless told otherwise.
+/// The default policy of `forward`.
 const DEFAULT_POLICY: Policy = Policy::Random;
-/// What `cache` does unless told otherwise: entries of either kind, and the longest TTLs.
+/// The defaults of `cache`: entries of either kind, and the longest TTLs.
 const CACHE_ENTRIES: u32 = 9984;
 const CACHE_TTL: u32 = 3600;
 const CACHE_DENIAL_TTL: u32 = 1800;
@@ -63,14 +63,14 @@ pub fn read(path: &Path, files: &mut dyn Files) -> Result<Forwarder, Vec<Problem
 
 //--- Words and blocks
 
-/// A word and where it stands.
+/// A word and its place.
 #[derive(Clone, Debug)]
 struct Word {
     text: String,
     at: Position,
 }
 
-/// A line with something in it.
+/// A line that is not empty.
 type Line = Vec<Word>;
 
 /// A directive: its words, and the lines between its braces.
@@ -136,7 +136,7 @@ fn parse(lines: &[Line]) -> Result<Vec<Block>, Problem> {
     while let Some(line) = rest.next() {
         let opens = line.last().is_some_and(|word| word.text == "{");
         let words = line.len() - usize::from(opens);
-        // Keys may go on over lines that end with a comma.
+        // Keys may continue over lines that end with a comma.
         keys.extend(line.iter().take(words).cloned());
         let goes_on = keys.last().is_some_and(|word| word.text.ends_with(','));
         if opens {
@@ -187,12 +187,12 @@ fn wrong(line: &Line, what: &str) -> Problem {
     }
 }
 
-//--- What they mean
+//--- - Their meaning
 
 struct Reader<'f> {
     files: &'f mut dyn Files,
     found: Forwarder,
-    /// Addresses by port; none is all.
+    /// Addresses by port; an empty list means all.
     ports: BTreeMap<u16, Vec<IpAddr>>,
     zones: BTreeMap<String, Forward>,
     errors: Vec<Problem>,
@@ -213,7 +213,7 @@ impl Reader<'_> {
                     );
                     continue;
                 }
-                // The colons of an IPv6 network are no port's: a network ends with its length.
+                // The colons of an IPv6 network do not begin a port: a network ends with its length.
                 let (zone, port) = match rest.rsplit_once(':') {
                     Some((_, end)) if end.contains('/') => (rest, Some(53)),
                     Some((zone, port)) => (zone, port.parse().ok()),
@@ -264,7 +264,7 @@ impl Reader<'_> {
         addresses
     }
 
-    /// Takes up one directive; true when it forwards.
+    /// Reads one directive; true when it forwards.
     fn directive(&mut self, directive: &Directive, zones: &[Name]) -> bool {
         let [plugin, arguments @ ..] = directive.words.as_slice() else {
             return false;
@@ -353,7 +353,7 @@ impl Reader<'_> {
                     _,
                 ) => {}
                 ("max_concurrent", Some(n)) => match n.parse::<u32>() {
-                    // CoreDNS has no bound then.
+                    // Zero means no limit in CoreDNS.
                     Ok(0) => {}
                     Ok(n) => self.found.set(Setting::MaxQuestions(n)),
                     Err(_) => self.error(option, "takes a number"),
@@ -392,7 +392,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The zone that `forward` names; of a network that is several zones `CoreDNS` takes the first.
+    /// The zone that `forward` names; for a network that is several zones, `CoreDNS` takes the first.
     fn from(&mut self, word: &Word) -> Option<Name> {
         let mut names = names(&word.text).unwrap_or_default().into_iter();
         let first = names.next();
@@ -414,7 +414,7 @@ impl Reader<'_> {
         let text = target.text.strip_prefix("dns://").unwrap_or(&target.text);
         if text.contains("://") {
             self.found
-                .not_carried(&target.at, text, "upstreams are asked over UDP and TCP");
+                .not_carried(&target.at, text, "queries go to upstreams over UDP and TCP");
             return Vec::new();
         }
         if let Some(address) = address(text, ':', 53) {
@@ -516,7 +516,7 @@ impl Reader<'_> {
     }
 }
 
-/// The zones that a word means: one by its name, or those of a network's reverse names.
+/// The zones of a word: one by its name, or those of a network's reverse names.
 fn names(text: &str) -> Option<Vec<Name>> {
     let zones = match text.parse() {
         Ok(network) => reverse::zones(network),

@@ -1,4 +1,4 @@
-//! dnsmasq.conf, as far as dnsmasq forwards and caches.
+//! dnsmasq.conf: the parts that forward and cache.
 //!
 //! ```text
 //! no-resolv
@@ -7,7 +7,7 @@
 //! cache-size=10000
 //! ```
 //!
-//! Only DNS is looked at; DHCP, TFTP and router advertisements are another program's.
+//! Only the DNS settings are read; DHCP, TFTP and router advertisements belong to another program.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -18,12 +18,12 @@ use config_text::{Files, Position, Problem};
 use dns_wire::Name;
 use peer_forwarder::{Forward, Forwarder, Setting, address, name_servers, position};
 
-/// Files that include files: more than this is a circle.
+/// The most included files: more is a circle.
 const MAX_FILES: usize = 50;
-/// What dnsmasq reads when nobody says `no-resolv`.
+/// The file of upstreams that dnsmasq reads without `no-resolv`.
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 
-/// Reads a dnsmasq.conf and what it includes.
+/// Reads a dnsmasq.conf and its includes.
 ///
 /// # Errors
 /// Everything that is wrong with it.
@@ -48,7 +48,7 @@ struct Reader<'f> {
     zones: BTreeMap<String, Forward>,
     listen: Vec<IpAddr>,
     port: u16,
-    /// Where the servers for everything are listed, unless `no-resolv`.
+    /// The file of the servers for all other names, unless `no-resolv`.
     resolv: Option<String>,
     errors: Vec<Problem>,
     n_files: usize,
@@ -134,7 +134,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `[/zone/[zone/]][address[#port]]`; without an address the zone is nobody's.
+    /// `[/zone/[zone/]][address[#port]]`; without an address, no upstream gets the zone.
     fn server(&mut self, value: &str, at: &Position) {
         let (zones, target) = match value
             .strip_prefix('/')
@@ -143,11 +143,11 @@ impl Reader<'_> {
             Some((zones, target)) => (zones.split('/').collect(), target),
             None => (vec!["."], value),
         };
-        // Behind `@` is the way out, which is for the whole server in source-addresses.
+        // The part behind `@` is the source address; this server has one setting for all, source-addresses.
         let (target, way) = target.split_once('@').unwrap_or((target, ""));
         if !way.is_empty() {
             self.found
-                .not_carried(at, value, "say source-addresses for all upstreams");
+                .not_carried(at, value, "set source-addresses, for all upstreams");
         }
         if target.is_empty() || target == "#" {
             self.found.not_carried(
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A name server of the system, unless it is this server: dnsmasq passes over its own addresses too.
+    /// A name server of the system, unless it is this server: dnsmasq skips its own addresses too.
     fn name_server(&mut self, server: SocketAddr, resolv: &str) {
         let ip = server.ip();
         let listens = |address: &IpAddr| {
@@ -198,7 +198,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `DIR[,EXTENSION…]`: extensions with `*` are the only ones read, others are passed over.
+    /// `DIR[,EXTENSION…]`: only files with the extensions marked `*` are read; files with the others are
+    /// skipped.
     fn directory(&mut self, value: &str, at: &Position) {
         let mut parts = value.split(',').map(str::trim);
         let directory = parts.next().unwrap_or_default();
@@ -240,7 +241,7 @@ impl Reader<'_> {
                 || key.starts_with("tftp")
                 || key.starts_with("enable-ra") =>
             {
-                "this server is for DNS alone"
+                "this server is for DNS only"
             }
             _ => "it has no counterpart in this server",
         };

@@ -1,6 +1,6 @@
-//! What configurations of forwarding DNS servers have in common, whichever program they are for.
+//! The common parts of the configurations of all forwarding DNS servers.
 //!
-//! A reader of one format gives a [`Forwarder`], or every error of the file. Reads nothing but through
+//! A reader of one format returns a [`Forwarder`], or every error of the file. Reads files only through
 //! [`Files`].
 
 use std::fmt;
@@ -11,16 +11,16 @@ use std::sync::Arc;
 
 use config_text::{Files, Position, Problem};
 
-/// What a file configures.
+/// The configuration in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Forwarder {
     pub listen: Vec<SocketAddr>,
-    /// Clients of every network may ask.
+    /// Whether clients of every network have access.
     pub open: bool,
     pub forwards: Vec<Forward>,
-    /// In the order of the file, each kind once.
+    /// The settings in the order of the file, each kind once.
     pub settings: Vec<Setting>,
-    /// In the order of the file.
+    /// The remarks in the order of the file.
     pub remarks: Vec<Remark>,
 }
 
@@ -29,13 +29,13 @@ pub struct Forwarder {
 pub struct Forward {
     pub zone: String,
     pub upstreams: Vec<SocketAddr>,
-    /// `None` is the reading program's own default.
+    /// The order of the upstreams; `None` is the default of this server.
     pub policy: Option<Policy>,
-    /// Queries go over TCP alone.
+    /// Whether queries go over TCP only.
     pub tcp: bool,
 }
 
-/// Which upstream of a zone is asked first.
+/// The order of a zone's upstreams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     Sequential,
@@ -53,7 +53,7 @@ pub enum Setting {
     MinTtl(u32),
     MaxTtl(u32),
     NegativeMaxTtl(u32),
-    /// How long an expired answer may still be used: a number with its unit, such as `1h`.
+    /// The time that an expired answer may still be used: a number with its unit, such as `1h`.
     StaleMaxAge(String),
     /// The most questions that are resolved at once.
     MaxQuestions(u32),
@@ -63,16 +63,16 @@ pub enum Setting {
     Version(String),
 }
 
-/// What a person should know of the file.
+/// A remark for the operator about the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// The file says something that is lost.
+    /// A setting without a counterpart.
     NotCarried {
         at: Position,
         what: String,
         reason: String,
     },
-    /// Something is odd but understood.
+    /// A setting that is understood, but odd.
     Odd(Problem),
 }
 
@@ -96,7 +96,7 @@ impl Forwarder {
         }
     }
 
-    /// Says that `what` is lost.
+    /// Notes a setting without a counterpart.
     pub fn not_carried(&mut self, at: &Position, what: &str, reason: &str) {
         self.remarks.push(Remark::NotCarried {
             at: at.clone(),
@@ -105,7 +105,7 @@ impl Forwarder {
         });
     }
 
-    /// Says that something is odd.
+    /// Notes something odd.
     pub fn odd(&mut self, at: Option<&Position>, message: String) {
         self.remarks.push(Remark::Odd(Problem {
             position: at.cloned(),

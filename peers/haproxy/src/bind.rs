@@ -1,4 +1,4 @@
-//! `bind`: where a proxy listens (configuration.txt §5.1).
+//! `bind`: the addresses of a proxy (configuration.txt §5.1).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -40,7 +40,7 @@ pub(super) fn bind(
         match name {
             "accept-proxy" => bind.accepts_proxy = true,
             "v6only" => is_v6_only = true,
-            // What is so here anyway.
+            // The options that are always so here.
             "v4v6" => {}
             "maxconn" => match value(true).parse() {
                 Ok(number) => bind.max_connections = Some(number),
@@ -105,7 +105,7 @@ fn reason(option: &str) -> &'static str {
         "defer-accept" | "tfo" | "mss" => "it is left to the system",
         "interface" => "listen on an address of that interface",
         "transparent" => "the address has to be the machine's own",
-        "id" | "name" | "guid-prefix" | "label" => "listeners are told apart by their addresses",
+        "id" | "name" | "guid-prefix" | "label" => "listeners differ by their addresses",
         "nice" | "process" | "shards" | "thread" => "every worker listens everywhere",
         "tcp-ut" => "the user timeout is always on; see the template",
         "group" | "gid" | "level" | "mode" | "uid" | "user" => {
@@ -142,7 +142,7 @@ fn sockets(
         Host::Ip(ip) => vec![ip],
         Host::Name(name) => {
             let found = surroundings.resolve(&name).into_iter().next();
-            vec![found.ok_or_else(|| format!("nobody knows an address of {name}"))?]
+            vec![found.ok_or_else(|| format!("no address is known of {name}"))?]
         }
     };
     let pairs = hosts

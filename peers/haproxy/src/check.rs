@@ -4,7 +4,7 @@ use config_text::import_report::Remarks;
 
 use super::lexer::{Line, Word, joined};
 
-/// What is asked of a server. With TLS or not is told by the server.
+/// The check of a server. The server's line says whether it uses TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Check {
     /// A connection.

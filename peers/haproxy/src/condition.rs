@@ -7,7 +7,7 @@ use ipnet::IpNet;
 
 use super::lexer::{Line, Word};
 
-/// What an ACL asks of a connection, as far as it can be asked here.
+/// The condition of an ACL on a connection, as far as it is supported here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Test {
     /// The name in the ClientHello is one of these, or below one.
@@ -58,7 +58,7 @@ impl Acls {
                     .filter_map(|net| net.parse().ok());
                 Ok(Test::Sources(nets.collect()))
             }
-            "REQ_CONTENT" => Err("what clients send is not looked into".to_owned()),
+            "REQ_CONTENT" => Err("the clients' data is not inspected".to_owned()),
             _ => Err(format!("there is no acl `{name}`")),
         })
     }

@@ -17,7 +17,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Where it begins.
+    /// The place of its beginning.
     #[must_use]
     pub fn position(&self) -> Option<&Position> {
         self.words.first().map(|word| &word.position)
@@ -53,7 +53,7 @@ pub(super) fn joined(words: &[Word]) -> String {
 pub struct Word {
     /// The word.
     pub text: String,
-    /// Where it begins.
+    /// The place of its beginning.
     pub position: Position,
 }
 
@@ -177,7 +177,7 @@ impl Lexer<'_> {
                 self.advance();
                 self.hexadecimal(start)?
             }
-            // Of anything else the backslash stays.
+            // Before anything else the backslash stays.
             _ => '\\',
         };
         self.push(start, letter);
@@ -245,7 +245,7 @@ impl Lexer<'_> {
             let message = "the name of a variable is missing after `$`";
             return Err(Problem::at(start.clone(), message));
         }
-        // What is not set is empty.
+        // A variable that is not set is empty.
         let value = self.value(&name).or(default).unwrap_or_default();
         self.insert(start, &value, is_list);
         Ok(())

@@ -26,12 +26,12 @@ pub use config_text::import_report::ImportReport;
 pub use lexer::{Line, Word};
 pub use tree::{Kind, Section, Tree};
 
-/// What the machine knows that a file refers to.
+/// The machine's facts that a file refers to.
 pub trait HostInfo {
     /// The value of an environment variable.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The addresses of a host; none when it has none, or nobody knows.
+    /// The addresses of a host; none when it has none, or they are unknown.
     fn resolve(&self, host: &str) -> Vec<IpAddr>;
 }
 
@@ -74,7 +74,7 @@ pub fn parse(files: &[(&Path, &[u8])], surroundings: &dyn HostInfo) -> Result<Tr
 ///
 /// # Errors
 ///
-/// As [`parse`]. What is understood but has no counterpart is a remark, no error.
+/// As [`parse`]. A line that is understood but has no counterpart is a remark, no error.
 pub fn import(
     files: &[(&Path, &[u8])],
     surroundings: &dyn HostInfo,

@@ -171,7 +171,7 @@ impl<'a> Proxy<'a> {
         self.kind == Kind::Backend || !self.servers.is_empty()
     }
 
-    /// True when it leads nowhere: what it serves are HAProxy's own pages.
+    /// True when it leads nowhere: it serves HAProxy's own pages.
     pub(super) fn is_for_haproxy(&self) -> bool {
         self.kind != Kind::Backend
             && self.servers.is_empty()
@@ -197,7 +197,7 @@ impl<'a> Proxy<'a> {
             "timeout" => self.timeout(line, remarks),
             "disabled" => self.is_disabled = true,
             "enabled" => self.is_disabled = false,
-            // Where records go is told once, for the whole.
+            // The log's destination is set once, for the whole.
             "log" => self.logs = true,
             "no" if line.word(1) == Some("log") => self.logs = false,
             "source" => match (line.word(1).and_then(plain_address), line.word(2)) {
@@ -330,7 +330,7 @@ fn not_known(line: &Line, reason: &str, remarks: &mut Remarks) {
 
 fn lost(line: &Line, remarks: &mut Remarks) {
     if let (Disposition::Lost(reason), Some(at)) = (reasons::proxy(line), line.position()) {
-        // What follows is a name and a password.
+        // A name and a password follow.
         let is_secret = line.word(0) == Some("stats") && line.word(1) == Some("auth");
         let what = if is_secret {
             "stats auth".to_owned()

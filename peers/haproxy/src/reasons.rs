@@ -1,8 +1,8 @@
-//! What becomes of keywords that need no reading: some are so here anyway, others have no counterpart.
+//! Keywords that need no reading: some are so here anyway, others have no counterpart.
 
 use super::lexer::Line;
 
-/// What becomes of a keyword.
+/// The result for a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// It is so here anyway.
@@ -11,7 +11,7 @@ pub(super) enum Disposition {
     Lost(&'static str),
 }
 
-/// Of a line in `global`.
+/// A line in `global`.
 pub(super) fn global(line: &Line) -> Disposition {
     let keyword = line.word(0).unwrap_or_default();
     Disposition::Lost(match keyword {
@@ -45,7 +45,7 @@ pub(super) fn global(line: &Line) -> Disposition {
     })
 }
 
-/// Of a line in a proxy that nobody has read.
+/// A line in a proxy that no other module has read.
 pub(super) fn proxy(line: &Line) -> Disposition {
     let (keyword, second) = match line.word(0) {
         Some("no") => (line.word(1), line.word(2)),
@@ -125,7 +125,7 @@ fn lost(keyword: &str) -> &'static str {
         "dispatch" | "transparent" => "write a backend with a server",
         "email-alert" => "notifications are for what watches the metrics",
         "external-check" => "healthd probes; it runs no programs",
-        "tcp-response" | "tcp-check" => "what is sent is not looked into",
+        "tcp-response" | "tcp-check" => "the data is not inspected",
         "backlog" => "the backlog is as long as the system allows",
         "load-server-state-from-file" | "server-state-file-name" => {
             "healthd keeps what it knows over restarts"
@@ -153,6 +153,6 @@ fn lost(keyword: &str) -> &'static str {
         | "use-fcgi-app"
         | "max-session-srv-conns" => "HTTP is not looked into",
         "description" | "id" | "guid" => "it is for HAProxy's statistics",
-        _ => "it is not known here",
+        _ => "unknown here",
     }
 }

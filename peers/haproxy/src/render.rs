@@ -114,7 +114,7 @@ fn is_carried(proxy: &Proxy<'_>, remarks: &mut Remarks) -> bool {
         return !proxy.servers.is_empty();
     } else {
         if proxy.is_http {
-            let how = "what is of HTTP is passed through as it is: no header is read or added";
+            let how = "HTTP is passed through as it is: no header is read or added";
             remarks.differs(&proxy.at, &what, how);
         }
         return true;

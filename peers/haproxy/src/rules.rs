@@ -1,4 +1,4 @@
-//! What `use_backend` and `tcp-request` rules come to: routes by name, and who may connect.
+//! The result of `use_backend` and `tcp-request` rules: routes by name, and clients that may connect.
 
 use config_text::import_report::Remarks;
 use ipnet::IpNet;
@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use super::condition::{Acls, Clauses, Term, Test};
 use super::lexer::Line;
 
-/// Which backend a connection goes to.
+/// The backend of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Routes {
     /// Names and patterns, each with a backend.
@@ -37,7 +37,7 @@ impl Routes {
                 acls.condition(rule.from(2)).and_then(names_of)
             };
             match result {
-                Ok(Wanted::Everything) => {
+                Ok(ClientFilter::Everything) => {
                     routes.default = Some(backend.to_owned());
                     for rest in rules.get(index + 1..).unwrap_or_default() {
                         let place = rest.position().unwrap_or(at);
@@ -49,7 +49,7 @@ impl Routes {
                     }
                     break;
                 }
-                Ok(Wanted::Names(names)) => {
+                Ok(ClientFilter::Names(names)) => {
                     for name in names {
                         if let Err(reason) = routes.add(name, backend) {
                             remarks.not_carried(at, &rule.text(), reason);
@@ -62,7 +62,7 @@ impl Routes {
         routes
     }
 
-    /// The first rule that fits decides there, the closest name here: what an earlier pattern covers is
+    /// The first rule that fits decides there, the closest name here: names that an earlier pattern covers are
     /// never reached there, and must not be here.
     fn add(&mut self, name: String, backend: &str) -> Result<(), String> {
         let before = self
@@ -105,13 +105,13 @@ fn covers(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// What a condition lets through.
-enum Wanted {
+/// The clients that a condition lets through.
+enum ClientFilter {
     Everything,
     Names(Vec<String>),
 }
 
-fn names_of(clauses: Clauses) -> Result<Wanted, String> {
+fn names_of(clauses: Clauses) -> Result<ClientFilter, String> {
     let mut names = Vec::new();
     for clause in clauses {
         // That it is TLS follows from its having a name.
@@ -120,7 +120,7 @@ fn names_of(clauses: Clauses) -> Result<Wanted, String> {
             !is_implied || term.is_negated
         });
         match (terms.next(), terms.next()) {
-            (None, _) => return Ok(Wanted::Everything),
+            (None, _) => return Ok(ClientFilter::Everything),
             (
                 Some(Term {
                     is_negated: false,
@@ -135,12 +135,12 @@ fn names_of(clauses: Clauses) -> Result<Wanted, String> {
             }
         }
     }
-    Ok(Wanted::Names(names))
+    Ok(ClientFilter::Names(names))
 }
 
-//--- Who may connect
+//--- Clients that may connect
 
-/// Who may connect.
+/// Clients that may connect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sources {
     /// These alone, if given.
@@ -169,7 +169,7 @@ impl Sources {
 /// is not. Rules that do not come to that are reported.
 pub(super) fn sources(rules: &[&Line], acls: &Acls, remarks: &mut Remarks) -> Sources {
     let mut sources = Sources::default();
-    // Each is asked whoever the one before has let in.
+    // Each rule sees the clients that the one before has let in.
     for phase in ["connection", "session", "content"] {
         let mut state = Phase::default();
         for rule in rules.iter().filter(|rule| rule.word(1) == Some(phase)) {
@@ -267,7 +267,8 @@ impl Phase {
         }
         if self.takes_tls {
             return Err(
-                "what does not begin with a ClientHello goes to the default backend".to_owned(),
+                "a connection that does not begin with a ClientHello goes to the default backend"
+                    .to_owned(),
             );
         }
         sources.allow_only(self.accepted.clone())

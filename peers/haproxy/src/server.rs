@@ -17,7 +17,7 @@ pub(super) struct Server {
     pub(super) at: Position,
 }
 
-/// What is told of a server, or of all servers.
+/// The options of a server, or of all servers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -109,7 +109,7 @@ impl Options {
                 Ok(()) => {}
                 Err(reason) => remarks.not_carried(&word.position, &what, reason),
             }
-            // `source … usesrc …` and `source … interface …` go on.
+            // `source … usesrc …` and `source … interface …` continue.
             let rest = words.as_slice().first().map(|next| next.text.as_str());
             if name == "source" && matches!(rest, Some("usesrc" | "interface")) {
                 words.next();
@@ -230,7 +230,7 @@ fn reason(option: &str) -> &'static str {
         "cookie" => "sessions are not looked into",
         "minconn" => "the limit does not move; see max-connections",
         "source" => "the source address is of the whole backend; see the template",
-        "id" | "guid" => "servers are told apart by their names",
+        "id" | "guid" => "servers differ by their names",
         "non-stick" | "stick" => "there are no stick tables",
         "tcp-ut" => "the user timeout is always on; see the template",
         "tfo" | "no-tfo" => "it is left to the system",

@@ -500,7 +500,7 @@ fn names_of_servers_are_resolved_to_ipv4_first() {
         toml.contains("address = \"192.168.7.13:1\"  # master0.ocp4.redhat.ren\n"),
         "{toml}"
     );
-    assert!(remarks(text).contains("nobody knows an address of nowhere.example"));
+    assert!(remarks(text).contains("no address is known of nowhere.example"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct Tree {
 /// A section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// What it is about.
+    /// Its subject.
     pub kind: Kind,
     /// The line it begins with.
     pub head: Line,
@@ -44,16 +44,16 @@ impl Section {
     }
 }
 
-/// What a section is about.
+/// The subject of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The process.
     Global,
-    /// What proxies have that do not say otherwise.
+    /// The defaults of proxies.
     Defaults,
-    /// Where clients connect.
+    /// The addresses that clients connect to.
     Frontend,
-    /// Where servers are.
+    /// The servers.
     Backend,
     /// Both in one.
     Listen,

@@ -40,7 +40,7 @@ pub(super) enum Host {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address<'a> {
     pub(super) host: Host,
-    /// What follows the last colon, if anything.
+    /// The text behind the last colon, if there is any.
     pub(super) port: Option<&'a str>,
 }
 

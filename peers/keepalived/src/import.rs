@@ -42,7 +42,7 @@ pub(super) fn import(file: &Path, tree: &Tree) -> ImportReport {
     importer.remarks.finish(&head, &body)
 }
 
-/// What `global_defs` says for all routers.
+/// The settings of `global_defs` for all routers.
 #[derive(Debug, Default)]
 struct Defaults<'a> {
     version: Option<u8>,
@@ -55,9 +55,9 @@ struct Defaults<'a> {
 struct Importer<'a> {
     remarks: Remarks,
     defaults: Defaults<'a>,
-    /// Of each instance.
+    /// The settings of each instance.
     groups: HashMap<&'a str, &'a str>,
-    /// Of each script.
+    /// The settings of each script.
     weights: HashMap<&'a str, i16>,
 }
 
@@ -185,8 +185,8 @@ impl<'a> Importer<'a> {
         self.scripts(instance);
     }
 
-    /// Addresses of the other family: in keepalived they come and go with the instance and nobody
-    /// advertises them. A router of their own in one group with it does what it does: it is active only
+    /// Addresses of the other family: in keepalived they come and go with the instance and are not
+    /// advertised. A router of their own in one group with it does the same: it is active only
     /// where the instance is, whether it hears others or not.
     fn companion(&mut self, instance: &Instance<'a>, common: &str, text: &mut String) {
         let is_ipv6 = instance.family == Some(Family::V4);
@@ -234,7 +234,7 @@ impl<'a> Importer<'a> {
         whole
     }
 
-    /// What scripts add while they succeed is not known to whoever reads the file.
+    /// The weight that scripts add while they succeed is unknown to a reader of the file.
     fn priority(&mut self, instance: &Instance<'_>) -> u8 {
         let base = instance.priority.unwrap_or(100);
         let weight = |script: &super::instance::Script<'_>| {
@@ -275,7 +275,7 @@ impl<'a> Importer<'a> {
             );
             return;
         }
-        // Eight octets are sent; what follows never counted.
+        // Eight octets are sent; the others never counted.
         let mut end = password.len().min(8);
         while !password.is_char_boundary(end) {
             end -= 1;

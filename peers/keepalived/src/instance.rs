@@ -21,7 +21,7 @@ pub(super) struct Instance<'a> {
     pub(super) interval: Option<Duration>,
     pub(super) starts_active: bool,
     pub(super) addresses: Vec<String>,
-    /// Of the other family: they come and go with the instance, and it does not advertise them.
+    /// Addresses of the other family: they come and go with the instance, and it does not advertise them.
     pub(super) companions: Vec<String>,
     /// That of the first address.
     pub(super) family: Option<Family>,
@@ -221,7 +221,7 @@ impl<'a> Instance<'a> {
         }
     }
 
-    /// What follows an address; false when it must not be had without.
+    /// The options behind an address; false when it must not be had without.
     fn takes_options(&self, node: &Node, remarks: &mut Remarks) -> bool {
         let mut words = node.words.iter().skip(1);
         while let Some(word) = words.next() {
@@ -294,7 +294,7 @@ impl<'a> Instance<'a> {
                 ("weight", weight) => weight.parse().ok(),
                 ("", _) => None,
                 _ => {
-                    remarks.not_carried(&child.position, &child.text(), "it is not known here");
+                    remarks.not_carried(&child.position, &child.text(), "unknown here");
                     None
                 }
             };
@@ -325,7 +325,7 @@ impl Announce {
         true
     }
 
-    /// What is not said here is as `other` has it.
+    /// Options that are not set here are as in `other`.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             count: self.count.or(other.count),

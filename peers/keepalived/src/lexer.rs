@@ -20,11 +20,11 @@ pub(super) enum Token {
     End,
 }
 
-/// What came of a file.
+/// The contents of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Lexed {
     pub(super) tokens: Vec<Token>,
-    /// Lines that count on one machine of several, when it is not known which this is; and lines with
+    /// Lines that count on one machine of several, when its id is unknown; and lines with
     /// what cannot be evaluated.
     pub(super) conditional: Vec<(Position, String)>,
 }
@@ -93,7 +93,7 @@ impl Lexer<'_> {
                 column: 1,
             };
             let mut line = bare(line);
-            // Of a definition every line is one of its value; of anything else they are one line.
+            // In a definition every line is one of its value; elsewhere they are one line.
             let is_definition = line.text.trim_start().starts_with('$') && line.text.contains('=');
             let separator = if is_definition { '\n' } else { ' ' };
             while line.is_continued {
@@ -131,7 +131,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// What follows the condition; none when the line does not count.
+    /// The text behind the condition; none when the line does not count.
     fn condition<'l>(&mut self, line: &'l str, place: &Position) -> Option<&'l str> {
         let Some(rest) = line.strip_prefix('@') else {
             return Some(line);
@@ -329,7 +329,7 @@ fn words(line: &str, place: &Position, tokens: &mut Vec<Token>) -> Result<(), St
                     }
                 }
             }
-            // A parameter that nobody has defined stays as it is.
+            // A parameter that is not defined stays as it is.
             '$' if letters.peek() == Some(&'{') => {
                 let (text, _) = word.get_or_insert_with(|| (String::new(), here));
                 text.push('$');

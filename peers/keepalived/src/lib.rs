@@ -2,7 +2,7 @@
 //!
 //! [`parse`] gives the file as it is written, with what it includes: words and blocks. [`import()`] gives
 //! it in lb-proxy's terms. The shape it is made for is the template of OpenShift's on-premises
-//! installations, and what people write by hand. Reads no file but through [`Files`].
+//! installations, and files that people write. Reads no file but through [`Files`].
 
 mod import;
 mod instance;
@@ -35,7 +35,7 @@ pub fn parse(path: &Path, files: &mut dyn Files, id: Option<&str>) -> Result<Tre
 ///
 /// # Errors
 ///
-/// As [`parse`]. What is understood but has no counterpart is a remark, no error.
+/// As [`parse`]. A line that is understood but has no counterpart is a remark, no error.
 pub fn import(
     path: &Path,
     files: &mut dyn Files,

@@ -1,6 +1,6 @@
 //! Why a keyword is not carried over.
 
-/// Of a keyword in `global_defs`; none for what is so here anyway.
+/// The reason for a keyword in `global_defs`; none for one that is so here anyway.
 pub(super) fn global(keyword: &str) -> Option<&'static str> {
     Some(match keyword {
         // Scripts are not run as root where others can write them, and queues never starve a timer.
@@ -21,7 +21,7 @@ pub(super) fn global(keyword: &str) -> Option<&'static str> {
         | "smtp_alert_vrrp"
         | "smtp_alert_checker"
         | "no_email_faults" => "notifications are for what watches the metrics",
-        "router_id" => "routers are told apart by their addresses",
+        "router_id" => "routers differ by their addresses",
         "vrrp_garp_lower_prio_delay" | "vrrp_garp_lower_prio_repeat" => {
             "a lower priority is answered as a takeover is announced"
         }
@@ -58,11 +58,11 @@ pub(super) fn global(keyword: &str) -> Option<&'static str> {
         {
             "it is the unit's affair"
         }
-        _ => "it is not known here",
+        _ => "unknown here",
     })
 }
 
-/// Of a block or keyword outside of any block.
+/// The reason for a block or keyword outside of any block.
 pub(super) fn top(keyword: &str) -> &'static str {
     match keyword {
         "virtual_server" | "virtual_server_group" | "real_server" => {
@@ -73,7 +73,7 @@ pub(super) fn top(keyword: &str) -> &'static str {
             "addresses and routes that do not move are the machine's own"
         }
         "vrrp_track_file" | "vrrp_track_process" | "track_file" | "track_process" => {
-            "see `track` and `weigh`: what is probed decides"
+            "see `track` and `weigh`: probes decide"
         }
         "bfd_instance" => "there is no BFD; see `interval`, which may be below a second",
         "garp_group" => "announcements are not spaced",
@@ -85,11 +85,11 @@ pub(super) fn top(keyword: &str) -> &'static str {
         | "child_wait_time"
         | "linkbeat_use_polling"
         | "linkbeat_interfaces" => "it is the unit's or the container's affair",
-        _ => "it is not known here",
+        _ => "unknown here",
     }
 }
 
-/// Of a keyword in `vrrp_instance`; none for what is so here anyway.
+/// The reason for a keyword in `vrrp_instance`; none for one that is so here anyway.
 pub(super) fn instance(keyword: &str) -> Option<&'static str> {
     Some(match keyword {
         // The election decides; IPv6 follows from the addresses; ours answers for its addresses.
@@ -102,9 +102,7 @@ pub(super) fn instance(keyword: &str) -> Option<&'static str> {
         }
         "dont_track_primary" => "without its link a router cannot advertise",
         "track_interface" => "the interface of the addresses is always tracked, and no other",
-        "track_file" | "track_process" | "track_bfd" => {
-            "see `track` and `weigh`: what is probed decides"
-        }
+        "track_file" | "track_process" | "track_bfd" => "see `track` and `weigh`: probes decide",
         "virtual_routes" | "virtual_rules" => "routes and rules do not move",
         "promote_secondaries" => "set net.ipv4.conf.*.promote_secondaries on the machine",
         "garp_lower_prio_delay" | "garp_lower_prio_repeat" => {
@@ -121,11 +119,11 @@ pub(super) fn instance(keyword: &str) -> Option<&'static str> {
         | "notify_fault"
         | "notify_stop"
         | "notify_deleted"
-        | "notify_master_rx_lower_pri" => "`notify` is told every change, and which it is",
+        | "notify_master_rx_lower_pri" => "`notify` hears every change, and its kind",
         "notify_priority_changes" => "priorities are in /status and /metrics",
         "smtp_alert" => "notifications are for what watches the metrics",
         "debug" | "lvs_sync_daemon_interface" => "see the log",
         "auth_hmac" => "advertisements are not signed",
-        _ => "it is not known here",
+        _ => "unknown here",
     })
 }

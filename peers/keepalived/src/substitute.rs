@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// What has been defined so far.
+/// The definitions so far.
 #[derive(Debug, Default)]
 pub(super) struct Parameters(HashMap<String, String>);
 
@@ -46,14 +46,14 @@ impl Parameters {
             if line.len() + value.len() > LONGEST {
                 return None;
             }
-            // What comes in may have parameters of its own.
+            // The lines that come in may have parameters of their own.
             from = start;
             line.replace_range(start..end, value);
         }
         None
     }
 
-    /// Where the first parameter at or after `from` is used, and its value.
+    /// The place where the first parameter at or after `from` is used, and its value.
     fn first_use(&self, line: &str, from: usize) -> Option<(usize, usize, &str)> {
         let rest = line.get(from..)?;
         rest.match_indices('$').find_map(|(at, _)| {

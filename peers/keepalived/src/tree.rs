@@ -7,9 +7,9 @@ use super::lexer::{Lexed, Token};
 /// A file as it is written, with what it includes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// What it says.
+    /// Its words.
     pub nodes: Vec<Node>,
-    /// Lines that count on some machines only, when it is not known which this is.
+    /// Lines that count on some machines only, when this machine's id is unknown.
     pub conditional: Vec<(Position, String)>,
 }
 
@@ -18,9 +18,9 @@ pub struct Tree {
 pub struct Node {
     /// The keyword and its values: at least one.
     pub words: Vec<String>,
-    /// Where it begins.
+    /// The place of its beginning.
     pub position: Position,
-    /// What is between its braces.
+    /// The lines between its braces.
     pub block: Option<Vec<Self>>,
 }
 
@@ -37,7 +37,7 @@ impl Node {
         self.words.get(index).map_or("", String::as_str)
     }
 
-    /// What is between its braces; nothing without.
+    /// The lines between its braces; nothing without.
     #[must_use]
     pub fn children(&self) -> &[Self] {
         self.block.as_deref().unwrap_or_default()
@@ -79,7 +79,7 @@ struct Parser {
     /// Blocks that are open, the innermost last, each with what it belongs to.
     open: Vec<(Vec<Node>, Option<Node>)>,
     words: Vec<String>,
-    /// Where the words begin.
+    /// The place of the words.
     first: Option<Position>,
 }
 

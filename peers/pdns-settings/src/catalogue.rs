@@ -1,34 +1,34 @@
-//! The settings a server knows, and what becomes of each.
+//! The settings that a server knows, and the treatment of each.
 
 /// The settings that one of PowerDNS's servers knows.
 #[derive(Clone, Copy, Debug)]
 pub struct Catalogue {
-    /// Those that do here what they do there.
+    /// Settings with the same effect here.
     pub kept: &'static [&'static str],
-    /// Those without a counterpart, by the reason for it.
+    /// Settings without a counterpart, by reason.
     pub dropped: &'static [(&'static str, &'static [&'static str])],
-    /// What the names of whole families without a counterpart begin with, by reason.
+    /// Prefixes of names, for whole families without a counterpart, by reason.
     pub families: &'static [(&'static str, &'static [&'static str])],
-    /// What `+=` adds to when nothing is set, where that is not nothing; empty where what it is
-    /// does not matter.
+    /// The value that `+=` adds to when nothing is set, for settings that have a default; empty when the
+    /// default does not matter.
     pub defaults: &'static [(&'static str, &'static str)],
 }
 
-/// What becomes of a setting.
+/// The treatment of a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It does here what it does there.
+pub enum Disposition {
+    /// It has the same effect here.
     Kept,
     /// It has no counterpart, for this reason.
     Dropped(&'static str),
 }
 
 impl Catalogue {
-    /// What becomes of a setting; `None` when the server knows no such setting.
+    /// The treatment of a setting; `None` when the server knows no such setting.
     #[must_use]
-    pub fn fate(&self, key: &str) -> Option<Fate> {
+    pub fn disposition(&self, key: &str) -> Option<Disposition> {
         if self.kept.contains(&key) {
-            return Some(Fate::Kept);
+            return Some(Disposition::Kept);
         }
         let mut listed = self.dropped.iter();
         let mut families = self.families.iter();
@@ -37,13 +37,13 @@ impl Catalogue {
             .or_else(|| {
                 families.find(|(_, prefixes)| prefixes.iter().any(|it| key.starts_with(it)))
             })
-            .map(|(reason, _)| Fate::Dropped(reason))
+            .map(|(reason, _)| Disposition::Dropped(reason))
     }
 
-    /// The known setting that is spelled most like this one.
+    /// The known setting with the most similar spelling.
     #[must_use]
     pub fn nearest(&self, key: &str) -> Option<&'static str> {
-        /// More slips than this are another word.
+        /// The most differences of a similar spelling.
         const SLIPS: usize = 3;
         let close = self
             .names()
@@ -64,7 +64,7 @@ impl Catalogue {
     }
 }
 
-/// How many letters have to be put in, taken out or changed (Levenshtein).
+/// The number of letters to insert, remove or change (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (index, ours) in a.bytes().enumerate() {

@@ -1,30 +1,30 @@
-//! PowerDNS's command lines: where its file is, and settings such as `--daemon=no`, which are too many
+//! PowerDNS's command lines: the place of its file, and settings such as `--daemon=no`, which are too many
 //! to be flags of ours.
 //!
-//! Both stand beside our own flags on one line. Which flags are our own is asked of the parser
-//! itself, so that none can be taken for a setting.
+//! Both stand beside our own flags on one line. The parser itself says which flags are our own, so that
+//! none can be taken for a setting.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command};
 
-/// What PowerDNS's servers are told on their command lines.
+/// Flags of PowerDNS's servers.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PeerArgs {
-    /// Directory of PowerDNS's file, as its server has it
+    /// Directory of PowerDNS's configuration file
     #[arg(long, value_name = "DIR")]
     pub config_dir: Option<PathBuf>,
 
-    /// Name of a virtual server of PowerDNS, which its file's name ends in: -NAME.conf
+    /// Name of a virtual server of PowerDNS, at the end of the file's name: -NAME.conf
     #[arg(long, value_name = "NAME")]
     pub config_name: Option<String>,
 
-    /// Addresses to listen on, as PowerDNS has it; wins over its file
+    /// Addresses to listen on, in PowerDNS's form; overrides its file
     #[arg(long, value_name = "ADDRESSES")]
     pub local_address: Option<String>,
 
-    /// Port to listen on, as PowerDNS has it; wins over its file
+    /// Port to listen on, in PowerDNS's form; overrides its file
     #[arg(long, value_name = "PORT")]
     pub local_port: Option<u16>,
 
@@ -48,7 +48,7 @@ impl PeerArgs {
         }
     }
 
-    /// Every setting of the command line; of two of one name the last counts.
+    /// Every setting of the command line; when two have one name the last counts.
     #[must_use]
     pub fn all_settings(&self) -> Vec<(String, String)> {
         let mut settings = self.settings.clone();
@@ -59,7 +59,7 @@ impl PeerArgs {
         settings
     }
 
-    /// Whether anything here needs the peer's file and there is none.
+    /// Whether an argument needs the peer's file while there is none.
     #[must_use]
     pub fn lacks_file(&self, named: Option<&Path>) -> bool {
         let has_file = named.is_some() || self.config_dir.is_some();
@@ -71,10 +71,10 @@ impl PeerArgs {
     }
 }
 
-/// Takes a peer's settings off a command line: what stays, and each setting with its value.
+/// Splits a command line into our own arguments and a peer's settings with their values.
 ///
-/// Only where one of `files`, the flags that name the peer's files, is there; only in the peer's
-/// form, with `=` or without a value; and never a flag that `command` or a verb of it has.
+/// Takes a setting only if one of `files`, the flags that name the peer's files, is there; only in the
+/// peer's form, with `=` or without a value; and never a flag that `command` or a verb of it has.
 #[must_use]
 pub fn split(
     arguments: Vec<String>,
@@ -90,7 +90,7 @@ pub fn split(
     if !arguments.iter().any(names_a_file) {
         return (arguments, Vec::new());
     }
-    // Flags that every verb has, such as --help, come with this.
+    // This also adds the flags that every verb has, such as --help.
     command.build();
     let own = flags(&command);
     let mut kept = Vec::new();

@@ -9,14 +9,13 @@
 //! include-dir=/etc/pdns/conf.d
 //! ```
 //!
-//! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a
-//! line that goes on, and comments from a `#` that begins the line or follows a blank. Settings
-//! of the command line come after those of the files. `include-dir` is followed, that of the file
-//! if it has one, else that of the command line: pdns reads the file over the command line before
-//! it looks for the directory. A setting that is not in the server's [`Catalogue`] is an error, as
-//! it is for pdns.
+//! Lines are read as those servers read them: `key=value`, `key+=value`, `\` at the end of a line that
+//! continues, and comments from a `#` that begins the line or follows a blank. Settings of the command line
+//! come after those of the files. `include-dir` is followed, that of the file if it has one, else that of
+//! the command line: pdns reads the file over the command line before it looks for the directory. A setting
+//! that is not in the server's [`Catalogue`] is an error, as it is for pdns.
 //!
-//! Reads nothing but through [`Files`], and never panics on any input.
+//! Reads files only through [`Files`], and never panics on any input.
 
 mod catalogue;
 pub mod command_line;
@@ -28,7 +27,7 @@ use std::sync::Arc;
 
 use config_text::{Files, MAX_PROBLEMS, Position, Problem};
 
-pub use catalogue::{Catalogue, Fate};
+pub use catalogue::{Catalogue, Disposition};
 pub use values::{address, items};
 
 /// The setting that names a directory of further files.
@@ -37,9 +36,9 @@ const INCLUDE_DIR: &str = "include-dir";
 /// A setting as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
-    /// All after the `=`, without blanks around it.
+    /// The text after the `=`, without blanks around it.
     pub value: String,
-    /// Where it is set; `None` on the command line.
+    /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
 }
 
@@ -50,13 +49,13 @@ pub struct Dropped {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Why there is no counterpart.
+    /// The reason why there is no counterpart.
     pub reason: &'static str,
-    /// Where it is set; `None` on the command line.
+    /// The place of the setting; `None` on the command line.
     pub position: Option<Position>,
 }
 
-/// The settings of some files and a command line, the last one of each name.
+/// The settings of the files and the command line, the last one of each name.
 #[derive(Clone, Debug)]
 pub struct Settings {
     catalogue: &'static Catalogue,
@@ -66,8 +65,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the file at `path`, what it includes, and then `arguments`: settings of the
-    /// server's command line, without their `--`.
+    /// Reads the file at `path`, its includes, and then `arguments`: settings of the server's command line,
+    /// without their `--`.
     #[must_use]
     pub fn read(
         catalogue: &'static Catalogue,
@@ -83,7 +82,7 @@ impl Settings {
         };
         settings.file(path, files);
         let of_file = settings.settings.get(INCLUDE_DIR).cloned();
-        if let Some(directory) = of_file.or_else(|| told(arguments, INCLUDE_DIR)) {
+        if let Some(directory) = of_file.or_else(|| from_arguments(arguments, INCLUDE_DIR)) {
             settings.directory(&directory, files);
         }
         for (key, value) in arguments {
@@ -105,21 +104,21 @@ impl Settings {
         }
     }
 
-    /// Reads a file that a setting names, in lines of its own syntax; it counts among the files
-    /// that were read. When it cannot be read, that is a problem of the setting.
+    /// Reads a file that a setting names, in lines of its own syntax, and adds it to the files that were
+    /// read. A file that cannot be read is a problem of the setting.
     pub fn other_file(&mut self, setting: &Setting, files: &mut dyn Files) -> Option<Vec<u8>> {
         let path = Path::new(&setting.value);
         self.load(path, setting.position.clone(), files)
     }
 
-    /// What is set and has no counterpart, in the order of the files.
+    /// The settings without a counterpart, in the order of the files.
     #[must_use]
     pub fn dropped(&self) -> Vec<Dropped> {
         let mut dropped = Vec::new();
         for (key, setting) in &self.settings {
-            let reason = match self.catalogue.fate(key) {
-                Some(Fate::Kept) => continue,
-                Some(Fate::Dropped(reason)) => reason,
+            let reason = match self.catalogue.disposition(key) {
+                Some(Disposition::Kept) => continue,
+                Some(Disposition::Dropped(reason)) => reason,
                 None => "`ignore-unknown-settings` names it",
             };
             let Setting { value, position } = setting.clone();
@@ -134,8 +133,7 @@ impl Settings {
         dropped
     }
 
-    /// The problems that were found, as they were found, and every file that was read or
-    /// looked for.
+    /// The problems, in the order of their discovery, and every file that was read or searched for.
     #[must_use]
     pub fn into_parts(self) -> (Vec<Problem>, Vec<PathBuf>) {
         (self.problems, self.files)
@@ -210,7 +208,7 @@ impl Settings {
     }
 
     fn set(&mut self, key: &str, value: String, append: bool, position: Option<Position>) {
-        match self.catalogue.fate(key) {
+        match self.catalogue.disposition(key) {
             None if self.ignores(key) => {}
             None if self.problems.len() >= MAX_PROBLEMS => return,
             None => {
@@ -248,7 +246,7 @@ impl Settings {
         }
     }
 
-    /// Whether an unknown setting is to be passed over.
+    /// Whether to ignore an unknown setting.
     fn ignores(&self, key: &str) -> bool {
         let ignored = self.settings.get("ignore-unknown-settings");
         ignored.is_some_and(|setting| items(&setting.value).any(|item| item == key))
@@ -278,8 +276,8 @@ impl Settings {
     }
 }
 
-/// What the command line sets; of two settings of one name the last counts.
-fn told(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
+/// The setting on the command line. If two have one name, the last counts.
+fn from_arguments(arguments: &[(String, String)], wanted: &str) -> Option<Setting> {
     let (_, value) = arguments.iter().rfind(|(key, _)| key == wanted)?;
     Some(Setting {
         value: value.clone(),

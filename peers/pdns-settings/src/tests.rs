@@ -204,9 +204,9 @@ fn values_of_each_kind() {
         problems(wrong),
         [
             "f:1:1: `port` takes a number, not `65536`",
-            "f:2:1: `address` takes addresses, and `nosuch` is none",
-            "f:2:1: `address` takes addresses, and `192.0.2.1:99999` is none",
-            "f:2:1: `address` takes addresses, and `::1]:5` is none",
+            "f:2:1: `address` takes addresses, not `nosuch`",
+            "f:2:1: `address` takes addresses, not `192.0.2.1:99999`",
+            "f:2:1: `address` takes addresses, not `::1]:5`",
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! What the value of a setting may be.
+//! Parsers for the values of settings.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::Settings;
 
 impl Settings {
-    /// A switch, which is on unless it says no.
+    /// A switch, which is on unless its value says no.
     #[must_use]
     pub fn switch(&self, key: &str, default: bool) -> bool {
         let setting = self.get(key);
@@ -39,7 +39,7 @@ impl Settings {
             match address(item, port) {
                 Some(address) => addresses.push(address),
                 None => {
-                    let message = format!("`{key}` takes addresses, and `{item}` is none");
+                    let message = format!("`{key}` takes addresses, not `{item}`");
                     self.problem(setting.position.clone(), message);
                 }
             }

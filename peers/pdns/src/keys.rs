@@ -1,5 +1,4 @@
-//! Every setting that `pdns_server` knows, from 4.7 to 5.1 with the bind backend, and what
-//! becomes of it here.
+//! Every setting that `pdns_server` knows, from 4.7 to 5.1 with the bind backend, and its treatment here.
 
 use pdns_settings::Catalogue;
 
@@ -56,10 +55,10 @@ const BACKENDS: [&str; 12] = [
     "tinydns-",
 ];
 
-/// Settings without a counterpart, by the reason for it.
+/// Settings without a counterpart, by reason.
 const DROPPED: &[(&str, &[&str])] = &[
     (
-        "the process runs as whoever starts it",
+        "the process runs as the user that starts it",
         &["setgid", "setuid", "chroot"],
     ),
     (
@@ -255,7 +254,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         &["expand-alias", "outgoing-axfr-expand-alias", "resolver"],
     ),
     (
-        "the outside is never asked about versions",
+        "the server never looks up versions on the Internet",
         &["security-poll-suffix"],
     ),
     (
@@ -269,7 +268,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "there is nothing like it here",
+        "it has no counterpart in this server",
         &[
             "edns-cookie-secret",
             "max-tcp-connection-duration",
@@ -286,7 +285,7 @@ const DROPPED: &[(&str, &[&str])] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use pdns_settings::Fate;
+    use pdns_settings::Disposition;
 
     use super::*;
 
@@ -299,16 +298,21 @@ mod tests {
     }
 
     #[test]
-    fn fates() {
-        let fate = |key| CATALOGUE.fate(key);
-        assert_eq!(fate("launch"), Some(Fate::Kept));
+    fn dispositions() {
+        let disposition = |key| CATALOGUE.disposition(key);
+        assert_eq!(disposition("launch"), Some(Disposition::Kept));
         assert_eq!(
-            fate("setuid"),
-            Some(Fate::Dropped("the process runs as whoever starts it"))
+            disposition("setuid"),
+            Some(Disposition::Dropped(
+                "the process runs as the user that starts it"
+            ))
         );
-        assert_eq!(fate("gmysql-host"), Some(Fate::Dropped(BACKEND)));
-        assert_eq!(fate("local-adress"), None);
-        assert_eq!(fate(""), None);
+        assert_eq!(
+            disposition("gmysql-host"),
+            Some(Disposition::Dropped(BACKEND))
+        );
+        assert_eq!(disposition("local-adress"), None);
+        assert_eq!(disposition(""), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The pdns.conf of the `PowerDNS` authoritative server, as far as it can be honoured.
+//! The pdns.conf of the `PowerDNS` authoritative server: the settings that have a counterpart.
 //!
 //! ```text
 //! launch=bind
@@ -15,7 +15,7 @@
 //! [`PdnsConf::dropped`] with the reason; one that pdns does not know either is an error, as it
 //! is for pdns.
 //!
-//! Reads nothing but through [`Files`], and never panics on any input.
+//! Reads files only through [`Files`], and never panics on any input.
 
 mod keys;
 
@@ -32,21 +32,21 @@ use pdns_settings::{Setting, Settings, items};
 /// The settings of a pdns.conf that have a counterpart here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PdnsConf {
-    /// Where queries are listened for.
+    /// The addresses to listen on for queries.
     pub listen: Vec<SocketAddr>,
     /// The zone list.
     pub bind_config: PathBuf,
-    /// How often zone files are looked at; `None` is never.
+    /// The interval of checks of zone files; `None` is never.
     pub check_interval: Option<Duration>,
-    /// How master files are read.
+    /// The options for reading master files.
     pub zone_files: ZoneFiles,
     /// The treatment of `LUA` records.
     pub lua: Lua,
-    /// How answers are made.
+    /// The settings of answers.
     pub answers: Answers,
     /// Networks that may transfer zones.
     pub transfers: Transfers,
-    /// How the network is used.
+    /// The settings of the network.
     pub network: Network,
     /// Settings without a counterpart here.
     pub dropped: Vec<Dropped>,
@@ -54,10 +54,10 @@ pub struct PdnsConf {
     pub files: Vec<PathBuf>,
 }
 
-/// How master files are read.
+/// The options for reading master files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZoneFiles {
-    /// `default-ttl`: the TTL of records for which no file states any.
+    /// `default-ttl`: the TTL of records without a TTL in any file.
     pub default_ttl: u32,
     /// `max-include-depth`.
     pub include_depth: usize,
@@ -72,7 +72,7 @@ pub struct ZoneFiles {
 pub struct Lua {
     /// `enable-lua-records`.
     pub records: LuaRecords,
-    /// `lua-records-exec-limit`: how many instructions one run may take; `None` is no limit.
+    /// `lua-records-exec-limit`: the most instructions of one run; `None` is no limit.
     pub exec_limit: Option<u32>,
     /// `lua-health-checks-interval`.
     pub check_interval: Duration,
@@ -91,10 +91,10 @@ pub enum LuaRecords {
     Shared,
 }
 
-/// How answers are made.
+/// The settings of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answers {
-    /// `any-to-tcp`: ANY over UDP is answered with TC.
+    /// `any-to-tcp`: ANY over UDP gets TC.
     pub any_to_tcp: bool,
     /// `edns-subnet-processing`.
     pub client_subnet: bool,
@@ -139,7 +139,7 @@ pub struct Transfers {
     pub allowed: Vec<IpNet>,
 }
 
-/// How the network is used.
+/// The settings of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
     /// `receiver-threads`.
@@ -174,7 +174,7 @@ pub fn parse_bytes(text: &[u8]) -> Result<PdnsConf, Rejected> {
 const DNS_PORT: u16 = 53;
 const UDP_LIMIT: &str = "udp-truncation-threshold";
 
-/// The limit that is kept to: for pdns too none is below 512.
+/// The effective limit: pdns, too, uses at least 512.
 fn clamped(udp_limit: u16) -> u16 {
     udp_limit.clamp(*UDP_PAYLOADS.start(), *UDP_PAYLOADS.end())
 }
@@ -227,7 +227,7 @@ impl Reader {
         Ok(PdnsConf { files, ..conf })
     }
 
-    /// The zone list of the bind backend, without which there is nothing to serve.
+    /// The zone list of the bind backend, which must be there.
     fn demand_bind(&mut self) -> PathBuf {
         let launch = self.0.get("launch").cloned();
         let bind = launch
@@ -327,7 +327,7 @@ impl Reader {
             match network {
                 Ok(network) => networks.push(network),
                 Err(_) => {
-                    let message = format!("`{key}` takes networks, and `{item}` is none");
+                    let message = format!("`{key}` takes networks, not `{item}`");
                     self.0.problem(setting.position.clone(), message);
                 }
             }

@@ -235,9 +235,9 @@ fn every_slip_is_reported_with_its_place() {
             "pdns.conf:1:1: `launch=bind` is missing: only the bind backend's zones are served",
             "`bind-config` is missing: it names the zone list",
             "pdns.conf:3:1: `local-port` takes a number, not `x`",
-            "pdns.conf:4:1: `local-address` takes addresses, and `nosuch` is none",
+            "pdns.conf:4:1: `local-address` takes addresses, not `nosuch`",
             "pdns.conf:8:1: `bind-check-interval` takes a number, not `5s`",
-            "pdns.conf:5:1: `allow-axfr-ips` takes networks, and `10.0.0.0/40` is none",
+            "pdns.conf:5:1: `allow-axfr-ips` takes networks, not `10.0.0.0/40`",
         ],
     );
 }

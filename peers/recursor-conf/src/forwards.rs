@@ -11,21 +11,21 @@ use pdns_settings::{Setting, address};
 
 use super::{DNS_PORT, Reader};
 
-/// Where pdns would speak DNS over TLS (RFC 7858).
+/// The port on which pdns would speak DNS over TLS (RFC 7858).
 const TLS_PORT: u16 = 853;
 
-/// A zone and who answers for it.
+/// A zone and its servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Forward {
     /// The zone's apex.
     pub zone: Name,
-    /// Whether the upstreams are recursive servers, asked with RD, or authoritative for the zone.
+    /// Whether the upstreams are recursive servers (queries with RD), or authoritative for the zone.
     pub recursive: bool,
     /// Whether NOTIFY for the zone counts (`^` in `forward-zones-file`).
     pub notify: bool,
     /// The upstreams in the order they are written; never empty.
     pub upstreams: Vec<SocketAddr>,
-    /// Where it is written; `None` on the command line.
+    /// Its place; `None` on the command line.
     pub position: Option<Position>,
 }
 
@@ -48,8 +48,7 @@ impl Reader<'_> {
             self.file(&setting, &mut found);
         }
         if !found.places.contains_key(&Name::root()) {
-            let message = "no zone `.` is forwarded: other names are not resolved, \
-                           where pdns would ask the root servers";
+            let message = "no zone `.` is forwarded: this server does not resolve other names, where pdns would query the root servers";
             self.warn(None, message.to_owned());
         }
         found.forwards
@@ -65,7 +64,7 @@ impl Reader<'_> {
                     Some(_) => "; addresses of one zone are separated by `;`",
                     None => "; no blanks go around `=`",
                 };
-                let message = format!("`{key}` takes `zone=address`, and `{item}` is none{hint}");
+                let message = format!("`{key}` takes `zone=address`, not `{item}`{hint}");
                 self.settings.problem(position.clone(), message);
                 continue;
             };
@@ -81,8 +80,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Lines `zone=address,address`; `+` before the zone asks for recursion, `^` lets it be
-    /// notified.
+    /// Lines `zone=address,address`; `+` before the zone sets RD, `^` allows NOTIFY.
     fn file(&mut self, setting: &Setting, found: &mut Found) {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return;
@@ -128,14 +126,14 @@ impl Reader<'_> {
     ) {
         let before = forward.position.clone();
         if zone.is_empty() {
-            let message = "no zone stands before `=`; that of all names is `.`";
+            let message = "the zone before `=` is missing; for all names, write `.`";
             self.settings.problem(before, message.to_owned());
             return;
         }
         match Name::parse(zone) {
             Ok(name) => forward.zone = name,
             Err(error) => {
-                let message = format!("`{zone}` is no name of a zone: {error}");
+                let message = format!("`{zone}` is not a zone name: {error}");
                 self.settings.problem(before, message);
                 return;
             }
@@ -149,14 +147,14 @@ impl Reader<'_> {
                 }
                 Err(reason) => {
                     slips = true;
-                    let message = format!("`{zone}` is forwarded to `{item}`, {reason}");
+                    let message = format!("`{zone}` is forwarded to `{item}`: {reason}");
                     self.settings.problem(position, message);
                 }
             }
         }
         if forward.upstreams.is_empty() {
             if !slips {
-                let message = format!("`{zone}` has no address to be forwarded to");
+                let message = format!("`{zone}` has no address to forward to");
                 self.settings.problem(before, message);
             }
             return;
@@ -164,12 +162,12 @@ impl Reader<'_> {
         self.add(forward, found);
     }
 
-    /// Of two forwards for one zone the later counts.
+    /// Adds a forward. When two are for one zone the later counts.
     fn add(&mut self, forward: Forward, found: &mut Found) {
         let place = found.places.get(&forward.zone);
         match place.and_then(|place| found.forwards.get_mut(*place)) {
             Some(earlier) => {
-                let message = format!("`{}` is forwarded twice; this counts", forward.zone);
+                let message = format!("`{}` is forwarded twice; the last one counts", forward.zone);
                 *earlier = forward.clone();
                 self.warn(forward.position, message);
             }
@@ -185,30 +183,29 @@ impl Reader<'_> {
     fn warn_of_tls(&mut self, upstream: SocketAddr, position: Option<Position>) {
         if upstream.port() == TLS_PORT && self.settings.switch("dot-to-port-853", true) {
             let message =
-                format!("`{upstream}` is asked over UDP and TCP, where pdns would speak TLS");
+                format!("`{upstream}` gets queries over UDP and TCP, where pdns would speak TLS");
             self.warn(position, message);
         }
     }
 }
 
-/// An upstream that can be asked.
+/// The address of an upstream.
 fn upstream(text: &str) -> Result<SocketAddr, &'static str> {
-    let upstream = address(text, DNS_PORT).ok_or("which is no address")?;
+    let upstream = address(text, DNS_PORT).ok_or("not an address")?;
     if upstream.port() == 0 {
-        return Err("and nobody listens on port 0");
+        return Err("no server listens on port 0");
     }
     let nobody = match upstream.ip() {
         IpAddr::V4(address) => address.is_multicast() || address.is_broadcast(),
         IpAddr::V6(address) => address.is_multicast(),
     };
     if nobody || upstream.ip().is_unspecified() {
-        return Err("which is the address of no server");
+        return Err("not the address of a server");
     }
     Ok(upstream)
 }
 
-/// Addresses that commas, semicolons and blanks separate, each with how many letters stand
-/// before it.
+/// Addresses that commas, semicolons and blanks separate, each with the number of letters before it.
 fn split(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut before = 0;
     let parts = text.split([',', ';', ' ', '\t']).map(move |part| {
@@ -233,8 +230,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Calls `read` with each line that says something, without blanks around it, and where it
-    /// begins.
+    /// Calls `read` with each line that is not empty, without blanks around it, and its place.
     pub(super) fn each(self, mut read: impl FnMut(&str, Position)) {
         let lines = self.text.split(|octet| *octet == b'\n');
         for (line, text) in (1..).zip(lines) {

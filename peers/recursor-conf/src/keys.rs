@@ -1,4 +1,4 @@
-//! Every setting that `pdns_recursor` knows, from 4.6 to 5.1, and what becomes of it here.
+//! Every setting that `pdns_recursor` knows, from 4.6 to 5.1, and its treatment here.
 
 use pdns_settings::Catalogue;
 
@@ -9,11 +9,11 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
     defaults: DEFAULTS,
 };
 
-/// Who may ask unless `allow-from` says otherwise: the node's own kind of networks.
+/// The default of `allow-from`: the networks of a private site.
 pub(super) const ALLOW_FROM: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, \
      192.168.0.0/16, 172.16.0.0/12, ::1/128, fc00::/7, fe80::/10";
 
-/// Whom no referral may lead to unless `dont-query` says otherwise.
+/// The default of `dont-query`: the addresses that no referral may lead to.
 const DONT_QUERY: &str = "127.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 169.254.0.0/16, \
      192.168.0.0/16, 172.16.0.0/12, ::1/128, fc00::/7, fe80::/10, 0.0.0.0/8, 192.0.0.0/24, \
      192.0.2.0/24, 198.51.100.0/24, 203.0.113.0/24, 240.0.0.0/4, ::/96, ::ffff:0:0/96, 100::/64, \
@@ -82,10 +82,10 @@ const KEPT: &[&str] = &[
     "version-string",
 ];
 
-/// Settings without a counterpart, by the reason for it.
+/// Settings without a counterpart, by reason.
 const DROPPED: &[(&str, &[&str])] = &[
     (
-        "the process runs as whoever starts it",
+        "the process runs as the user that starts it",
         &["setgid", "setuid", "chroot"],
     ),
     (
@@ -118,7 +118,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the outside is never asked about versions",
+        "the server never looks up versions on the Internet",
         &["security-poll-suffix"],
     ),
     (
@@ -233,7 +233,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         &["auth-zones", "max-generate-steps", "max-include-depth"],
     ),
     (
-        "whoever `allow-notify-from` names may notify of every forwarded zone",
+        "the clients of `allow-notify-from` may notify of every forwarded zone",
         &["allow-notify-for", "allow-notify-for-file"],
     ),
     (
@@ -246,7 +246,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "upstreams are asked over UDP and TCP",
+        "queries go to upstreams over UDP and TCP",
         &[
             "dot-to-auth-names",
             "dot-to-port-853",
@@ -295,7 +295,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "there are no threads of that kind to bound",
+        "the server has no threads of that kind",
         &["max-mthreads", "max-udp-queries-per-round"],
     ),
     (
@@ -303,7 +303,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         &["extended-resolution-errors"],
     ),
     (
-        "connections are made and kept as the kernel has it",
+        "the kernel's settings for connections apply",
         &[
             "max-tcp-queries-per-connection",
             "tcp-fast-open",
@@ -315,7 +315,7 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "there is nothing like it here",
+        "it has no counterpart in this server",
         &[
             "allow-no-rd",
             "any-to-tcp",
@@ -353,7 +353,7 @@ const DROPPED: &[(&str, &[&str])] = &[
 mod tests {
     use std::collections::BTreeSet;
 
-    use pdns_settings::Fate;
+    use pdns_settings::Disposition;
 
     use super::*;
 
@@ -420,7 +420,7 @@ mod tests {
     fn every_setting_of_4_8_is_known() {
         let mut n_settings = 0;
         for key in OF_4_8.split_whitespace() {
-            assert_ne!(CATALOGUE.fate(key), None, "{key}");
+            assert_ne!(CATALOGUE.disposition(key), None, "{key}");
             n_settings += 1;
         }
         assert_eq!(n_settings, 187);
@@ -429,7 +429,7 @@ mod tests {
     #[test]
     fn what_lists_begin_with_belongs_to_settings() {
         for (key, _) in DEFAULTS {
-            assert_ne!(CATALOGUE.fate(key), None, "{key}");
+            assert_ne!(CATALOGUE.disposition(key), None, "{key}");
         }
     }
 
@@ -445,7 +445,7 @@ mod tests {
         ] {
             assert_eq!(CATALOGUE.nearest(key), expected, "{key}");
         }
-        assert_eq!(CATALOGUE.fate("forward-zone"), None);
-        assert_eq!(CATALOGUE.fate("dnssec"), Some(Fate::Kept));
+        assert_eq!(CATALOGUE.disposition("forward-zone"), None);
+        assert_eq!(CATALOGUE.disposition("dnssec"), Some(Disposition::Kept));
     }
 }

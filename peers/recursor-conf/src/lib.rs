@@ -1,4 +1,4 @@
-//! The recursor.conf of the `PowerDNS` Recursor, as far as it can be honoured.
+//! The recursor.conf of the `PowerDNS` Recursor: the settings that have a counterpart.
 //!
 //! ```text
 //! local-address=0.0.0.0 ::
@@ -11,11 +11,11 @@
 //! line come after those of the files. `include-dir`, `allow-from-file` and
 //! `forward-zones-file` are followed.
 //!
-//! A setting that pdns knows but that has no counterpart here is listed in
-//! [`RecursorConf::dropped`] with the reason; one that pdns does not know either is an error, as
-//! it is for pdns. What is not set and is `None` here is left to this server's own default.
+//! A setting that pdns knows but that has no counterpart here is listed in [`RecursorConf::dropped`] with
+//! the reason; one that pdns does not know either is an error, as it is for pdns. `None` leaves a setting
+//! to this server's own default.
 //!
-//! Reads nothing but through [`Files`], and never panics on any input.
+//! Reads files only through [`Files`], and never panics on any input.
 
 mod forwards;
 mod keys;
@@ -34,33 +34,31 @@ use pdns_settings::{Setting, Settings, items};
 
 pub use forwards::Forward;
 
-/// What a recursor.conf says to this server.
+/// The settings of a recursor.conf that have a counterpart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecursorConf {
-    /// Where queries are listened for.
+    /// The addresses to listen on for queries.
     pub listen: Vec<SocketAddr>,
-    /// Who may ask; the most specific network decides.
+    /// The clients with access; the most specific network decides.
     pub allow_from: Vec<Network>,
-    /// `allow-notify-from`: whose NOTIFY counts.
+    /// `allow-notify-from`: the clients whose NOTIFY counts.
     pub allow_notify_from: Vec<Network>,
-    /// Who answers for which zone; no zone stands here twice.
+    /// The servers of each forwarded zone; no zone is here twice.
     pub forwards: Vec<Forward>,
-    /// `dont-query`: whom no referral may lead to; `None` when it is not set. Forwarders are
+    /// `dont-query`: the addresses that no referral may lead to; `None` when it is not set. Forwarders are
     /// exempt.
     pub dont_query: Option<Vec<Network>>,
     /// `dnssec`.
     pub dnssec: Option<Dnssec>,
-    /// How answers are kept.
+    /// The settings of the cache.
     pub cache: Cache,
-    /// How clients are served.
+    /// The settings for clients.
     pub clients: Clients,
-    /// How upstreams are asked.
     pub upstreams: Upstreams,
-    /// Names that are answered here.
+    /// Names that the server answers itself.
     pub local: Local,
-    /// What is not carried over.
     pub dropped: Vec<Dropped>,
-    /// What is odd but understood, file by file and line by line.
+    /// Settings that are understood, but odd, file by file and line by line.
     pub warnings: Vec<Problem>,
     /// Every file that was read, recursor.conf itself first.
     pub files: Vec<PathBuf>,
@@ -69,7 +67,6 @@ pub struct RecursorConf {
 /// An entry of a list of networks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Which addresses.
     pub addresses: IpNet,
     /// Whether `!` takes them off the list.
     pub excluded: bool,
@@ -94,11 +91,11 @@ impl fmt::Display for Network {
 /// `dnssec`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dnssec {
-    /// No DNSSEC records, even for those who ask for them.
+    /// No DNSSEC records, even for clients that ask for them.
     Off,
-    /// DNSSEC records for those who ask.
+    /// DNSSEC records for clients that ask.
     ProcessNoValidate,
-    /// Validation for those who ask.
+    /// Validation for clients that ask.
     Process,
     /// Validation of everything, and failures are logged.
     LogFail,
@@ -106,7 +103,7 @@ pub enum Dnssec {
     Validate,
 }
 
-/// How answers are kept.
+/// The settings of the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cache {
     /// `max-cache-entries`.
@@ -117,16 +114,16 @@ pub struct Cache {
     pub max_negative_ttl: Option<Duration>,
     /// `minimum-ttl-override`.
     pub min_ttl: Option<Duration>,
-    /// `serve-stale-extensions`, 30 s each: how long answers outlive their TTL.
+    /// `serve-stale-extensions`, 30 s each: the time that answers outlive their TTL.
     pub stale: Option<Duration>,
-    /// `refresh-on-ttl-perc`: what part of a TTL may be left when a name in demand is asked for
-    /// anew; 0 is never.
+    /// `refresh-on-ttl-perc`: refresh a name in demand when this part of its TTL is left, or less; 0 is
+    /// never.
     pub refresh_percent: Option<u8>,
-    /// How whole answers are kept beside the records.
+    /// The cache of whole answers, beside that of records.
     pub packets: Packets,
 }
 
-/// How whole answers are kept: what pdns calls the packet cache.
+/// The cache of whole answers: the packet cache of pdns.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// `disable-packetcache`.
@@ -137,11 +134,11 @@ pub struct Packets {
     pub ttl: Option<Duration>,
     /// `packetcache-negative-ttl`.
     pub negative_ttl: Option<Duration>,
-    /// `packetcache-servfail-ttl`: how long a failure is remembered.
+    /// `packetcache-servfail-ttl`: the time that a failure is remembered.
     pub failure_ttl: Option<Duration>,
 }
 
-/// How clients are served.
+/// The settings for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clients {
     /// `threads`; never 0.
@@ -158,46 +155,46 @@ pub struct Clients {
     pub udp_limit: Option<u16>,
 }
 
-/// How upstreams are asked.
+/// The settings of queries to upstreams.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upstreams {
-    /// `network-timeout`: how long one upstream is waited for.
+    /// `network-timeout`: the time that one upstream has to answer.
     pub timeout: Option<Duration>,
-    /// `max-total-msec`: when a question is given up; zero is never.
+    /// `max-total-msec`: the time after which a question fails; zero is never.
     pub deadline: Option<Duration>,
     /// `edns-outgoing-bufsize`; never below 512.
     pub udp_size: Option<u16>,
     /// `use-incoming-edns-subnet`: the client's subnet is passed on.
     pub client_subnet: bool,
-    /// `query-local-address`: where queries come from; the unspecified address is the kernel's
+    /// `query-local-address`: the source addresses of queries; the unspecified address is the kernel's
     /// choice.
     pub sources: Vec<IpAddr>,
 }
 
-/// Names that are answered here.
+/// Names that the server answers itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local {
     /// `serve-rfc1918`: the reverse zones of private networks are empty, unless forwarded.
     pub private_reverse: bool,
-    /// `version-string`: what `version.bind` is answered with.
+    /// `version-string`: the answer to `version.bind`.
     pub version: Option<String>,
-    /// `server-id`: what `id.server` is answered with; `None` is the host's name.
+    /// `server-id`: the answer to `id.server`; `None` is the host's name.
     pub server_id: Option<String>,
     /// `export-etc-hosts`: the names of a hosts file.
     pub hosts: Option<Hosts>,
 }
 
-/// A hosts file whose names are answered.
+/// A hosts file with names to answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
     /// `etc-hosts-file`.
     pub file: PathBuf,
-    /// `export-etc-hosts-search-suffix`: names of one label are answered below it as well.
+    /// `export-etc-hosts-search-suffix`: also answers names of one label below it.
     pub suffix: Option<Name>,
 }
 
-/// Reads the recursor.conf at `path`, what it includes, and then `arguments`: settings of
-/// `pdns_recursor`'s command line, without their `--`.
+/// Reads the recursor.conf at `path`, its includes, and then `arguments`: settings of `pdns_recursor`'s
+/// command line, without their `--`.
 ///
 /// # Errors
 /// When a file cannot be read, a setting is unknown or its value makes no sense.
@@ -225,9 +222,9 @@ pub fn parse_bytes(text: &[u8]) -> Result<RecursorConf, Rejected> {
 //--- Values
 
 const DNS_PORT: u16 = 53;
-/// No answer and no buffer is held to less (RFC 6891 §6.2.3).
+/// The least limit of answers and buffers (RFC 6891 §6.2.3).
 const MIN_UDP: u16 = 512;
-/// What `serve-stale-extensions` counts.
+/// The unit of `serve-stale-extensions`.
 const STALE_EXTENSION: Duration = Duration::from_secs(30);
 
 /// Settings that become a [`RecursorConf`].
@@ -287,7 +284,7 @@ impl Reader<'_> {
         let list = self.set("allow-from");
         if let Some(file) = self.filled("allow-from-file") {
             if let Some(list) = list {
-                let message = "`allow-from-file` takes the place of `allow-from`".to_owned();
+                let message = "`allow-from-file` replaces `allow-from`".to_owned();
                 self.warn(list.position, message);
             }
             return self.networks_of_file("allow-from-file", &file);
@@ -302,7 +299,7 @@ impl Reader<'_> {
         if setting.value.is_empty() {
             self.warn(
                 position,
-                "`allow-from` is empty: anybody may ask".to_owned(),
+                "`allow-from` is empty: every client has access".to_owned(),
             );
             let everybody = [Ipv4Net::default().into(), Ipv6Net::default().into()];
             return everybody.map(Network::on).to_vec();
@@ -314,8 +311,9 @@ impl Reader<'_> {
                 !network.excluded && network.addresses.network().is_ipv4() == is_v4
             };
             if heard && !networks.iter().any(allowed) {
-                let message =
-                    format!("`allow-from` names no {family} network: nobody may ask over {family}");
+                let message = format!(
+                    "`allow-from` names no {family} network: no client has access over {family}"
+                );
                 self.warn(position.clone(), message);
             }
         }
@@ -329,7 +327,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Networks that a file lists, one on a line; `#` begins a comment anywhere.
+    /// Networks of a file, one on a line; `#` begins a comment anywhere.
     fn networks_of_file(&mut self, key: &str, setting: &Setting) -> Vec<Network> {
         let Some(text) = self.settings.other_file(setting, self.files) else {
             return Vec::new();
@@ -439,7 +437,7 @@ impl Reader<'_> {
             let name = Name::parse(&setting.value);
             name.map_err(|error| {
                 let message = format!(
-                    "`export-etc-hosts-search-suffix` takes a name, and `{}` is none: {error}",
+                    "`export-etc-hosts-search-suffix` takes a name, not `{}`: {error}",
                     setting.value
                 );
                 self.settings.problem(setting.position, message);
@@ -462,7 +460,7 @@ impl Reader<'_> {
         self.settings.get(key).cloned()
     }
 
-    /// A setting that is set to something.
+    /// A setting whose value is not empty.
     fn filled(&self, key: &str) -> Option<Setting> {
         self.set(key).filter(|setting| !setting.value.is_empty())
     }
@@ -494,7 +492,7 @@ impl Reader<'_> {
 
     fn network(&mut self, key: &str, item: &str, position: Option<Position>) -> Option<Network> {
         let Some((network, rounded)) = network(item) else {
-            let message = format!("`{key}` takes networks, and `{item}` is none");
+            let message = format!("`{key}` takes networks, not `{item}`");
             self.settings.problem(position, message);
             return None;
         };

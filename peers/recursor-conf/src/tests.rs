@@ -89,7 +89,7 @@ fn the_seed_file_is_read_as_it_stands() {
         shown(&conf.warnings),
         [
             "recursor.conf:2:1: `192.168.7.0/0` has bits beyond its prefix and is read as 0.0.0.0/0",
-            "recursor.conf:2:1: `allow-from` names no IPv6 network: nobody may ask over IPv6",
+            "recursor.conf:2:1: `allow-from` names no IPv6 network: no client has access over IPv6",
         ]
     );
 }
@@ -119,8 +119,7 @@ fn what_is_not_set_is_as_pdns_has_it_or_left_open() {
     assert_eq!(
         shown(&conf.warnings),
         [
-            "no zone `.` is forwarded: other names are not resolved, where pdns would ask the \
-             root servers"
+            "no zone `.` is forwarded: this server does not resolve other names, where pdns would query the root servers"
         ]
     );
 }
@@ -246,7 +245,7 @@ fn an_empty_list_lets_anybody_ask() {
     assert_eq!(shown(&conf.allow_from), ["0.0.0.0/0", "::/0"]);
     assert_eq!(
         shown(&conf.warnings),
-        ["recursor.conf:2:1: `allow-from` is empty: anybody may ask"]
+        ["recursor.conf:2:1: `allow-from` is empty: every client has access"]
     );
 }
 
@@ -272,7 +271,7 @@ fn a_file_of_networks_takes_the_place_of_the_list() {
         shown(&conf.warnings),
         [
             "/a:4:3: `!10.1.1.1/16` has bits beyond its prefix and is read as !10.1.0.0/16",
-            "/r:1:1: `allow-from-file` takes the place of `allow-from`",
+            "/r:1:1: `allow-from-file` replaces `allow-from`",
         ]
     );
     let notify = on_disk(&[
@@ -289,8 +288,8 @@ fn a_file_of_networks_takes_the_place_of_the_list() {
     ]);
     assert_eq!(
         slips.unwrap_err().to_string(),
-        "/a:2:2: `allow-from-file` takes networks, and `10.0.0.0/40` is none\n\
-         /a:3:1: `allow-from-file` takes networks, and `x y` is none"
+        "/a:2:2: `allow-from-file` takes networks, not `10.0.0.0/40`\n\
+         /a:3:1: `allow-from-file` takes networks, not `x y`"
     );
 }
 
@@ -364,18 +363,18 @@ fn slips_in_a_file_of_forwards_are_reported_with_their_place() {
     assert_eq!(
         shown(&rejected.problems),
         [
-            "/f:2:1: no zone stands before `=`; that of all names is `.`",
-            "/f:3:1: no zone stands before `=`; that of all names is `.`",
-            "/f:4:1: `b` has no address to be forwarded to",
-            "/f:5:4: `c` is forwarded to `nosuch`, which is no address",
-            "/f:5:22: `c` is forwarded to `\u{5141}`, which is no address",
-            "/f:5:24: `c` is forwarded to `192.0.2.2:99999`, which is no address",
-            "/f:6:1: `d..e` is no name of a zone: empty label in a domain name",
-            "/f:7:1: `f` has no address to be forwarded to",
-            "/f:8:3: `g` is forwarded to `0.0.0.0`, which is the address of no server",
-            "/f:8:11: `g` is forwarded to `224.0.0.1`, which is the address of no server",
-            "/f:8:21: `g` is forwarded to `[ff02::1]:53`, which is the address of no server",
-            "/f:8:34: `g` is forwarded to `255.255.255.255`, which is the address of no server",
+            "/f:2:1: the zone before `=` is missing; for all names, write `.`",
+            "/f:3:1: the zone before `=` is missing; for all names, write `.`",
+            "/f:4:1: `b` has no address to forward to",
+            "/f:5:4: `c` is forwarded to `nosuch`: not an address",
+            "/f:5:22: `c` is forwarded to `\u{5141}`: not an address",
+            "/f:5:24: `c` is forwarded to `192.0.2.2:99999`: not an address",
+            "/f:6:1: `d..e` is not a zone name: empty label in a domain name",
+            "/f:7:1: `f` has no address to forward to",
+            "/f:8:3: `g` is forwarded to `0.0.0.0`: not the address of a server",
+            "/f:8:11: `g` is forwarded to `224.0.0.1`: not the address of a server",
+            "/f:8:21: `g` is forwarded to `[ff02::1]:53`: not the address of a server",
+            "/f:8:34: `g` is forwarded to `255.255.255.255`: not the address of a server",
         ]
     );
     assert_eq!(rejected.files, ["/r", "/f"].map(PathBuf::from));
@@ -399,8 +398,8 @@ fn of_two_forwards_for_a_zone_the_later_counts() {
     assert_eq!(
         shown(&conf.warnings),
         [
-            "/f:1:1: `b.` is forwarded twice; this counts",
-            "/r:2:1: `A.` is forwarded twice; this counts",
+            "/f:1:1: `b.` is forwarded twice; the last one counts",
+            "/r:2:1: `A.` is forwarded twice; the last one counts",
         ]
     );
 }
@@ -520,29 +519,28 @@ fn every_slip_is_reported_with_its_place() {
         &[
             "recursor.conf:1:2: unknown setting `forward-zone`, did you mean `forward-zones`?",
             "recursor.conf:2:1: `local-port` takes a number, not `x`",
-            "recursor.conf:3:1: `local-address` takes addresses, and `nosuch` is none",
-            "recursor.conf:4:1: `allow-from` takes networks, and `10.0.0.0/40` is none",
-            "recursor.conf:4:1: `allow-from` takes networks, and `!!::1` is none",
+            "recursor.conf:3:1: `local-address` takes addresses, not `nosuch`",
+            "recursor.conf:4:1: `allow-from` takes networks, not `10.0.0.0/40`",
+            "recursor.conf:4:1: `allow-from` takes networks, not `!!::1`",
             "recursor.conf:6:1: `dnssec` is `off`, `process-no-validate`, `process`, `log-fail` or \
              `validate`, not `maybe`",
-            "recursor.conf:7:1: `forward-zones` takes `zone=address`, and `192.0.2.2` is none; \
+            "recursor.conf:7:1: `forward-zones` takes `zone=address`, not `192.0.2.2`; \
              addresses of one zone are separated by `;`",
-            "recursor.conf:7:1: `forward-zones` takes `zone=address`, and `b` is none; no blanks \
+            "recursor.conf:7:1: `forward-zones` takes `zone=address`, not `b`; no blanks \
              go around `=`",
-            "recursor.conf:7:1: no zone stands before `=`; that of all names is `.`",
-            "recursor.conf:7:1: `c` is forwarded to `192.0.2.3:0`, and nobody listens on port 0",
-            "recursor.conf:7:1: `c` is forwarded to `x`, which is no address",
-            "recursor.conf:7:1: `d` has no address to be forwarded to",
-            "recursor.conf:8:1: `a..b` is no name of a zone: empty label in a domain name",
+            "recursor.conf:7:1: the zone before `=` is missing; for all names, write `.`",
+            "recursor.conf:7:1: `c` is forwarded to `192.0.2.3:0`: no server listens on port 0",
+            "recursor.conf:7:1: `c` is forwarded to `x`: not an address",
+            "recursor.conf:7:1: `d` has no address to forward to",
+            "recursor.conf:8:1: `a..b` is not a zone name: empty label in a domain name",
             "recursor.conf:9:1: `max-cache-ttl` takes a number, not `1h`",
             "recursor.conf:10:1: `serve-stale-extensions` takes a number, not `-1`",
             "recursor.conf:11:1: `udp-truncation-threshold` takes a number, not `65536`",
             "recursor.conf:12:1: `threads` takes a number, not `two`",
-            "recursor.conf:13:1: `export-etc-hosts-search-suffix` takes a name, and `a..b` is \
-             none: empty label in a domain name",
+            "recursor.conf:13:1: `export-etc-hosts-search-suffix` takes a name, not `a..b`: empty label in a domain name",
             "recursor.conf:14:1: `setuid+=` adds to a setting that is not set",
             "recursor.conf:16:1: unknown setting `nosuch`",
-            "recursor.conf:17:1: `query-local-address` takes addresses, and `eth0` is none",
+            "recursor.conf:17:1: `query-local-address` takes addresses, not `eth0`",
         ],
     );
     refused(
@@ -579,7 +577,7 @@ fn families_without_clients_are_a_warning() {
     warned("local-address=127.0.0.1\nallow-from=10.0.0.0/8", &[]);
     warned(
         "local-address=0.0.0.0,::\nallow-from=fd00::/8,!10.0.0.0/8",
-        &["recursor.conf:2:1: `allow-from` names no IPv4 network: nobody may ask over IPv4"],
+        &["recursor.conf:2:1: `allow-from` names no IPv4 network: no client has access over IPv4"],
     );
 }
 
@@ -588,7 +586,7 @@ fn upstreams_that_would_be_asked_in_tls_are_a_warning() {
     warned(
         "forward-zones=a=192.0.2.1:853",
         &[
-            "recursor.conf:1:1: `192.0.2.1:853` is asked over UDP and TCP, where pdns would speak \
+            "recursor.conf:1:1: `192.0.2.1:853` gets queries over UDP and TCP, where pdns would speak \
              TLS",
         ],
     );

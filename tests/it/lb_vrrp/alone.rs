@@ -45,7 +45,7 @@ fn somebody_who_has_the_address_and_does_not_advertise_is_found_at_the_start() {
             let us = link.start_us(100);
             tests::wait::for_it("the holder is found", kind.down(100) + SLACK, || {
                 us.log()
-                    .contains("Somebody has an address and does not advertise it")
+                    .contains("A node has an address and does not advertise it")
             });
             assert_eq!(link.holders(), (false, true));
             link.them.address("del", &address);

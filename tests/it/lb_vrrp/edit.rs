@@ -95,7 +95,7 @@ fn somebody_else_with_the_address_is_seen_and_answered() {
             tests::wait::for_it("the duplicate is seen", PATIENCE, || {
                 us.status()["duplicates"] != 0
             });
-            us.wait_log("Somebody else has an address");
+            us.wait_log("Another node has an address");
         },
     );
 }

@@ -9,19 +9,19 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
+use daemon::latest::Latest;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use tests::netns::Machine;
 use tests::wait;
 use tokio::io::{AsyncBufReadExt as _, BufReader as AsyncBufReader};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
 use vrrp::checksum::ChecksumForm;
 use vrrp::machine::Departure;
 use vrrp::packet::{Authentication, Refusal, Version};
 use vrrp::priority::{PrioritySettings, WhenUnable};
 use vrrp::settings::{Peers, RouterSettings, VirtualAddress};
-use vrrp_net::{Hooks, Resetting, VirtualRouter, Vrrp};
+use vrrp_net::{Hooks, Observations, Resetting, VirtualRouter, Vrrp};
 
 /// Says what the process is to be.
 const VARIABLE: &str = "OUTPOST_TEST_VIRTUAL_ROUTER";
@@ -223,8 +223,8 @@ async fn serve(settings: &str) {
     let hooks = Hooks {
         reset_flows: Arc::new(|_| -> Resetting { Box::pin(std::future::ready(())) }),
     };
-    // No test observes anything here.
-    let (_observer, observations) = watch::channel(Arc::default());
+    // Nothing is tracked here.
+    let observations = Latest::new(Observations::default()).reader();
     let routers = vec![router(settings)];
     let vrrp = Vrrp::start(routers, &BTreeSet::new(), observations, hooks).await;
     let mut vrrp = vrrp.unwrap_or_else(|error| panic!("{error}"));

@@ -54,7 +54,7 @@ impl Builder {
     }
 }
 
-/// One step through a name in a message.
+/// The item at one place of a name in a message.
 pub(super) enum Step<'a> {
     Label(&'a [u8]),
     Pointer(usize),
@@ -78,7 +78,7 @@ pub(super) fn step(message: &[u8], at: usize) -> Result<Step<'_>, NameError> {
                 usize::from(length & 0x3f) << 8 | usize::from(low),
             ))
         }
-        // RFC 6891 §5 leaves 0x40 and 0x80 unused permanently.
+        // RFC 6891 §5 leaves 0x40 and 0x80 permanently unused.
         _ => Err(NameError::Pointer),
     }
 }

@@ -5,7 +5,7 @@ use super::{RdataError, Token};
 
 //--- Base 16
 
-/// Appends what the words say in hex; `first` is the number of the first of them.
+/// Appends the octets that the words spell in hex; `first` is the number of the first of them.
 pub(super) fn parse_hex(
     tokens: &[Token<'_>],
     first: usize,
@@ -18,7 +18,7 @@ pub(super) fn parse_hex(
         for byte in token.text {
             let digit = hex_digit(*byte)
                 .filter(|_| !token.quoted)
-                .ok_or_else(|| RdataError::new(last, "hexadecimal digits are wanted here"))?;
+                .ok_or_else(|| RdataError::new(last, "hexadecimal digits are expected here"))?;
             match pending.take() {
                 None => pending = Some(digit),
                 Some(high) => out.push(high << 4 | digit),
@@ -85,7 +85,7 @@ pub(super) fn push_base32(octets: &[u8], out: &mut String) {
 
 //--- Base 64
 
-/// Appends what the words say in base 64; `first` is the number of the first of them.
+/// Appends the octets that the words spell in base 64; `first` is the number of the first of them.
 pub(super) fn parse_base64(
     tokens: &[Token<'_>],
     first: usize,
@@ -102,7 +102,7 @@ pub(super) fn parse_base64(
                     n_digits += 1;
                 }
                 None if *byte == b'=' && !token.quoted => n_pads += 1,
-                None => return Err(RdataError::new(first + index, "base 64 is wanted here")),
+                None => return Err(RdataError::new(first + index, "base 64 is expected here")),
             }
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn parse_base64(
         let last = first + tokens.len().saturating_sub(1);
         return Err(RdataError::new(
             last,
-            "the base 64 is cut short or wrongly padded",
+            "the base 64 is incomplete or wrongly padded",
         ));
     };
     out.extend_from_slice(&octets);

@@ -1,4 +1,4 @@
-//! The fields RDATA is made of: how each reads from words, and how it prints.
+//! The fields of RDATA, each with a parser and a printer.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +60,7 @@ pub(super) enum Field {
     Strings,
     /// Text without a length, to the end of the data.
     Target,
-    /// A moment as `YYYYMMDDHHmmSS`.
+    /// A time as `YYYYMMDDHHmmSS`.
     Time,
     /// A time span in seconds.
     Ttl,
@@ -147,14 +147,14 @@ impl Field {
     }
 }
 
-/// Reads hex to the end; gives how many octets it was.
+/// Reads hex to the end; returns the number of octets.
 fn hex(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, RdataError> {
     let (first, before) = (text.position(), out.len());
     base::parse_hex(text.rest(), first, out)?;
     Ok(out.len() - before)
 }
 
-/// Reads base 64 to the end; gives how many octets it was.
+/// Reads base 64 to the end; returns the number of octets.
 fn base64(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<usize, RdataError> {
     let (first, before) = (text.position(), out.len());
     base::parse_base64(text.rest(), first, out)?;
@@ -177,7 +177,7 @@ fn caa_tag(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     let length = u8::try_from(word.len())
         .ok()
         .filter(|length| *length > 0 && plain);
-    out.push(length.ok_or_else(|| text.error("a property name is of letters and digits"))?);
+    out.push(length.ok_or_else(|| text.error("a property name consists of letters and digits"))?);
     out.extend_from_slice(word.as_bytes());
     Ok(())
 }
@@ -234,9 +234,8 @@ fn salt(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     Ok(())
 }
 
-/// Character-strings to the end. One that is longer than 255 octets is cut into as many as it
-/// needs, as pdns does; together they mean the same to readers such as SPF and DKIM
-/// (RFC 7208 §3.3).
+/// Character-strings to the end. One that is longer than 255 octets is cut into as many as it needs, as
+/// pdns does; SPF and DKIM join them again (RFC 7208 §3.3).
 fn strings(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     text.next("a string")?;
     let (first, before) = (text.position() - 1, out.len());
@@ -263,8 +262,7 @@ fn strings(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     Ok(())
 }
 
-/// A bare word such as `key="some value"` is one word where a service parameter is wanted, and
-/// two strings where strings are.
+/// A bare word such as `key="some value"` is one word for a service parameter, and two strings for strings.
 fn quoted_parts(token: Token<'_>) -> impl Iterator<Item = Token<'_>> {
     let inside = token.text.strip_suffix(b"\"").filter(|_| !token.quoted);
     let start = inside.and_then(|inside| inside.windows(2).position(|pair| pair == b"=\""));
@@ -292,9 +290,9 @@ fn nsap(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
 //--- Wire to text
 
 impl Field {
-    /// Takes the field's octets and appends its text; `None` when they are not such a field.
+    /// Reads the field's octets and appends its text; `None` when they are not such a field.
     pub(super) fn show(self, wire: &mut Wire<'_>, out: &mut String) -> Option<()> {
-        // The fields that may be empty see to their own blanks.
+        // The fields that may be empty write their own blanks.
         match self {
             Self::Base64OrNothing | Self::OptString if wire.is_empty() => return Some(()),
             Self::Prefixes => return apl::show(wire, out),

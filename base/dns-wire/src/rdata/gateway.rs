@@ -1,5 +1,5 @@
-//! The types that carry a gateway or a host identity, whose shape depends on a field before:
-//! IPSECKEY (RFC 4025), AMTRELAY (RFC 8777) and HIP (RFC 8005).
+//! The types with a gateway or a host identity, whose form depends on an earlier field: IPSECKEY (RFC
+//! 4025), AMTRELAY (RFC 8777) and HIP (RFC 8005).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -60,7 +60,7 @@ pub(super) fn show_amtrelay(wire: &mut Wire<'_>, out: &mut String) -> Option<()>
 
 //--- Gateways
 
-/// `.`, an address or a name, as the type before it says.
+/// `.`, an address or a name, depending on the type before it.
 fn parse_gateway(kind: u8, text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataError> {
     match kind {
         0 => {

@@ -8,7 +8,7 @@ use super::wire::Wire;
 const MERIDIAN: u32 = 1 << 31;
 /// The zero of the altitude: 100 km below the reference spheroid, in centimetres.
 const GROUND: i64 = 10_000_000;
-/// The default size and precisions: 1 m, 10 km and 10 m.
+/// The defaults of size and precisions: 1 m, 10 km and 10 m.
 const DEFAULTS: [u8; 3] = [0x12, 0x16, 0x13];
 
 /// `D [M [S]] N|S  D [M [S]] E|W  ALTITUDE[m] [SIZE [HORIZONTAL [VERTICAL]]]`.
@@ -103,8 +103,7 @@ fn fraction(word: &str, places: u32) -> Option<i64> {
     Some(whole * 10_i64.pow(places) + decimals * 10_i64.pow(places - n_decimals))
 }
 
-/// A length as a digit and a power of ten of centimetres (RFC 1876 §2); the part below the
-/// digit is cut off, as in other servers.
+/// A length as a digit and a power of ten of centimetres (RFC 1876 §2), rounded down, as in other servers.
 fn precision(length: u64) -> Option<u8> {
     let (mut base, mut exponent) = (length, 0_u8);
     while base > 9 {

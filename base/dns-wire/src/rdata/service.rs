@@ -107,7 +107,7 @@ fn unquoted(value: &[u8]) -> Token<'_> {
     inside.map_or_else(|| Token::bare(value), |text| Token { text, quoted: true })
 }
 
-/// The wire form of a value that stands in its key's own spelling.
+/// The wire form of a value in its key's own text form.
 fn encode(key: Key, text: &[u8], given: bool) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     match key {
@@ -159,12 +159,12 @@ fn items(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(items)
 }
 
-/// Whether a value in wire form is one that its key may have.
+/// Whether a value in wire form is legal for its key.
 fn is_valid(key: Key, value: &[u8]) -> bool {
     match key {
         Key::MANDATORY => {
             let (keys, rest) = value.as_chunks::<2>();
-            // Ascending, and never naming itself, whose number is the lowest.
+            // Ascending, and without the lowest number, which is `mandatory` itself.
             let ascending = keys.is_sorted_by(|a, b| a < b);
             !keys.is_empty() && rest.is_empty() && ascending && keys.first() != Some(&[0, 0])
         }
@@ -188,7 +188,7 @@ fn alpn_items(value: &[u8]) -> Option<Vec<&[u8]>> {
     Some(items)
 }
 
-/// A key that `mandatory` lists and that is not there (RFC 9460 §8).
+/// A key that `mandatory` lists but that is missing (RFC 9460 §8).
 fn missing_mandatory(parameters: &BTreeMap<Key, Vec<u8>>) -> Option<Key> {
     let (listed, _) = parameters.get(&Key::MANDATORY)?.as_chunks::<2>();
     let mut listed = listed.iter().map(|key| Key(u16::from_be_bytes(*key)));

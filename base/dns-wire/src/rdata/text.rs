@@ -1,4 +1,4 @@
-//! Words of a master file: cutting a line into them, and reading the simple ones.
+//! Words of a master file: splits a line into them, and reads the simple ones.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -85,7 +85,7 @@ impl<'a> Text<'a> {
             .ok_or_else(|| self.wrong(token, what))
     }
 
-    /// Everything has been read.
+    /// Fails if a word is left.
     pub(super) fn end(&self) -> Result<(), RdataError> {
         match self.tokens.get(self.at) {
             None => Ok(()),
@@ -129,7 +129,7 @@ impl<'a> Text<'a> {
     pub(super) fn name(&mut self) -> Result<Name, RdataError> {
         let token = self.next("a domain name")?;
         if token.quoted {
-            return Err(self.error("a domain name stands without quotes"));
+            return Err(self.error("a domain name has no quotes"));
         }
         if token.text == b"@" {
             return Ok(self.origin.clone());
@@ -159,8 +159,8 @@ impl<'a> Text<'a> {
     }
 }
 
-/// The octets a word stands for when it is a character-string: `\DDD` and `\X` resolved
-/// (RFC 1035 §5.1). It may be longer than a message can carry in one string.
+/// The octets of a word as a character-string: `\DDD` and `\X` are resolved (RFC 1035 §5.1). It may be
+/// longer than a message can carry in one string.
 ///
 /// # Errors
 /// When a backslash stands before nothing, or before a number above 255.
@@ -180,7 +180,7 @@ pub fn character_string(token: Token<'_>) -> Result<Vec<u8>, RdataError> {
                 octets.push(octet);
                 tail
             }
-            // A quote inside a bare word is left there by the lexer for `key="value"` only.
+            // The lexer leaves a quote inside a bare word only for `key="value"`.
             [b'"', tail @ ..] if !token.quoted => tail,
             [plain, tail @ ..] => {
                 octets.push(*plain);
@@ -190,7 +190,7 @@ pub fn character_string(token: Token<'_>) -> Result<Vec<u8>, RdataError> {
     }
 }
 
-/// The text after a backslash: the octet meant, and the rest.
+/// Decodes the escape after a backslash: the octet, and the rest of the text.
 fn unescape(text: &[u8]) -> Option<(u8, &[u8])> {
     match text {
         [a @ b'0'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..] => {
@@ -211,7 +211,7 @@ pub(super) fn push_string(octets: &[u8], out: &mut String) {
     out.push('"');
 }
 
-/// Appends octets with those escaped that cannot stand in quotes as they are.
+/// Appends octets, and escapes those that cannot be in quotes unescaped.
 pub(super) fn push_escaped(octets: &[u8], out: &mut String) {
     for octet in octets {
         match octet {
@@ -249,7 +249,7 @@ pub fn seconds(text: &[u8]) -> Option<u32> {
         };
         total = total.checked_add(number.take()?.checked_mul(unit)?)?;
     }
-    // Every number needs its unit once there is one: `1h30` is a slip.
+    // After one unit, every number needs its unit: `1h30` is an error.
     number
         .is_none()
         .then_some(total)
@@ -307,7 +307,7 @@ pub fn tokens(line: &[u8]) -> Result<Vec<Token<'_>>, RdataError> {
 
 const OPEN_QUOTE: &str = "a quote is not closed";
 
-/// Finds the closing quote in the text after the opening one.
+/// The offset of the closing quote, from the opening one on.
 fn closing_quote(inside: &[u8]) -> Option<usize> {
     let mut escaped = false;
     inside.iter().position(|byte| {

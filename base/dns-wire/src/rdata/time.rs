@@ -1,8 +1,8 @@
-//! Moments of signatures: `YYYYMMDDHHmmSS` in UTC, or plain seconds (RFC 4034 §3.2).
+//! The times of signatures: `YYYYMMDDHHmmSS` in UTC, or plain seconds (RFC 4034 §3.2).
 
 use super::text::decimal;
 
-/// Seconds since 1970 modulo 2^32, which is how RRSIG counts (RFC 4034 §3.1.5).
+/// Seconds since 1970 modulo 2^32, as in RRSIG (RFC 4034 §3.1.5).
 pub(super) fn parse(text: &[u8]) -> Option<u32> {
     let (date, clock) = match text.len() {
         14 => text.split_at_checked(8)?,
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &[u8]) -> Option<u32> {
     u32::try_from((((days * 24 + hour) * 60 + minute) * 60 + second) % (1 << 32)).ok()
 }
 
-/// Appends the moment as `YYYYMMDDHHmmSS`, read as the years 1970 to 2106.
+/// Appends the time as `YYYYMMDDHHmmSS`, in the years 1970 to 2106.
 pub(super) fn push(moment: u32, out: &mut String) {
     let (mut days, second) = (u64::from(moment) / 86_400, moment % 86_400);
     let (mut year, mut month) = (1970, 1);

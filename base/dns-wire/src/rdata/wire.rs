@@ -1,8 +1,8 @@
-//! A cursor over RDATA in wire form; every step may find that the octets have run out.
+//! A cursor over RDATA in wire form; every step may fail because the octets have run out.
 
 use crate::Name;
 
-/// The RDATA that has not been read yet.
+/// The part of the RDATA that has not been read yet.
 #[derive(Debug)]
 pub(super) struct Wire<'a> {
     rest: &'a [u8],
@@ -48,13 +48,13 @@ impl<'a> Wire<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
-    /// One length octet and as many octets as it says.
+    /// A length octet and as many octets as it says.
     pub(super) fn counted(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.take(usize::from(length))
     }
 
-    /// A name; RDATA at rest has no compression pointers.
+    /// A name; RDATA outside messages has no compression pointers.
     pub(super) fn name(&mut self) -> Option<Name> {
         let (name, length) = Name::from_wire(self.rest).ok()?;
         self.rest = self.rest.get(length..)?;

@@ -8,8 +8,8 @@ use dns_wire::{Name, Type};
 
 use crate::record::Record;
 
-/// A name in wire form, compared without regard to case; any part of a name that ends with the
-/// root is one too, so ancestors cost no copy.
+/// A name in wire form, compared without regard to case. Any part of a name that ends with the root is a
+/// name too, so ancestors cost no copy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Suffix<'a>(pub(super) &'a [u8]);
 
@@ -64,13 +64,13 @@ pub(super) struct Node {
 /// The result of looking up a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// The name, or the wildcard that stands for it.
+    /// The name, or the wildcard that matches it.
     Node(Node),
     /// A name that owns nothing, with names below it.
     Empty,
     /// No such name.
     Missing,
-    /// Nothing that this zone could tell: outside, or below a delegation or a DNAME.
+    /// Unknown to this zone: outside, or below a delegation or a DNAME.
     Elsewhere,
 }
 
@@ -228,8 +228,8 @@ pub(super) fn shown(name: Suffix<'_>) -> String {
         .unwrap_or_default()
 }
 
-/// Whether a name may name a host: letters, digits and inner hyphens (RFC 1123 §2.1). A leading
-/// `*` label stands for any.
+/// Whether a name may name a host: letters, digits and inner hyphens (RFC 1123 §2.1). A leading `*` label
+/// matches any.
 pub(super) fn is_hostname(wire: &[u8]) -> bool {
     let wire = wire.strip_prefix(b"\x01*").unwrap_or(wire);
     labels(wire).all(|label| {

@@ -24,7 +24,7 @@ pub(super) fn check_node(
                 let rtype = record.rtype();
                 report.note(
                     record,
-                    format!("{} has {rtype} but is no hostname", shown(name)),
+                    format!("{} has {rtype} but is not a hostname", shown(name)),
                 );
             }
             Type::NS | Type::DNAME if wildcard => {
@@ -37,7 +37,7 @@ pub(super) fn check_node(
     }
 }
 
-/// CNAME and DNAME stand alone, of their type and the first also beside others.
+/// CNAME and DNAME must be the only record of their type, and CNAME the only type of its name.
 fn check_alone(name: Suffix<'_>, records: &[&Record], report: &mut Report) {
     let of = |rtype: Type| records.iter().filter(move |record| record.rtype() == rtype);
     for rtype in [Type::CNAME, Type::DNAME] {
@@ -48,7 +48,7 @@ fn check_alone(name: Suffix<'_>, records: &[&Record], report: &mut Report) {
     let Some(cname) = of(Type::CNAME).next() else {
         return;
     };
-    // RFC 4034 §2.5: signatures and what proves them may stand beside a CNAME.
+    // RFC 4034 §2.5: signatures and proofs may be beside a CNAME.
     let beside = records.iter().find(|record| {
         !matches!(
             record.rtype(),
@@ -97,7 +97,7 @@ fn check_place(index: &Index<'_>, name: Suffix<'_>, records: &[&Record], report:
     }
 }
 
-/// The mailbox of an SOA is written with a dot where it has its at sign (RFC 1035 §8).
+/// The mailbox of an SOA has a dot in place of the at sign (RFC 1035 §8).
 fn check_soa(record: &Record, rdata: &[u8], report: &mut Report) {
     let mailbox = Name::from_wire(rdata).ok().and_then(|(_, length)| {
         Name::from_wire(rdata.get(length..)?)
@@ -113,7 +113,7 @@ fn check_soa(record: &Record, rdata: &[u8], report: &mut Report) {
     }
 }
 
-/// Records that no answer shows, for the name is delegated or redirected.
+/// Records that no answer shows, because the name is delegated or redirected.
 fn check_occluded(index: &Index<'_>, name: Suffix<'_>, records: &[&Record], report: &mut Report) {
     if let Some((divider, rtype)) = index.divider(name) {
         for record in records {
@@ -141,8 +141,7 @@ fn check_occluded(index: &Index<'_>, name: Suffix<'_>, records: &[&Record], repo
     }
 }
 
-/// Signatures and proofs, which mean something only in a signed zone; and what no `LUA` record
-/// can have there.
+/// Signatures and proofs, which need a signed zone; and `LUA` records in a signed zone.
 pub(super) fn check_signatures(
     index: &Index<'_>,
     name: Suffix<'_>,
@@ -183,8 +182,8 @@ fn check_nsec3(record: &Record, rdata: &[u8], report: &mut Report) {
     }
 }
 
-/// A digest is as long as its algorithm says: RFC 4509 and RFC 6605 for DS, RFC 4255 and
-/// RFC 6594 for SSHFP, RFC 6698 §2.1.3 for TLSA, RFC 8976 §2.2.3 for ZONEMD.
+/// The length of a digest follows from its algorithm: RFC 4509 and RFC 6605 for DS, RFC 4255 and RFC 6594
+/// for SSHFP, RFC 6698 §2.1.3 for TLSA, RFC 8976 §2.2.3 for ZONEMD.
 fn check_digest(record: &Record, rdata: &[u8], report: &mut Report) {
     let (kind, digest, lengths): (_, _, &[(u8, usize)]) = match (record.rtype(), rdata) {
         (Type::DS | Type::CDS, [_, _, _, kind, digest @ ..]) => {

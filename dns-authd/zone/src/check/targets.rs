@@ -8,7 +8,7 @@ use super::Report;
 use super::index::{Found, Index, Suffix, is_hostname};
 use crate::record::{Record, RecordData};
 
-/// Checks what one record points to.
+/// Checks the names that one record points to.
 pub(super) fn check_record(
     index: &Index<'_>,
     owner: Suffix<'_>,
@@ -28,7 +28,7 @@ pub(super) fn check_record(
         }
         Type::MX | Type::SRV => {
             let offset = if *rtype == Type::MX { 2 } else { 6 };
-            // A lone dot says that there is no such service (RFC 7505, RFC 2782).
+            // A lone dot means that there is no such service (RFC 7505, RFC 2782).
             if let Some(target) = name_at(rdata, offset).filter(|target| !target.is_root()) {
                 check_host(index, record, &target, report);
             }
@@ -55,14 +55,14 @@ fn check_host(index: &Index<'_>, record: &Record, target: &Name, report: &mut Re
     if is_address(target) {
         report.error(
             record,
-            format!("{rtype} points to {target}: an address is no name"),
+            format!("{rtype} points to {target}: an address is not a name"),
         );
         return;
     }
     if !is_hostname(target.as_wire()) {
         report.warning(
             record,
-            format!("{rtype} points to {target}, which is no hostname"),
+            format!("{rtype} points to {target}, which is not a hostname"),
         );
     }
     if doubles(index, target) {
@@ -120,7 +120,7 @@ fn check_glue(
     }
 }
 
-/// A CNAME's target: something, and not itself by way of others.
+/// A CNAME's target must exist, and must not lead back to the CNAME.
 fn check_alias(
     index: &Index<'_>,
     owner: Suffix<'_>,
@@ -128,7 +128,7 @@ fn check_alias(
     target: &Name,
     report: &mut Report,
 ) {
-    /// As many steps as servers commonly follow.
+    /// The number of steps that servers commonly follow.
     const STEPS: usize = 16;
     if doubles(index, target) {
         report.warning(
@@ -208,7 +208,7 @@ fn check_service(
     if has("no-default-alpn") && !has("alpn") {
         report.warning(record, "`no-default-alpn` without `alpn` (RFC 9460 §7.1.1)");
     }
-    // The root as a target is the owner itself, or for an alias nothing at all.
+    // A root target is the owner itself, or nothing at all for an alias.
     if target.is_root() || Suffix(target.as_wire()) == owner {
         return;
     }
@@ -227,7 +227,7 @@ fn check_service(
 fn doubles(index: &Index<'_>, target: &Name) -> bool {
     let apex = index.apex().0;
     let labels = apex.strip_suffix(b"\0").unwrap_or(apex);
-    // One label twice in a row may well be meant.
+    // One label twice in a row may well be intended.
     if labels
         .get(1 + usize::from(labels.first().copied().unwrap_or(0))..)
         .is_none_or(<[u8]>::is_empty)

@@ -121,17 +121,17 @@ fn hosts_exist_have_addresses_and_are_no_aliases() {
     check_zone(
         "@ NS 192.0.2.1.\n@ MX 1 192.0.2.1\n@ MX 1 a_b\na_b A 192.0.2.1",
         &[
-            "1 error: NS points to 192.0.2.1.: an address is no name",
+            "1 error: NS points to 192.0.2.1.: an address is not a name",
             "2 warning: MX points to 192.0.2.1.sin.example., which does not exist",
-            "3 warning: MX points to a_b.sin.example., which is no hostname",
-            "4 note: a_b.sin.example. has A but is no hostname",
+            "3 warning: MX points to a_b.sin.example., which is not a hostname",
+            "4 note: a_b.sin.example. has A but is not a hostname",
         ],
     );
     check_zone(
         "-foo A 192.0.2.1\n*.foo A 192.0.2.1\nfoo- AAAA ::1\n",
         &[
-            "1 note: -foo.sin.example. has A but is no hostname",
-            "3 note: foo-.sin.example. has AAAA but is no hostname",
+            "1 note: -foo.sin.example. has A but is not a hostname",
+            "3 note: foo-.sin.example. has AAAA but is not a hostname",
         ],
     );
 }
@@ -236,8 +236,8 @@ fn what_the_parser_warned_of_is_found_too() {
     check_zone(
         "a A 192.0.2.1\na A 192.0.2.1\nb 10 A 192.0.2.1\nb 20 A 192.0.2.2\n",
         &[
-            "2 warning: the same record stands on line 5",
-            "4 warning: b.sin.example. A has different TTLs; 10 is taken for all",
+            "2 warning: the same record is on line 5",
+            "4 warning: b.sin.example. A has different TTLs; 10 is used for all",
         ],
     );
 }

@@ -45,12 +45,12 @@ impl Parser<'_> {
         }
     }
 
-    /// The TTL, or the longest there is.
+    /// The TTL, or the longest legal one.
     pub(super) fn bounded(&mut self, ttl: u32, at: &Position) -> u32 {
         if ttl > MAX_TTL {
             self.warn(
                 at,
-                format!("TTL {ttl} is above {MAX_TTL} (RFC 2181 §8), which is taken"),
+                format!("TTL {ttl} is above {MAX_TTL} (RFC 2181 §8), which is used"),
             );
         }
         ttl.min(MAX_TTL)
@@ -152,7 +152,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// The record that a line stands for with one number.
+    /// The record of a line for one number.
     fn generated(
         &mut self,
         number: u32,
@@ -197,7 +197,7 @@ impl Parser<'_> {
     }
 }
 
-/// Which word of a `$GENERATE` line is the owner.
+/// The word of a `$GENERATE` line that is the owner.
 const OWNER: usize = 2;
 
 /// The parts of a `$GENERATE` line that are the same for every number.
@@ -205,7 +205,7 @@ struct Line<'a> {
     owner: (Token<'a>, Template<'a>),
     head: Head,
     data: Vec<(Token<'a>, Template<'a>)>,
-    /// Which word of the line the data begins with.
+    /// The word of the line that the data begins with.
     first: usize,
 }
 
@@ -222,7 +222,7 @@ impl<'a> Line<'a> {
             data.push((*token, template(*token, first + index)?));
         }
         let owner = (*owner, template(*owner, OWNER)?);
-        // The record is read from its data alone.
+        // The record is read from its data only.
         Ok(Self {
             owner,
             head: Head { next: 0, ..head },

@@ -104,7 +104,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Data that is stated.
+    /// Reads plain data.
     fn plain(
         &mut self,
         head: &Head,
@@ -120,7 +120,7 @@ impl Parser<'_> {
         if matches!(rtype, Type::TXT | Type::SPF) && data.iter().any(long) {
             self.warn(
                 at,
-                "a string of more than 255 octets is cut in pieces".to_owned(),
+                "a string of more than 255 octets is split".to_owned(),
             );
         }
         let parsed = match rtype {
@@ -171,7 +171,7 @@ impl Parser<'_> {
         let code = String::from_utf8(code);
         let code = code.map_err(|_| Fault::new(first + 1, "the program is not UTF-8"))?;
         if written.len() < parts.len() {
-            // A string that ends within a letter is no text of its own.
+            // A string that ends inside a character is not text of its own.
             written = vec![code.as_str().into()];
         }
         Ok(RecordData::Lua {
@@ -181,7 +181,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The TTL of a record, stated or not.
+    /// The TTL of a record, given or not.
     fn ttl(&mut self, head: &Head, data: &RecordData, at: &Position) -> u32 {
         if let Some(stated) = head.ttl {
             let ttl = self.bounded(stated, at);
@@ -202,7 +202,7 @@ impl Parser<'_> {
             return minimum;
         }
         let ttl = self.options.default_ttl;
-        self.warn(at, format!("no TTL is stated so far; {ttl} is taken"));
+        self.warn(at, format!("no TTL is given so far; {ttl} is used"));
         self.ttls.last = Some(ttl);
         ttl
     }
@@ -223,7 +223,7 @@ fn program_of_wire(octets: &[u8], at: usize) -> Result<RecordData, Fault> {
     let code = String::from_utf8(code).map_err(|_| broken())?;
     Ok(RecordData::Lua {
         rtype: Type(u16::from_be_bytes(*rtype)),
-        // Strings of octets are put together without blanks, whatever is asked for others.
+        // Strings of octets are always joined without blanks.
         parts: Arc::from([code.as_str().into()]),
         code,
     })

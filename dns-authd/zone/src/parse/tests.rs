@@ -271,10 +271,10 @@ fn broken_programs_are_refused() {
     refused("a LUA A \" \"", &["1:9 the program is missing"]);
     refused("a LUA ifportup", &["1:7 `ifportup` is no record type"]);
     refused("a LUA ANY x", &["1:7 `ANY` is no record type"]);
-    refused(r"a LUA \# 1 00", &["1:7 these octets are no LUA data"]);
+    refused(r"a LUA \# 1 00", &["1:7 these octets are not valid LUA data"]);
     refused(
         r"a LUA \# 4 0001 0578",
-        &["1:7 these octets are no LUA data"],
+        &["1:7 these octets are not valid LUA data"],
     );
 }
 
@@ -557,7 +557,7 @@ fn other_classes_and_meta_types_are_refused() {
     refused("a \"A\" 192.0.2.1", &["1:3 `A` is no record type"]);
     refused(
         "\"a\" A 192.0.2.1",
-        &["1:1 a domain name stands without quotes"],
+        &["1:1 a domain name has no quotes"],
     );
     refused("a", &["1:1 the record's type is missing"]);
 }
@@ -619,13 +619,13 @@ fn a_zone_needs_one_soa_and_an_ns_at_its_apex() {
     assert_eq!(
         problems("@ 1 NS a\na SOA a b 1 2 3 4 5\n"),
         [
-            "zone:2:1: an SOA belongs to the apex example. alone",
+            "zone:2:1: only the apex example. may have an SOA",
             "zone:1:1: the zone example. has no SOA at its apex"
         ]
     );
     assert_eq!(
         problems("@ 1 SOA a b 1 2 3 4 5\n@ NS a\n@ SOA a b 2 2 3 4 5\n"),
-        ["zone:3:1: a second SOA; the first stands on line 1"]
+        ["zone:3:1: a second SOA; the first is on line 1"]
     );
     assert!(parse_bytes(b"@ 1 SOA a b 1 2 3 4 5\n@ NS a\n@ SOA A b 1 2 3 4 5\n").is_ok());
 }
@@ -655,9 +655,9 @@ fn duplicates_are_left_out_with_a_warning() {
     assert_eq!(
         warnings(text),
         [
-            "2:1 the same record stands on line 4",
-            "4:1 the same record stands on line 6",
-            "8:9 the same record stands on line 10",
+            "2:1 the same record is on line 4",
+            "4:1 the same record is on line 6",
+            "8:9 the same record is on line 10",
         ]
     );
 }
@@ -677,7 +677,7 @@ fn the_lowest_ttl_of_a_set_is_taken_for_all() {
     );
     assert_eq!(
         warnings(text),
-        ["2:1 a.example. A has different TTLs; 60 is taken for all"]
+        ["2:1 a.example. A has different TTLs; 60 is used for all"]
     );
 }
 
@@ -689,11 +689,11 @@ fn odd_ttls_and_strings_are_warned_of() {
     );
     assert_eq!(
         warnings("a 4294967295 A 192.0.2.1"),
-        ["1:1 TTL 4294967295 is above 2147483647 (RFC 2181 §8), which is taken"]
+        ["1:1 TTL 4294967295 is above 2147483647 (RFC 2181 §8), which is used"]
     );
     assert_eq!(
         warnings(&format!("a TXT {}", "x".repeat(300))),
-        ["1:1 a string of more than 255 octets is cut in pieces"]
+        ["1:1 a string of more than 255 octets is split"]
     );
     assert!(warnings("$TTL 0\na A 192.0.2.1\n").is_empty());
 }

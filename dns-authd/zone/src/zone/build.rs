@@ -1,7 +1,7 @@
-//! Building a [`Zone`] from its records.
+//! Builds a [`Zone`] from its records.
 //!
-//! Keeps the first spelling of each name, drops repeated records, gives an RRset one TTL, adds
-//! empty non-terminals, finds what delegations and DNAMEs hide, and renders every answer.
+//! Keeps the first spelling of each name, drops repeated records, gives an RRset one TTL, adds empty
+//! non-terminals, finds the names that delegations and DNAMEs hide, and renders every answer.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,8 +22,8 @@ impl Zone {
     /// Compiles a zone; names will be looked up by hashes of this seed.
     ///
     /// # Errors
-    /// When the records cannot be served as a zone: without a SOA record at the apex, or too much
-    /// for the table.
+    /// Fails when the records cannot be served as a zone: without a SOA record at the apex, or with too
+    /// many names for the table.
     pub fn build(apex: &Name, records: &[Record], seed: Seed) -> Result<Self, Vec<Problem>> {
         let mut builder = Builder::new(apex);
         for record in records {
@@ -99,7 +99,7 @@ impl<'r> Builder<'r> {
         let Some(set) = draft.sets.get_mut(at) else {
             return Ok(());
         };
-        // RFC 2181 §5.2: the TTLs of an RRset are one; the lowest promises least.
+        // RFC 2181 §5.2: an RRset has one TTL; the lowest is the safe choice.
         set.ttl = set.ttl.min(record.ttl);
         match &record.data {
             RecordData::Wire { rdata, .. } => set.rdata.push(rdata),
@@ -113,7 +113,7 @@ impl<'r> Builder<'r> {
         Ok(())
     }
 
-    /// The place of a name, which is added with its ancestors when it is new.
+    /// The place of a name; a new name is added with its ancestors.
     fn place_of(&mut self, name: &Name) -> usize {
         let lower = name.to_lowercase();
         if let Some(place) = self.index.get(lower.as_wire()) {
@@ -194,7 +194,7 @@ impl<'r> Builder<'r> {
         })
     }
 
-    /// Reads the SOA record, without which there is no zone.
+    /// Reads the SOA record, which every zone must have.
     fn soa(&self) -> Result<Soa, Problem> {
         let missing = || Problem {
             position: None,
@@ -215,7 +215,7 @@ impl<'r> Builder<'r> {
         })
     }
 
-    /// Finds delegations and DNAMEs, and what they hide. A parent always comes before its
+    /// Finds delegations and DNAMEs, and the names that they hide. A parent always comes before its
     /// children, so one pass is enough.
     fn classify(&mut self) {
         for place in 0..self.drafts.len() {
@@ -245,8 +245,7 @@ impl<'r> Builder<'r> {
     }
 }
 
-/// Drops records that say what an earlier one says, and all but the first of types of which a
-/// name has one.
+/// Drops records that repeat an earlier one, and all but the first of types that a name may have only once.
 fn remove_repeated(set: &mut DraftSet<'_>) {
     if matches!(set.rtype, Type::CNAME | Type::DNAME | Type::SOA) {
         set.rdata.truncate(1);
@@ -267,7 +266,7 @@ fn too_large() -> Problem {
     }
 }
 
-/// Lays drafts out in the zone's flat arrays.
+/// Arranges drafts in the zone's flat arrays.
 #[derive(Default)]
 struct Packer {
     nodes: Vec<Node>,

@@ -8,8 +8,8 @@ use crate::name_table::Index;
 use crate::resolution::{Pick, Unresolved};
 use crate::store::StoreBuilder;
 
-/// A type that no record has: it stands for all those without data of their own (RFC 6895 §3.1
-/// reserves it).
+/// A type that no record has: it represents all types without data of their own (RFC 6895 §3.1 reserves
+/// it).
 const NO_TYPE: Type = Type(u16::MAX);
 
 /// Fills in the zone's answers.
@@ -88,8 +88,8 @@ impl Renderer {
             (Kind::Plain | Kind::Dname, None) => zone.nodata,
             _ => self.answer(zone, &name, &reference, NO_TYPE),
         };
-        // A name has few types, and those asked for most come first in most files; what matters
-        // is that the order does not depend on the file's.
+        // A name has few types, and most files begin with those of most queries. This order does not depend
+        // on the file's.
         if let Some(own) = self.answers.get_mut(start..) {
             own.sort_by_key(|answer| answer.rtype);
         }
@@ -107,10 +107,9 @@ impl Renderer {
         let asked = (spelled(name), &self.suffixes);
         let resolved = zone.resolve(asked, rtype, &mut |_| Pick::PerQuery);
         let rendered = match resolved {
-            // The negative answer is the zone's own when no alias comes before it.
+            // The negative answer is the zone's own unless an alias comes before it.
             Ok(resolution) if resolution.is_plain_nodata() => return zone.nodata,
-            // Where the alias of a wildcard leads back to it, some names are in a loop and others
-            // are not yet.
+            // If the alias of a wildcard leads back to it, some names are in a loop and others are not yet.
             Ok(resolution) if name.is_wildcard() && resolution.returns() => None,
             Ok(resolution) => self.store.render(reference, &resolution).ok(),
             Err(Unresolved::Failed | Unresolved::PerQuery) => None,
@@ -119,8 +118,8 @@ impl Renderer {
     }
 }
 
-/// The question's name as resolving sees it: for a wildcard none, since its answers are for other
-/// names than its own.
+/// The question's name for resolving: none for a wildcard, since its answers are for other names than its
+/// own.
 fn spelled(name: &Name) -> &[u8] {
     match name.is_wildcard() {
         true => &[],

@@ -1,8 +1,8 @@
 //! Resolving a question within one zone, step by step (RFC 1034 §4.3.2).
 //!
-//! Gives the records of the response and their sections; does not encode them. Most answers are
-//! resolved once, when the zone is built; those that depend on the very name asked for (below a
-//! DNAME) or on liveness (an alias to a live set) are resolved per query.
+//! Returns the records of the response and their sections; does not encode them. Most answers are resolved
+//! once, when the zone is built; those that depend on the exact name (below a DNAME) or on liveness (an
+//! alias to a live set) are resolved per query.
 
 use dns_wire::hash::Suffixes;
 use dns_wire::layout::{Field, Layout};
@@ -13,26 +13,27 @@ use super::{Kind, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
-/// Aliases followed for one question. Longer chains are cut here: the resolver goes on by itself.
+/// The most aliases that are followed for one question. Longer chains are cut: the resolver asks for the
+/// rest itself.
 const MAX_CHAIN: usize = 16;
-/// Names whose addresses one response may carry besides.
+/// The most names whose addresses one response carries in addition.
 const MAX_ADDITIONAL: usize = 128;
 
 /// A name that a record points to.
 struct Target {
     name: Name,
-    /// Whether addresses from below a delegation will do: they are what makes it work.
+    /// Whether glue below a delegation is acceptable: it makes the delegation work.
     glue: bool,
 }
 
-/// Whether resolving goes on.
+/// The next step of resolving.
 enum Step {
     Done,
     Follow(Name),
 }
 
 impl Zone {
-    /// The response that says no more than that the name has no data of the type.
+    /// The response that only says that the name has no data of the type.
     pub fn resolve_negative(&self) -> Resolution<'_> {
         let mut resolver = Resolver {
             zone: self,
@@ -64,7 +65,7 @@ impl Zone {
         types
     }
 
-    /// Resolves a question for a name within the zone, given as asked and as read; `pick` asks a
+    /// Resolves a question for a name within the zone, in wire form and as suffixes; `pick` draws from a
     /// live set.
     pub fn resolve(
         &self,
@@ -117,7 +118,7 @@ impl<'z> Resolver<'z, '_> {
     ) -> Result<Step, Unresolved> {
         match self.zone.locate(name) {
             Place::Missing => {
-                // RFC 6604 §2.1: the code speaks of the last name of the chain.
+                // RFC 6604 §2.1: the code is that of the last name of the chain.
                 self.resolution.rcode = Rcode::NXDOMAIN;
                 self.push_soa();
                 Ok(Step::Done)
@@ -135,7 +136,7 @@ impl<'z> Resolver<'z, '_> {
         }
     }
 
-    /// Takes the answer from a name that exists, or that a wildcard stands for.
+    /// Takes the answer from a name that exists, or from a wildcard that matches.
     fn answer(&mut self, index: Index, owner: Option<&Name>) -> Result<Step, Unresolved> {
         let zone = self.zone;
         let Some(node) = zone.node(index) else {
@@ -189,7 +190,7 @@ impl<'z> Resolver<'z, '_> {
         Ok(Step::Done)
     }
 
-    /// Refers to a child zone: its NS records, and the addresses of those servers.
+    /// Refers to a child zone: its NS records, and the addresses of its servers.
     fn refer(&mut self, cut: Index) -> Step {
         let zone = self.zone;
         // RFC 1034 §4.3.1: a referral is not authoritative, but aliases before it are.
@@ -280,7 +281,7 @@ impl<'z> Resolver<'z, '_> {
         });
     }
 
-    /// The SOA record, without which a negative answer cannot be cached (RFC 2308 §3).
+    /// Adds the SOA record: without it a negative answer cannot be cached (RFC 2308 §3).
     fn push_soa(&mut self) {
         let zone = self.zone;
         let apex = zone.node(Index::FIRST);
@@ -315,7 +316,7 @@ impl<'z> Resolver<'z, '_> {
                 .as_ref()
                 .is_some_and(|owner| target.name.is_within(owner))
         };
-        // RFC 9471 §3: a referral is whole only with the addresses of servers below the cut.
+        // RFC 9471 §3: a referral is complete only with the addresses of servers below the cut.
         for target in targets.iter().filter(|target| is_glue(target)) {
             self.push_addresses(target);
         }
@@ -334,7 +335,7 @@ impl<'z> Resolver<'z, '_> {
             .flatten()
     }
 
-    /// The names in the records so far whose addresses a client will want next.
+    /// The names in the records so far whose addresses a client will need next.
     fn targets(&self) -> Vec<Target> {
         let mut targets: Vec<Target> = Vec::new();
         for entry in &self.resolution.entries {
@@ -378,7 +379,7 @@ impl<'z> Resolver<'z, '_> {
                 self.resolution.entries.iter().any(|entry| {
                     entry.rtype == rtype && entry.owner.as_ref() == Some(&target.name)
                 });
-            // A live set may change its mind between the two mentions: it is left to be asked.
+            // A live set may draw differently the second time, so it is left out here.
             if !answered && matches!(set.data, SetData::Fixed { .. }) {
                 self.push_zone_set(Section::Additional, Some(target.name.clone()), set);
             }

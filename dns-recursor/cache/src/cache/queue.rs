@@ -1,11 +1,11 @@
-//! Who is pushed out next: SIEVE (Zhang et al., NSDI 2024).
+//! The order of eviction: SIEVE (Zhang et al., NSDI 2024).
 //!
-//! One list per pool, newest first, and a hand that walks from the oldest towards the newest. An
-//! entry that was used since the hand last passed is spared once; the first that was not goes.
-//! A hit only sets a flag, so names in demand cost no list work, and a burst of names that nobody
-//! asks for twice leaves the others alone.
+//! One list per pool, newest first, and a hand that walks from the oldest towards the newest. The hand
+//! spares an entry once if it was used since the hand's last pass, and evicts the first one that was not. A
+//! hit only sets a flag, so names in demand cost no list work, and a burst of
+//! names that are queried only once leaves the others alone.
 //!
-//! Knows links and sizes, not what an entry is.
+//! Works with links and sizes only, not with the entries' contents.
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
@@ -49,16 +49,16 @@ impl Default for Queue {
     }
 }
 
-/// Where slots keep their links.
+/// The storage of the slots' links.
 pub(super) trait Slots {
     fn links(&mut self, slot: u32) -> Option<&mut Links>;
 
-    /// Whether the slot is worthless, used or not.
+    /// Whether the slot's entry is useless, recently used or not.
     fn is_dead(&self, slot: u32) -> bool;
 }
 
 impl Queue {
-    /// Puts a slot in front.
+    /// Puts a slot at the front.
     pub(super) fn push(&mut self, slots: &mut impl Slots, slot: u32) {
         let older = self.newest;
         if let Some(links) = slots.links(slot) {
@@ -75,7 +75,7 @@ impl Queue {
         self.newest = slot;
     }
 
-    /// Takes a slot out, wherever it is.
+    /// Removes a slot from anywhere in the queue.
     pub(super) fn remove(&mut self, slots: &mut impl Slots, slot: u32) {
         let Some(&mut Links { newer, older, .. }) = slots.links(slot) else {
             return;
@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// The slot to go next; `None` when the queue is empty.
+    /// The slot to evict next; `None` when the queue is empty.
     pub(super) fn victim(&mut self, slots: &mut impl Slots) -> Option<u32> {
         let mut at = if self.hand == NONE {
             self.oldest

@@ -1,4 +1,4 @@
-//! One lock's worth of the cache: a table of slots, and a queue for each pool.
+//! A part of the cache under one lock: a table of slots, and a queue for each pool.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,20 +8,20 @@ use dns_wire::Rcode;
 
 use super::queue::{Links, Queue, Slots};
 use super::{Capacity, Entry, Found, Keep, State, Usage};
+use crate::instant::Instant;
 use crate::key::{Key, Variant};
 use crate::message::{Message, Pool};
-use crate::moment::Moment;
 
-/// What an entry costs beside its message: slot, table bucket with its control octet, and the
-/// allocator's header.
+/// The cost of an entry beside its message: slot, table bucket with its control octet, and the allocator's
+/// header.
 pub(super) const OVERHEAD: usize = size_of::<Slot>() + size_of::<(u64, u32)>() * 8 / 7 + 1 + 16;
-/// An entry's last part in which it is refreshed when in demand: a tenth of its life.
+/// The last tenth of an entry's life, in which a demand refreshes it.
 const ENDING_PART: u64 = 10;
-/// At least this much before the end, for a refresh takes time too.
+/// The least time before the end at which a refresh begins: a refresh takes time too.
 const ENDING_LEAST: u64 = 1000;
-/// Entries that live no longer than this are not refreshed ahead: it would be all the time.
+/// The longest life of entries that are not refreshed ahead: it would happen all the time.
 const ENDING_LIFE: u64 = 2000;
-/// Uses that make an entry one in demand.
+/// The number of uses that mark an entry as in demand.
 const DEMAND: u8 = 2;
 
 /// Entries by the upper bits of their question's hash.
@@ -33,8 +33,8 @@ pub(super) struct Shard {
     capacities: [Capacity; 2],
     stale: Duration,
     usage: Usage,
-    /// The latest time seen: what the queue judges staleness by.
-    now: Moment,
+    /// The latest time seen; the queue judges staleness by it.
+    now: Instant,
 }
 
 impl Shard {
@@ -46,15 +46,15 @@ impl Shard {
             capacities,
             stale,
             usage: Usage::default(),
-            now: Moment::START,
+            now: Instant::START,
         }
     }
 
     #[inline]
-    pub(super) fn look_up(&mut self, key: &Key, now: Moment) -> Option<Found<'_>> {
+    pub(super) fn look_up(&mut self, key: &Key, now: Instant) -> Option<Found<'_>> {
         let slot = *self.index.get(&key.hash())?;
         let entry = self.arena.entry_mut(slot)?;
-        // Two questions with one hash: vanishingly rare, and the later one wins the place.
+        // Two questions with one hash are vanishingly rare: the later one replaces the other.
         if !entry.is_for(key) {
             return None;
         }
@@ -72,7 +72,7 @@ impl Shard {
         })
     }
 
-    pub(super) fn store(&mut self, key: &Key, message: Message, keep: Keep, now: Moment) {
+    pub(super) fn store(&mut self, key: &Key, message: Message, keep: Keep, now: Instant) {
         let failure = keep.pool == Pool::Negative && message.rcode() == Rcode::SERVFAIL;
         let expires = now.after(keep.lifetime);
         let slot = Slot {
@@ -85,7 +85,7 @@ impl Shard {
             } else {
                 expires.after(self.stale)
             },
-            held: Moment::START,
+            held: Instant::START,
             links: Links::default(),
             variant: key.variant(),
             pool: keep.pool,
@@ -118,7 +118,7 @@ impl Shard {
         key: &Key,
         failure: Option<Message>,
         recheck: Duration,
-        now: Moment,
+        now: Instant,
     ) {
         let until = now.after(recheck);
         let kept = self.index.get(&key.hash()).copied();
@@ -152,13 +152,13 @@ impl Shard {
         dropped.len()
     }
 
-    pub(super) fn visit(&self, now: Moment, visit: &mut impl FnMut(&Entry<'_>)) {
+    pub(super) fn visit(&self, now: Instant, visit: &mut impl FnMut(&Entry<'_>)) {
         for slot in self
             .arena
             .entries()
             .filter(|slot| slot.state(now).is_some())
         {
-            let signed = |moment: Moment| i64::try_from(moment.as_millis()).unwrap_or(i64::MAX);
+            let signed = |instant: Instant| i64::try_from(instant.as_millis()).unwrap_or(i64::MAX);
             visit(&Entry {
                 message: &slot.message,
                 variant: slot.variant,
@@ -232,7 +232,7 @@ impl Shard {
         }
     }
 
-    /// Walks all there is and asserts that counts, index and queues tell the same story.
+    /// Walks all entries and asserts that counts, index and queues agree.
     #[cfg(test)]
     pub(super) fn check_invariants(&mut self) {
         let mut entries = [0; 2];
@@ -275,12 +275,12 @@ enum Change {
 struct Slot {
     message: Message,
     hash: u64,
-    stored: Moment,
-    expires: Moment,
-    /// When it is of no use even as a stale answer.
-    gone: Moment,
-    /// Until when a stale answer serves without another try.
-    held: Moment,
+    stored: Instant,
+    expires: Instant,
+    /// The end of its use even as a stale answer.
+    gone: Instant,
+    /// The end of the time in which a stale answer serves without another try.
+    held: Instant,
     links: Links,
     variant: Variant,
     pool: Pool,
@@ -295,9 +295,9 @@ impl Slot {
         self.variant == key.variant() && self.message.question() == key.question()
     }
 
-    /// What it is good for; `None` for nothing.
+    /// The use of the message at this time; `None` when it has none.
     #[inline]
-    fn state(&self, now: Moment) -> Option<State> {
+    fn state(&self, now: Instant) -> Option<State> {
         if now >= self.gone {
             return None;
         }
@@ -330,12 +330,12 @@ impl Slot {
 
 //----------- Arena -----------------------------------------------------------
 
-/// Slots by number; a number freed is given out again.
+/// Slots by number; freed numbers are used again.
 #[derive(Debug, Default)]
 struct Arena {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
-    now: Moment,
+    now: Instant,
 }
 
 impl Arena {

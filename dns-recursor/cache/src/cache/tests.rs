@@ -34,11 +34,16 @@ fn store(cache: &Cache, name: &str, seconds: u64, at: u64) {
         pool: Pool::Positive,
         lifetime: Duration::from_secs(seconds),
     };
-    cache.store(&key(name), address(name, 60), keep, Moment::from_millis(at));
+    cache.store(
+        &key(name),
+        address(name, 60),
+        keep,
+        Instant::from_millis(at),
+    );
 }
 
 fn state(cache: &Cache, name: &str, at: u64) -> Option<State> {
-    cache.look_up(&key(name), Moment::from_millis(at), |found| found.state)
+    cache.look_up(&key(name), Instant::from_millis(at), |found| found.state)
 }
 
 #[test]
@@ -81,7 +86,7 @@ fn only_names_in_demand_are_refreshed_ahead_and_only_once() {
 fn age_counts_whole_seconds() {
     let cache = cache();
     store(&cache, "a.example", 60, 500);
-    let age = |at| cache.look_up(&key("a.example"), Moment::from_millis(at), |f| f.age);
+    let age = |at| cache.look_up(&key("a.example"), Instant::from_millis(at), |f| f.age);
     assert_eq!(
         (age(500), age(1499), age(1500), age(10_600)),
         (Some(0), Some(0), Some(1), Some(10))
@@ -92,7 +97,7 @@ fn age_counts_whole_seconds() {
 fn a_failure_is_kept_briefly_and_never_in_place_of_a_stale_answer() {
     let cache = cache();
     let second = Duration::from_secs(1);
-    let at = Moment::from_millis;
+    let at = Instant::from_millis;
     let failure = || Message::empty(&question("a.example", Type::A), Rcode::SERVFAIL);
     cache.note_failure(&key("a.example"), failure(), second, at(0));
     assert_eq!(state(&cache, "a.example", 999), Some(State::Failed));
@@ -114,7 +119,7 @@ fn variants_are_kept_apart() {
         let variant = Variant::new(dnssec_ok, checking_disabled);
         let key = Key::new(Seed(1), &question("A.example", Type::A), variant);
         assert_eq!(
-            cache.look_up(&key, Moment::START, |found| found.state),
+            cache.look_up(&key, Instant::START, |found| found.state),
             None
         );
     }
@@ -150,7 +155,7 @@ fn denials_cannot_push_answers_out() {
             pool: denial.pool,
             lifetime: Duration::from_secs(30),
         };
-        cache.store(&key(&name), denial.message, keep, Moment::START);
+        cache.store(&key(&name), denial.message, keep, Instant::START);
     }
     let kept = (0..100).filter(|i| state(&cache, &format!("n{i}.example"), 0).is_some());
     assert_eq!(kept.count(), 100);
@@ -187,7 +192,7 @@ fn a_message_larger_than_the_pool_is_not_kept() {
         &question("a.example", Type::TXT),
         Variant::default(),
     );
-    cache.store(&key, large, keep, Moment::START);
+    cache.store(&key, large, keep, Instant::START);
     assert_eq!(cache.usage(), Usage::default());
 }
 
@@ -221,7 +226,7 @@ fn a_pool_of_nothing_keeps_nothing_and_costs_the_other_no_shards() {
         &key("a.example"),
         address("a.example", 60),
         keep,
-        Moment::START,
+        Instant::START,
     );
     assert_eq!(cache.usage(), Usage::default());
 }
@@ -337,8 +342,8 @@ struct Pair {
 }
 
 impl Pair {
-    fn moment(&self) -> Moment {
-        Moment::from_millis(self.now)
+    fn instant(&self) -> Instant {
+        Instant::from_millis(self.now)
     }
 
     fn entry(&self, pool: Pool, failure: bool, expires: u64, message: &Message) -> ModelEntry {
@@ -358,7 +363,7 @@ impl Pair {
     fn look_up(&mut self, n: u64, context: &str) {
         let found = self
             .cache
-            .look_up(&key(&name(n)), self.moment(), |f| (f.state, f.age));
+            .look_up(&key(&name(n)), self.instant(), |f| (f.state, f.age));
         let age = self
             .model
             .entries
@@ -377,7 +382,7 @@ impl Pair {
         let entry = self.entry(pool, false, self.now + seconds * 1000, &message);
         let keep = Keep { pool, lifetime };
         self.cache
-            .store(&key(&name(n)), message, keep, self.moment());
+            .store(&key(&name(n)), message, keep, self.instant());
         self.model.store(n, entry, self.capacity, self.now);
     }
 
@@ -387,7 +392,7 @@ impl Pair {
         let entry = self.entry(Pool::Negative, true, self.now + 1000, &failure);
         let recheck = Duration::from_secs(1);
         self.cache
-            .note_failure(&key, Some(failure), recheck, self.moment());
+            .note_failure(&key, Some(failure), recheck, self.instant());
         match self.model.entries.get_mut(&n) {
             Some(known) if !known.failure && self.now < known.gone() => {
                 known.held = self.now + 1000;

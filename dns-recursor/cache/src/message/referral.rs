@@ -1,6 +1,7 @@
-//! Referrals: a server says that others have the name, instead of answering (RFC 1034 §4.3.2, step 3b).
+//! Referrals: a server names the servers of a delegated zone instead of answering (RFC 1034 §4.3.2, step
+//! 3b).
 //!
-//! Reads what such a response says. Whether to believe it is for [`dns_resolve::resolver`] to decide.
+//! Only reads such a response. [`dns_resolve::resolver`] decides whether to believe it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -8,15 +9,15 @@ use dns_wire::{Class, Name, Records, Section, Type};
 
 use super::{Message, Record, in_section};
 
-/// Servers of one delegation that are taken note of: as many as the root has.
+/// The most servers of one delegation that are read: as many as the root has.
 const MAX_SERVERS: usize = 13;
-/// Addresses of one server that are taken note of.
+/// The most addresses of one server that are read.
 const MAX_ADDRESSES: usize = 4;
 
-/// A delegation, as a server of the zone above tells of it.
+/// A delegation, as a server of the zone above gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referral {
-    /// The apex of the zone that others have.
+    /// The apex of the delegated zone.
     pub zone: Name,
     /// Its servers.
     pub servers: Vec<NameServer>,
@@ -27,12 +28,12 @@ pub struct Referral {
 pub struct NameServer {
     /// Its name.
     pub name: Name,
-    /// Its addresses, as far as the response has them (glue).
+    /// Its addresses in the response (glue).
     pub addresses: Vec<IpAddr>,
 }
 
 impl Referral {
-    /// What a response with these records refers to, if it has a delegation.
+    /// The referral in a response with these records, if it has a delegation.
     pub(super) fn of(records: &[Record]) -> Option<Self> {
         let authority = || in_section(records, Section::Authority);
         let mut all = authority().filter(|record| record.rtype == Type::NS);
@@ -62,7 +63,7 @@ impl Referral {
 }
 
 impl Message {
-    /// The addresses among its answers: where a server is whose name was asked for.
+    /// The addresses in its answer section: those of a server whose name was the question.
     #[must_use]
     pub fn addresses(&self) -> Vec<IpAddr> {
         let Ok(records) = Records::new(self.bytes()) else {

@@ -65,7 +65,7 @@ impl Server {
         let front = Front {
             view: &self.view,
             cache: &self.cache,
-            now: Moment::from_millis(self.now),
+            now: Instant::from_millis(self.now),
         };
         let mut out = [0xee; 1500];
         let mut key = Key::default();
@@ -100,7 +100,7 @@ impl Server {
             &key(name),
             answer.message,
             keep,
-            Moment::from_millis(self.now),
+            Instant::from_millis(self.now),
         );
     }
 }
@@ -211,7 +211,7 @@ fn a_remembered_failure_says_so() {
     let second = Duration::from_secs(1);
     server
         .cache
-        .note_failure(&key("a.example"), failure, second, Moment::START);
+        .note_failure(&key("a.example"), failure, second, Instant::START);
     let (done, source) = server.judge(&ask_with_edns("a.example"));
     let Done::Reply(reply) = done else {
         panic!("{done:?}");

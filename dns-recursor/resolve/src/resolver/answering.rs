@@ -1,16 +1,16 @@
-//! What becomes of a flight when a response has come, or none will.
+//! The end of a flight: a response has come, or none will.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{self, Answer, Reader, Referral, Unusable};
-use dns_cache::moment::Moment;
 use dns_wire::Rcode;
 
 use super::asking::Cause;
 use super::delegation::{self, Delegation};
-use super::flight::{Flight, Link, Wanted};
+use super::flight::{Flight, Link, LinkPurpose};
 use super::flights::MAX_DEPTH;
 use super::timers::Timer;
 use super::upstreams::UpstreamId;
@@ -19,8 +19,14 @@ use crate::exchange::Entropy;
 use crate::forward::{Fitness, Mode, Policy};
 
 impl<C, E: Entropy> Resolver<C, E> {
-    /// A response that is one has come: is it an answer?
-    pub(super) fn read(&mut self, id: FlightId, exchange: ExchangeId, message: &[u8], now: Moment) {
+    /// Reads a response, and judges whether it is an answer.
+    pub(super) fn read(
+        &mut self,
+        id: FlightId,
+        exchange: ExchangeId,
+        message: &[u8],
+        now: Instant,
+    ) {
         let (Some(flight), Some(pending)) =
             (self.flights.get_mut(id), self.exchanges.get(exchange))
         else {
@@ -67,7 +73,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    fn answered(&mut self, id: FlightId, answer: Answer, now: Moment) {
+    fn answered(&mut self, id: FlightId, answer: Answer, now: Instant) {
         let Some(flight) = self.flights.get(id) else {
             return;
         };
@@ -85,19 +91,19 @@ impl<C, E: Entropy> Resolver<C, E> {
                 ]
                 .concat();
                 let key = Box::new(Key::new(self.seed, &question, flight.key.variant()));
-                self.wait_for(id, Wanted::Rest(answer), key);
+                self.wait_for(id, LinkPurpose::Rest(answer), key);
             }
         }
     }
 
-    pub(super) fn settle(&mut self, id: FlightId, mut answer: Answer, now: Moment) {
+    pub(super) fn settle(&mut self, id: FlightId, mut answer: Answer, now: Instant) {
         let Some(mut flight) = self.end_flight(id) else {
             return;
         };
         let route = self.table.find(flight.key.name(), flight.key.qtype());
         if !route.is_some_and(|route| route.is_like(&flight.route)) {
-            // The zone goes elsewhere since the question was asked: good for those who wait, but
-            // not to be kept.
+            // The zone's route has changed since the question was asked: the waiting clients get the
+            // answer, but the cache does not.
             answer.lifetime = 0;
         }
         for waiting in std::mem::take(&mut flight.awaited_by) {
@@ -115,7 +121,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(mut flight) = self.end_flight(id) else {
             return;
         };
-        // Upstreams that no longer count have failed: not to be remembered of those that do.
+        // Upstreams of an old route have failed: that is not remembered of the new route's.
         let reason = match is_joined {
             true => reason,
             false => Reason::Absent,
@@ -139,7 +145,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         });
     }
 
-    /// Takes a flight out of everything that knows it.
+    /// Removes a flight from all indexes.
     fn end_flight(&mut self, id: FlightId) -> Option<Flight<C>> {
         let mut flight = self.flights.remove(id)?;
         self.timers
@@ -152,14 +158,14 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Other questions that have to be answered first
 
-    /// Has a flight wait for the answer to another question: the rest of a CNAME chain that leaves an
+    /// Makes a flight wait for the answer to another question: the rest of a CNAME chain that leaves an
     /// authoritative upstream's zones (RFC 1034 §3.6.2), or the address of a delegation's server.
-    fn wait_for(&mut self, id: FlightId, wanted: Wanted, key: Box<Key>) {
+    fn wait_for(&mut self, id: FlightId, purpose: LinkPurpose, key: Box<Key>) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
         flight.link = Some(Link {
-            wanted,
+            purpose,
             awaits: None,
         });
         flight.next_try = flight.deadline;
@@ -170,8 +176,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.arm(id);
     }
 
-    /// The cache does not have what a flight waits for: another flight has to find it.
-    pub(super) fn follow_link(&mut self, id: FlightId, key: &Key, now: Moment) {
+    /// Begins another flight for a linked answer that the cache does not have.
+    pub(super) fn follow_link(&mut self, id: FlightId, key: &Key, now: Instant) {
         if self
             .flights
             .get(id)
@@ -204,27 +210,27 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// The answer that a flight waits for is in the cache or has been learnt.
-    pub(super) fn link_answered(&mut self, id: FlightId, answer: &Answer, now: Moment) {
+    /// Takes the linked answer, from the cache or from another flight.
+    pub(super) fn link_answered(&mut self, id: FlightId, answer: &Answer, now: Instant) {
         let link = self.flights.get_mut(id).and_then(|f| f.link.take());
-        match link.map(|link| link.wanted) {
+        match link.map(|link| link.purpose) {
             None => {}
-            Some(Wanted::Rest(first)) => self.end_chain(id, &first, answer, now),
-            Some(Wanted::Server) => self.ask_servers(id, &answer.message.addresses(), now),
+            Some(LinkPurpose::Rest(first)) => self.end_chain(id, &first, answer, now),
+            Some(LinkPurpose::Server) => self.ask_servers(id, &answer.message.addresses(), now),
         }
     }
 
-    /// There is no answer to what a flight waits for.
+    /// Takes the failure of the linked question.
     pub(super) fn link_failed(&mut self, id: FlightId, reason: Reason) {
         let link = self.flights.get_mut(id).and_then(|f| f.link.take());
-        match link.map(|link| link.wanted) {
+        match link.map(|link| link.purpose) {
             None => {}
-            Some(Wanted::Server) if self.seek(id) => {}
+            Some(LinkPurpose::Server) if self.seek(id) => {}
             Some(_) => self.fail(id, reason),
         }
     }
 
-    fn end_chain(&mut self, id: FlightId, first: &Answer, rest: &Answer, now: Moment) {
+    fn end_chain(&mut self, id: FlightId, first: &Answer, rest: &Answer, now: Instant) {
         let joined = message::join(&first.message, &rest.message, &mut self.scratch);
         match joined {
             Some(message) => {
@@ -242,8 +248,8 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Referrals
 
-    /// Goes on with the servers of a referral; false when it is none to follow.
-    fn refer(&mut self, id: FlightId, referral: &Referral, now: Moment) -> bool {
+    /// Continues with the servers of a referral; false when it cannot be followed.
+    fn refer(&mut self, id: FlightId, referral: &Referral, now: Instant) -> bool {
         let Some(flight) = self.flights.get_mut(id) else {
             return false;
         };
@@ -267,8 +273,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         true
     }
 
-    /// Asks the servers at these addresses, or looks for others when there is none to ask.
-    fn ask_servers(&mut self, id: FlightId, addresses: &[IpAddr], now: Moment) {
+    /// Queries the servers at these addresses, or looks for others when no address is usable.
+    fn ask_servers(&mut self, id: FlightId, addresses: &[IpAddr], now: Instant) {
         let chance = self.entropy.next();
         let Some(flight) = self.flights.get_mut(id) else {
             return;
@@ -288,7 +294,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.arm(id);
     }
 
-    /// Looks for the next server that came without an address; false when there is none.
+    /// Looks up the next server that came without an address; false when there is none.
     pub(super) fn seek(&mut self, id: FlightId) -> bool {
         let Some(flight) = self.flights.get_mut(id) else {
             return false;
@@ -299,7 +305,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return false;
         };
         let key = Key::new(self.seed, &question, Variant::default());
-        self.wait_for(id, Wanted::Server, Box::new(key));
+        self.wait_for(id, LinkPurpose::Server, Box::new(key));
         true
     }
 }

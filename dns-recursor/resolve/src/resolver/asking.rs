@@ -1,8 +1,8 @@
-//! Whom a flight asks next, and how.
+//! Picks the next upstream of a flight, and the query for it.
 
 use std::time::Duration;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 
 use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
@@ -11,14 +11,14 @@ use crate::exchange::{Asking, Entropy};
 use crate::forward::{Fitness, Protocol};
 use crate::upstream_state::Others;
 
-/// How long an exchange over TCP may take before another upstream is asked.
+/// The time that an exchange over TCP has before another upstream gets the query.
 const TCP_PATIENCE: Duration = Duration::from_millis(1000);
-/// When a query waits although no second one may be sent: how long until that is reconsidered.
+/// The time until a waiting query is reconsidered when it may not be sent to a second upstream.
 const HEDGE_RETRY: Duration = Duration::from_millis(100);
 
 impl<C, E: Entropy> Resolver<C, E> {
-    /// Finds out what the flight can still do, and does it.
-    pub(super) fn advance(&mut self, id: FlightId, cause: Cause, now: Moment) {
+    /// Takes the next possible step of a flight.
+    pub(super) fn advance(&mut self, id: FlightId, cause: Cause, now: Instant) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -26,7 +26,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             flight.next_try = flight.deadline;
             return;
         }
-        // Someone who has yet to answer within the usual time is waited for.
+        // An upstream that can still answer within its usual time holds the others back.
         let waits = |x: ExchangeId| self.exchanges.get(x).is_some_and(|p| !p.overdue);
         if cause == Cause::Failed && flight.exchanges().any(waits) {
             return;
@@ -79,7 +79,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         id: FlightId,
         upstream: UpstreamId,
         protocol: Protocol,
-        now: Moment,
+        now: Instant,
     ) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
@@ -133,12 +133,12 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 }
 
-/// Why a flight moves on.
+/// The reason for a flight's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// It has just begun.
     Begin,
-    /// An upstream takes its time.
+    /// An upstream takes longer than usual.
     Overdue,
     /// An upstream has failed.
     Failed,

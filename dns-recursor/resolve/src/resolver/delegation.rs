@@ -1,11 +1,11 @@
-//! Referrals below a forwarded zone: its servers say that others have the name (RFC 1034 §4.3.2), who
-//! are asked instead, as `pdns_recursor` and unbound do below a zone that is forwarded without RD.
+//! Referrals below a forwarded zone: its servers name others for the name (RFC 1034 §4.3.2). The resolver
+//! sends the query to those, as `pdns_recursor` and unbound do below a zone that is forwarded without RD.
 //!
-//! A referral is followed only from servers that are authoritative, only downwards and towards the name
-//! (so that each leads closer and none in a circle), and only a few times. Addresses that come
-//! with it are believed when their names lie in the zone that the referring server has; others are asked for
-//! as any client would. What is learnt serves this question alone: the next begins at the
-//! forwarded zone's servers again.
+//! It follows a referral only from servers that are authoritative, only downwards and towards the name (so
+//! that each leads closer and none in a circle), and only a few times. It believes the addresses in a
+//! referral when their names lie in the zone of the referring server, and resolves others like a client's
+//! question. A referral serves one question alone: the next question begins at the forwarded zone's servers
+//! again.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -16,30 +16,30 @@ use dns_wire::{Class, Name, Type};
 
 use crate::own_addresses::OwnAddresses;
 
-/// Referrals that one question follows, one after the other: more cuts no name of a site has.
+/// The most referrals that one question follows in a row: more than the zone cuts in any name of a site.
 const MAX_REFERRALS: u8 = 6;
-/// Addresses of a delegation that are asked.
+/// The most addresses of one delegation that get a query.
 const MAX_ADDRESSES: usize = 8;
-/// Servers without an address that are looked for: with more, one referral would cost its sender little
-/// and everybody else a lot (`NXNSAttack`).
+/// The most servers without an address that are looked up for one referral. With more, a referral would
+/// cost its sender little and other servers much (`NXNSAttack`).
 const MAX_NAMES: usize = 2;
-/// Questions after servers that lead to each other: where is the server that knows where the server is.
+/// The most lookups of server addresses that may depend on one another.
 const MAX_SOUGHT: u8 = 2;
-/// Where servers that a referral names are asked.
+/// The port of servers that a referral names.
 const DNS_PORT: u16 = 53;
 
 /// A zone that a referral has led to.
 pub(super) struct Delegation {
     pub(super) zone: Name,
-    /// Referrals that have led here, one after the other.
+    /// The number of referrals that have led here in a row.
     n_referrals: u8,
-    /// Servers that came without an address: what may be asked to find them.
+    /// Servers that came without an address: the questions that may find them.
     unsought: VecDeque<(Name, Type)>,
 }
 
 impl Delegation {
-    /// Where a referral leads, and the addresses of servers that it gives; `None` when it is not to be
-    /// followed. `from` is the zone whose server has sent it, `before` the delegation that led there.
+    /// The delegation that a referral leads to, and the addresses of servers that it gives; `None` for one
+    /// not to follow. `from` is the zone whose server has sent it, `before` the delegation that led there.
     pub(super) fn follow(
         referral: &Referral,
         question: &[u8],
@@ -62,7 +62,7 @@ impl Delegation {
             if server.name.is_within(from) && !server.addresses.is_empty() {
                 addresses.extend_from_slice(&server.addresses);
             } else if !server.name.is_within(&referral.zone) && names.len() < MAX_NAMES {
-                // A server inside the zone that it serves could be found by its address alone.
+                // A server inside the zone that it serves can only be found by an address in the referral.
                 names.push(&server.name);
             }
         }
@@ -75,8 +75,8 @@ impl Delegation {
         Some((delegation, addresses))
     }
 
-    /// The next question after a server that came without an address, when `n_sought` questions after
-    /// servers lead to this one.
+    /// The next question for a server that came without an address, when `n_sought` such questions lead to
+    /// this one.
     pub(super) fn next_question(&mut self, n_sought: u8) -> Option<Vec<u8>> {
         if n_sought >= MAX_SOUGHT {
             return None;
@@ -91,7 +91,7 @@ impl Delegation {
     }
 }
 
-/// Where the servers at these addresses are asked. The node may have other servers on its addresses, such as
+/// The sockets of the servers at these addresses. The node may have other servers on its addresses, such as
 /// the site's dns-authd.
 pub(super) fn servers(
     addresses: &[IpAddr],
@@ -104,12 +104,12 @@ pub(super) fn servers(
         .take(MAX_ADDRESSES)
 }
 
-/// Whether an address can be that of a server. Whoever hands out referrals is not to have this server
-/// talk to what the node keeps to itself, or to everybody.
+/// Whether an address can be that of a server. A referral must not make this server talk to the node's own
+/// services or to a whole network.
 fn is_host(address: IpAddr) -> bool {
     let address = address.to_canonical();
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
-    // An address of one link means nothing without the link.
+    // A link-local address is meaningless without its link.
     let is_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
     !(address.is_unspecified()
         || address.is_loopback()

@@ -1,35 +1,35 @@
-//! Queries whose responses are waited for.
+//! Queries that have no response yet.
 
 use std::collections::HashMap;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId};
 use crate::exchange::Sent;
 use crate::forward::Protocol;
 
-/// Who wants an exchange's response.
+/// The flight or the probe that waits for an exchange's response.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Purpose {
     Flight(FlightId),
     Probe,
 }
 
-/// A query and what is known of it.
+/// A query and its state.
 pub(super) struct Pending {
     pub(super) purpose: Purpose,
     pub(super) upstream: UpstreamId,
     pub(super) sent: Sent,
-    pub(super) at: Moment,
+    pub(super) at: Instant,
     pub(super) protocol: Protocol,
     /// The response takes longer than usual.
     pub(super) overdue: bool,
-    /// TCP is used because the letter case was not kept over UDP.
+    /// TCP is used because the letter case differed over UDP.
     pub(super) case_in_doubt: bool,
 }
 
-/// All exchanges by id. No id is given twice.
+/// All exchanges by id. Ids are never used twice.
 #[derive(Default)]
 pub(super) struct Exchanges {
     pending: HashMap<ExchangeId, Pending>,

@@ -1,10 +1,10 @@
-//! One question under way.
+//! One question in flight.
 
 use std::sync::Arc;
 
+use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::Answer;
-use dns_cache::moment::Moment;
 use dns_wire::Name;
 
 use super::delegation::Delegation;
@@ -12,56 +12,56 @@ use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
 
-/// The longest that patience is stretched when a query is repeated.
+/// The largest factor by which repeated queries stretch the wait.
 const MAX_STRETCH: u32 = 8;
 
 pub(super) struct Flight<C> {
     pub(super) key: Box<Key>,
     pub(super) route: Arc<Route>,
     pub(super) clients: Vec<C>,
-    /// The clients' question has a stale answer to fall back on.
+    /// Whether there is a stale answer.
     pub(super) has_stale: bool,
-    pub(super) began: Moment,
-    pub(super) deadline: Moment,
-    /// When something is done about the response that has not come.
-    pub(super) next_try: Moment,
+    pub(super) began: Instant,
+    pub(super) deadline: Instant,
+    /// The time of the next step while there is no response.
+    pub(super) next_try: Instant,
     /// The timer that is set.
-    pub(super) armed: Option<Moment>,
-    /// Whom to ask, in this order.
+    pub(super) armed: Option<Instant>,
+    /// The upstreams, in the order of the queries.
     pub(super) order: Vec<UpstreamId>,
-    /// How many of these were asked or passed over.
+    /// The number of these that were queried or passed over.
     pub(super) n_tried: usize,
     pub(super) n_sends: u32,
-    /// Who has answered with a failure: not asked again.
+    /// The upstreams that have answered with a failure: they get no second query.
     pub(super) failed: Vec<UpstreamId>,
-    /// What to say when nobody is left.
+    /// The error for the client when no upstream is left.
     pub(super) reason: Reason,
-    /// An upstream that has taken offence at OPT: asked without.
+    /// An upstream that rejects OPT: gets its query without.
     pub(super) without_edns: Option<UpstreamId>,
     exchanges: Vec<ExchangeId>,
-    /// The zone whose servers are asked, when referrals have led below the route's.
+    /// The zone that referrals have led to, when it is below the route's.
     pub(super) delegation: Option<Delegation>,
     /// Another question that has to be answered first.
     pub(super) link: Option<Link>,
     /// Flights that wait for this one.
     pub(super) awaited_by: Vec<FlightId>,
-    /// Flights that lead here, one after the other.
+    /// The number of flights that lead here in a row.
     pub(super) depth: u8,
-    /// How many of these want to know where a server is.
+    /// The number of these that look for a server's address.
     pub(super) n_sought: u8,
 }
 
 /// A question that has to be answered first, and the flight that is to answer it.
 pub(super) struct Link {
-    pub(super) wanted: Wanted,
+    pub(super) purpose: LinkPurpose,
     pub(super) awaits: Option<FlightId>,
 }
 
-/// What the answer to another question is wanted for.
-pub(super) enum Wanted {
-    /// It is the rest of a CNAME chain of which this is the first part.
+/// The purpose of an answer to another question.
+pub(super) enum LinkPurpose {
+    /// The rest of a CNAME chain; this is its first part.
     Rest(Answer),
-    /// It says where a server of the delegation is.
+    /// The address of a delegation's server.
     Server,
 }
 
@@ -70,8 +70,8 @@ impl<C> Flight<C> {
         key: &Key,
         route: Arc<Route>,
         order: Vec<UpstreamId>,
-        began: Moment,
-        deadline: Moment,
+        began: Instant,
+        deadline: Instant,
     ) -> Self {
         Self {
             key: Box::new(key.clone()),
@@ -97,13 +97,13 @@ impl<C> Flight<C> {
         }
     }
 
-    /// The zone whose servers are asked.
+    /// The zone whose servers get the query.
     pub(super) fn zone(&self) -> &Name {
         let delegated = self.delegation.as_ref().map(|it| &it.zone);
         delegated.unwrap_or(&self.route.zone)
     }
 
-    /// What these servers are asked over first.
+    /// The transport that queries to these servers begin with.
     pub(super) fn protocol(&self) -> Protocol {
         match self.delegation {
             Some(_) => Protocol::Udp,
@@ -111,7 +111,7 @@ impl<C> Flight<C> {
         }
     }
 
-    /// Whether these servers' AD bit is passed on: nobody has said so of those that a referral names.
+    /// Whether these servers' AD bit is passed on: never that of servers that a referral names.
     pub(super) fn trusts_ad(&self) -> bool {
         self.delegation.is_none() && self.route.trust_ad
     }
@@ -137,7 +137,7 @@ impl<C> Flight<C> {
         std::mem::take(&mut self.exchanges)
     }
 
-    /// How much longer than usual to wait: twice as long for each time all were asked before.
+    /// The factor of the usual wait: it doubles each time that all upstreams were queried.
     pub(super) fn repeats(&self) -> u32 {
         let n_upstreams = u32::try_from(self.order.len()).unwrap_or(1).max(1);
         1_u32

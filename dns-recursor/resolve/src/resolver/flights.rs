@@ -1,13 +1,13 @@
-//! All flights, and which of them waits for which.
+//! All flights, and the waits between them.
 
 use std::collections::{BTreeMap, HashMap};
 
 use dns_cache::key::Key;
 
 use super::FlightId;
-use super::flight::{Flight, Wanted};
+use super::flight::{Flight, LinkPurpose};
 
-/// Flights that may wait for one another in a row, whoever asked first. `CoreDNS` and unbound follow a CNAME
+/// Flights that may wait for one another in a row, over all clients. `CoreDNS` and unbound follow a CNAME
 /// chain about as far.
 pub(super) const MAX_DEPTH: u8 = 8;
 
@@ -41,7 +41,7 @@ impl<C> Flights<C> {
         id
     }
 
-    /// Takes a flight out. Its clients do not wait any more.
+    /// Removes a flight. Its clients do not wait any more.
     pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
         let is_joined = self.is_joined(id);
         let flight = self.by_id.remove(&id)?;
@@ -75,13 +75,13 @@ impl<C> Flights<C> {
         self.by_question.get(key.as_bytes()).copied()
     }
 
-    /// Whether clients with a flight's question join it: not when its route has changed since it began.
+    /// Whether clients with a flight's question join it: not after its route has changed.
     pub(super) fn is_joined(&self, id: FlightId) -> bool {
         let flight = self.by_id.get(&id);
         flight.is_some_and(|flight| self.by_question.get(flight.key.as_bytes()) == Some(&id))
     }
 
-    /// From here on clients join no flight that `stays` denies.
+    /// Makes later clients join no flight that `stays` denies.
     pub(super) fn retain_joined(&mut self, stays: impl Fn(&Flight<C>) -> bool) {
         let by_id = &self.by_id;
         self.by_question
@@ -110,18 +110,18 @@ impl<C> Flights<C> {
 
     //--- Flights that wait for flights
 
-    /// Whether a flight, which has a link, may wait for `next`: not in a circle, and not in too long a row.
+    /// Whether a flight with a link may wait for `next`: not in a circle, and not in too long a row.
     pub(super) fn may_await(&self, id: FlightId, next: FlightId) -> bool {
         let n_behind = self.n_behind(next, id);
         n_behind.is_some_and(|n_behind| self.depth_behind(id) + n_behind <= MAX_DEPTH)
     }
 
-    /// How many flights would lead to one that this flight waits for.
+    /// The number of flights that would lead to one that this flight waits for.
     pub(super) fn depth_behind(&self, id: FlightId) -> u8 {
         self.by_id.get(&id).map_or(0, |flight| flight.depth + 1)
     }
 
-    /// Has a flight, which has a link, wait for `next`.
+    /// Makes a flight with a link wait for `next`.
     pub(super) fn wait_for(&mut self, id: FlightId, next: FlightId) {
         let Some(flight) = self.by_id.get_mut(&id) else {
             return;
@@ -129,17 +129,17 @@ impl<C> Flights<C> {
         let Some(link) = &mut flight.link else { return };
         link.awaits = Some(next);
         let depth = flight.depth + 1;
-        let n_sought = flight.n_sought + u8::from(matches!(link.wanted, Wanted::Server));
+        let n_sought = flight.n_sought + u8::from(matches!(link.purpose, LinkPurpose::Server));
         if let Some(next) = self.by_id.get_mut(&next) {
             next.awaited_by.push(id);
         }
         self.deepen(next, depth, n_sought);
     }
 
-    /// How many flights a flight waits for, one after the other; `None` when `other` is it or among them.
+    /// The number of flights that a flight waits for in a row; `None` when `other` is it or among them.
     fn n_behind(&self, mut from: FlightId, other: FlightId) -> Option<u8> {
         let mut n_behind = 0;
-        // `may_await` lets no circle and no row of more than MAX_DEPTH in, so the walk ends soon.
+        // `may_await` prevents circles and rows of more than MAX_DEPTH, so the walk ends soon.
         loop {
             if from == other {
                 return None;
@@ -153,7 +153,7 @@ impl<C> Flights<C> {
         }
     }
 
-    /// Notes how many flights lead to a flight, and so to those that it waits for.
+    /// Notes how many flights lead to a flight, and to those that it waits for.
     fn deepen(&mut self, mut id: FlightId, mut depth: u8, mut n_sought: u8) {
         while let Some(flight) = self.by_id.get_mut(&id) {
             flight.depth = flight.depth.max(depth);
@@ -161,7 +161,7 @@ impl<C> Flights<C> {
             let Some(link) = &flight.link else { return };
             let Some(next) = link.awaits else { return };
             depth = flight.depth + 1;
-            n_sought = flight.n_sought + u8::from(matches!(link.wanted, Wanted::Server));
+            n_sought = flight.n_sought + u8::from(matches!(link.purpose, LinkPurpose::Server));
             id = next;
         }
     }
@@ -174,7 +174,7 @@ impl<C> Flights<C> {
         }
     }
 
-    /// How many flights there have been.
+    /// The number of flights since the start.
     #[cfg(test)]
     pub(super) const fn n_begun(&self) -> u64 {
         self.last

@@ -1,8 +1,8 @@
-//! Following up on what is learnt of upstreams: probes, routes without an upstream, and queries
-//! that wait for one that is gone.
+//! Reacts to evidence about upstreams: probes, routes without an upstream, and queries that wait for an
+//! absent one.
 
+use dns_cache::instant::Instant;
 use dns_cache::key::Variant;
-use dns_cache::moment::Moment;
 
 use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
@@ -12,7 +12,7 @@ use crate::forward::Fitness;
 use crate::upstream_state::Change;
 
 impl<C, E: Entropy> Resolver<C, E> {
-    pub(super) fn upstream_due(&mut self, upstream: UpstreamId, now: Moment) {
+    pub(super) fn upstream_due(&mut self, upstream: UpstreamId, now: Instant) {
         let Some(state) = self.upstreams.get_mut(upstream) else {
             return;
         };
@@ -23,7 +23,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.apply(upstream, change, now);
     }
 
-    fn send_probe(&mut self, upstream: UpstreamId, now: Moment) {
+    fn send_probe(&mut self, upstream: UpstreamId, now: Instant) {
         let Some(state) = self.upstreams.get_mut(upstream) else {
             return;
         };
@@ -62,15 +62,15 @@ impl<C, E: Entropy> Resolver<C, E> {
         });
     }
 
-    /// Follows up on evidence: arms the upstream's timer and acts on a change.
-    pub(super) fn apply(&mut self, upstream: UpstreamId, change: Option<Change>, now: Moment) {
+    /// Reacts to evidence: sets the upstream's timer and acts on a change.
+    pub(super) fn apply(&mut self, upstream: UpstreamId, change: Option<Change>, now: Instant) {
         if let Some(change) = change {
             self.health_changed(upstream, change, now);
         }
         self.arm_upstream(upstream);
     }
 
-    pub(super) fn health_changed(&mut self, upstream: UpstreamId, change: Change, now: Moment) {
+    pub(super) fn health_changed(&mut self, upstream: UpstreamId, change: Change, now: Instant) {
         let why = self
             .upstreams
             .get_mut(upstream)
@@ -95,8 +95,8 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// Queries that wait for an upstream which has turned out to be absent go elsewhere.
-    fn give_up_on(&mut self, upstream: UpstreamId, now: Moment) {
+    /// Sends the queries that wait for an absent upstream to others.
+    fn give_up_on(&mut self, upstream: UpstreamId, now: Instant) {
         let stuck: Vec<(FlightId, ExchangeId)> = self
             .flights
             .iter()

@@ -1,30 +1,30 @@
-//! What goes into the resolver and what comes out of it.
+//! The inputs and outputs of the resolver.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use dns_cache::cache::{Cache, State};
+use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, TtlLimits};
-use dns_cache::moment::Moment;
 
 use crate::forward::Protocol;
 use crate::upstream_state::{Absence, Change};
 
-/// How the resolver goes about it.
+/// The settings of the resolver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// When a question is given up: sooner than clients do.
+    /// The time after which a question fails: shorter than clients' own.
     pub deadline: Duration,
-    /// How long a client waits before a stale answer will do.
+    /// The time that a client waits before it gets a stale answer.
     pub stale_wait: Duration,
-    /// Questions that may be under way at once.
+    /// The most questions in flight.
     pub max_flights: usize,
-    /// Clients that may wait at once.
+    /// The most clients that wait.
     pub max_clients: usize,
-    /// What TTLs are held to.
+    /// The bounds of TTLs.
     pub limits: TtlLimits,
-    /// Whether questions go out in random letter case.
+    /// Whether queries have random letter case.
     pub randomize_case: bool,
 }
 
@@ -43,32 +43,31 @@ impl Default for Settings {
 
 /// A question that the cache has no fresh answer to.
 #[derive(Debug)]
-pub struct Ask<'a, C> {
+pub struct ResolveRequest<'a, C> {
     /// The question.
     pub key: &'a Key,
-    /// The question's letter case as asked: how one's own queries are recognised.
+    /// The question in its original letter case, by which the resolver recognises its own queries.
     pub question: &'a [u8],
-    /// Who waits; nobody when the cache wants an answer refreshed.
+    /// The client that waits; `None` when the cache wants an answer refreshed.
     pub client: Option<C>,
-    /// A stale answer is at hand.
+    /// Whether there is a stale answer.
     pub has_stale: bool,
 }
 
-/// What there is to do.
+/// An action for the shell.
 #[derive(Debug)]
 pub enum Output<C> {
     /// Send a message from a fresh port.
     Send {
-        /// What responses are reported for.
+        /// The number that responses are reported under.
         exchange: ExchangeId,
-        /// Where to.
         to: SocketAddr,
-        /// Over what.
+        /// The transport.
         protocol: Protocol,
         /// The message.
         message: Vec<u8>,
     },
-    /// Responses to this exchange are of no more interest.
+    /// Ignore all further responses to this exchange.
     Close(ExchangeId),
     /// Keep and send an answer.
     Answer {
@@ -76,28 +75,27 @@ pub enum Output<C> {
         key: Box<Key>,
         /// Its answer.
         answer: Answer,
-        /// Who waits for it.
+        /// The clients that wait for it.
         clients: Vec<C>,
     },
-    /// Send the stale answer, for the upstreams take too long.
+    /// Send the stale answer: the upstreams take too long.
     Stale {
         /// The question.
         key: Box<Key>,
-        /// Who waits.
+        /// The clients that wait.
         clients: Vec<C>,
     },
-    /// Send the stale answer if there is one, else a failure.
+    /// Send the stale answer if there is one, else an error.
     Fail {
         /// The question.
         key: Box<Key>,
-        /// Why.
         reason: Reason,
-        /// Who waits.
+        /// The clients that wait.
         clients: Vec<C>,
     },
-    /// Say what the cache has, by [`super::Resolver::looked_up`].
+    /// Look a question up in the cache, and call [`super::Resolver::looked_up`].
     LookUp {
-        /// The flight that wants to know.
+        /// The flight that waits for it.
         flight: FlightId,
         /// The question.
         key: Box<Key>,
@@ -106,9 +104,8 @@ pub enum Output<C> {
     Health {
         /// The upstream.
         upstream: SocketAddr,
-        /// What has changed.
         change: Change,
-        /// Why it is absent, when it is.
+        /// The reason, when it is absent.
         why: Option<Absence>,
     },
     /// An upstream sends this server its own queries.
@@ -118,21 +115,21 @@ pub enum Output<C> {
     },
 }
 
-/// What the cache has for a question of the resolver's own.
+/// The cache's answer to a question of the resolver's own.
 #[derive(Debug)]
-pub enum Kept {
-    /// An answer that is good still.
+pub enum CacheResult {
+    /// A fresh answer.
     Answer(Answer),
-    /// The memory that there was none.
+    /// A remembered failure.
     Failure,
-    /// Nothing of use.
+    /// No entry.
     Nothing,
 }
 
-impl Kept {
-    /// What `cache` has for a question.
+impl CacheResult {
+    /// Looks a question up in `cache`.
     #[must_use]
-    pub fn look_up(cache: &Cache, key: &Key, now: Moment) -> Self {
+    pub fn look_up(cache: &Cache, key: &Key, now: Instant) -> Self {
         let kept = cache.look_up(key, now, |found| match found.state {
             State::Fresh | State::Ending => {
                 let message = found.message.aged(found.age);
@@ -150,64 +147,64 @@ impl Kept {
     }
 }
 
-/// Why a question has no answer.
+/// The reason why a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// No upstream is configured for the name.
     NoRoute,
-    /// No upstream is there, as is known beforehand.
+    /// Every upstream was known to be absent.
     Absent,
     /// No upstream has answered.
     Unanswered,
     /// Every upstream has answered with a failure.
     Refused,
-    /// Too much is under way already.
+    /// Too many questions or clients.
     Overload,
-    /// The query is one of this server's own, come back.
+    /// The query is one of this server's own that came back.
     Loop,
     /// A CNAME chain is a circle or does not end.
     Chain,
 }
 
 impl Reason {
-    /// Whether the failure is worth remembering: asking anew would cost queries (RFC 9520 §3.1).
+    /// Whether the failure is worth remembering: to ask again would cost queries (RFC 9520 §3.1).
     #[must_use]
     pub const fn is_costly(self) -> bool {
         matches!(self, Self::Unanswered | Self::Refused | Self::Chain)
     }
 }
 
-/// Why an exchange has ended without a response.
+/// The reason why an exchange ended without a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// The port is closed.
     Refused,
-    /// There is no way to the address.
+    /// There is no route to the address.
     Unreachable,
-    /// A connection broke, or this machine is out of sockets.
+    /// A connection broke, or this node is out of sockets.
     Broken,
 }
 
-/// Names a flight.
+/// The number of a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlightId(pub(super) u64);
 
-/// Names an exchange: one message to one upstream.
+/// The number of an exchange: one message to one upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
-/// What has happened since the start.
+/// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Messages sent to upstreams, probes not counted.
     pub sent: u64,
-    /// Of these, over TCP.
+    /// Queries sent over TCP, within `sent`.
     pub sent_tcp: u64,
-    /// Of these, because another message took long.
+    /// Queries sent again because another message took long, within `sent`.
     pub sent_again: u64,
     /// Probes sent.
     pub probes: u64,
-    /// Clients that joined a flight under way.
+    /// Clients that joined a flight.
     pub joined: u64,
     /// Queries that waited longer than usual.
     pub overdue: u64,
@@ -217,10 +214,10 @@ pub struct Counts {
     pub other_case: u64,
     /// Truncated responses.
     pub truncated: u64,
-    /// Responses that were no answers.
+    /// Responses that answer nothing.
     pub unusable: u64,
     /// Own queries that came back.
     pub loops: u64,
-    /// Asks that were too many.
+    /// Questions refused for overload.
     pub overload: u64,
 }

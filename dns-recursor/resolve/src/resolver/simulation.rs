@@ -138,7 +138,7 @@ impl World {
             .flat_map(|route| route.upstreams.clone())
             .map(|upstream| (upstream, Behaviour::default()))
             .collect();
-        let now = Moment::START;
+        let now = Instant::START;
         let resolver = Resolver::new(
             Settings::default(),
             Arc::new(table),
@@ -171,14 +171,14 @@ impl World {
 
     /// A reload: other routes.
     pub(super) fn adopt(&mut self, table: Table) {
-        let now = self.moment();
+        let now = self.instant();
         let settings = Settings::default();
         self.resolver.reconfigure(settings, Arc::new(table), now);
         self.drain();
     }
 
-    fn moment(&self) -> Moment {
-        Moment::from_millis(self.now)
+    fn instant(&self) -> Instant {
+        Instant::from_millis(self.now)
     }
 
     /// A client asks, through the cache as the server does it.
@@ -196,7 +196,7 @@ impl World {
             .table
             .find(key.name(), qtype)
             .is_some_and(|route| route.is_down());
-        let kept = self.cache.look_up(&key, self.moment(), |found| {
+        let kept = self.cache.look_up(&key, self.instant(), |found| {
             (found.state, found.message.clone())
         });
         let mut has_stale = false;
@@ -211,13 +211,13 @@ impl World {
             }
             Some((State::Ending, message)) => {
                 self.deliver(client, read(&message));
-                let ask = Ask {
+                let ask = ResolveRequest {
                     key: &key,
                     question: &question,
                     client: None,
                     has_stale: true,
                 };
-                self.resolver.ask(ask, Moment::from_millis(self.now));
+                self.resolver.ask(ask, Instant::from_millis(self.now));
                 self.drain();
                 return client;
             }
@@ -232,13 +232,13 @@ impl World {
             Some((State::Expired, _)) => has_stale = true,
             None => {}
         }
-        let ask = Ask {
+        let ask = ResolveRequest {
             key: &key,
             question: &question,
             client: Some(client),
             has_stale,
         };
-        self.resolver.ask(ask, Moment::from_millis(self.now));
+        self.resolver.ask(ask, Instant::from_millis(self.now));
         self.drain();
         client
     }
@@ -261,7 +261,7 @@ impl World {
         loop {
             // Timers of the system go off late rather than early.
             let timer = self.resolver.next_deadline().map(|at| {
-                let micros = at.since(Moment::START).as_micros();
+                let micros = at.since(Instant::START).as_micros();
                 u64::try_from(micros.div_ceil(1000)).unwrap()
             });
             let event = self.events.keys().next().map(|(at, _)| *at);
@@ -274,7 +274,7 @@ impl World {
                 break;
             };
             self.now = self.now.max(next);
-            let now = self.moment();
+            let now = self.instant();
             if event.is_some_and(|at| at <= next) {
                 match self.events.pop_first().unwrap().1 {
                     Event::Arrives(x, bytes) if self.open.contains_key(&x) => {
@@ -301,7 +301,7 @@ impl World {
     }
 
     fn perform(&mut self, output: Output<u64>) {
-        let now = self.moment();
+        let now = self.instant();
         match output {
             Output::Send {
                 exchange,
@@ -347,7 +347,7 @@ impl World {
                 self.fail(&key, reason, &clients);
             }
             Output::LookUp { flight, key } => {
-                let kept = Kept::look_up(&self.cache, &key, now);
+                let kept = CacheResult::look_up(&self.cache, &key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -358,7 +358,7 @@ impl World {
     }
 
     fn fail(&mut self, key: &Key, reason: Reason, clients: &[u64]) {
-        let kept = self.cache.look_up(key, self.moment(), |found| {
+        let kept = self.cache.look_up(key, self.instant(), |found| {
             (found.state != State::Failed).then(|| stale(found.message))
         });
         let got = kept.flatten().unwrap_or(Got::Failed(reason));

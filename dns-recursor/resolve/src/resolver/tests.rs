@@ -247,13 +247,13 @@ fn healthd_moves_queries_at_once_both_ways() {
     world.behave(1, |how| how.presence = Presence::Silent);
     world
         .resolver
-        .reported(address(1), Report::Silent, Moment::START);
+        .reported(address(1), Report::Silent, Instant::START);
     world.drain();
     let (slow, longest) = load(&mut world, "n");
     assert_eq!((slow, longest), (0, 2));
     assert_eq!(n_asked(&world, 1), 0);
     world.behave(1, |how| how.presence = Presence::Here);
-    let now = Moment::from_millis(world.now);
+    let now = Instant::from_millis(world.now);
     world.resolver.reported(address(1), Report::Answers, now);
     world.drain();
     ask(&mut world, "back.example");
@@ -448,9 +448,9 @@ fn a_query_that_comes_back_is_refused_and_told() {
         Variant::default(),
     );
     let table = Table::new([route(".", Mode::Recursive, &[1])]);
-    let now = Moment::START;
+    let now = Instant::START;
     let mut resolver = Resolver::new(Settings::default(), Arc::new(table), SEED, Random(1), now);
-    let ask = |client, question| Ask {
+    let ask = |client, question| ResolveRequest {
         key: &key,
         question,
         client: Some(client),
@@ -613,13 +613,13 @@ fn asked_ahead(apart: usize) {
     const NAMES: usize = 3000;
     let name = |n: usize| format!("n{n}.site.example");
     let table = Table::new([route("site.example", Mode::Authoritative, &[1])]);
-    let now = Moment::START;
+    let now = Instant::START;
     let mut resolver = Resolver::new(Settings::default(), Arc::new(table), SEED, Random(1), now);
     let mut sent = Vec::new();
     for n in 0..NAMES {
         let question = testing::question(&name(n), Type::A);
         let key = Key::new(SEED, &question, Variant::default());
-        let ask = Ask {
+        let ask = ResolveRequest {
             key: &key,
             question: &question,
             client: Some(n),
@@ -654,7 +654,7 @@ fn asked_ahead(apart: usize) {
         while let Some(output) = resolver.poll_output() {
             match output {
                 Output::LookUp { flight, key } => {
-                    resolver.looked_up(flight, &key, Kept::Nothing, now);
+                    resolver.looked_up(flight, &key, CacheResult::Nothing, now);
                 }
                 Output::Answer { clients, .. } | Output::Fail { clients, .. } => {
                     told += clients.len();
@@ -692,7 +692,7 @@ fn what_is_too_much_is_refused_and_the_rest_goes_on() {
     let table = Table::new([route(".", Mode::Recursive, &[1])]);
     world
         .resolver
-        .reconfigure(settings, Arc::new(table), Moment::START);
+        .reconfigure(settings, Arc::new(table), Instant::START);
     let first: Vec<u64> = (0..4).map(|_| world.ask("a.example")).collect();
     let second = world.ask("b.example");
     let over = [world.ask("b.example"), world.ask("c.example")];

@@ -1,26 +1,26 @@
-//! When flights and upstreams want attention.
+//! The timers of flights and upstreams.
 
 use std::collections::BTreeSet;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 
 use super::FlightId;
 use super::upstreams::UpstreamId;
 
-/// Whose timer it is. Everyone has one at most.
+/// The owner of a timer. Each has one at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Timer {
     Flight(FlightId),
     Upstream(UpstreamId),
 }
 
-/// All timers that are set. Their owners remember for when.
+/// All timers that are set. Their owners remember the times.
 #[derive(Default)]
-pub(super) struct Timers(BTreeSet<(Moment, Timer)>);
+pub(super) struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Timers {
     /// Moves a timer from `before` to `at`; `None` is not set.
-    pub(super) fn set(&mut self, timer: Timer, before: Option<Moment>, at: Option<Moment>) {
+    pub(super) fn set(&mut self, timer: Timer, before: Option<Instant>, at: Option<Instant>) {
         if before == at {
             return;
         }
@@ -32,8 +32,8 @@ impl Timers {
         }
     }
 
-    /// Takes the first timer that is due.
-    pub(super) fn pop_due(&mut self, now: Moment) -> Option<Timer> {
+    /// Removes the first timer that is due.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<Timer> {
         let (at, timer) = self.0.first().copied()?;
         if at > now {
             return None;
@@ -42,12 +42,12 @@ impl Timers {
         Some(timer)
     }
 
-    pub(super) fn first(&self) -> Option<Moment> {
+    pub(super) fn first(&self) -> Option<Instant> {
         self.0.first().map(|(at, _)| *at)
     }
 
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &(Moment, Timer)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(Instant, Timer)> {
         self.0.iter()
     }
 }

@@ -1,19 +1,19 @@
-//! All upstreams of all routes, each once however many routes use it, and servers that referrals name.
+//! All upstreams of all routes, each once, and servers that referrals name.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use dns_cache::moment::Moment;
+use dns_cache::instant::Instant;
 
 use super::ExchangeId;
 use crate::forward::{Fitness, Protocol, Route, Table};
 use crate::upstream_state::{Absence, Change, Probe, Upstream};
 
-/// Probes of one upstream whose responses are still waited for: a late one proves as much.
+/// The most probes of one upstream that still count when their response is late.
 const MAX_PROBES: usize = 4;
-/// Servers that referrals name of which is remembered how they answer: more than a site's delegated
-/// zones have. The one known longest makes room.
+/// The most servers named by referrals whose state is remembered: more than a site's delegated zones have.
+/// The oldest one makes room.
 const MAX_DELEGATES: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,39 +21,38 @@ pub(super) struct UpstreamId(u32);
 
 #[derive(Default)]
 pub(super) struct Upstreams {
-    /// The addresses ever configured, and those of `delegates`. No id is ever given twice.
+    /// All configured addresses so far, and those of `delegates`. Ids are never used twice.
     entries: BTreeMap<UpstreamId, Entry>,
     by_address: BTreeMap<SocketAddr, UpstreamId>,
     last: u32,
-    /// Servers that referrals name, in the order in which they became known.
+    /// Servers that referrals name, in the order of their discovery.
     delegates: VecDeque<UpstreamId>,
 }
 
 struct Entry {
     state: Upstream,
-    armed: Option<Moment>,
+    armed: Option<Instant>,
     protocol: Protocol,
     probes: VecDeque<ExchangeId>,
 }
 
-/// What is known of an upstream, for status and metrics.
+/// The state of an upstream, for status and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamView {
-    /// Where it is.
     pub address: SocketAddr,
-    /// How fit it is.
+    /// Its fitness.
     pub fitness: Fitness,
-    /// Why it is absent, if it is.
+    /// The reason for its absence, if it is absent.
     pub absence: Option<Absence>,
-    /// Since when.
-    pub since: Moment,
+    /// The time of the last change of its fitness.
+    pub since: Instant,
     /// Its usual round-trip time.
     pub round_trip: Option<Duration>,
 }
 
 impl Upstreams {
-    /// Takes over the upstreams of a table; those it does not have are left alone from here on.
-    pub(super) fn adopt(&mut self, table: &Table, now: Moment) -> Vec<(UpstreamId, Change)> {
+    /// Adopts the upstreams of a table; those it does not have are no longer used.
+    pub(super) fn adopt(&mut self, table: &Table, now: Instant) -> Vec<(UpstreamId, Change)> {
         let mut wanted: BTreeMap<SocketAddr, Probe> = BTreeMap::new();
         for route in table.routes() {
             for address in &route.upstreams {
@@ -95,13 +94,13 @@ impl Upstreams {
         id
     }
 
-    /// The server at an address that a referral of a route's upstream names. Unless it is an upstream of
-    /// some route as well, it is never probed.
+    /// The server at an address that a referral names. It is never probed, unless it is also an upstream of
+    /// some route.
     pub(super) fn delegate(
         &mut self,
         address: SocketAddr,
         route: &Route,
-        now: Moment,
+        now: Instant,
     ) -> UpstreamId {
         if let Some(id) = self.find(address) {
             return id;
@@ -117,7 +116,7 @@ impl Upstreams {
         let mut probe = Probe::of(route);
         probe.protocol = Protocol::Udp;
         let mut state = Upstream::new(address, probe, now);
-        // A server that has just become known is fit, and stays so.
+        // A server that has just been discovered is fit, and stays so.
         let _no_change = state.set_wanted(None, now);
         let id = self.add(state);
         self.delegates.push_back(id);
@@ -130,7 +129,7 @@ impl Upstreams {
         entry.is_some_and(|entry| entry.state.is_wanted())
     }
 
-    /// A route's upstreams and how fit they are, in the route's order.
+    /// A route's upstreams and their fitness, in the route's order.
     pub(super) fn of(&self, route: &Route) -> (Vec<UpstreamId>, Vec<Fitness>) {
         route
             .upstreams
@@ -163,20 +162,20 @@ impl Upstreams {
             .map_or(nowhere, |entry| entry.state.address())
     }
 
-    /// What the upstream is asked over first.
+    /// The transport that queries to the upstream begin with.
     pub(super) fn protocol(&self, id: UpstreamId) -> Protocol {
         self.entry(id).map_or(Protocol::Udp, |entry| entry.protocol)
     }
 
-    /// Notes which timer is set; gives the one before.
-    pub(super) fn set_armed(&mut self, id: UpstreamId, at: Option<Moment>) -> Option<Moment> {
+    /// Sets the timer of an upstream; returns the one before.
+    pub(super) fn set_armed(&mut self, id: UpstreamId, at: Option<Instant>) -> Option<Instant> {
         let entry = self.entry_mut(id)?;
         std::mem::replace(&mut entry.armed, at)
     }
 
     //--- Probes
 
-    /// Notes a probe; gives one that has been waited for long enough.
+    /// Notes a probe; returns one that has waited long enough.
     pub(super) fn begin_probe(&mut self, id: UpstreamId, probe: ExchangeId) -> Option<ExchangeId> {
         let entry = self.entry_mut(id)?;
         entry.probes.push_back(probe);
@@ -235,7 +234,7 @@ mod tests {
         let delegate = |upstreams: &mut Upstreams, n: u16| {
             let [high, low] = n.to_be_bytes();
             let address = SocketAddr::from(([10, 0, high, low], 53));
-            upstreams.delegate(address, &route, Moment::START)
+            upstreams.delegate(address, &route, Instant::START)
         };
         let first = delegate(&mut upstreams, 0);
         assert_eq!(delegate(&mut upstreams, 0), first);

@@ -3,11 +3,11 @@ use super::*;
 fn upstream() -> Upstream {
     let address = "192.0.2.1:53".parse().unwrap();
     let route = Route::new(Name::root(), Mode::Recursive, vec![address]);
-    Upstream::new(address, Probe::of(&route), Moment::START)
+    Upstream::new(address, Probe::of(&route), Instant::START)
 }
 
-fn at(millis: u64) -> Moment {
-    Moment::from_millis(millis)
+fn at(millis: u64) -> Instant {
+    Instant::from_millis(millis)
 }
 
 /// Lets time pass until `end`; gives the times of probes and the time it became absent.

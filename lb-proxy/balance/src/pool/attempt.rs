@@ -102,7 +102,7 @@ impl<'a> Attempt<'a> {
             let Some((turn, index, server)) = self.find_turn(tier, from) else {
                 break;
             };
-            // Whoever moves the turn on has it; who comes too late looks again.
+            // The one that moves the turn on has it; one that comes too late looks again.
             if next
                 .compare_exchange(from, turn + 1, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
@@ -111,7 +111,7 @@ impl<'a> Attempt<'a> {
                 return Some((index, slot));
             }
         }
-        // Nobody has room, or everybody leaves out its turn, or others were faster each time.
+        // No server has room, or each leaves out its turn, or others were faster each time.
         self.least_busy(tier)
     }
 
@@ -124,7 +124,7 @@ impl<'a> Attempt<'a> {
             if self.takes_turn(server, turn, largest) && self.may_take(server) {
                 return Some((turn, index, server));
             }
-            // To go a long way round is worth it only if somebody is there.
+            // A long way round is worth it only if a server is there.
             if turn - from == DRAWS && !self.anybody(tier) {
                 return None;
             }
@@ -132,7 +132,7 @@ impl<'a> Attempt<'a> {
         None
     }
 
-    /// Whose turn `turn` is.
+    /// The server that `turn` belongs to.
     fn at(&self, tier: &Tier, turn: u64) -> Option<(u16, &Arc<Server>)> {
         let place = usize::try_from(turn % (tier.round.len() as u64).max(1)).ok()?;
         let index = *tier.round.get(place)?;
@@ -178,14 +178,14 @@ impl<'a> Attempt<'a> {
                 }
             }
             let (index, server, busy) = best?;
-            // Only if nobody else came in between: two who look at once must not both go to the
+            // Only if no other came in between: two that look at once must not both go to the
             // same server.
             if let Some(slot) = server.load.reserve_at(busy.sessions, self.limit(server)) {
                 self.mark_chosen(server);
                 return Some((index, slot));
             }
         }
-        // Too much goes on to be exact: anybody with room will do.
+        // Too much happens at once to be exact: any server with room will do.
         self.pool
             .members(tier)
             .filter(|(_, server)| self.may_take(server))
@@ -254,7 +254,7 @@ impl<'a> Attempt<'a> {
         let mut place = source;
         for _ in 0..DRAWS {
             let index = table.look_up(place)?;
-            // What comes next depends on the source alone: with this server gone, it always goes to
+            // The next server depends on the source alone: with this server gone, it always goes to
             // the same other one.
             let draw = hash::mix(place);
             place = hash::mix(draw);
@@ -299,7 +299,7 @@ impl<'a> Attempt<'a> {
         self.may_take_at(server, server.load.sessions())
     }
 
-    /// As [`may_take`](Self::may_take), with so many sessions on it.
+    /// As [`may_take`](Self::may_take), with this many sessions on it.
     fn may_take_at(&self, server: &Server, sessions: u32) -> bool {
         if self.tried.contains(server) {
             return false;

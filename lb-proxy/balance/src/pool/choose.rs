@@ -1,4 +1,4 @@
-//! What a connection asks of a pool: a server, or a place in the line.
+//! The result of a connection's request to a pool: a server, or a place in the line.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::queue::{Ticket, Wake};
 pub enum Wait {
     /// There was room after all.
     Take {
-        /// Which of the pool's servers.
+        /// The server's index in the pool.
         index: usize,
         /// Counts the session until dropped.
         slot: Slot,
@@ -29,7 +29,7 @@ impl Pool {
     /// Chooses a server for a connection that has not waited.
     #[must_use]
     pub fn choose(&self, hint: &Hint, tried: &Tried, now: Instant) -> Choice {
-        // What room there is belongs to those that are called.
+        // The room belongs to those that are called.
         let spoken_for = self.queue.is_calling();
         Attempt::new(self, hint, tried, now, spoken_for).make()
     }
@@ -109,8 +109,8 @@ impl Pool {
             .fold(0, u32::saturating_add)
     }
 
-    /// True while a server comes back slowly, so that room appears without a session ending; whoever
-    /// has somebody waiting then [stirs](crate::queue::Queue::stir) now and then.
+    /// True while a server comes back slowly, so that room appears without a session ending; a worker with
+    /// waiting connections then [stirs](crate::queue::Queue::stir) now and then.
     #[must_use]
     #[inline]
     pub fn is_slow(&self, now: Instant) -> bool {

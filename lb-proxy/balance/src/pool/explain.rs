@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use super::{Eligibility, Pool, Server, slow_start};
 
-/// What is to be said about one server.
+/// The explanation of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// Which one.
+    /// The server.
     pub server: Arc<str>,
     /// Whether it is chosen, and why.
     pub reason: Reason,
@@ -41,7 +41,7 @@ pub enum Reason {
         /// Its share of connections in thousandths.
         share: u32,
     },
-    /// Down, and chosen because nobody is up.
+    /// Down, and chosen because no server is up.
     FailOpen {
         /// Its share of connections in thousandths.
         share: u32,
@@ -56,14 +56,14 @@ pub enum Reason {
     NoWeight,
     /// Keeps its sessions and gets none.
     Drain,
-    /// Taken out by hand.
+    /// Taken out manually.
     Maintenance,
     /// Its probes fail.
     Down,
 }
 
 impl Pool {
-    /// What is to be said about each server, in order.
+    /// The explanation of each server, in order.
     #[must_use]
     pub fn explain(&self, now: Instant) -> Vec<Explanation> {
         (0..)
@@ -164,7 +164,7 @@ impl fmt::Display for Reason {
             ),
             Self::FailOpen { share } => write!(
                 formatter,
-                "down, chosen for {} all the same: nobody is up (fail-open)",
+                "down, chosen for {} all the same: no server is up (fail-open)",
                 thousandths(*share)
             ),
             Self::Full => formatter.write_str("not chosen: as many sessions as it may have"),

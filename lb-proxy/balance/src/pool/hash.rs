@@ -12,7 +12,7 @@ pub(crate) fn of(octets: &[u8], seed: u64) -> u64 {
     mix(hash)
 }
 
-/// The hash of an address; of an IPv4 address, however it is written.
+/// The hash of an address; the same for both forms of an IPv4 address.
 pub(crate) fn of_address(address: IpAddr) -> u64 {
     match address.to_canonical() {
         IpAddr::V4(address) => mix(u64::from(address.to_bits()) | 1 << 32),

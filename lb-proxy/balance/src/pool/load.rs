@@ -1,4 +1,4 @@
-//! What a server is doing.
+//! The load of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,11 +16,11 @@ pub struct Load {
     /// The pool's count of choices when this server was chosen last.
     chosen: AtomicU64,
     queue: Arc<Queue>,
-    /// What is added up about its sessions.
+    /// The sums over its sessions.
     pub tally: Tally,
 }
 
-/// What is added up about a server's sessions; only ever goes up.
+/// The sums over a server's sessions; they only go up.
 #[derive(Debug, Default)]
 pub struct Tally {
     /// Connections that were not made: refused, unreachable, too late.
@@ -65,7 +65,7 @@ impl Load {
         }
     }
 
-    /// What no other server of this process has.
+    /// A number that no other server of this process has.
     #[must_use]
     #[inline]
     pub fn id(&self) -> u32 {

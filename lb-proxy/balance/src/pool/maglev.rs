@@ -1,4 +1,4 @@
-//! Maglev hashing: which server a source belongs to.
+//! Maglev hashing: assigns each source to a server.
 //!
 //! After "Maglev: A Fast and Reliable Software Network Load Balancer" (NSDI 2016, §3.4), with
 //! weights. The table depends on the names and weights of servers alone, neither on their order nor
@@ -20,11 +20,11 @@ pub(crate) struct Maglev {
 /// A server with a share in the table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
-    /// What its places depend on.
+    /// The inputs of its places.
     pub(crate) name: std::sync::Arc<str>,
     /// Its share; not zero.
     pub(crate) weight: u16,
-    /// What stands in its places.
+    /// The servers in its places.
     pub(crate) index: u16,
 }
 

@@ -1,4 +1,4 @@
-//! What lasts longer than a snapshot, by name.
+//! The state that outlives a snapshot, by name.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,19 +15,19 @@ use crate::queue::Queue;
 /// Holds nothing that neither a snapshot nor a session uses, once [swept](Self::sweep).
 #[derive(Debug, Default)]
 pub struct Registry {
-    pools: HashMap<Arc<str>, Kept>,
+    pools: HashMap<Arc<str>, Shared>,
     /// The last server's.
     id: u32,
 }
 
-/// What one pool is to be.
+/// The settings of one pool.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Its name.
     pub name: Arc<str>,
     /// How a server is chosen.
     pub algorithm: Algorithm,
-    /// With nobody up, choose among those that are down.
+    /// With no server up, choose among those that are down.
     pub fail_open: bool,
     /// Choose among all backup servers, not the first alone.
     pub all_backups: bool,
@@ -37,12 +37,12 @@ pub struct Settings {
     pub servers: Vec<ServerSettings>,
 }
 
-/// What one server is to be.
+/// The settings of one server.
 #[derive(Debug, Clone)]
 pub struct ServerSettings {
     /// Its name, which no other of the pool has.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its share of connections, from 0 to [`MAX_WEIGHT`].
     pub weight: u16,
@@ -93,9 +93,9 @@ impl ServerSettings {
     pub const WEIGHT: u16 = 100;
 }
 
-/// What the snapshots of one pool share.
+/// The parts that the snapshots of one pool share.
 #[derive(Debug)]
-struct Kept {
+struct Shared {
     queue: Arc<Queue>,
     turn: Arc<Turn>,
     loads: HashMap<Arc<str>, Arc<Load>>,
@@ -103,7 +103,7 @@ struct Kept {
     tables: Vec<(Vec<Member>, Arc<Maglev>)>,
 }
 
-/// Whose turn it is, and how many choices there were.
+/// The turn, and how many choices there were.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// The turn of a round robin that comes next.
@@ -129,7 +129,7 @@ impl Registry {
         let kept = self
             .pools
             .entry(Arc::clone(&settings.name))
-            .or_insert_with(|| Kept::new(settings.queue));
+            .or_insert_with(|| Shared::new(settings.queue));
         kept.queue.set_limit(settings.queue);
         let id = &mut self.id;
         let servers: Vec<Arc<Server>> = settings
@@ -171,7 +171,7 @@ impl Registry {
     }
 }
 
-impl Kept {
+impl Shared {
     fn new(limit: u32) -> Self {
         Self {
             queue: Arc::new(Queue::new(limit)),

@@ -21,7 +21,7 @@ pub(crate) fn share(since: Option<Instant>, length: Duration, now: Instant) -> u
     u32::try_from(share).unwrap_or(FULL).clamp(LEAST, FULL)
 }
 
-/// What `share` leaves of a limit; at least one.
+/// The part of a limit that `share` leaves; at least one.
 pub(crate) fn limit(max: u32, share: u32) -> u32 {
     if share >= FULL {
         return max;

@@ -445,7 +445,7 @@ fn each_server_is_explained() {
         &pool,
         bench.now,
         &[
-            "a: down, chosen for 100.0 % all the same: nobody is up (fail-open) (0 sessions)",
+            "a: down, chosen for 100.0 % all the same: no server is up (fail-open) (0 sessions)",
             "b: not chosen: drains (0 sessions)",
         ],
     );

@@ -1,4 +1,4 @@
-//! Whose turn it is in a weighted round robin.
+//! Turns of a weighted round robin.
 //!
 //! The turns of one round are laid out when servers change, so that a pick is one look-up. They are
 //! as smooth as they can be: with weights 5, 1 and 1 a round is `a a b a c a a`, not

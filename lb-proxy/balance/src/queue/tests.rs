@@ -16,17 +16,17 @@ struct Mailbox(Mutex<VecDeque<u64>>);
 
 impl Mailbox {
     fn take(&self) -> Option<u64> {
-        self.0.lock().unwrap().pop_front()
+        self.0.lock().pop_front()
     }
 
     fn all(&self) -> Vec<u64> {
-        self.0.lock().unwrap().drain(..).collect()
+        self.0.lock().drain(..).collect()
     }
 }
 
 impl Wake for Mailbox {
     fn wake(&self, token: u64) {
-        self.0.lock().unwrap().push_back(token);
+        self.0.lock().push_back(token);
     }
 }
 

@@ -45,7 +45,7 @@ pub(super) fn text(record: &Record, out: &mut Vec<u8>) {
     );
 }
 
-/// An object of JSON (RFC 8259) in one line. What there is not is `null`; timers are in milliseconds,
+/// An object of JSON (RFC 8259) in one line. Absent values are `null`; timers are in milliseconds,
 /// with three digits behind the point.
 pub(super) fn json(record: &Record, out: &mut Vec<u8>) {
     let counts = &record.counts;

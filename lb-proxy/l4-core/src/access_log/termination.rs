@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// How a session ended: who ended it, and how far it had come.
+/// The end of a session: its cause, and how far the session had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Termination {
     /// The first letter.
@@ -12,7 +12,7 @@ pub struct Termination {
     pub phase: Phase,
 }
 
-/// Who or what ended a session: the first letter.
+/// The cause of a session's end: the first letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// `-`: both sides closed it in the usual way.
@@ -44,7 +44,7 @@ pub enum Cause {
 pub enum Phase {
     /// `-`: all the way.
     Done,
-    /// `R`: what the client sends first was awaited, a PROXY header or a ClientHello.
+    /// `R`: the client's first octets were awaited, a PROXY header or a ClientHello.
     Request,
     /// `Q`: it waited for a server with room.
     Queue,
@@ -102,7 +102,7 @@ impl Termination {
     /// `KD`: an operator ended it while data was passed.
     pub const KILLED_DATA: Self = Self::new(Cause::Killed, Phase::Data);
 
-    /// Of two letters.
+    /// The code for two letters.
     #[must_use]
     pub const fn new(cause: Cause, phase: Phase) -> Self {
         Self { cause, phase }

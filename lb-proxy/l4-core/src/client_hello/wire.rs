@@ -1,6 +1,6 @@
 //! Fields of a TLS message, one after the other (RFC 8446 §3).
 
-/// What is left of a message.
+/// The rest of a message.
 #[derive(Debug)]
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 

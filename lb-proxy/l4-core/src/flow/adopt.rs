@@ -10,12 +10,12 @@ use balance::pool::{Pool, Server};
 
 use super::{Ending, Flow, FlowId, Flows, Key, NONE};
 
-/// What is known of such a flow.
+/// The known facts about such a flow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Known {
-    /// Where the client sends from.
+    /// The client's address.
     pub client: SocketAddr,
-    /// Where it sends to, if that is known.
+    /// The address it sends to, if that is known.
     pub local: Option<IpAddr>,
     /// The server's name.
     pub server: Arc<str>,
@@ -30,10 +30,10 @@ pub struct Known {
 }
 
 impl Flows {
-    /// Goes on with flows that began elsewhere; which each is now, in the same order. One ends there if
+    /// Continues flows that began elsewhere; returns the number of each, in the same order. One ends there if
     /// its server no longer keeps its sessions, its source may no longer send, or it is known already.
     ///
-    /// The outputs are to be polled afterwards: what is too much ends, the longest idle first.
+    /// Poll the outputs afterwards: flows beyond the limits end, the longest idle first.
     pub fn handle_adopted(&mut self, known: &[Known], now: Instant) -> Vec<Option<FlowId>> {
         self.advance(now);
         let servers: HashMap<(Arc<str>, SocketAddr), Arc<Server>> = match &self.pool {
@@ -66,7 +66,7 @@ impl Flows {
             local: known.local,
         };
         let client = known.client.ip();
-        // Of one that has had its requests, only answers may still come.
+        // A flow that has had its requests gets only answers.
         let is_complete = |most: u32| known.requests >= u64::from(most);
         let is_open = !self.settings.requests.is_some_and(is_complete);
         let is_known = is_open && self.by_key.contains_key(&key);

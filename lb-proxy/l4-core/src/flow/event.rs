@@ -1,4 +1,4 @@
-//! What flows are told, and what they say.
+//! Inputs and outputs of flows.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct Settings {
     pub idle_timeout: Duration,
     /// Flows at a time.
     pub max_flows: usize,
-    /// Datagrams of a client after which the next chooses anew, as nginx's `proxy_requests`.
+    /// Datagrams of a client after which the next chooses again, as nginx's `proxy_requests`.
     pub requests: Option<u32>,
     /// Responses to each request after which a flow has ended, as nginx's `proxy_responses`.
     pub responses: Option<u32>,
@@ -39,12 +39,12 @@ pub struct FlowId {
     pub(super) generation: u32,
 }
 
-/// What is to be done.
+/// An output: something to do.
 #[derive(Debug)]
 pub enum Output {
     /// Make the way to a server.
     Open {
-        /// Of this flow.
+        /// The flow.
         flow: FlowId,
         /// The server.
         server: Arc<Server>,
@@ -87,7 +87,7 @@ pub enum Ending {
     NoWay,
     /// Its source may no longer send.
     Denied,
-    /// Ended by hand.
+    /// Ended manually.
     Killed,
 }
 
@@ -104,7 +104,7 @@ pub enum Dropped {
     Limited,
 }
 
-/// What was counted; only ever goes up.
+/// The counters; they only go up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
     /// Flows that began.
@@ -130,13 +130,13 @@ pub struct Counts {
 /// A flow as it stands.
 #[derive(Debug, Clone)]
 pub struct FlowInfo {
-    /// Which.
+    /// The flow's number.
     pub id: FlowId,
-    /// Where the client sends from.
+    /// The client's address.
     pub client: SocketAddr,
-    /// Where it sends to, if that is known.
+    /// The address it sends to, if that is known.
     pub local: Option<IpAddr>,
-    /// Where its datagrams go.
+    /// The server of its datagrams.
     pub server: Arc<Server>,
     /// Datagrams from the client.
     pub requests: u64,

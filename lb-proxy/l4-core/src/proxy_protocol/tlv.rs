@@ -37,7 +37,7 @@ pub mod kind {
     pub const NETNS: u8 = 0x30;
 }
 
-/// What is told of TLS that ended before (§2.2.6).
+/// The TLS connection that ended before (§2.2.6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ssl<'a> {
     /// Bits: 1 over TLS, 2 certificate in this connection, 4 certificate in this session.

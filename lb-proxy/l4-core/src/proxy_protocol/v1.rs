@@ -55,7 +55,7 @@ fn addresses(text: &str) -> Option<Addresses> {
     let is_v4 = match words.next()? {
         "TCP4" => true,
         "TCP6" => false,
-        // What follows UNKNOWN is to be ignored, whatever it is.
+        // The text behind UNKNOWN is to be ignored, whatever it is.
         "UNKNOWN" => return Some((None, None)),
         _ => return None,
     };
@@ -79,7 +79,7 @@ fn port(word: &str) -> Option<u16> {
     word.parse().ok().filter(|_| is_canonical)
 }
 
-/// Appends `header` as a line; what a line has no place for is left out.
+/// Appends `header` as a line; fields that a line has no place for are left out.
 pub fn write_v1(header: &Header, out: &mut Vec<u8>) {
     // Writing to a vector does not fail.
     let _written = match header.addresses() {

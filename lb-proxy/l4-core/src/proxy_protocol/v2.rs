@@ -14,7 +14,7 @@ pub(super) fn parse(octets: &[u8]) -> Parsed {
     if !agree(octets, SIGNATURE) {
         return Parsed::Absent;
     }
-    // Each octet is judged as it comes, so that nobody waits for the rest of what is refused anyway.
+    // Each octet is judged as it comes, so that no connection waits for the rest of a refused header.
     let after = octets.get(SIGNATURE.len()..).unwrap_or_default();
     let command = match after.first() {
         None => return Parsed::More,
@@ -60,7 +60,7 @@ fn read(whole: &[u8], command: Command, family: Family) -> Result<Header, &'stat
     let tlvs = match (command, family) {
         // LOCAL: the whole block is to be discarded.
         (Command::Local, _) => Vec::new(),
-        // What comes with an unspecified family is to be skipped: nobody says that it is extensions.
+        // Octets behind an unspecified family are to be skipped: the standard does not say that they are extensions.
         (Command::Proxy, Family::Unspecified) => tlvs(whole, extensions).unwrap_or_default(),
         (Command::Proxy, _) => tlvs(whole, extensions)?,
     };
@@ -121,7 +121,7 @@ fn is_intact(whole: &[u8], checksum: &[u8], n_after: usize) -> bool {
 
 //--- Families
 
-/// What the addresses are.
+/// The family of the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Family {
     /// None that can be used.
@@ -225,7 +225,7 @@ pub fn write_v2(header: &Header, out: &mut Vec<u8>) {
     }
 }
 
-/// Where the value of the checksum is, set to zero.
+/// The place of the checksum's value, set to zero.
 fn write_tlvs(header: &Header, start: usize, out: &mut Vec<u8>) -> Option<usize> {
     let mut checksum_at = None;
     for tlv in &header.tlvs {

@@ -31,7 +31,7 @@ pub struct IncomingFlow {
 }
 
 impl OutgoingFlow {
-    /// What another process must know of it, besides its socket.
+    /// The description of a flow for another process, besides its socket.
     pub(crate) fn describe(&self) -> DatagramFlow {
         let known = &self.known;
         DatagramFlow {
@@ -67,7 +67,7 @@ impl OutgoingFlow {
 }
 
 impl IncomingFlow {
-    /// What another process has said and its socket; none when there is no address of both ends.
+    /// A flow as another process describes it and its socket; none when there is no address of both ends.
     pub(crate) fn assemble(it: DatagramFlow, socket: OwnedFd) -> Option<Self> {
         Some(Self {
             frontend: it.frontend.into(),

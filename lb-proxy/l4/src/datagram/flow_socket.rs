@@ -23,7 +23,7 @@ pub(super) struct FlowSocket {
     pub(super) sent: AtomicU64,
 }
 
-/// What a server's socket had.
+/// The result of a read from a server's socket.
 pub(super) enum Arrival {
     Answer {
         length: usize,

@@ -1,20 +1,21 @@
-//! What one thread of the engine and one that waits for answers share: flows and their sockets.
+//! The state that one thread of the engine shares with the one that waits for answers: flows and their sockets.
 
 mod state;
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use balance::table::{Frontend, Route, Table};
+use daemon::latest::Reader;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Reader;
 use daemon::udp::{Datagram, Outcome, Respond};
 use l4_core::flow::{Counts, FlowId, FlowInfo, Flows, Known, Settings};
+use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -36,7 +37,7 @@ const BUFFER: usize = 65_536;
 /// How long the thread sleeps at most before it looks whether it is to stop.
 const WAKE: Duration = Duration::from_millis(250);
 
-/// Where the event that wakes the thread would have its flow; there are never as many flows.
+/// The token of the event that wakes the thread; there are never as many flows.
 const WAKER: u64 = u64::MAX;
 
 /// Flows and their sockets.
@@ -63,13 +64,13 @@ impl Requests {
 impl Respond for Requests {
     fn refresh(&mut self) {
         if let Some(shard) = &self.shard {
-            shard.lock().refresh(&shard.epoll);
+            shard.state.lock().refresh(&shard.epoll);
         }
     }
 
     fn respond(&mut self, datagram: &Datagram<'_>, _: &mut [u8]) -> Outcome {
         if let Some(shard) = &self.shard {
-            let mut state = shard.lock();
+            let mut state = shard.state.lock();
             let back = || datagram.return_path();
             let (client, local) = (datagram.peer(), datagram.local());
             state.deliver(&shard.epoll, datagram.payload(), client, local, &back);
@@ -123,12 +124,12 @@ impl Shard {
     }
 
     pub(super) fn status(&self) -> (usize, Counts) {
-        let state = self.lock();
+        let state = self.state.lock();
         (state.flows.len(), state.flows.counts())
     }
 
     pub(super) fn list(&self, most: usize, is_wanted: impl Fn(&FlowInfo) -> bool) -> Vec<FlowInfo> {
-        let state = self.lock();
+        let state = self.state.lock();
         let time = now();
         let flows = state.flows.list(time).filter(|flow| is_wanted(flow));
         flows.take(most).collect()
@@ -136,7 +137,7 @@ impl Shard {
 
     pub(super) fn kill(&self, is_meant: impl Fn(&FlowInfo) -> bool) -> usize {
         let meant = self.list(usize::MAX, is_meant);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         for flow in &meant {
             state.flows.handle_kill(flow.id);
         }
@@ -156,9 +157,9 @@ impl Shard {
         self.stop.store(false, Ordering::Release);
     }
 
-    /// Every flow, for another balancer; to be called while nobody serves. They stay here as they are.
+    /// Every flow, for another balancer; call it while no thread serves. They stay here as they are.
     pub(super) fn give(&self, listener: u64) -> Vec<OutgoingFlow> {
-        let state = self.lock();
+        let state = self.state.lock();
         let time = now();
         let flows = state.flows.list(time).filter_map(|flow| {
             let held = state.flow_sockets.get(flow.id.index())?.as_ref()?;
@@ -181,9 +182,9 @@ impl Shard {
         flows.collect()
     }
 
-    /// Goes on with flows whose clients send to `listener`; how many.
+    /// Continues flows whose clients send to `listener`; returns how many.
     pub(super) fn adopt(&self, flows: Vec<IncomingFlow>, listener: &Arc<UdpSocket>) -> usize {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let known: Vec<Known> = flows.iter().map(|flow| flow.known.clone()).collect();
         let ids = state.flows.handle_adopted(&known, now());
         state.perform(&self.epoll, None);
@@ -212,7 +213,7 @@ impl Shard {
         while !self.stop.load(Ordering::Acquire) {
             heartbeat.fetch_add(1, Ordering::Relaxed);
             self.wait(&mut events, timeout);
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.refresh(&self.epoll);
             for event in events.drain(..) {
                 ready.extend(state.flow_socket(FlowId::from_bits(event.data.u64())));
@@ -224,7 +225,7 @@ impl Shard {
                 }
             }
             ready.clear();
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             for (flow_socket, arrival) in arrivals.drain(..) {
                 state.arrived(&self.epoll, &flow_socket, &arrival);
             }
@@ -247,10 +248,5 @@ impl Shard {
                 thread::sleep(WAKE);
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic of one thread is reported when it is joined; the flows are the other's until then.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

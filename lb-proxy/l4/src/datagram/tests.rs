@@ -62,7 +62,7 @@ fn datagrams_go_to_servers_and_answers_come_back() {
     let (at_a, at_b) = (a.local_addr().unwrap(), b.local_addr().unwrap());
     let up = Eligibility::Up { since: None };
     let mut registry = Registry::new();
-    let cell = Cell::new(table(&mut registry, &[(at_a, up), (at_b, up)]));
+    let cell = Latest::new(table(&mut registry, &[(at_a, up), (at_b, up)]));
     let reported = Arc::new(Reported::default());
     let report: Arc<dyn Report> = Arc::clone(&reported) as Arc<dyn Report>;
     let listener = socket();

@@ -34,7 +34,7 @@ pub(super) struct Channel {
     buffer: Vec<u8>,
 }
 
-/// Where successors ask.
+/// The socket for successors.
 #[derive(Debug)]
 pub(super) struct HandoverSocket {
     socket: OwnedFd,
@@ -54,7 +54,7 @@ impl Channel {
         })
     }
 
-    /// Asks at `path`; none when nobody is there.
+    /// Connects to `path`; none when no process is there.
     pub(super) fn open(path: &Path) -> io::Result<Option<Self>> {
         let socket = socket()?;
         match rustix::net::connect(&socket, &SocketAddrUnix::new(path)?) {
@@ -62,7 +62,7 @@ impl Channel {
             Err(Errno::NOENT | Errno::CONNREFUSED) => return Ok(None),
             Err(error) => return Err(error.into()),
         }
-        // Whoever gives connections can forge what is in them. The owner of the name tells who that is,
+        // A process that gives connections can forge their contents. The owner of the name identifies it,
         // and not the peer's credentials: those of a process in another container have the process id 0,
         // which rustix's type for them cannot hold.
         let owner = fs::symlink_metadata(path)?.uid();
@@ -91,7 +91,7 @@ impl Channel {
             match rustix::net::sendmsg(&self.socket, &vectors, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                // So many descriptors are on their way that the kernel waits for the reader.
+                // There are so many descriptors on their way that the kernel waits for the reader.
                 Err(Errno::TOOMANYREFS) => std::thread::yield_now(),
                 Err(error) => return Err(error.into()),
             }
@@ -135,15 +135,15 @@ impl Channel {
 }
 
 impl HandoverSocket {
-    /// Binds beside `path` and renames over it: whoever asks there meets this process from then on.
+    /// Binds beside `path` and renames over it: successors that connect there meet this process from then on.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let beside = beside(path);
         fs::remove_file(&beside).ok();
         let socket = socket()?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(&beside)?)?;
         let opened = (|| {
-            // Nobody can connect before it listens, and then those alone who may write there: this user, and
-            // root. Whoever is given the connections can read what is in them.
+            // No process can connect before it listens, and then those alone who may write there: this user, and
+            // root. A process that receives the connections can read their contents.
             fs::set_permissions(&beside, fs::Permissions::from_mode(0o600))?;
             rustix::net::listen(&socket, BACKLOG)?;
             let identity = identity(&beside)?;

@@ -20,14 +20,14 @@ pub struct Predecessor {
     others: Vec<(String, OwnedFd)>,
 }
 
-/// What was taken over.
+/// The sockets and the state that were taken over.
 #[derive(Debug)]
 pub struct Taken {
-    /// How many connections; they go on already.
+    /// How many connections; they continue already.
     pub sessions: usize,
     /// Flows of datagrams, which wait to be gone on with.
     pub flows: Vec<IncomingFlow>,
-    /// What the predecessor's state was at last, by name; nothing when it has not told it again.
+    /// The predecessor's last state, by name; nothing when it has not sent it again.
     pub state: Vec<(String, OwnedFd)>,
 }
 
@@ -37,7 +37,7 @@ pub enum TakeError {
     /// The conversation broke off; the predecessor serves on, if it is alive.
     #[error("cannot take connections over")]
     Io(#[from] io::Error),
-    /// What arrived is not what was announced.
+    /// A message that was not announced arrived.
     #[error("{announced} connections were announced, and {received} arrived")]
     Incomplete {
         /// How many were announced.
@@ -47,12 +47,12 @@ pub enum TakeError {
     },
 }
 
-/// Asks at `path` for a predecessor and takes copies of its sockets; none when nobody is there. Both
+/// Looks for a predecessor at `path` and takes copies of its sockets; none when no process is there. Both
 /// accept from then on.
 ///
 /// # Errors
 ///
-/// When somebody is there and does not answer as expected.
+/// When a process is there and does not answer as expected.
 pub fn ask(path: &Path) -> io::Result<Option<Predecessor>> {
     let Some(mut channel) = Channel::open(path)? else {
         return Ok(None);
@@ -121,7 +121,7 @@ impl Predecessor {
     }
 
     /// Takes every connection and every flow of datagrams over. After an error none was, and the
-    /// predecessor goes on.
+    /// predecessor continues.
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ impl Arrivals {
             });
         }
         if fds.next().is_some() {
-            return Err(io::Error::other("a descriptor is nobody's"));
+            return Err(io::Error::other("a descriptor has no owner"));
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// Sockets besides the listeners of the data path, by name; asked for when a successor comes.
 pub type Others = Box<dyn Fn() -> Vec<(String, OwnedFd)> + Send>;
 
-/// What a successor has to know, in a descriptor with a name; asked for when one comes, and again when
+/// The state for a successor, in a descriptor with a name; made when one comes, and again when
 /// it takes over: its start may take a while, and this process serves on meanwhile.
 pub type State = Box<dyn Fn() -> Option<(String, OwnedFd)> + Send>;
 
@@ -36,7 +36,7 @@ pub trait Flows: Send {
     /// Stops them in their tracks: nothing is received any more.
     fn freeze(&self) -> Vec<OutgoingFlow>;
 
-    /// They go on here after all.
+    /// They continue here after all.
     fn thaw(&self);
 }
 
@@ -223,7 +223,7 @@ fn other(name: String) -> Socket {
     }
 }
 
-/// Who we are, in a hello.
+/// This process's identity, in a hello.
 pub(super) fn hello() -> Hello {
     Hello {
         lowest: LOWEST_VERSION,
@@ -369,7 +369,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// What a description takes in a message.
+/// The size of a description in a message.
 fn size(description: &Connection) -> usize {
     description.encode().len() + 3
 }

@@ -17,14 +17,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 
 use super::connection::{Session, Stage};
 use super::pump::{Readiness, Side};
-use super::sys;
 use super::worker::{Ending, REST, Worker, is_shortage};
 
-/// Between two attempts at the same server: with nobody else to go to, one that is being restarted is
+/// Between two attempts at the same server: with no other server to go to, one that is being restarted is
 /// given this long.
 const TURNAROUND: Duration = Duration::from_secs(1);
 
-/// So many servers are asked at most when each refuses at once.
+/// The most servers that are tried when each refuses at once.
 #[expect(clippy::cast_possible_truncation, reason = "a small constant")]
 const EVERYBODY: u8 = Tried::CAPACITY as u8;
 
@@ -156,7 +155,7 @@ impl Worker {
         Some(Chosen { server, slot })
     }
 
-    /// Nobody may be chosen, or everybody who may has refused.
+    /// No server may be chosen, or all that may have refused.
     fn nobody(&mut self, index: u32) {
         self.leave_queue(index);
         let Some(session) = self.sessions.get_mut(index) else {
@@ -370,7 +369,7 @@ impl Worker {
         let limit = match error {
             // Each that is silent costs the whole timeout.
             Errno::TIMEDOUT => backend.policy.retries,
-            // Who refuses costs next to nothing: everybody is asked once, as far as can be remembered.
+            // A refusal costs next to nothing: each server is tried once, as far as can be remembered.
             _ => backend.policy.retries.max(EVERYBODY),
         };
         if session.retries <= limit {
@@ -445,7 +444,7 @@ impl Worker {
     }
 }
 
-/// Whose fault it is that nobody could be connected to.
+/// The cause when no server could be connected to.
 fn cause_of(error: Errno) -> Cause {
     match error {
         Errno::TIMEDOUT => Cause::ServerTimeout,
@@ -468,7 +467,7 @@ fn open(address: SocketAddr, policy: &Policy) -> rustix::io::Result<OwnedFd> {
         && source.is_ipv4() == address.is_ipv4()
     {
         // Without it, ports run out with the number of all connections, not of those to one server.
-        if let Err(error) = sys::bind_address_no_port(&socket) {
+        if let Err(error) = sys::option::bind_address_no_port(&socket) {
             tracing::debug!(%error, "Ports are taken when the source address is");
         }
         rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
@@ -477,7 +476,7 @@ fn open(address: SocketAddr, policy: &Policy) -> rustix::io::Result<OwnedFd> {
 }
 
 /// True when a socket has connected to itself, as the kernel allows on a port of its own choice where
-/// nobody listens.
+/// no process listens.
 fn is_itself(session: &Session, server: &Side) -> bool {
     let Some(target) = &session.target else {
         return false;

@@ -1,13 +1,14 @@
-//! What a worker is asked from outside, and how it is woken.
+//! Commands to a worker from outside, and its wake-up.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 
 use balance::queue::Wake;
 use balance::table::Frontend;
+use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
 
 use super::connection::FrozenSession;
@@ -30,7 +31,7 @@ pub(super) enum Command {
     KeepAll(mpsc::Sender<()>),
     /// Stop moving and hand out every session.
     Freeze(mpsc::Sender<Vec<FrozenSession>>),
-    /// Go on with these sessions.
+    /// Continue these sessions.
     Adopt(Vec<FrozenSession>),
     /// Accept no more.
     StopAccepting,
@@ -51,7 +52,7 @@ pub(crate) struct Mailbox {
 
 impl Wake for Mailbox {
     fn wake(&self, token: u64) {
-        lock(&self.called).push(token);
+        self.called.lock().push(token);
         self.ring();
     }
 }
@@ -80,21 +81,16 @@ impl Mailbox {
     }
 
     pub(super) fn send(&self, command: Command) {
-        lock(&self.commands).push(command);
+        self.commands.lock().push(command);
         self.ring();
     }
 
     /// Everything that is in it: commands, and tokens that were called.
     pub(super) fn take(&self) -> (Vec<Command>, Vec<u64>) {
-        // Emptied first: what comes after rings again.
+        // Emptied first: commands that come after ring again.
         rustix::io::read(&self.event, &mut [0; 8]).ok();
-        let commands = std::mem::take(&mut *lock(&self.commands));
-        let called = std::mem::take(&mut *lock(&self.called));
+        let commands = std::mem::take(&mut *self.commands.lock());
+        let called = std::mem::take(&mut *self.called.lock());
         (commands, called)
     }
-}
-
-fn lock<T>(list: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A list is whole after every change of it.
-    list.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -47,13 +47,13 @@ pub(crate) struct Session {
     pub(crate) peer: SocketAddr,
     /// Of no use once bytes move; then it is gone.
     pub(crate) early: Option<Box<Pending>>,
-    /// What the client has said of itself, if it did.
+    /// The client's description of itself, if it sent one.
     pub(crate) named: Option<Box<Named>>,
     /// Bytes moved that the counters know of, both ways together.
     pub(super) counted: (u64, u64),
     /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
     pub(super) parting: Option<HalfClosed>,
-    /// When bytes were last moved up, and down: what is gathered waits from then on.
+    /// When bytes were last moved up, and down: gathered octets wait from then on.
     pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
     pub(super) is_listed: bool,
@@ -64,7 +64,7 @@ pub(crate) struct Session {
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// What the client has sent is looked into.
+    /// The client's first octets are inspected.
     Inspecting,
     /// Every server is full.
     Queued,
@@ -76,24 +76,24 @@ pub(crate) enum Stage {
     Relaying,
 }
 
-/// What a session needs until bytes move.
+/// The state of a session until bytes move.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// What the client has sent.
+    /// The client's first octets.
     pub(crate) bytes: Vec<u8>,
     /// The PROXY header was read, or none is expected.
     pub(crate) header_done: bool,
-    /// What else it has told, as it is on the wire.
+    /// The other extensions, as they are on the wire.
     pub(crate) extensions: Vec<u8>,
     /// Servers that have refused.
     pub(super) tried: Tried,
-    /// What the last of them did.
+    /// The result of the last attempt.
     pub(super) failure: Option<Errno>,
     /// Its place among those that wait for a server.
     pub(super) ticket: Option<Ticket>,
 }
 
-/// What the client has said of itself.
+/// The client's description of itself.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Named {
     /// The source in the PROXY header.
@@ -159,7 +159,7 @@ impl Session {
         self.up.is_gathering() || self.down.is_gathering()
     }
 
-    /// Where the client comes from, by the PROXY header if there was one.
+    /// The client's address, by the PROXY header if there was one.
     pub(super) fn source(&self) -> SocketAddr {
         self.named
             .as_ref()
@@ -167,7 +167,7 @@ impl Session {
             .unwrap_or(self.peer)
     }
 
-    /// Where the client has connected to, by the PROXY header if there was one.
+    /// The address the client has connected to, by the PROXY header if there was one.
     pub(super) fn destination(&self) -> Option<SocketAddr> {
         self.named
             .as_ref()
@@ -272,7 +272,7 @@ pub(super) fn reset_on_close(socket: impl AsFd) {
 
 //--- Time
 
-/// Where the clocks stood when the engine began.
+/// The clocks' readings when the engine began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Epoch {
     instant: Instant,

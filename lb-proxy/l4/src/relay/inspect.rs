@@ -1,6 +1,6 @@
 //! Looks into what a client sends first: a PROXY header, and the name in a TLS ClientHello.
 //!
-//! What was read is kept and goes to the server first of all. It is never more than [`LONGEST`], in
+//! The octets that were read are kept and go to the server first of all. They are never more than [`LONGEST`], in
 //! however many segments it comes.
 
 use std::sync::atomic::Ordering;
@@ -19,11 +19,11 @@ use super::worker::{Ending, Worker};
 /// The most that is kept before a decision: a PROXY header and a ClientHello of any sane size.
 const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
 
-/// What was found in the bytes so far.
+/// The findings in the bytes so far.
 enum Found {
     /// Nothing yet: more bytes may change that.
     More,
-    /// Which name was asked for, if one was.
+    /// The requested server name, if there was one.
     Name(Option<String>),
     /// A header that must not be, or one that must be and is not.
     BadHeader,
@@ -31,7 +31,7 @@ enum Found {
 
 /// Why no more bytes come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Patience {
+enum Awaited {
     /// They may.
     Waits,
     /// The client has sent all it will, or has taken too long.
@@ -46,29 +46,29 @@ impl Worker {
         };
         let read = read(session, &mut self.tools.scratch);
         match read {
-            Ok(patience) => self.judge(index, patience),
+            Ok(awaited) => self.judge(index, awaited),
             Err(_) => self.end(index, Ending::reset(Cause::Client)),
         }
     }
 
-    /// The client has taken too long: what is there has to do.
+    /// The client has taken too long: the octets that are there have to do.
     pub(super) fn inspected_long_enough(&mut self, index: u32) {
-        self.judge(index, Patience::Over);
+        self.judge(index, Awaited::Over);
     }
 
-    fn judge(&mut self, index: u32, patience: Patience) {
+    fn judge(&mut self, index: u32, awaited: Awaited) {
         let Some(session) = self.sessions.get_mut(index) else {
             return;
         };
-        match find(session, patience) {
+        match find(session, awaited) {
             Found::More => {}
             Found::BadHeader => {
                 let tally = &session.frontend.tally;
                 tally.rejected.fetch_add(1, Ordering::Relaxed);
-                let code = match patience {
-                    Patience::Waits => Cause::Proxy,
-                    Patience::Over if session.up.end == End::Finishing => Cause::Client,
-                    Patience::Over => Cause::ClientTimeout,
+                let code = match awaited {
+                    Awaited::Waits => Cause::Proxy,
+                    Awaited::Over if session.up.end == End::Finishing => Cause::Client,
+                    Awaited::Over => Cause::ClientTimeout,
                 };
                 self.end(index, Ending::reset(code));
             }
@@ -111,7 +111,7 @@ impl Worker {
 }
 
 /// Reads as much as is there and may be kept.
-fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patience> {
+fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Awaited> {
     while session.client.signs.has(Readiness::READABLE) && session.stage == Stage::Inspecting {
         let room = LONGEST.saturating_sub(session.early().bytes.len());
         let length = room.min(scratch.len());
@@ -119,13 +119,13 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patienc
             break;
         };
         if buffer.is_empty() {
-            return Ok(Patience::Over);
+            return Ok(Awaited::Over);
         }
         match rustix::net::recv(&session.client.socket, &mut *buffer, RecvFlags::DONTWAIT) {
             Ok((0, _)) => {
                 session.client.signs.clear(Readiness::READABLE);
                 session.up.end = End::Finishing;
-                return Ok(Patience::Over);
+                return Ok(Awaited::Over);
             }
             Ok((received, _)) => {
                 let bytes = buffer.get(..received).unwrap_or_default();
@@ -136,10 +136,10 @@ fn read(session: &mut Session, scratch: &mut [u8]) -> rustix::io::Result<Patienc
             Err(error) => return Err(error),
         }
     }
-    Ok(Patience::Waits)
+    Ok(Awaited::Waits)
 }
 
-fn find(session: &mut Session, patience: Patience) -> Found {
+fn find(session: &mut Session, awaited: Awaited) -> Found {
     let accept_proxy = session.frontend.accept_proxy;
     let by_name = !session.frontend.route.names.is_empty();
     if !session.early().header_done && accept_proxy != AcceptProxy::No {
@@ -154,7 +154,7 @@ fn find(session: &mut Session, patience: Patience) -> Found {
                     named.destination = header.destination;
                 }
             }
-            Parsed::More if patience == Patience::Waits => return Found::More,
+            Parsed::More if awaited == Awaited::Waits => return Found::More,
             Parsed::Absent | Parsed::More if accept_proxy == AcceptProxy::Optional => {}
             Parsed::Absent | Parsed::More | Parsed::Invalid(_) => return Found::BadHeader,
         }
@@ -165,7 +165,7 @@ fn find(session: &mut Session, patience: Patience) -> Found {
     }
     match client_hello::peek(&session.early().bytes) {
         Peeked::Hello(hello) => Found::Name(hello.name),
-        Peeked::More if patience == Patience::Waits => Found::More,
+        Peeked::More if awaited == Awaited::Waits => Found::More,
         Peeked::More | Peeked::NotTls | Peeked::TooLong => Found::Name(None),
     }
 }

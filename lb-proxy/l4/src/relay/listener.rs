@@ -149,7 +149,7 @@ impl Open {
 /// One socket as a worker serves it.
 #[derive(Debug, Clone)]
 pub(super) struct Share {
-    /// Which it is, among all that were ever opened.
+    /// Its number, among all that were ever opened.
     pub(super) id: (u64, usize),
     pub(super) frontend: Arc<str>,
     pub(super) socket: Arc<TcpListener>,

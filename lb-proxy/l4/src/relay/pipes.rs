@@ -1,12 +1,12 @@
 //! Pipes for `splice(2)`, kept for reuse.
 //!
-//! A pipe comes back only when it is empty: what is left inside would turn up in another session.
+//! A pipe comes back only when it is empty: octets left inside would turn up in another session.
 
 use std::os::fd::OwnedFd;
 
 use rustix::pipe::PipeFlags;
 
-/// What a pipe holds, as far as the system grants it: enough that one round moves what a socket's
+/// The size of a pipe, as far as the system grants it: enough that one round moves what a socket's
 /// buffer has.
 const CAPACITY: usize = 1 << 20;
 

@@ -25,12 +25,11 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use rustix::pipe::SpliceFlags;
 
 use super::pipes::{Pipe, Pipes, ROUND};
-use super::sys;
 
 /// The scratch buffer; larger ones gain nothing, and this one stays in the cache.
 pub(super) const SCRATCH: usize = 64 << 10;
 
-/// So many full reads in a row prove that a flow is bulk.
+/// This many full reads in a row prove that a flow is bulk.
 const PROOF: u8 = 4;
 
 /// A spliced round below this is one that a copy does as well.
@@ -54,14 +53,14 @@ impl Side {
     }
 }
 
-/// What is known of a socket.
+/// The readiness of a socket, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Readiness(u8);
 
 impl Readiness {
     pub(super) const READABLE: Self = Self(1);
     pub(super) const WRITABLE: Self = Self(2);
-    /// The peer has closed its sending side; what it sent may still wait to be read. Never forgotten:
+    /// The peer has closed its sending side; its octets may still wait to be read. Never forgotten:
     /// the kernel says it once, and the end is read long after if the other side is blocked.
     pub(super) const HUNG_UP: Self = Self(4);
     /// The kernel has reported an error, which the next call returns.
@@ -106,12 +105,12 @@ impl Readiness {
         }
     }
 
-    /// Keeps only what the kernel does not report again when a socket is watched anew.
+    /// Keeps only the facts that the kernel does not report again when a socket is watched again.
     pub(super) fn forget(&mut self) {
         *self = Self::from_lasting(self.lasting());
     }
 
-    /// What a process that takes the socket over must be told; the rest the kernel reports again.
+    /// The facts for a process that takes the socket over; the kernel reports the rest again.
     pub(super) fn lasting(self) -> u8 {
         self.0 & (Self::RESET.0 | Self::URGENT.0)
     }
@@ -155,7 +154,7 @@ pub(crate) enum End {
     Open,
     /// The source has ended; the destination learns of it after what waits.
     Finishing,
-    /// The destination was told.
+    /// The destination has received the end.
     Finished,
     /// The source was reset; the destination is, after what waits.
     Resetting,
@@ -177,7 +176,7 @@ struct Held {
     start: usize,
 }
 
-/// What the sessions of one worker share.
+/// The parts that the sessions of one worker share.
 #[derive(Debug)]
 pub(super) struct Tools {
     pub(super) scratch: Vec<u8>,
@@ -236,7 +235,7 @@ impl Flow {
                 Flushed::Blocked => return Turn::Rest,
                 Flushed::Broken => {
                     self.kill(tools);
-                    // What it sent before it went may still be there to be read.
+                    // Octets it sent before it went may still be there to be read.
                     destination
                         .signs
                         .set(Readiness::RESET | Readiness::READABLE);
@@ -246,7 +245,7 @@ impl Flow {
             match self.end {
                 End::Open if source.signs.has(Readiness::READABLE) => {}
                 End::Finishing => {
-                    // Where both ends have closed, the sockets are closed next, which says the same.
+                    // When both ends have closed, the sockets are closed next, which says the same.
                     let closes = back == End::Finished && !failed(source) && !failed(destination);
                     if !closes {
                         // An error means that the connection is gone: the other direction finds out.
@@ -291,7 +290,7 @@ impl Flow {
         self.release(&mut tools.pipes);
     }
 
-    /// Gives the pipe back: to the pool when it is empty, else to nobody.
+    /// Gives the pipe back: to the pool when it is empty, else it is closed.
     pub(super) fn release(&mut self, pipes: &mut Pipes) {
         if let Some(pipe) = self.pipe.take() {
             if self.in_pipe == 0 {
@@ -375,7 +374,7 @@ impl Flow {
             signs if signs.has(Readiness::HUNG_UP) => Read::End,
             _ => Read::Nothing,
         };
-        // The last bytes wait for the end, which is told next and goes in the same segment.
+        // The last bytes wait for the end, which follows and goes in the same segment.
         let flags = match rest {
             Read::End if !source.signs.has(Readiness::RESET) => SendFlags::MORE,
             _ => SendFlags::empty(),
@@ -463,9 +462,9 @@ impl Flow {
     }
 }
 
-/// Where the mark cannot be set, it stays at one octet, and rounds are smaller.
+/// If the mark cannot be set, it stays at one octet, and rounds are smaller.
 fn mark(source: &Side, octets: i32) {
-    sys::set_low_water_mark(&source.socket, octets).ok();
+    sys::option::set_low_water_mark(&source.socket, octets).ok();
 }
 
 /// True when a side was reset, or is about to be found so.
@@ -503,7 +502,7 @@ fn splice(from: impl AsFd, to: impl AsFd, length: usize) -> rustix::io::Result<u
 
 //--- Handover
 
-/// What a flow is made of besides its numbers.
+/// The parts of a flow besides its numbers.
 #[derive(Debug, Default)]
 pub(crate) struct FlowParts {
     pub(crate) held: Vec<u8>,
@@ -511,8 +510,8 @@ pub(crate) struct FlowParts {
 }
 
 impl Flow {
-    /// Leaves a worker, with the pipe if bytes are in it. Its source is marked no more: who goes on
-    /// with it may not know of the mark.
+    /// Leaves a worker, with the pipe if bytes are in it. Its source is marked no more: the worker that continues
+    /// it may not know of the mark.
     pub(super) fn leave(&mut self, source: Option<&Side>, pipes: &mut Pipes) {
         if let Some(source) = source {
             self.stop_gathering(source);
@@ -547,7 +546,7 @@ impl Flow {
             .map(|pipe| (pipe, self.in_pipe))
     }
 
-    /// A flow that goes on where another process left it.
+    /// A flow that continues where another process left it.
     pub(crate) fn resumed(moved: u64, end: End, parts: FlowParts) -> Self {
         let mut flow = Self {
             moved,
@@ -576,7 +575,7 @@ impl End {
         }
     }
 
-    /// The end a number stands for; one that is unknown must be of a flow that goes on.
+    /// The end a number stands for; an unknown number must be of a flow that continues.
     pub(crate) fn from_number(number: u8) -> Self {
         match number {
             1 => Self::Finishing,

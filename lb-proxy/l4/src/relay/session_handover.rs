@@ -18,7 +18,7 @@ use super::pump::{End, Flow, FlowParts, Readiness, Side};
 //--- Out
 
 impl FrozenSession {
-    /// What another process must know of it, besides its descriptors and held octets.
+    /// The description for another process, besides the session's descriptors and held octets.
     pub(crate) fn describe(&self, epoch: Epoch) -> Connection {
         let session = &self.0;
         let name = |name: Option<&Arc<str>>| name.map_or_else(String::new, ToString::to_string);
@@ -97,8 +97,8 @@ fn describe_flow(flow: &Flow, held: &[u8]) -> message::Flow {
 
 //--- In
 
-/// Makes sessions of what another process has said of them, for the newest table. What that does not
-/// have any more is made up, so that its sessions can go on.
+/// Makes sessions from another process's description, for the newest table. Frontends and servers that it does not
+/// have any more are made up, so that their sessions can continue.
 pub(crate) struct Assembler {
     shared: Arc<Shared>,
     table: Arc<Table>,
@@ -181,7 +181,7 @@ impl Assembler {
             let known = self.table.backend(&it.backend).cloned();
             session.backend = match (known, connects) {
                 (Some(backend), _) => Some(backend),
-                // A session without a server is routed anew.
+                // A session without a server is routed again.
                 (None, false) => None,
                 (None, true) => Some(self.lost_backend(&it.backend)),
             };
@@ -222,7 +222,7 @@ impl Assembler {
         Arc::clone(lost)
     }
 
-    /// The server of a session as it was when it was `chosen`: what became of it since is found out
+    /// The server of a session as it was when it was `chosen`: later changes take effect
     /// when the session is adopted.
     fn server(
         &mut self,
@@ -263,7 +263,7 @@ impl Assembler {
     }
 }
 
-/// Counts a session against its source. Who comes through another proxy is counted once its header has
+/// Counts a session against its source. A client that comes through another proxy is counted once its header has
 /// named that.
 fn admit(session: &mut Session) {
     let is_named =

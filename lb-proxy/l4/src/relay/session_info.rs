@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ipnet::IpNet;
 
-/// Which sessions: those that fit everything that is given.
+/// A filter of sessions: all conditions that are given must fit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The number `sessions` shows.
@@ -51,9 +51,9 @@ pub struct SessionInfo {
     pub server: Option<Arc<str>>,
     /// The server's address.
     pub server_address: Option<SocketAddr>,
-    /// Where the client comes from, by the PROXY header if there was one.
+    /// The client's address, by the PROXY header if there was one.
     pub client: SocketAddr,
-    /// Where it connected to.
+    /// The address it connected to.
     pub local: Option<SocketAddr>,
     /// How far it has come.
     pub state: SessionState,
@@ -68,7 +68,7 @@ pub struct SessionInfo {
 /// How far a session has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
-    /// What the client has sent is looked into.
+    /// The client's first octets are inspected.
     Inspecting,
     /// It waits for a server with room.
     Queued,

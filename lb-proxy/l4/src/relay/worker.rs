@@ -16,9 +16,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use balance::table::{Frontend, SideOptions, Table};
+use daemon::latest::Reader;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Reader;
-use l4_core::gather::PATIENCE;
+use l4_core::gather::FETCH_DELAY;
 use l4_core::slab::{Slab, Token};
 use l4_core::timers::{TICK, Wheel, ticks};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -43,7 +43,7 @@ const EVENTS: usize = 512;
 /// are spared the calls.
 const GROWN_UP: Duration = Duration::from_secs(1);
 
-/// What is watched on both ends of every session.
+/// The events watched on both ends of every session.
 const WATCHED: EventFlags = EventFlags::IN
     .union(EventFlags::OUT)
     .union(EventFlags::RDHUP)
@@ -83,7 +83,7 @@ pub(super) struct Worker {
     pub(super) now: Micros,
     random: u64,
     life: Life,
-    /// Others are about to be frozen: what is given to them now may be lost.
+    /// Others are about to be frozen: sessions given to them now may be lost.
     keeps_all: bool,
 }
 
@@ -170,7 +170,7 @@ impl Worker {
         &self.shared.counters
     }
 
-    /// A number nobody can foresee enough to matter (xorshift64).
+    /// A number that no client can foresee enough to matter (xorshift64).
     pub(super) fn random(&mut self) -> u64 {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -311,7 +311,7 @@ impl Worker {
         self.sessions.iter().map(|(index, _)| index).collect()
     }
 
-    /// Fetches what has waited below a mark for [`PATIENCE`], and less than twice that. Each direction
+    /// Fetches what has waited below a mark for [`FETCH_DELAY`], and less than twice that. Each direction
     /// waits for itself: the other one may never be quiet.
     fn look_below_marks(&mut self) {
         while let Some((token, due)) = self.gathering.front().copied() {
@@ -326,7 +326,7 @@ impl Worker {
                 continue;
             };
             session.is_listed = false;
-            let is_late = session.moved_at.map(|at| self.now.since(at) >= PATIENCE);
+            let is_late = session.moved_at.map(|at| self.now.since(at) >= FETCH_DELAY);
             if let Some(server) = &mut session.server {
                 let [up, down] = is_late;
                 if up {
@@ -336,7 +336,7 @@ impl Worker {
                     session.down.wait_no_longer(server);
                 }
             }
-            // Bytes only ever move the moment away: that is found out when it comes.
+            // Bytes only ever move the moment away: the look at that moment detects it.
             if session.is_gathering() {
                 self.gather(token);
             }
@@ -346,13 +346,14 @@ impl Worker {
         }
     }
 
-    /// Sees to it that a session is looked at even if the kernel reports nothing of it.
+    /// Makes sure that the worker looks at a session even if the kernel reports nothing of it.
     pub(super) fn gather(&mut self, token: Token) {
         if let Some(session) = self.sessions.get_mut(token.index)
             && !session.is_listed
         {
             session.is_listed = true;
-            self.gathering.push_back((token, self.now.after(PATIENCE)));
+            self.gathering
+                .push_back((token, self.now.after(FETCH_DELAY)));
         }
     }
 

@@ -33,7 +33,7 @@ const PROTOCOL_INFO: u16 = 4;
 const ID: u16 = 12;
 const ZONE: u16 = 18;
 const STATUS_MASK: u16 = 26;
-/// Attributes within each other: what is known of TCP, and its state.
+/// Attributes within each other: the facts about TCP, and its state.
 const TCP_INFO: u16 = 1;
 const TCP_STATE: u16 = 1;
 /// Bits of an attribute's type that say how it is built.

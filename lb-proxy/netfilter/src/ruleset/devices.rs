@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// The most devices that a flow table can have (`NFT_NETDEVICE_MAX`).
 const MOST: usize = 256;
 
-/// Devices by their indices: one that is made anew under its old name is another.
+/// Devices by their indices: one that is made again under its old name is another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Devices(BTreeMap<u32, Box<str>>);
 

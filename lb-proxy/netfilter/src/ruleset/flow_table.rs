@@ -1,14 +1,14 @@
-//! The flow table: where established connections go past all rules.
+//! The flow table: a way for established connections past all rules.
 //!
 //! Once a connection is in it, its packets are rewritten and sent on as they come in from a device,
 //! before routing, rules and the table of connections (`nf_flowtable` in the kernel's documentation).
-//! The first and the last go the ordinary way: what opens a connection, and FIN and RST, which take it
+//! The first and the last go the ordinary way: packets that open a connection, and FIN and RST, which take it
 //! out. So does one that has been quiet for half a minute.
 //!
 //! - Only what a frontend forwards to a server that keeps its sessions: one that goes gets nothing in
 //!   again that was taken out.
 //! - After the rules of everybody else have had their say, once: they see no more of a connection then.
-//! - However many frontends there are, a packet that is not in it yet is looked up twice: the port that
+//! - With any number of frontends, a packet that is not in it yet is looked up twice: the port that
 //!   its client connected to, and among the servers of that port its own. nftables has no key of both.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,13 +25,13 @@ const PRIORITY: u32 = 300;
 pub(super) fn declaration(devices: &Devices) -> String {
     let devices: Vec<String> = devices.names().map(|name| format!("\"{name}\"")).collect();
     let devices = devices.join(", ");
-    // With a counter, what the kernel knows of a connection's bytes goes on being right.
+    // With a counter, the kernel's byte counts of a connection stay right.
     format!(
         "\tflowtable {NAME} {{\n\t\thook ingress priority 0\n\t\tdevices = {{ {devices} }}\n\t\tcounter\n\t}}\n"
     )
 }
 
-/// What puts connections into it: a chain for each port that clients connect to, and then the hook that
+/// The rules that put connections into it: a chain for each port that clients connect to, and then the hook that
 /// leads to them.
 pub(super) fn chains(frontends: &[KernelFrontend]) -> Vec<(String, String)> {
     let by_port = servers_by_port(frontends);

@@ -15,10 +15,10 @@ use super::name::{Family, plain};
 pub struct KernelFrontend {
     /// Its name.
     pub name: Arc<str>,
-    /// Where clients connect. A wildcard stands for every address of this node but loopback ones:
+    /// The address for clients. A wildcard stands for every address of this node but loopback ones:
     /// packets from those cannot leave the node.
     pub listen: Vec<SocketAddr>,
-    /// What they speak.
+    /// The protocol.
     pub protocol: Protocol,
     /// These sources alone, if given.
     pub allow: Option<Vec<IpNet>>,
@@ -27,7 +27,7 @@ pub struct KernelFrontend {
     /// Servers see this node's address instead of the client's. Without it they must send their
     /// answers through this node.
     pub masquerade: bool,
-    /// What becomes of TCP connections whose server goes down; flows of UDP always move.
+    /// The fate of TCP connections whose server goes down; flows of UDP always move.
     pub reset_on_down: bool,
     /// How servers share connections.
     pub share: Share,
@@ -40,7 +40,7 @@ pub struct KernelFrontend {
 pub struct KernelServer {
     /// Its name.
     pub name: Arc<str>,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its share of connections.
     pub weight: u16,
@@ -94,7 +94,7 @@ impl KernelFrontend {
         }
     }
 
-    /// What the kernel cannot do as it is written, a sentence each.
+    /// The settings that the kernel cannot carry out, a sentence each.
     #[must_use]
     pub fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();

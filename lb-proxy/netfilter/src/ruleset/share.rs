@@ -14,7 +14,7 @@ const MAX_ROUND: u32 = 256;
 /// The same on every node, so that nodes agree about sources.
 const SEED: u32 = 0x6f75_7470;
 
-/// The rule that chooses a server; none when there is nobody to choose.
+/// The rule that chooses a server; none when there is no server to choose.
 pub(super) fn choice(frontend: &KernelFrontend, family: Family) -> Option<String> {
     let used: Vec<&KernelServer> = frontend.used_servers_of(family).collect();
     if let [only] = used.as_slice() {
@@ -65,7 +65,7 @@ pub(super) fn choice(frontend: &KernelFrontend, family: Family) -> Option<String
     })
 }
 
-/// Whose turn it is in each place of a round: the heaviest turn by turn, spread evenly.
+/// The server's turn in each place of a round: the heaviest turn by turn, spread evenly.
 fn round(weights: &[u32]) -> Vec<usize> {
     let total: u32 = weights.iter().sum();
     let mut credit: Vec<i64> = vec![0; weights.len()];

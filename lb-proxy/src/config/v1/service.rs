@@ -107,7 +107,7 @@ impl Reader<'_> {
         pools
     }
 
-    /// What each service asks for, with its place in the list; both families are two requests.
+    /// The request of each service, with its place in the list; both families are two requests.
     fn requests(
         &mut self,
         specs: &[ServiceSpec],

@@ -318,7 +318,7 @@ pub(super) enum CheckField {
 
 impl<'de> Deserialize<'de> for CheckField {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // By hand: an untagged enum would lose the places of what is wrong inside.
+        // Written manually: an untagged enum would lose the places of errors inside.
         deserializer.deserialize_any(CheckVisitor)
     }
 }
@@ -345,7 +345,7 @@ impl<'de> Visitor<'de> for CheckVisitor {
     }
 }
 
-/// How servers are probed; which of the later keys it may have depends on its kind.
+/// The probes of servers; their kind decides which of the later keys are allowed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct CheckSpec {

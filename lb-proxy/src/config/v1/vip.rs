@@ -170,7 +170,7 @@ impl Reader<'_> {
         Peers::Unicast(peers)
     }
 
-    //--- What decides the priority
+    //--- Tracking
 
     fn tracked(
         &mut self,
@@ -196,7 +196,7 @@ impl Reader<'_> {
                     }
                 }
             }
-            // What is called alike is what it is for.
+            // The name of a frontend alone stands for that frontend.
             None if frontends.iter().any(|frontend| frontend.name == *name) => {
                 tracked.push(Tracked {
                     name: format!("frontend:{name}").into(),
@@ -243,7 +243,7 @@ impl Reader<'_> {
                 }
                 format!("there is no backend `{name}`")
             }
-            None => "what is tracked is `frontend:NAME` or `backend:NAME`".to_owned(),
+            None => "a tracked thing is `frontend:NAME` or `backend:NAME`".to_owned(),
         };
         self.problem(what.span(), words);
         false
@@ -274,8 +274,8 @@ pub(super) fn announce(spec: AnnounceSpec, interval: Duration) -> Announce {
 
 /// How often addresses are announced at most, where nothing is written.
 ///
-/// Where a network that was cut in two heals, the router that yields may do so without a word, as
-/// keepalived does; then nobody is told that what half of the network has learnt is wrong. So a cache
+/// When a network that was cut in two heals, the router that yields may do so silently, as
+/// keepalived does; then no announcement corrects what half of the network has learnt. So a cache
 /// is set right in the time that a takeover may last.
 const SHORTEST_REFRESH: Duration = Duration::from_secs(1);
 

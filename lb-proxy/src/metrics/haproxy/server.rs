@@ -151,7 +151,7 @@ fn statuses(page: &mut Page<'_, '_>, rows: &[Row<'_>]) -> fmt::Result {
     page.gauges("haproxy_server_status", "The state of servers", status)
 }
 
-/// What healthd finds stands for HAProxy's own checks.
+/// healthd's findings stand for HAProxy's own checks.
 fn checks(page: &mut Page<'_, '_>, rows: &[Row<'_>], now: Instant) -> fmt::Result {
     let mut status = Vec::new();
     let mut durations = Vec::new();
@@ -175,7 +175,7 @@ fn checks(page: &mut Page<'_, '_>, rows: &[Row<'_>], now: Instant) -> fmt::Resul
     }
     page.gauges(
         "haproxy_server_check_status",
-        "What the last probe found",
+        "The last probe's finding",
         status,
     )?;
     let help = "How long the last probe took";

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use super::*;
-use crate::machine::{Departure, Standing, Start};
+use crate::machine::{Departure, Eligibility, Start};
 use crate::packet::{Advertisement, Datagram, HOP_LIMIT};
 use crate::settings::{RouterSettings, VirtualAddress};
 
@@ -211,9 +211,9 @@ fn a_member_that_has_stopped_holds_the_others_back() {
 fn an_owner_in_a_group_waits_for_the_others() {
     let mut pair = Pair::new();
     pair.hear(1, 200);
-    pair.tell(0, Input::Standing(Standing::Able(255)));
+    pair.tell(0, Input::Eligibility(Eligibility::Able(255)));
     assert_eq!(pair.states(), [State::Backup; 2]);
-    pair.tell(1, Input::Standing(Standing::Able(255)));
+    pair.tell(1, Input::Eligibility(Eligibility::Able(255)));
     assert_eq!(pair.states(), [State::Active; 2]);
 }
 

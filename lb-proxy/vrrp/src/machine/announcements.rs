@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::settings::Announce;
 
 /// How soon after a takeover one more follows, at most: the router before may have said something in its
-/// last moments that nobody else has seen.
+/// last moments that no other node has seen.
 const SOON: Duration = Duration::from_millis(100);
 
 /// Deadlines of what follows the announcement at a takeover.

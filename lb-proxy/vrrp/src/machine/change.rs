@@ -1,4 +1,4 @@
-//! What a machine makes of faults, of another standing and of other settings.
+//! The machine's reactions to faults, to another eligibility and to other settings.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -120,7 +120,7 @@ impl Machine {
             return;
         }
         if are_unknown(&settings.peers) {
-            // Those who were known are told that this router stops.
+            // The former peers hear that this router stops.
             self.find_fault(Fault::PeersUnknown, now);
         }
         let before = std::mem::replace(&mut self.settings, settings);
@@ -217,7 +217,7 @@ impl Machine {
     }
 }
 
-/// What `list` has and `other` has not.
+/// The items of `list` that `other` lacks.
 fn missing_from(list: &[VirtualAddress], other: &[VirtualAddress]) -> Vec<VirtualAddress> {
     let missing = list.iter().filter(|entry| !other.contains(entry));
     missing.copied().collect()

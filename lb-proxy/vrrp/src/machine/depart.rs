@@ -1,4 +1,4 @@
-//! How an active router gives its addresses to another one without a moment in which nobody has them.
+//! An active router gives its addresses to another one without a moment in which they have no holder.
 //!
 //! ```text
 //!              others are asked        heir heard            heir has announced
@@ -8,14 +8,14 @@
 //! ```
 //!
 //! An heir advertises first, and puts the addresses on its interface and announces them afterwards
-//! (keepalived does). Between the two a client that asks for an address finds nobody, if the router that
-//! leaves goes by the advertisement. So it goes by the announcement, which is what the clients go by: it
+//! (keepalived does). Between the two a client that asks for an address gets no answer, if the router that
+//! leaves goes by the advertisement. So it goes by the announcement, as the clients do: it
 //! stays until the heir's gratuitous ARP or neighbour advertisement of each address was seen, and a
 //! moment longer, for what is on its way.
 //!
-//! Two answer ARP meanwhile. That is little harm to whoever knows the address, as an announcement
-//! overrides what an answer has said and an answer does not override an announcement. But whoever asks
-//! for the first time in that moment may learn the wrong place, and so may whoever is itself asked by the
+//! Two answer ARP meanwhile. That is little harm to a client that knows the address, as an announcement
+//! overrides an answer and an answer does not override an announcement. But a client that asks
+//! for the first time in that moment may learn the wrong place, and so may a client that gets a question from the
 //! router that leaves, which says that it has the address. So a last word comes when the addresses are
 //! gone: an active router that hears a lower priority announces its addresses again.
 //!
@@ -29,7 +29,7 @@
 //! An address of IPv6 has a route in the heir's kernel only some time after it was put on the interface:
 //! milliseconds, and many of them on a busy machine. keepalived announces at once, and what clients then
 //! send is lost. Nothing tells from outside when the route is there. So the router that leaves announces
-//! the address back, and goes on serving, for much longer than a kernel takes; then a last word has the
+//! the address back, and continues to serve, for much longer than a kernel takes; then a last word has the
 //! heir announce itself, and this router goes by that announcement. To stay without announcing would not
 //! help: clients are at the heir by then.
 
@@ -43,7 +43,7 @@ use super::status::Heard;
 use super::{FinalAdvertisement, Machine, PRIORITY_LEAVING, Phase, Wait};
 use crate::packet::{Advertisement, PRIORITY_STOPPED, Version};
 
-/// How long the announcement of an heir that has advertised is waited for, at most: an heir takes
+/// The longest wait for the announcement of an heir that has advertised: an heir takes
 /// milliseconds, and two hold the addresses. Half an interval where that is less.
 const LONGEST_OVERLAP: Duration = Duration::from_millis(250);
 
@@ -52,7 +52,7 @@ const LONGEST_OVERLAP: Duration = Duration::from_millis(250);
 const GRACE: Duration = Duration::from_millis(10);
 
 /// How often the announcement of one address is taken back: an heir says it five times, and as often again
-/// when it hears what this router said last. Not for ever: an heir that defends itself would go on too.
+/// when it hears this router's last advertisement. Not for ever: an heir that defends itself would continue too.
 const MOST_TAKEN_BACK: usize = 16;
 
 /// When nothing that a rival said before it gave way is on its way any more, in quarters of an interval:
@@ -67,19 +67,19 @@ pub(super) struct Departing {
     /// When it goes, whatever has been seen.
     pub(super) until: Instant,
     heir: Option<Heir>,
-    /// What another router has been seen to announce.
+    /// The addresses that another router has been seen to announce.
     announced: BTreeSet<IpAddr>,
     stay: Stay,
     /// How often an announcement was taken back.
     n_taken_back: usize,
 }
 
-/// What a router that has an heir waits for.
+/// The next event that a router with an heir waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stay {
     /// That it announces itself.
     Unannounced,
-    /// It has, and is asked to again at this time.
+    /// It has, and is to announce again at this time.
     Kept { ask: Instant },
     /// It was asked to.
     Asked,
@@ -94,7 +94,7 @@ pub(super) enum Purpose {
     Yield,
 }
 
-/// Whoever is active afterwards.
+/// The router that is active afterwards.
 #[derive(Clone, Copy, Debug)]
 struct Heir {
     heard: Heard,
@@ -122,7 +122,7 @@ impl Departing {
         }
     }
 
-    /// Whether nothing is said any more: somebody else is active.
+    /// True when nothing is sent any more: another router is active.
     pub(super) fn is_silent(&self) -> bool {
         self.heir.is_some()
     }
@@ -144,7 +144,7 @@ impl Machine {
             return;
         }
         active.going = Some(Departing::new(Purpose::HandOver, now, now + limit));
-        // What is learnt from it would have to be forgotten again.
+        // A router that is learnt from it would have to be forgotten again.
         active.announcements = Announcements::default();
         self.actions
             .push_back(Action::Report(Event::HandOverStarted));
@@ -153,7 +153,7 @@ impl Machine {
 
     /// Another one is active that has a higher priority.
     pub(super) fn begin_yield(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        // Whoever takes over announces itself, once more, when it hears a lower priority.
+        // A router that takes over announces itself, once more, when it hears a lower priority.
         self.advertise(now);
         let Phase::Active(active) = &mut self.phase else {
             return;
@@ -163,7 +163,7 @@ impl Machine {
         self.find_heir(source, heard, now);
     }
 
-    /// What a router on its way out makes of an advertisement.
+    /// The reaction of a router on its way out to an advertisement.
     pub(super) fn receive_while_going(
         &mut self,
         source: IpAddr,
@@ -196,8 +196,8 @@ impl Machine {
         }
     }
 
-    /// Whether what is heard while handing over is of somebody who has taken over. A rival that yields
-    /// says so with a last advertisement, which may be on its way when this router begins to leave.
+    /// True when an advertisement that comes while handing over is from a router that has taken over. A competitor
+    /// that yields sends a last advertisement, which may be on its way when this router begins to leave.
     fn is_heir(&self, now: Instant) -> bool {
         let Phase::Active(active) = &self.phase else {
             return false;
@@ -245,7 +245,7 @@ impl Machine {
         matches!(stay, Some(Stay::Kept { .. }))
     }
 
-    /// Somebody else says to have an address. Whether that was to be expected.
+    /// Another node says to have an address. True when that was to be expected.
     pub(super) fn note_announced(&mut self, address: IpAddr, now: Instant) -> bool {
         let Phase::Active(active) = &mut self.phase else {
             return false;
@@ -358,7 +358,7 @@ impl Machine {
                 if let Some(heir) = heir {
                     if let Phase::Backup(backup) = &mut self.phase {
                         backup.active = Some(heir.heard);
-                        // What has been waited since then counts, as of any backup.
+                        // The time since then counts, as of any backup.
                         backup.set = heir.heard.at;
                     }
                     self.learn_interval(heir.heard.source, heir.interval, now);
@@ -367,14 +367,14 @@ impl Machine {
         }
     }
 
-    /// Has the heir announce itself once more; never what somebody would yield to.
+    /// Has the heir announce itself once more; never a message that another router would yield to.
     fn say_last_word(&mut self, priority: u8, heir: Heard) {
         if (priority, self.source) < (heir.priority, Some(heir.source)) {
             self.send(priority);
         }
     }
 
-    /// How long after a goodbye somebody else is active, if there is anybody: no skew time is longer than
+    /// How long after a final advertisement another router is active, if there is one: no skew time is longer than
     /// its unit, and half an interval is for messages and late timers. Then it is said again.
     pub(super) fn goodbye_interval(&self) -> Duration {
         let interval = self.settings.interval;

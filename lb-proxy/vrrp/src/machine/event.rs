@@ -1,4 +1,4 @@
-//! What a machine is told, what it wants done, and what it has to say.
+//! Inputs, actions and events of a machine.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use crate::settings::{RouterSettings, VirtualAddress};
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Input<'a> {
-    /// Begin. Faults, the source and the standing are told before.
+    /// Begin. Faults, the source and the eligibility come before it.
     Startup(Start),
     /// End. The machine has ended with [`Action::Stopped`].
     Shutdown(Departure),
-    /// Of protocol 112, from the router's interface. All that has arrived comes before a `Deadline`.
+    /// A datagram of protocol 112, from the router's interface. All that have arrived come before a `Deadline`.
     Datagram(Datagram<'a>),
     /// Something keeps this node from being active.
     FaultFound(Fault),
@@ -23,11 +23,11 @@ pub enum Input<'a> {
     FaultCleared(Fault),
     /// The address that advertisements come from; `None`: the interface has none.
     Source(Option<IpAddr>),
-    /// What this node can do.
-    Standing(Standing),
+    /// The ability of this node.
+    Eligibility(Eligibility),
     /// Other settings of the same virtual router.
     Reconfigured(Arc<RouterSettings>),
-    /// While this node holds an address, or has asked for it, somebody else says to have it.
+    /// While this node holds an address, or probes for it, another node says to have it.
     DuplicateSeen {
         /// The address.
         address: IpAddr,
@@ -56,7 +56,7 @@ pub enum Start {
 pub enum Departure {
     /// At once: the next router takes over after its skew time.
     Release,
-    /// When the next router has taken over, which it is asked to.
+    /// When the next router has taken over.
     HandOver,
     /// Addresses stay: the process that comes after holds them.
     Swap,
@@ -69,7 +69,7 @@ pub enum Fault {
     Link,
     /// The interface has no address to advertise from.
     Source,
-    /// Unicast, and nobody to send to.
+    /// Unicast, and no peer to send to.
     PeersUnknown,
     /// This node's proxy cannot serve.
     Unable,
@@ -92,12 +92,12 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What this node can do for a virtual router.
+/// The ability of this node to be active for a virtual router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Eligibility {
     /// Be active, with this priority, 1 to 255.
     Able(u8),
-    /// Not be active, whoever else could.
+    /// Not be active, whatever others can do.
     Unable,
 }
 
@@ -106,9 +106,9 @@ pub enum Standing {
 pub enum Action {
     /// Send this.
     Send {
-        /// What.
+        /// The message.
         advertisement: Advertisement,
-        /// To whom.
+        /// The destination.
         to: Audience,
     },
     /// Put these on the interface. They may be there.
@@ -117,7 +117,7 @@ pub enum Action {
     RemoveAddresses(Vec<VirtualAddress>),
     /// Send this many gratuitous ARP packets, or unsolicited neighbour advertisements, for each.
     Announce {
-        /// Of these.
+        /// These addresses.
         addresses: Vec<IpAddr>,
         /// For each.
         count: u8,
@@ -132,7 +132,7 @@ pub enum Action {
         from: State,
         /// Since then.
         to: State,
-        /// What made it so.
+        /// The cause of the state.
         reason: Reason,
     },
     /// For the log and for the operator.
@@ -143,12 +143,12 @@ pub enum Action {
     Stopped,
 }
 
-/// Who is to hear an advertisement.
+/// The receivers of an advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// The multicast group, or all unicast peers.
     All,
-    /// Somebody who is not among the unicast peers and has advertised nevertheless.
+    /// A router that is not among the unicast peers and has advertised nevertheless.
     One(IpAddr),
 }
 
@@ -246,26 +246,26 @@ impl fmt::Display for Reason {
 pub enum Event {
     /// A datagram was refused. The first of its kind in a minute.
     Refused {
-        /// Who sent it.
+        /// The sender.
         source: IpAddr,
         /// Why.
         refusal: Refusal,
     },
     /// The sender has some of the addresses only, or more: an edit is under way or was forgotten.
     AddressesDiffer {
-        /// Who sends them.
+        /// The sender.
         source: IpAddr,
-        /// What it sends.
+        /// The advertised value.
         addresses: Vec<IpAddr>,
     },
     /// The sender sums version 3 over IPv4 in the other form, and may not accept ours.
     ChecksumDiffers {
-        /// Who does.
+        /// The other router.
         source: IpAddr,
     },
     /// Advertises without being among the peers: they do not send to it.
     UnknownPeer {
-        /// Who does.
+        /// The other router.
         source: IpAddr,
     },
     /// Two routers own the addresses (RFC 9568 erratum 8298).
@@ -275,19 +275,19 @@ pub enum Event {
     },
     /// Another was active besides; it yields.
     LowerHeard {
-        /// Who.
+        /// The sender.
         source: IpAddr,
         /// Its priority.
         priority: u8,
     },
-    /// Somebody else has the address that this node holds.
+    /// Another node has the address that this node holds.
     Duplicate {
         /// The address.
         address: IpAddr,
         /// Their link-layer address.
         by: [u8; 6],
     },
-    /// Somebody has the address, and nobody advertises it.
+    /// A node has the address, and no router advertises it.
     AddressTaken {
         /// The address.
         address: IpAddr,
@@ -301,15 +301,15 @@ pub enum Event {
         /// Since it should have.
         late: Duration,
     },
-    /// The next router is asked to take over.
+    /// The next router is to take over.
     HandOverStarted,
-    /// Nobody took over in time.
+    /// No router took over in time.
     HandOverTimedOut,
-    /// Nobody took over, and nobody was ever heard.
+    /// No router took over, and none was ever heard.
     LeftAlone,
     /// Active routers advertise at another interval.
     IntervalLearnt {
-        /// Who does.
+        /// The other router.
         source: IpAddr,
         /// Theirs.
         interval: Duration,

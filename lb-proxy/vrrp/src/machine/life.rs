@@ -119,7 +119,7 @@ impl Machine {
         self.remove_all();
     }
 
-    /// What is said when addresses are given up at once. Who is on the way out has said it, and saying it
+    /// The last advertisement when addresses are given up at once. A router on the way out has sent it, and sending it
     /// again would have the others wait again.
     pub(super) fn goodbye(&self) -> FinalAdvertisement {
         match self.purpose() {

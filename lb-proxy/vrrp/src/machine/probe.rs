@@ -1,9 +1,9 @@
-//! Whether somebody has the addresses who does not advertise them: asked once, after a start, while the
+//! A holder of the addresses that does not advertise them: probed for once, after a start, while the
 //! router listens for others anyway (RFC 5227 §2.1.1, RFC 4862 §5.4).
 //!
-//! A start is when addresses clash: a host was given one by hand, another virtual router has another
-//! number. Who listens loses nothing by asking meanwhile. A holder that is heard to advertise explains
-//! itself, and nothing is asked any more: a takeover never waits for an answer.
+//! A start is when addresses clash: a host was given one manually, another virtual router has another
+//! number. A router that listens loses nothing by probing meanwhile. A holder that is heard to advertise explains
+//! itself, and the probes stop: a takeover never waits for an answer.
 //!
 //! A holder that does not advertise may be the kernel of a node whose process has died, and then the
 //! addresses are needed here. So it is reported and waited for, within a bound.
@@ -14,16 +14,16 @@ use std::time::{Duration, Instant};
 use super::event::{Action, Event};
 use super::{Machine, Phase, ReportKind, Wait};
 
-/// Questions in the first down interval, all in its first half: who is asked last has the other half to
-/// answer.
+/// Questions in the first down interval, all in its first half: the last one has the other half for
+/// its answer.
 const QUESTIONS: u8 = 3;
 
-/// How many intervals a silent holder is waited for, besides the first down interval: it is reported, and
+/// How many intervals to wait for a silent holder, besides the first down interval: it is reported, and
 /// a process that was started again has removed what the one before left. Not more, as the holder may be
 /// the kernel of a node that hangs.
-const PATIENCE: u8 = 3;
+const MAX_WAITS: u8 = 3;
 
-/// What has been asked.
+/// The probes so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Probe {
     /// When the next question is due, if there is one.
@@ -31,9 +31,9 @@ pub(super) struct Probe {
     /// Between questions.
     gap: Duration,
     n_left: u8,
-    /// Who has answered the last one.
+    /// The node that has answered the last one.
     holder: Option<(IpAddr, [u8; 6])>,
-    /// How often somebody was found to be waited for.
+    /// How often the router waited for a holder.
     n_waits: u8,
 }
 
@@ -82,13 +82,13 @@ impl Machine {
         }
         probe.n_left = probe.n_left.saturating_sub(1);
         probe.next = (probe.n_left > 0).then(|| now + probe.gap);
-        // What was answered before may be gone.
+        // A node that answered before may be gone.
         probe.holder = None;
         let addresses = self.all_addresses();
         self.actions.push_back(Action::Probe(addresses));
     }
 
-    /// Somebody says to have an address.
+    /// A node says to have an address.
     pub(super) fn note_holder(&mut self, address: IpAddr, by: [u8; 6]) {
         if let Phase::Backup(backup) = &mut self.phase
             && let Some(probe) = &mut backup.probe
@@ -97,7 +97,7 @@ impl Machine {
         }
     }
 
-    /// Nobody was heard: whether somebody is there nevertheless, to be waited for.
+    /// No router was heard: true when a holder is there nevertheless, to wait for.
     pub(super) fn waits_for_holder(&mut self, now: Instant) -> bool {
         let Phase::Backup(backup) = &mut self.phase else {
             return false;
@@ -109,7 +109,7 @@ impl Machine {
             return false;
         };
         probe.n_waits += 1;
-        let is_waited_for = probe.n_waits <= PATIENCE;
+        let is_waited_for = probe.n_waits <= MAX_WAITS;
         if is_waited_for {
             probe.n_left = 1;
             probe.next = Some(now);

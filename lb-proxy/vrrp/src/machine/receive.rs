@@ -1,4 +1,4 @@
-//! What a machine makes of a datagram (RFC 9568 §6.4.2, §6.4.3, §7.1).
+//! The machine's reactions to a datagram (RFC 9568 §6.4.2, §6.4.3, §7.1).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -92,10 +92,10 @@ impl Machine {
         let Phase::Backup(backup) = &mut self.phase else {
             return;
         };
-        // Whoever has the addresses is explained.
+        // The holder of the addresses is explained.
         backup.probe = None;
         if heard.priority == PRIORITY_STOPPED {
-            // RFC 9568 lets anybody say it; what counts is what the active router says of itself, or
+            // RFC 9568 lets any router say it; the active router's own advertisement counts, or
             // this one would become active beside it.
             if backup.active.is_some_and(|active| active.source != source) {
                 return;
@@ -187,7 +187,7 @@ impl Machine {
         }
     }
 
-    /// Whoever is not told that somebody is active becomes active as well, again and again.
+    /// A router that does not hear of an active one becomes active as well, again and again.
     fn remember_guest(&mut self, source: IpAddr) {
         self.guests.retain(|guest| *guest != source);
         if self.guests.len() == MAX_GUESTS {
@@ -205,7 +205,7 @@ impl Machine {
     }
 }
 
-/// Whether somebody is among the peers; on a multicast link everybody is.
+/// True for a router among the peers; on a multicast link every router is.
 fn is_known(peers: &Peers, source: IpAddr) -> bool {
     match peers {
         Peers::Multicast => true,

@@ -1,4 +1,4 @@
-//! What an active router says.
+//! The messages of an active router.
 
 use std::net::IpAddr;
 use std::time::Instant;

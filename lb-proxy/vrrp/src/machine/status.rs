@@ -1,4 +1,4 @@
-//! What a machine shows of itself.
+//! The status of a machine.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::settings::RouterSettings;
 /// One virtual router at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// What it was told.
+    /// Its settings.
     pub settings: Arc<RouterSettings>,
     /// Its state.
     pub state: State,
@@ -19,17 +19,17 @@ pub struct Status {
     pub since: Option<Instant>,
     /// Why it cannot be active.
     pub faults: Vec<Fault>,
-    /// What it advertises, or would.
+    /// The priority it advertises, or would.
     pub priority: u8,
     /// The address it advertises from.
     pub source: Option<IpAddr>,
-    /// Who is active, as far as this node knows: itself, or whom it heard last.
+    /// The active router, as far as this node knows: itself, or the one it heard last.
     pub active: Option<Heard>,
     /// The interval of the active router.
     pub interval: Duration,
     /// Whether it is handing over.
     pub is_handing_over: bool,
-    /// What it has counted.
+    /// The counters.
     pub counters: Counters,
 }
 
@@ -61,7 +61,7 @@ pub struct Counters {
     pub pri_zero_sent: u64,
     /// Advertisements of lower priority received while active.
     pub lower_rcvd: u64,
-    /// Times somebody else was seen to have an address that this node holds.
+    /// Times another node was seen to have an address that this node holds.
     pub duplicates: u64,
     /// Times this node found that it had not run in time.
     pub pauses: u64,

@@ -480,7 +480,7 @@ fn version_2_refuses_another_interval() {
 fn a_better_standing_shortens_the_wait_at_once() {
     let mut bench = Bench::backup(settings());
     bench.pass(millis(3_400));
-    assert_eq!(bench.tell(Input::Standing(Standing::Able(254))), "");
+    assert_eq!(bench.tell(Input::Eligibility(Eligibility::Able(254))), "");
     // 3 s and 2/256 s after the start, which is past: nothing is late.
     assert_eq!(bench.until_deadline(), Duration::ZERO);
     assert!(bench.wait_out().starts_with("add 100, send 254"));
@@ -489,8 +489,11 @@ fn a_better_standing_shortens_the_wait_at_once() {
 #[test]
 fn an_active_router_tells_its_standing_at_once() {
     let mut bench = Bench::active(settings());
-    assert_eq!(bench.tell(Input::Standing(Standing::Able(60))), "send 60");
-    assert_eq!(bench.tell(Input::Standing(Standing::Able(60))), "");
+    assert_eq!(
+        bench.tell(Input::Eligibility(Eligibility::Able(60))),
+        "send 60"
+    );
+    assert_eq!(bench.tell(Input::Eligibility(Eligibility::Able(60))), "");
     assert_eq!(bench.until_deadline(), millis(1_000));
 }
 

@@ -35,7 +35,7 @@ fn settings() -> PrioritySettings {
 fn nothing_known_is_not_bad() {
     let now = start();
     let mut priority = Priority::new(settings());
-    assert_eq!(priority.standing(now), Standing::Able(100));
+    assert_eq!(priority.standing(now), Eligibility::Able(100));
     assert_eq!(priority.next_deadline(), None);
 }
 
@@ -44,11 +44,11 @@ fn what_is_said_first_counts_at_once() {
     let now = start();
     let mut priority = Priority::new(settings());
     priority.observe("api", true, now);
-    assert_eq!(priority.standing(now), Standing::Able(120));
+    assert_eq!(priority.standing(now), Eligibility::Able(120));
     priority.observe("ingress", false, now);
-    assert_eq!(priority.standing(now), Standing::Able(90));
+    assert_eq!(priority.standing(now), Eligibility::Able(90));
     priority.observe("proxy", false, now);
-    assert_eq!(priority.standing(now), Standing::Able(1));
+    assert_eq!(priority.standing(now), Eligibility::Able(1));
 }
 
 #[test]
@@ -57,15 +57,15 @@ fn a_change_counts_when_it_has_lasted() {
     let mut priority = Priority::new(settings());
     priority.observe("api", true, now);
     priority.observe("api", false, now + seconds(1));
-    assert_eq!(priority.standing(now + seconds(2)), Standing::Able(120));
+    assert_eq!(priority.standing(now + seconds(2)), Eligibility::Able(120));
     assert_eq!(priority.next_deadline(), Some(now + seconds(3)));
-    assert_eq!(priority.standing(now + seconds(3)), Standing::Able(100));
+    assert_eq!(priority.standing(now + seconds(3)), Eligibility::Able(100));
     // Good for 9 s, bad for a moment, good again: it starts over.
     priority.observe("api", true, now + seconds(10));
     priority.observe("api", false, now + seconds(19));
     priority.observe("api", true, now + seconds(20));
-    assert_eq!(priority.standing(now + seconds(29)), Standing::Able(100));
-    assert_eq!(priority.standing(now + seconds(30)), Standing::Able(120));
+    assert_eq!(priority.standing(now + seconds(29)), Eligibility::Able(100));
+    assert_eq!(priority.standing(now + seconds(30)), Eligibility::Able(120));
     assert_eq!(priority.next_deadline(), None);
 }
 
@@ -78,18 +78,18 @@ fn saying_the_same_again_does_not_start_over() {
         priority.observe("proxy", false, now + seconds(second));
         assert_eq!(
             priority.standing(now + seconds(second)),
-            Standing::Able(100)
+            Eligibility::Able(100)
         );
     }
-    assert_eq!(priority.standing(now + seconds(2)), Standing::Able(1));
+    assert_eq!(priority.standing(now + seconds(2)), Eligibility::Able(1));
 }
 
 #[test]
 fn who_cannot_serve_yields_or_lets_go() {
     let now = start();
     for (when_unable, expected) in [
-        (WhenUnable::Yield, Standing::Able(1)),
-        (WhenUnable::Release, Standing::Unable),
+        (WhenUnable::Yield, Eligibility::Able(1)),
+        (WhenUnable::Release, Eligibility::Unable),
     ] {
         let mut priority = Priority::new(PrioritySettings {
             when_unable,
@@ -100,7 +100,7 @@ fn who_cannot_serve_yields_or_lets_go() {
         assert!(!priority.is_able());
         priority.observe("proxy", true, now);
         assert_eq!(priority.standing(now + seconds(9)), expected);
-        assert_eq!(priority.standing(now + seconds(10)), Standing::Able(100));
+        assert_eq!(priority.standing(now + seconds(10)), Eligibility::Able(100));
     }
 }
 
@@ -109,20 +109,20 @@ fn after_a_move_only_cannot_serve_counts() {
     let now = start();
     let mut priority = Priority::new(settings());
     priority.observe("api", true, now);
-    assert_eq!(priority.standing(now), Standing::Able(120));
+    assert_eq!(priority.standing(now), Eligibility::Able(120));
     priority.moved(now);
     priority.observe("api", false, now);
-    assert_eq!(priority.standing(now + seconds(29)), Standing::Able(120));
+    assert_eq!(priority.standing(now + seconds(29)), Eligibility::Able(120));
     assert_eq!(priority.next_deadline(), Some(now + seconds(30)));
-    assert_eq!(priority.standing(now + seconds(30)), Standing::Able(100));
+    assert_eq!(priority.standing(now + seconds(30)), Eligibility::Able(100));
 
     priority.moved(now + seconds(40));
     priority.observe("proxy", false, now + seconds(41));
-    assert_eq!(priority.standing(now + seconds(41)), Standing::Able(1));
+    assert_eq!(priority.standing(now + seconds(41)), Eligibility::Able(1));
     // It can again, and waits for the end.
     priority.observe("proxy", true, now + seconds(42));
-    assert_eq!(priority.standing(now + seconds(69)), Standing::Able(1));
-    assert_eq!(priority.standing(now + seconds(70)), Standing::Able(100));
+    assert_eq!(priority.standing(now + seconds(69)), Eligibility::Able(1));
+    assert_eq!(priority.standing(now + seconds(70)), Eligibility::Able(100));
 }
 
 #[test]
@@ -137,13 +137,13 @@ fn priorities_stay_within_what_a_router_may_have() {
         priority.observe("it", good, now);
         priority.standing(now)
     };
-    assert_eq!(with(100, 254, true), Standing::Able(254));
+    assert_eq!(with(100, 254, true), Eligibility::Able(254));
     // 1 is what who cannot serve has.
-    assert_eq!(with(100, -254, false), Standing::Able(2));
-    assert_eq!(with(1, -254, false), Standing::Able(1));
-    assert_eq!(with(255, -254, false), Standing::Able(255));
-    assert_eq!(with(100, -254, true), Standing::Able(100));
-    assert_eq!(with(100, 254, false), Standing::Able(100));
+    assert_eq!(with(100, -254, false), Eligibility::Able(2));
+    assert_eq!(with(1, -254, false), Eligibility::Able(1));
+    assert_eq!(with(255, -254, false), Eligibility::Able(255));
+    assert_eq!(with(100, -254, true), Eligibility::Able(100));
+    assert_eq!(with(100, 254, false), Eligibility::Able(100));
 }
 
 #[test]
@@ -158,9 +158,9 @@ fn an_edit_keeps_what_is_known() {
     edited.tracked.swap(0, 1);
     edited.when_unable = WhenUnable::Release;
     priority.reconfigure(edited);
-    assert_eq!(priority.standing(now), Standing::Unable);
+    assert_eq!(priority.standing(now), Eligibility::Unable);
     priority.observe("proxy", true, now);
-    assert_eq!(priority.standing(now + seconds(10)), Standing::Able(70));
+    assert_eq!(priority.standing(now + seconds(10)), Eligibility::Able(70));
 }
 
 /// A node whose API flaps faster than it rises stays where it is.
@@ -179,5 +179,5 @@ fn what_flaps_moves_nothing() {
         last = standing;
     }
     assert_eq!(changes, 1);
-    assert_eq!(last, Standing::Able(1));
+    assert_eq!(last, Eligibility::Able(1));
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::Random;
 use crate::group::Group;
 use crate::machine::{
-    Action, Audience, Event, Fault, Input, Machine, Reason, Standing, Start, State,
+    Action, Audience, Eligibility, Event, Fault, Input, Machine, Reason, Start, State,
 };
 use crate::packet::{Datagram, HOP_LIMIT, PRIORITY_STOPPED};
 use crate::settings::RouterSettings;
@@ -85,7 +85,7 @@ pub(super) struct Node {
     pub(super) interface: Vec<BTreeSet<IpAddr>>,
     pub(super) paused: bool,
     pub(super) link: bool,
-    pub(super) standing: Standing,
+    pub(super) standing: Eligibility,
     /// Which part of a parted network it is in.
     pub(super) part: u8,
     /// How often it began as a backup.
@@ -130,7 +130,7 @@ impl Node {
             group: None,
             paused: false,
             link: true,
-            standing: Standing::Able(priority),
+            standing: Eligibility::Able(priority),
             part: 0,
             n_starts: 0,
             buffer: VecDeque::new(),
@@ -144,7 +144,7 @@ impl Node {
             let mut members = group.members().iter();
             members.all(|machine| machine.state() != State::Initialize)
         });
-        let able = matches!(self.standing, Standing::Able(_));
+        let able = matches!(self.standing, Eligibility::Able(_));
         is_started && able && !self.paused && self.link
     }
 
@@ -160,8 +160,8 @@ impl Node {
 
     pub(super) fn priority(&self) -> u8 {
         match self.standing {
-            Standing::Able(priority) => priority,
-            Standing::Unable => 0,
+            Eligibility::Able(priority) => priority,
+            Eligibility::Unable => 0,
         }
     }
 }
@@ -311,7 +311,7 @@ impl Network {
         let link = entry.link;
         for (member, source) in sources.into_iter().enumerate() {
             self.tell(node, member, Input::Source(Some(source)));
-            self.tell(node, member, Input::Standing(standing));
+            self.tell(node, member, Input::Eligibility(standing));
             if !link {
                 self.tell(node, member, Input::FaultFound(Fault::Link));
             }
@@ -356,10 +356,10 @@ impl Network {
         }
     }
 
-    pub(super) fn set_standing(&mut self, node: usize, standing: Standing) {
+    pub(super) fn set_standing(&mut self, node: usize, standing: Eligibility) {
         self.nodes[node].standing = standing;
         for member in 0..self.n_members() {
-            self.tell(node, member, Input::Standing(standing));
+            self.tell(node, member, Input::Eligibility(standing));
         }
     }
 

@@ -9,7 +9,7 @@ use super::invariants::{Bounds, Invariants};
 use super::network::Network;
 use super::nodes::{next_address, populate};
 use crate::group::Group;
-use crate::machine::{Departure, Input, Reason, Standing, Start, State};
+use crate::machine::{Departure, Eligibility, Input, Reason, Start, State};
 use crate::packet::Version;
 use crate::settings::{Peers, RouterSettings};
 
@@ -42,7 +42,7 @@ enum Act {
     Heal,
     Lose(u64),
     Link(usize, bool),
-    Stand(usize, Standing),
+    Stand(usize, Eligibility),
     Edit(usize, Vec<Arc<RouterSettings>>),
     Leave(usize, Departure),
     Swap(usize),
@@ -305,10 +305,10 @@ impl Scenario {
             3 => Act::Heal,
             4 => Act::Lose(self.network.random.pick(&[0, 0, 50, 300])),
             5 | 6 => Act::Link(node, !chosen.link),
-            7 => Act::Stand(node, Standing::Unable),
+            7 => Act::Stand(node, Eligibility::Unable),
             8 | 9 => {
                 let priority = self.network.random.pick(&[1, 2, 50, 150, 254]);
-                Act::Stand(node, Standing::Able(priority))
+                Act::Stand(node, Eligibility::Able(priority))
             }
             10 => Act::Swap(node),
             11 => Act::Duplicate(node),
@@ -460,7 +460,7 @@ impl Scenario {
         let is_other = priority != network.nodes[node].settings[0].priority;
         network.reconfigure(node, settings);
         if is_other {
-            network.set_standing(node, Standing::Able(priority));
+            network.set_standing(node, Eligibility::Able(priority));
         }
     }
 

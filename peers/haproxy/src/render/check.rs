@@ -108,7 +108,7 @@ impl Site<'_, '_> {
 }
 
 impl Options {
-    /// What must be alike for two servers to be checked alike.
+    /// The values that must be alike for two servers to be checked alike.
     fn check_part(&self) -> impl PartialEq + use<> {
         let tls = (
             self.checks_tls,

@@ -71,7 +71,7 @@ impl Site<'_, '_> {
         text
     }
 
-    /// Where connections to `proxy` go, without what is not there.
+    /// The targets of connections to `proxy`, without those that are not there.
     fn routes(&mut self, proxy: &Proxy<'_>) -> Routes {
         let own = (!proxy.servers.is_empty()).then(|| proxy.name.to_owned());
         let default = match proxy.default_backend {
@@ -124,7 +124,7 @@ fn write_routes(routes: &Routes, text: &mut String) {
     }
 }
 
-/// What OpenShift has on these ports.
+/// OpenShift's use of these ports.
 fn role(sockets: &[SocketAddr]) -> Option<&'static str> {
     let has = |wanted: &[u16]| sockets.iter().any(|socket| wanted.contains(&socket.port()));
     if has(&[6443, 22_623]) {

@@ -94,7 +94,7 @@ impl Site<'_, '_> {
                     .find(|ip| ip.is_ipv4())
                     .or_else(|| found.first())
                     .copied();
-                let ip: IpAddr = ip.ok_or_else(|| format!("nobody knows an address of {name}"))?;
+                let ip: IpAddr = ip.ok_or_else(|| format!("no address is known of {name}"))?;
                 let name: String = name.chars().filter(|letter| !letter.is_control()).collect();
                 Ok((SocketAddr::new(ip, port), Some(name)))
             }

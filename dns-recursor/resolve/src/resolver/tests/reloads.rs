@@ -13,7 +13,7 @@ fn what_was_asked_of_upstreams_that_no_longer_count_is_not_kept() {
         route("site.example", Mode::Authoritative, &[2]),
     ]);
     world.upstreams.insert(address(2), Behaviour::default());
-    let now = Moment::from_millis(world.now);
+    let now = Instant::from_millis(world.now);
     world
         .resolver
         .reconfigure(Settings::default(), Arc::new(table), now);
@@ -32,7 +32,7 @@ fn a_reload_keeps_what_is_known_and_what_is_under_way() {
     world.run_for(10);
     let table = Table::new([route(".", Mode::Recursive, &[1, 3])]);
     world.upstreams.insert(address(3), Behaviour::default());
-    let now = Moment::from_millis(world.now);
+    let now = Instant::from_millis(world.now);
     world
         .resolver
         .reconfigure(Settings::default(), Arc::new(table), now);
@@ -111,8 +111,8 @@ fn of_upstreams_that_no_longer_count_nothing_is_told() {
     ask(&mut world, "a.example");
     world.health.clear();
     reload(&mut world, &[2]);
-    // healthd says so of all that it has been told to watch, until it is told otherwise.
-    let now = Moment::from_millis(world.now);
+    // healthd reports it down of all that it has been told to watch, until it is told otherwise.
+    let now = Instant::from_millis(world.now);
     world.resolver.reported(address(1), Report::Drained, now);
     world.drain();
     assert_eq!(world.health, []);

@@ -1,10 +1,11 @@
 //! Real threads: everybody who waits is served.
 
 use std::collections::HashMap;
-use std::sync::Condvar;
 use std::sync::atomic::AtomicU32;
 use std::thread;
 use std::time::{Duration, Instant};
+
+use parking_lot::Condvar;
 
 use crate::pool::{Hint, mix};
 
@@ -30,24 +31,22 @@ struct Bed {
 
 impl Wake for Bed {
     fn wake(&self, token: u64) {
-        self.tokens.lock().unwrap().push_back(token);
+        self.tokens.lock().push_back(token);
         self.rung.notify_one();
     }
 }
 
 impl Bed {
     fn sleep(&self, queue: &Queue) -> u64 {
-        let tokens = self.tokens.lock().unwrap();
-        let (mut tokens, outcome) = self
-            .rung
-            .wait_timeout_while(tokens, LOST, |tokens| tokens.is_empty())
-            .unwrap();
+        let mut tokens = self.tokens.lock();
+        let rung = &self.rung;
+        let outcome = rung.wait_while_for(&mut tokens, |tokens| tokens.is_empty(), LOST);
         assert!(!outcome.timed_out(), "a call was lost: {queue:?}");
         tokens.pop_front().unwrap()
     }
 
     fn next(&self) -> Option<u64> {
-        self.tokens.lock().unwrap().pop_front()
+        self.tokens.lock().pop_front()
     }
 }
 

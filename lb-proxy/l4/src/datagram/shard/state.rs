@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use balance::pool::Server;
 use balance::table::Table;
-use daemon::snapshot::Reader;
+use daemon::latest::Reader;
 use daemon::udp::ReturnPath;
 use l4_core::flow::{FlowId, Flows, Known, Output};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -30,10 +30,10 @@ const ATTEMPTS: usize = 3;
 /// DNS message that is not to be fragmented.
 const MAX_KEPT: usize = 1232;
 
-/// What all kept requests of a shard may take.
+/// The room for all kept requests of a shard.
 const MAX_KEPT_SUM: usize = 4 << 20;
 
-/// What both threads change, under one lock.
+/// The state that both threads change, under one lock.
 pub(super) struct State {
     pub(super) frontend: Arc<str>,
     pub(super) flows: Flows,
@@ -53,10 +53,10 @@ pub(super) struct Held {
     pub(super) kept: Option<Box<[u8]>>,
 }
 
-/// What became of an attempt to send a datagram on.
+/// The result of an attempt to send a datagram on.
 #[derive(PartialEq, Eq)]
 pub(super) enum Attempt {
-    /// It is sent, or dropped for good.
+    /// It is sent, or dropped permanently.
     Done,
     /// Another server may take it.
     Again,
@@ -233,7 +233,7 @@ impl State {
                 Attempt::Done
             }
             Err(failure) => match failure.kind() {
-                // Of an earlier datagram; this one is not sent yet.
+                // An earlier datagram caused it; this one is not sent yet.
                 io::ErrorKind::ConnectionRefused => {
                     self.flows.handle_refused(flow, now());
                     Attempt::Again

@@ -66,7 +66,7 @@ impl Line {
     }
 
     fn mark(&self) -> i32 {
-        sys::low_water_mark(&self.source.socket)
+        sys::option::low_water_mark(&self.source.socket).unwrap()
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use balance::pool::{Registry, Server, ServerSettings, Settings};
 use balance::table::{Backend, Frontend, Policy, Route, Table};
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use l4_core::access_log::{Format, Settings as LogSettings, Target};
 use tempfile::TempDir;
 
@@ -21,7 +21,7 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// What an engine is given.
 pub(crate) struct Rig {
     pub(crate) engine: Option<Engine>,
-    pub(crate) cell: Arc<Cell<Table>>,
+    pub(crate) cell: Arc<Latest<Table>>,
     pub(crate) registry: Registry,
     pub(crate) frontend: Frontend,
     pub(crate) policy: Policy,
@@ -60,7 +60,7 @@ impl Rig {
         let address = "127.0.0.1:0".parse().unwrap();
         Self {
             engine: None,
-            cell: Cell::new(Table::default()),
+            cell: Latest::new(Table::default()),
             registry: Registry::new(),
             frontend: Frontend::new("api", vec![address], Route::to(0)),
             policy: Policy::default(),

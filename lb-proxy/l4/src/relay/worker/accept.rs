@@ -23,21 +23,21 @@ const ACCEPTS: usize = 64;
 /// A listener rests this long when there is no descriptor or memory for what it would accept.
 pub(in crate::relay) const REST: Duration = Duration::from_millis(100);
 
-/// So many more sessions than another worker one may have, besides a quarter of those.
+/// The most sessions that one worker may have more than another, besides a quarter of those.
 const SLACK: usize = 4;
 
 /// The same where sessions are brief: with the quarter, twice the spread that chance gives to some fifty.
 /// With more of it the slowest wait for a worker that is busy beside one that is not.
 const WIDE_SLACK: usize = 8;
 
-/// So many brief sessions in a row foretell that the next is one.
+/// This many brief sessions in a row foretell that the next is one.
 const BRIEF: u32 = 32;
 
 /// How often a shortage is logged at most.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// Takes connections from the listeners that have some. Whoever came earlier is served first: among
+    /// Takes connections from the listeners that have some. Connections that came earlier are served first: among
     /// short connections the slowest of a hundred wait a twentieth less than if events were taken as they lie.
     pub(super) fn accept_knocked(&mut self) {
         let mut knocked = std::mem::take(&mut self.knocked);
@@ -50,8 +50,8 @@ impl Worker {
     /// Takes connections from a listener; true when it may have more at once.
     fn accept(&mut self, place: usize) -> bool {
         if self.life != Life::Serving {
-            // The worker was frozen by an event that came together with this one: what is accepted now
-            // would belong to nobody. Whoever serves the socket next finds it there.
+            // The worker was frozen by an event that came together with this one: a connection that is accepted now
+            // would have no worker. The next worker that serves the socket finds it there.
             return false;
         }
         for _ in 0..ACCEPTS {
@@ -90,7 +90,7 @@ impl Worker {
                     self.rest_all(REST);
                     return false;
                 }
-                // The listener itself is of no use, as when somebody it is shared with has shut it down.
+                // The listener itself is of no use, as when another process that shares it has shut it down.
                 Err(Errno::INVAL | Errno::BADF | Errno::NOTSOCK | Errno::OPNOTSUPP) => {
                     let until = self.now.tick().saturating_add(ticks(REST));
                     self.rest(place, Watch::Resting { until });
@@ -142,7 +142,7 @@ impl Worker {
         true
     }
 
-    /// Counts a session out, and wakes whoever rests for want of room.
+    /// Counts a session out, and wakes the listeners that rest for want of room.
     pub(in crate::relay) fn release(&self, frontend: &Frontend) {
         frontend.tally.sessions.fetch_sub(1, Ordering::Relaxed);
         self.counters().sessions.fetch_sub(1, Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Worker {
 
     /// How many more sessions than another worker this one may have. It costs a wake-up to give one away,
     /// which is not worth it for one that is over in a moment; that is foreseen where the kernel spreads
-    /// clients by chance. Who is woken first for a shared socket would have them all.
+    /// clients by chance. A worker that is woken first for a shared socket would have them all.
     fn slack(&self, shared: bool) -> usize {
         if !shared && self.brief >= BRIEF {
             WIDE_SLACK
@@ -269,7 +269,7 @@ impl Worker {
         }
     }
 
-    /// There is no descriptor or memory for another session: all listeners rest. What one of them
+    /// There is no descriptor or memory for another session: all listeners rest. A connection that one of them
     /// accepts would only be turned away, and may as well wait for its turn.
     pub(in crate::relay) fn rest_all(&mut self, time: Duration) {
         self.counters()

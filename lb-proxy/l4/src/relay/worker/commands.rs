@@ -1,4 +1,4 @@
-//! What a worker is asked from outside: listeners, tables, questions, and to give its sessions away.
+//! Commands to a worker from outside: listeners, tables, questions, and to give its sessions away.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ impl Worker {
                 Command::Sessions(filter, answer) => {
                     let now = self.now;
                     let fitting = self.sessions.iter().filter(|(_, s)| s.fits(&filter));
-                    // Whoever asked may have gone.
+                    // The caller may have gone.
                     answer
                         .send(fitting.map(|(_, s)| s.info(now)).collect())
                         .ok();
@@ -144,7 +144,7 @@ impl Worker {
 
     fn stop_accepting(&mut self) {
         for place in 0..self.listeners.len() {
-            // What a shared socket holds is for whom it is shared with; what an own one holds would be
+            // Connections in a shared socket belong to the process that shares it; those in an own one would be
             // lost with it.
             let serves = self.life == Life::Serving;
             let own = serves
@@ -218,7 +218,7 @@ impl Worker {
     //--- Handover
 
     /// Takes every session out, and stops. The epoll goes with them: their sockets live on in another
-    /// process, and would go on reporting to it.
+    /// process, and would continue to report to it.
     fn freeze(&mut self) -> Vec<FrozenSession> {
         self.life = Life::Frozen;
         if let Err(error) = self.new_epoll() {
@@ -249,7 +249,7 @@ impl Worker {
         parcels
     }
 
-    /// Goes on with sessions of another worker or process.
+    /// Continues sessions of another worker or process.
     fn adopt(&mut self, parcels: Vec<FrozenSession>) {
         if self.life == Life::Frozen {
             self.life = Life::Serving;

@@ -10,15 +10,14 @@ use l4_core::timers::ticks;
 use super::Worker;
 use crate::relay::connection::{HalfClosed, Session, Stage, reset_on_close};
 use crate::relay::pump::{End, Flow, Readiness, Side, Tools, Turn};
-use crate::relay::sys;
 
 /// How long the other side of one that was reset may take none of the bytes that are left.
 const PARTING: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether they have.
+/// The interval of the checks whether they have.
 const PARTING_LOOK: Duration = Duration::from_millis(10);
 
-/// Bytes moved after which the counters are told, so that a transfer of hours shows as it goes.
+/// Bytes moved after which the counters are updated, so that a transfer of hours shows as it goes.
 const TELL_EVERY: u64 = 1 << 20;
 
 /// Why a session ends, and how its sockets are closed.
@@ -41,7 +40,7 @@ impl Ending {
     }
 }
 
-/// What is to become of a session once its flows rest.
+/// The next step of a session once its flows rest.
 enum Verdict {
     GoOn,
     End(Ending),
@@ -68,7 +67,7 @@ impl Worker {
         if after != before {
             let [up, down] = after;
             session.active = now;
-            // Whoever takes bytes gets more time for them.
+            // A side that takes bytes gets more time for them.
             session.parting = None;
             if up + down - (session.counted.0 + session.counted.1) >= TELL_EVERY {
                 tell(session);
@@ -110,13 +109,13 @@ impl Worker {
             .active
             .saturating_add(ticks(limit))
             .saturating_add(1);
-        // Bytes only ever move a deadline away: that is found out when it comes.
+        // Bytes only ever move a deadline away: the look at that moment detects it.
         if self.wheel.due(index).is_none_or(|armed| armed > due) {
             self.wheel.arm(index, due);
         }
     }
 
-    /// A deadline has come: of whatever the session waits for.
+    /// A deadline of the session has come, whatever it waits for.
     pub(in crate::relay) fn on_deadline(&mut self, index: u32) {
         let now = self.now.tick();
         let Some(session) = self.sessions.get(index) else {
@@ -160,7 +159,7 @@ impl Worker {
             .into_iter()
             .flatten()
             .filter(|side| !side.signs.has(Readiness::RESET))
-            .map(|side| sys::unsent(&side.socket))
+            .map(|side| sys::option::unsent(&side.socket))
             .sum();
         let left = u32::try_from(left).unwrap_or(u32::MAX);
         let until = match session.parting {
@@ -284,7 +283,7 @@ fn pump(session: &mut Session, tools: &mut Tools) -> Turn {
     turn
 }
 
-/// Decides how a session goes on. A reset travels behind the bytes that came before it, and nothing
+/// Decides how a session continues. A reset travels behind the bytes that came before it, and nothing
 /// travels towards a side that is gone.
 fn judge(session: &mut Session, tools: &mut Tools) -> Verdict {
     let Session {
@@ -312,7 +311,7 @@ fn judge(session: &mut Session, tools: &mut Tools) -> Verdict {
 
 /// True when `side` was reset and the other one has all that came from it. Nothing goes to it any more.
 fn has_told_all(side: &mut Side, from: &Flow, to: &mut Flow, tools: &mut Tools) -> bool {
-    // Nothing more is read from a side that has closed: only this tells that it is gone for good.
+    // Nothing more is read from a side that has closed: only this tells that it is gone permanently.
     if side.signs.has(Readiness::FAILED) && !matches!(from.end, End::Open | End::Resetting) {
         side.signs.set(Readiness::RESET);
     }
@@ -326,7 +325,7 @@ fn has_told_all(side: &mut Side, from: &Flow, to: &mut Flow, tools: &mut Tools) 
     }
 }
 
-/// Who has failed first, as far as can be told.
+/// The side that has failed first, as far as can be told.
 fn cause_of_failure(session: &Session) -> Cause {
     let failed = Readiness::RESET | Readiness::FAILED;
     if session.client.signs.has(failed) {

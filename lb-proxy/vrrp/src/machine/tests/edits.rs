@@ -46,7 +46,7 @@ fn a_dead_link_is_not_spoken_to() {
     );
     let mut bench = Bench::active(settings());
     assert_eq!(
-        bench.tell(Input::Standing(Standing::Unable)),
+        bench.tell(Input::Eligibility(Eligibility::Unable)),
         format!("{RELEASE}, active > fault: the proxy cannot serve")
     );
 }

@@ -74,16 +74,16 @@ const INPUTS: [Told; 32] = [
     }),
     ("source: none", |bench| bench.tell(Input::Source(None))),
     ("standing: lower", |bench| {
-        bench.tell(Input::Standing(Standing::Able(60)))
+        bench.tell(Input::Eligibility(Eligibility::Able(60)))
     }),
     ("standing: the same", |bench| {
-        bench.tell(Input::Standing(Standing::Able(100)))
+        bench.tell(Input::Eligibility(Eligibility::Able(100)))
     }),
     ("standing: owner", |bench| {
-        bench.tell(Input::Standing(Standing::Able(255)))
+        bench.tell(Input::Eligibility(Eligibility::Able(255)))
     }),
     ("standing: unable", |bench| {
-        bench.tell(Input::Standing(Standing::Unable))
+        bench.tell(Input::Eligibility(Eligibility::Unable))
     }),
     ("edit: address", |bench| {
         bench.edit(|settings| settings.addresses.push(address(101)))

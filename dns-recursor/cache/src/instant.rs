@@ -1,15 +1,15 @@
-//! Points in time as the cores see them: microseconds since the service started.
+//! Points in time for the cores: microseconds since the service started.
 //!
-//! Never read from a clock here; shells do that and pass the result in.
+//! Never reads a clock: shells do, and pass the result in.
 
 use std::time::Duration;
 
 /// A point in time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Moment(u64);
+pub struct Instant(u64);
 
-impl Moment {
-    /// When the service started.
+impl Instant {
+    /// The start of the service.
     pub const START: Self = Self(0);
 
     /// The point this many microseconds after the start.
@@ -41,7 +41,7 @@ impl Moment {
         Self(self.0.saturating_add(micros))
     }
 
-    /// How long ago `earlier` was; zero when it is yet to come.
+    /// The time since `earlier`; zero when that is in the future.
     #[must_use]
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
@@ -63,11 +63,11 @@ mod tests {
 
     #[test]
     fn arithmetic_saturates() {
-        let late = Moment::from_millis(u64::MAX);
+        let late = Instant::from_millis(u64::MAX);
         assert_eq!(late.after(Duration::MAX), late);
-        assert_eq!(Moment::START.since(late), Duration::ZERO);
-        assert_eq!(late.seconds_since(Moment::START), u32::MAX);
-        let then = Moment::from_millis(1500);
+        assert_eq!(Instant::START.since(late), Duration::ZERO);
+        assert_eq!(late.seconds_since(Instant::START), u32::MAX);
+        let then = Instant::from_millis(1500);
         assert_eq!(
             then.after(Duration::from_millis(1499)).seconds_since(then),
             1

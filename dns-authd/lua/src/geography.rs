@@ -1,8 +1,8 @@
-//! Functions that judge where a client is: `netmask` and `view` by its address, and those that
-//! need a database of places, which this server has none of.
+//! Functions about a client's location: `netmask` and `view` by its address, and those that need a
+//! geographic database, which this server does not have.
 //!
-//! The latter answer what `PowerDNS` answers without its geoip backend: no client is in any
-//! country, every code is `--`, and all addresses are equally close.
+//! The latter return the results of `PowerDNS` without its geoip backend: no client is in any country,
+//! every code is `--`, and all addresses are equally close.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -59,12 +59,12 @@ pub(crate) fn install(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result
     install_magic(lua, globals, run)
 }
 
-/// Latitude and longitude of a client in an unknown place.
+/// Latitude and longitude of a client without a known location.
 const NOWHERE: &str = "0.000000 0.000000";
-/// The same as LOC records have it, to the letter as `PowerDNS` prints it.
+/// The same as a LOC record, exactly as `PowerDNS` prints it.
 const NOWHERE_LOC: &str = "0 0 -0 S 0 0 -0 W 0.00m 1.00m 10000.00m 10.00m";
 
-/// `closestMagic` and `latlonMagic`, which take addresses from the name asked for.
+/// `closestMagic` and `latlonMagic`, which take addresses from the question's name.
 fn install_magic(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result<()> {
     let closest_run = Rc::clone(run);
     let closest = lua.create_function(move |_, ()| {
@@ -94,14 +94,14 @@ fn install_magic(lua: &Lua, globals: &Table, run: &Rc<Run>) -> mlua::Result<()> 
     globals.raw_set("latlonMagic", place)
 }
 
-/// Tells the operator that a function has no data to judge by.
+/// Notes that a function has no geographic data.
 pub(crate) fn note_no_places(run: &Run, name: &str) {
     run.note(Note::warning(format!(
-        "{name}: this server has no database of places, every client is nowhere"
+        "{name}: this server has no geographic database, so no client has a location"
     )));
 }
 
-/// The address a label spells with dashes, as `192-0-2-1` does.
+/// The address that a label spells with dashes, such as `192-0-2-1`.
 fn dashed_address(label: &[u8]) -> Option<IpAddr> {
     let text = std::str::from_utf8(label).ok()?.replace('-', ".");
     text.parse().ok()
@@ -135,15 +135,15 @@ fn networks(list: &Value, what: &str) -> mlua::Result<Vec<IpNet>> {
         .collect()
 }
 
-/// A network, or an address as the network of itself.
+/// A network, or a single address as a network.
 pub(crate) fn network(text: &str) -> mlua::Result<IpNet> {
     text.parse::<IpNet>()
         .or_else(|_| text.parse::<IpAddr>().map(IpNet::from))
         .map_err(|_| values::refuse(format!("`{text}` is no network")))
 }
 
-/// The first rule with a network that holds the client gives a random one of its answers; when
-/// none does the answer is the empty string, which is data of few types.
+/// The first rule with a network that holds the client gives a random one of its answers; without a match
+/// the answer is the empty string, which few types accept.
 fn view(run: &Run, rules: &Value) -> mlua::Result<String> {
     let client = best_who(run)?;
     let mut read = Vec::new();
