@@ -38,7 +38,7 @@ it:
 sim:
 	SIM_SEEDS=$(SEEDS) $(CARGO) test --workspace --locked --release -- sim
 
-# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. The targets are in tests/fuzz/src.
+# Coverage-guided fuzzing of one target: make fuzz TARGET=zone SECS=600. The targets are the features of fuzz-bodies.
 fuzz:
 	tests/fuzz/run $(TARGET) $(SECS)
 

@@ -5,8 +5,8 @@
 //! | driver | waits for the next due time or a wake-up, starts probes | with the runtime |
 //! | a probe, at most as many as may be in flight | probes once, reports | at its timeout |
 //!
-//! The monitor is behind a lock that is held for one step and never across an await. What a step changed
-//! is announced as a generation; whoever follows it asks for what it has not seen.
+//! A lock guards the monitor; it is held for one step and never across an await. The driver announces the
+//! changes of a step as a generation; a follower asks for the changes that it has not seen.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ struct Shared {
 }
 
 impl Driver {
-    /// An driver that stands still until it is [`run`](Self::run).
+    /// A driver that does nothing until [`run`](Self::run).
     #[must_use]
     pub fn new(limits: Limits, restored: Restored, counters: Counters) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
@@ -60,7 +60,7 @@ impl Driver {
                 monitor: Mutex::new(monitor),
                 wake: Notify::new(),
                 generation,
-                // Until somebody saves, there is nothing to wait for.
+                // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
                 prober: Prober::new(),
                 counters,
@@ -90,7 +90,7 @@ impl Driver {
         look(&self.shared.lock())
     }
 
-    /// Looks at the monitor, and is told the time.
+    /// Looks at the monitor, with the time.
     pub fn look_now<R>(&self, look: impl FnOnce(&Monitor, Now) -> R) -> R {
         look(&self.shared.lock(), now())
     }
@@ -101,7 +101,7 @@ impl Driver {
         self.shared.generation.subscribe()
     }
 
-    /// Tells whoever waits that a generation is on disk.
+    /// Wakes those who wait for this generation to be on disk.
     pub fn note_saved(&self, generation: u64) {
         self.shared.saved.send_replace(generation);
     }
@@ -113,13 +113,13 @@ impl Driver {
         matches!(tokio::time::timeout(limit, saved).await, Ok(Ok(_)))
     }
 
-    /// Counted up for as long as the driver goes round.
+    /// A counter that rises as long as the driver runs.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         Heartbeat::clone(&self.shared.heartbeat)
     }
 
-    /// What is counted of all probes.
+    /// The counters of all probes.
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
@@ -149,7 +149,7 @@ impl Shared {
         }
     }
 
-    /// What is to be started, and when to look again.
+    /// The probes to start, and the time to look again.
     fn plan(&self) -> (Vec<Probe>, Option<Instant>) {
         let mut monitor = self.lock();
         let now = now();

@@ -1,8 +1,8 @@
 //! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`, `ReportClock`.
 //!
 //! Each `Watch` stream has one task: it reads statements, follows the generation and sends what the
-//! subscriber has not seen. A subscriber that reads slowly holds up nobody: what changes meanwhile is
-//! one delta when it reads again. The task ends with the stream, or when the daemon drains, and the
+//! subscriber has not seen. A subscriber that reads slowly delays no other: it gets all changes in between
+//! as one delta when it reads again. The task ends with the stream, or when the daemon drains, and the
 //! subscriber's targets are released.
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,8 +27,8 @@ use liveness::monitor::{Changes, Monitor, Statement, SubscriberId, TooMany};
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
 
-/// Between two deltas of one stream. A change after a quiet moment is told at once; when a node dies,
-/// its targets are told of together.
+/// The time between two deltas of one stream. A change after a quiet time is sent at once; when a node
+/// dies, one delta has all of its targets.
 const DELTA_GAP: Duration = Duration::from_millis(5);
 
 /// Open `Watch` streams. Every service of a node has one; this many are a mistake somewhere.
@@ -51,7 +51,7 @@ pub struct HealthApi {
 }
 
 impl HealthApi {
-    /// Serves what the driver knows until the drain is asked for.
+    /// Serves what the driver knows until the drain begins.
     #[must_use]
     pub fn new(driver: Driver, guard: Guard) -> Self {
         Self { driver, guard }
@@ -145,7 +145,7 @@ impl Health for HealthApi {
         let (n_targets, generation) =
             set.ok_or_else(|| Status::resource_exhausted("too many decisions"))?;
         tracing::info!(?scope, %state, n_targets, "Administrative state set");
-        // What is acknowledged outlives a crash.
+        // An acknowledged decision outlives a crash.
         if !self.driver.is_saved(generation, ON_DISK).await {
             let words = "the decision holds, but is not on disk: it ends when healthd does";
             return Err(Status::aborted(words));
@@ -250,7 +250,7 @@ impl Subscription {
         })
     }
 
-    /// What changed after a generation, and the generation that this brings the subscriber to.
+    /// The changes after a generation, and the generation that they bring the subscriber to.
     fn changes(&self, since: u64) -> (u64, Option<wire::WatchResponse>) {
         self.driver.look(|monitor| {
             let changes = monitor.changes(self.id, since).map(response);

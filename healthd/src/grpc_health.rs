@@ -6,7 +6,7 @@
 //! | an address and port, `192.168.7.13:6443` | `SERVING` if every target there is usable, else `NOT_SERVING` |
 //! | a target as `healthd status` shows it, `tcp 192.168.7.13:6443` | the same for that target |
 //!
-//! A target that was never probed is `UNKNOWN`; one that nobody watches is `NOT_FOUND` to `Check` and
+//! A target that was never probed is `UNKNOWN`; one without a subscriber is `NOT_FOUND` to `Check` and
 //! `SERVICE_UNKNOWN` to `Watch`, as the protocol has it.
 
 use std::pin::Pin;
@@ -37,13 +37,13 @@ pub struct StandardHealth {
 }
 
 impl StandardHealth {
-    /// Serves what the driver knows until the drain is asked for.
+    /// Serves what the driver knows until the drain begins.
     #[must_use]
     pub fn new(driver: Driver, guard: Guard) -> Self {
         Self { driver, guard }
     }
 
-    /// `None` when nobody watches such a target.
+    /// `None` when no subscriber watches such a target.
     fn status(&self, service: &str) -> Option<ServingStatus> {
         if service.is_empty() || service == OWN_SERVICE {
             return Some(match self.guard.is_asked() {
@@ -83,7 +83,8 @@ impl Health for StandardHealth {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
         let status = self.status(&request.get_ref().service);
-        let status = status.ok_or_else(|| Status::not_found("nobody watches such a target"))?;
+        let status =
+            status.ok_or_else(|| Status::not_found("no subscriber watches such a target"))?;
         Ok(Response::new(response(status)))
     }
 

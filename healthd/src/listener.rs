@@ -23,7 +23,7 @@ use crate::grpc_health::StandardHealth;
 /// The name of inherited sockets.
 const SOCKET_NAME: &str = "healthd";
 
-/// How often a silent subscriber is asked whether it is there, and how long it may take to answer.
+/// The interval of pings to a silent subscriber, and the time limit of its answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// Open listeners, not yet served.
@@ -72,13 +72,13 @@ impl Listeners {
         Ok(listeners)
     }
 
-    /// Where subscribers connect, for the log and the status.
+    /// The addresses that subscribers connect to, for the log and the status.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.names.clone()
     }
 
-    /// Serves until the drain is asked for; gives back what removes the files of the sockets.
+    /// Serves until the drain begins; returns guards that remove the files of the sockets.
     ///
     /// # Errors
     /// When the runtime cannot take a listener.

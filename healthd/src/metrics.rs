@@ -38,11 +38,11 @@ pub const TARGET_TRANSITIONS: &str = "healthd_target_transitions";
 pub const TARGET_PROBE_DURATION: &str = "healthd_target_probe_duration_seconds";
 /// `healthd_clock_state{reporter,state}`: 1 for the state that a node's clock is in, 0 for the others.
 pub const CLOCK_STATE: &str = "healthd_clock_state";
-/// `healthd_clock_offset_seconds{reporter}`: what the clock is off; positive if it is slow.
+/// `healthd_clock_offset_seconds{reporter}`: the offset of the clock; positive if it is slow.
 pub const CLOCK_OFFSET: &str = "healthd_clock_offset_seconds";
 /// `healthd_clock_root_distance_seconds{reporter}`: bound on its error.
 pub const CLOCK_ROOT_DISTANCE: &str = "healthd_clock_root_distance_seconds";
-/// `healthd_clock_stratum{reporter}`: what clients of the node are told.
+/// `healthd_clock_stratum{reporter}`: the stratum that clients of the node see.
 pub const CLOCK_STRATUM: &str = "healthd_clock_stratum";
 /// `healthd_clock_age_seconds{reporter}`: how long ago the report came.
 pub const CLOCK_AGE: &str = "healthd_clock_age_seconds";

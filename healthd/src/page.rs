@@ -48,7 +48,7 @@ pub fn render(detail: &Value) -> String {
                 h1 { (serves) }
                 p { "Generation " (generation.unwrap_or(0)) ", watched by " (watchers(detail)) "." }
                 @for (node, targets) in &nodes { (of_node(*node, targets)) }
-                @if nodes.is_empty() { p { "Nobody asks for a target yet." } }
+                @if nodes.is_empty() { p { "No service asks for a target yet." } }
                 (clocks(detail))
             }
         }
@@ -56,7 +56,7 @@ pub fn render(detail: &Value) -> String {
     page.into_string()
 }
 
-/// Who asks for targets.
+/// The subscribers that ask for targets.
 fn watchers(detail: &Value) -> String {
     let names: Vec<&str> = rows(detail, "subscribers")
         .map(|subscriber| word(subscriber, "name"))
@@ -198,6 +198,6 @@ mod tests {
 
     #[test]
     fn an_idle_healthd_has_a_page() {
-        assert!(render(&Value::Null).contains("Nobody asks for a target yet."));
+        assert!(render(&Value::Null).contains("No service asks for a target yet."));
     }
 }

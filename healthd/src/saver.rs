@@ -58,8 +58,8 @@ impl Task {
     async fn run(mut self) {
         let mut generations = self.driver.generations();
         loop {
-            // Before what is known is looked at: the last write has all of it, and one that had begun before the
-            // end was asked for is not the last.
+            // Before the monitor is read: the last write has everything, and a write that began before the
+            // drain is not the last.
             let is_last = self.guard.is_asked();
             generations.mark_unchanged();
             // Also without a change: a process killed twice must not use a generation twice.

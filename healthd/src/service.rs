@@ -1,4 +1,4 @@
-//! The daemon: what it opens at the start, takes up on a reload and finishes at the end.
+//! The daemon: it opens listeners and the state at the start, applies a reload, and saves at the end.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub struct Healthd {
     lock: Option<Lock>,
 }
 
-/// What a reload cannot change.
+/// The keys that a reload cannot change.
 #[derive(Debug, PartialEq, Eq)]
 struct Fixed {
     listen: Vec<Listen>,
@@ -160,8 +160,8 @@ impl Service for Healthd {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        // A successor reads what this process knew once it has ended, and not before: also when nobody waits
-        // for this to finish, a write that has begun goes on.
+        // A successor reads the state once this process has ended, and not before: a write that has begun
+        // continues although no task waits for it.
         if let Some(lock) = self.lock {
             lock.keep();
         }
@@ -174,7 +174,7 @@ impl Service for Healthd {
 }
 
 impl Healthd {
-    /// Where subscribers connect.
+    /// The addresses that subscribers connect to.
     #[must_use]
     pub fn listeners(&self) -> &[String] {
         &self.names
@@ -209,8 +209,8 @@ fn add_page(admin: &Routes, driver: &Driver, names: &[String]) {
     });
 }
 
-/// Takes the state directory over: two healthds would probe everything twice, and the states that the
-/// one writes would not be those that the other goes on from.
+/// Takes over the state directory: two healthds would probe everything twice, and each would overwrite the
+/// states of the other.
 async fn take_state(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
     match succession::take(&config.state, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),

@@ -1,4 +1,4 @@
-//! What healthd knows, kept on disk, so that a restart goes on from where it was.
+//! The state of healthd on disk, so that a restart continues from it.
 //!
 //! ```text
 //! state  =  "outpost-healthd-state\n"  version (u32)  CRC-32 of the rest (u32)  Saved (protobuf)
@@ -26,7 +26,7 @@ use crate::wire_form;
 use liveness::admin_rules::{AdminRules, Scope};
 use liveness::monitor::{Monitor, Restored};
 
-/// What the file begins with.
+/// The first bytes of the file.
 const MAGIC: &[u8] = b"outpost-healthd-state\n";
 
 /// The version this healthd writes, and the only one there is.
@@ -73,14 +73,14 @@ pub enum StateError {
     #[error("this is no state of healthd")]
     Foreign,
     /// Another version of healthd wrote them.
-    #[error("version {0} of the state is not known")]
+    #[error("version {0} of the state is unknown")]
     Version(u32),
     /// They are not what was written.
     #[error("the state is damaged")]
     Damaged,
 }
 
-/// What a monitor knows, as octets.
+/// Encodes the targets and rules of a monitor.
 #[must_use]
 pub fn encode(monitor: &Monitor) -> Vec<u8> {
     let known = monitor.table().entries();
@@ -98,7 +98,7 @@ pub fn encode(monitor: &Monitor) -> Vec<u8> {
     octets
 }
 
-/// What a monitor knew, from octets. Targets that this version cannot probe are left out.
+/// Decodes the targets and rules of a monitor. Targets that this version cannot probe are left out.
 ///
 /// # Errors
 /// When the octets are not what [`encode`] wrote.
@@ -189,7 +189,7 @@ pub enum Loaded {
     Refused {
         /// Why.
         reason: String,
-        /// Where it is, if it could be moved.
+        /// The path that it was moved to, if it could be moved.
         aside: Option<PathBuf>,
     },
 }
@@ -206,7 +206,7 @@ impl Store {
         })
     }
 
-    /// Where the state is.
+    /// The path of the state.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.directory.join("state")

@@ -1,4 +1,4 @@
-//! What `/status` shows as `detail`, and what `healthd status` makes of it.
+//! The `detail` of `/status`, and the text that `healthd status` prints from it.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -37,7 +37,7 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Value {
     })
 }
 
-/// What is served, in a few words: `9 targets, 6 up`.
+/// The service in a few words: `9 targets, 6 up`.
 #[must_use]
 pub fn serves(monitor: &Monitor) -> String {
     let up = |entry: &&Entry| entry.state.liveness() == Liveness::Up;

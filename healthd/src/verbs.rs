@@ -17,11 +17,11 @@ use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_SOCKET, Overrides};
 use crate::service::Healthd;
 use crate::status;
 
-/// Probes each target once, whoever and however many ask for it, and publishes liveness
+/// Probes each target once for all subscribers, and publishes liveness
 ///
 /// Subscribers (dns-authd, a load balancer, the status page) state the targets they need over gRPC on a
-/// Unix socket, and are sent a snapshot and every change of it. What healthd knows is kept on disk, so
-/// that restarting it changes nobody's mind.
+/// Unix socket; healthd sends them a snapshot and every change. It keeps its state on disk, so that a
+/// restart changes no liveness.
 ///
 /// Exit codes: 0 done, 64 usage, 69 not there or down, 70 failure, 77 no permission, 78 configuration.
 #[derive(Debug, Parser)]
@@ -56,7 +56,7 @@ enum Verb {
     Mark(mark::Args),
 }
 
-/// What the daemon is told in a file.
+/// The configuration file.
 #[derive(Clone, Debug, Default, clap::Args)]
 struct ConfigArgs {
     /// Configuration file (TOML, `version = "v1"`)
@@ -64,7 +64,7 @@ struct ConfigArgs {
     config: Option<PathBuf>,
 }
 
-/// Where the running daemon is.
+/// The socket of the running daemon.
 #[derive(Clone, Debug, clap::Args)]
 struct Daemon {
     /// Unix socket of the running daemon

@@ -36,7 +36,7 @@ pub fn clock(clock: &Clock, now: Instant) -> wire::ClockStatus {
     }
 }
 
-/// What an entry written before a restart says; `None` when its target cannot be probed.
+/// Reads an entry that was written before a restart; `None` when its target cannot be probed.
 #[must_use]
 pub fn known(status: wire::TargetStatus) -> Option<Known> {
     let time = |millis: u64| (millis != 0).then(|| Duration::from_millis(millis));

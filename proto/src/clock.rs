@@ -1,8 +1,8 @@
-//! Tells healthd how good the clock of this node is.
+//! Reports to healthd how good the clock of this node is.
 //!
-//! [`ClockReporter`] is given every new value from any thread, without waiting; healthd is told the
-//! newest one: at once when something has changed that people ask for, else now and then so that what
-//! it knows stays true. When healthd is gone the value is kept, and told when it is back.
+//! [`ClockReporter`] takes every new value from any thread, without waiting, and sends healthd the newest
+//! one: at once when more changed than the numbers that always move, else from time to time, so that
+//! healthd's report stays true. While healthd is gone, it keeps the value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,10 +26,10 @@ const REFRESH: Duration = Duration::from_secs(10);
 const GAP: Duration = Duration::from_millis(200);
 /// healthd has this long to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A healthd of an earlier version takes no reports; it is asked again this seldom.
+/// A healthd of an earlier version takes no reports; this is the time until the next try.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
 
-/// Keeps healthd told; dropping it ends that.
+/// Sends reports to healthd until it is dropped.
 #[derive(Debug)]
 pub struct ClockReporter {
     newest: watch::Sender<Option<ClockReport>>,
@@ -90,7 +90,7 @@ impl Drop for ClockReporter {
     }
 }
 
-/// Whether somebody would want to know at once: everything but the numbers that always move.
+/// Whether a report is worth sending at once: everything but the numbers that always move.
 fn is_news(before: &ClockReport, after: &ClockReport) -> bool {
     let numbers = ClockReport {
         offset: after.offset,
@@ -187,7 +187,7 @@ impl Teller {
                 link.n_reports += 1;
                 link.error.clear();
                 if !was_connected {
-                    tracing::info!(endpoint = %self.endpoint, "healthd is told of the clock");
+                    tracing::info!(endpoint = %self.endpoint, "healthd gets reports of the clock");
                 }
             }
             Err(Failure { reason, .. }) => {

@@ -1,4 +1,4 @@
-//! Where healthd listens, as people write it.
+//! The address of healthd, as people write it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,11 +11,11 @@ use tonic::transport::Channel;
 /// one switch away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often a peer that says nothing is asked whether it is there, and how long it may take to
-/// answer. A healthd that hangs without ending its streams is noticed within the sum.
+/// The interval of pings to a silent healthd, and the time limit of its answer. A healthd that hangs
+/// without ending its streams is noticed within the sum.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
-/// Where healthd listens: `unix:/run/outpost/healthd.sock` or `http://192.168.7.13:9400`.
+/// The address of healthd: `unix:/run/outpost/healthd.sock` or `http://192.168.7.13:9400`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A Unix socket.
@@ -60,7 +60,7 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Where healthd listens, or `none` where there is none: an argument of those who ask it.
+/// The address of healthd, or `none`: an argument of its clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthdArg(pub Option<Endpoint>);
 
@@ -79,7 +79,7 @@ impl Endpoint {
     /// Connects once.
     ///
     /// # Errors
-    /// When nobody accepts the connection in time.
+    /// When healthd does not accept the connection in time.
     pub async fn connect(&self) -> Result<Channel, tonic::transport::Error> {
         let endpoint = tonic::transport::Endpoint::from_shared(self.to_string())?;
         endpoint

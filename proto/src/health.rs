@@ -20,8 +20,8 @@ pub use ::health::{
 /// A snapshot with a response of the `Watch` stream applied, where `stated` is the statement that it
 /// answers.
 ///
-/// A status belongs to the stated target it names by number: what healthd echoes of a target may lack
-/// what a later version put into it. Without a number it belongs to the target that it echoes; one
+/// A status belongs to the stated target that it names by number: the target that healthd echoes may lack
+/// fields of a later version. Without a number it belongs to the target that it echoes; one
 /// that cannot be parsed is left out.
 #[must_use]
 pub fn apply(

@@ -1,10 +1,10 @@
 //! The gRPC contract between healthd and its subscribers.
 //!
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
-//! contract. [`health`] holds the same things as typed values that cannot be wrong: what comes
-//! over the wire is parsed into them or refused. With the feature `client`, [`watch`] keeps one
-//! `Watch` stream alive and hands out snapshots, [`report`] one `Report` stream for what
-//! subscribers find out themselves, and [`clock`] tells how good a node's clock is.
+//! contract. [`health`] has the same as typed values that cannot be wrong: a message is parsed into
+//! them or refused. With the feature `client`, [`watch`] keeps one `Watch` stream alive and hands out
+//! snapshots, [`report`] keeps one `Report` stream for the observations of subscribers, and [`clock`]
+//! reports how good a node's clock is.
 //!
 //! Knows no service and no daemon.
 

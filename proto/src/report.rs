@@ -1,8 +1,8 @@
-//! One `Report` stream, kept alive: what a subscriber's own use of targets has shown.
+//! One `Report` stream, kept alive: observations from a subscriber's own use of targets.
 //!
 //! [`Reporter`] takes observations from any thread without waiting and passes them on to healthd,
-//! which probes at once what they contradict. Evidence is worth something while it is fresh: what
-//! cannot be passed on now is dropped and counted, never kept for later.
+//! which probes at once the targets that they contradict. Only fresh evidence is worth something: an
+//! observation that cannot be sent now is dropped and counted, never kept for later.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

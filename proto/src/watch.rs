@@ -1,12 +1,12 @@
 //! One `Watch` stream, kept alive: the last snapshot stays when healthd goes.
 //!
 //! [`Watcher`] connects, states its targets, and publishes a [`Snapshot`] with each response.
-//! When the stream ends it connects anew, waiting longer after each failure up to a bound. Until
-//! healthd is back its subscribers go on with the snapshot they have; nothing flips because the
-//! prober was swapped. How old that knowledge is, [`Watcher::state`] tells.
+//! When the stream ends it connects again, waiting longer after each failure up to a bound. Until
+//! healthd is back its subscribers keep the snapshot they have; nothing flips because the
+//! prober was swapped. [`Watcher::state`] has its age.
 //!
-//! A restarted healthd may know less for a moment than its subscriber does: what it has not probed
-//! since its restart does not outweigh what was heard before ([`Snapshot::keep_known`]). So a restart
+//! A restarted healthd may know less for a while than its subscriber: a target that it has not probed
+//! since its restart keeps the liveness from before ([`Snapshot::keep_known`]). So a restart
 //! without its saved state is no outage either.
 
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub const MAX_MESSAGE: usize = 16 << 20;
 /// Keeps one `Watch` stream; dropping it ends the stream.
 #[derive(Debug)]
 pub struct Watcher {
-    wanted: watch::Sender<Wanted>,
+    wanted: watch::Sender<Subscription>,
     snapshot: watch::Receiver<Arc<Snapshot>>,
     state: Arc<Mutex<State>>,
     task: JoinHandle<()>,
@@ -68,16 +68,20 @@ impl Watcher {
     /// Begins to connect. `subscriber` is the name that healthd lists; needs a tokio runtime.
     #[must_use]
     pub fn start(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
-        Self::with(endpoint, subscriber, Wanted::new(targets, Shown::Stated))
+        Self::with(
+            endpoint,
+            subscriber,
+            Subscription::new(targets, Shown::Stated),
+        )
     }
 
     /// As [`start`](Self::start), and is shown every other target there is besides.
     #[must_use]
     pub fn start_all(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
-        Self::with(endpoint, subscriber, Wanted::new(targets, Shown::All))
+        Self::with(endpoint, subscriber, Subscription::new(targets, Shown::All))
     }
 
-    fn with(endpoint: Endpoint, subscriber: &str, wanted: Wanted) -> Self {
+    fn with(endpoint: Endpoint, subscriber: &str, wanted: Subscription) -> Self {
         let (wanted, stated) = watch::channel(wanted);
         let (publish, snapshot) = watch::channel(Arc::new(Snapshot::default()));
         let state = Arc::new(Mutex::new(State::default()));
@@ -98,7 +102,7 @@ impl Watcher {
         }
     }
 
-    /// States the full set of targets anew.
+    /// States the full set of targets again.
     pub fn set_targets(&self, targets: Vec<Target>) {
         self.wanted.send_if_modified(|wanted| {
             let changed = *wanted.targets != targets;
@@ -134,9 +138,9 @@ impl Drop for Watcher {
     }
 }
 
-/// What a subscriber wants to know.
+/// The targets that a subscriber asks for.
 #[derive(Clone, Debug)]
-struct Wanted {
+struct Subscription {
     targets: Arc<[Target]>,
     shown: Shown,
 }
@@ -147,7 +151,7 @@ enum Shown {
     All,
 }
 
-impl Wanted {
+impl Subscription {
     fn new(targets: Vec<Target>, shown: Shown) -> Self {
         Self {
             targets: targets.into(),
@@ -160,7 +164,7 @@ impl Wanted {
 struct Stream {
     endpoint: Endpoint,
     subscriber: String,
-    wanted: watch::Receiver<Wanted>,
+    wanted: watch::Receiver<Subscription>,
     publish: watch::Sender<Arc<Snapshot>>,
     state: Arc<Mutex<State>>,
     n_statements: u64,
@@ -171,9 +175,9 @@ struct Open {
     statements: mpsc::Sender<wire::WatchRequest>,
     responses: Streaming<wire::WatchResponse>,
     stated: Arc<[Target]>,
-    /// What was known when the stream began.
+    /// The snapshot from before the stream.
     before: Arc<Snapshot>,
-    /// What this stream itself said, without anything from before.
+    /// The snapshot of this stream alone.
     heard: Snapshot,
 }
 
@@ -260,7 +264,7 @@ impl Stream {
     fn publish(&self, open: &mut Open, response: &wire::WatchResponse) {
         self.lock().heard = Some(now());
         if response.statement != 0 && response.statement != self.n_statements {
-            // What was asked has changed since; the full snapshot of it is on its way.
+            // The statement has changed since; its full snapshot is on the way.
             return;
         }
         open.heard = apply(std::mem::take(&mut open.heard), response, &open.stated);

@@ -24,7 +24,7 @@ fn outcome(daemon: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
-/// What an admin listener answers to a POST, head and all.
+/// An admin listener's response to a POST, head and all.
 fn post(admin: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(admin).unwrap();
     let head = format!(
@@ -51,7 +51,7 @@ fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
             "correct-clock = false\nlocal = {{ stratum = 10 }}\ncommands = {{ port = 0, socket = \"none\" }}\n\
              serve = {{ port = 11123, addresses = [\"{ip}\"], access = [\"allow 127.0.0.0/8\"] }}\n"
         ),
-        // Nothing to balance, and nobody to take over from.
+        // Nothing to balance, and no predecessor.
         "lb-proxy" => "health.endpoint = \"none\"\nswap.socket = \"none\"\n".to_owned(),
         "registry-svc" => format!(
             "plain = true\nroot = \"{}\"\n",
@@ -303,7 +303,7 @@ fn two_of_a_kind_do_not_take_each_other_for_themselves() {
             || (!second.is_running()).then(|| second.wait()),
         );
         assert!(!status.success(), "{name}: {}", second.log());
-        // The first goes on, its socket file included.
+        // The first continues, its socket file included.
         drop(second);
         let (code, _, stderr) = outcome(name, &["check", "--config", &config]);
         assert_eq!(code, Some(0), "{stderr}");

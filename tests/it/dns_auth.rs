@@ -274,7 +274,7 @@ fn no_common_query_goes_wrong() {
             "RD is copied"
         );
     }
-    // §8.1.4: opcodes nobody knows.
+    // §8.1.4: unknown opcodes.
     for opcode in [1, 2, 3, 6, 15] {
         let question = Question {
             opcode,

@@ -24,7 +24,7 @@ const MOST_FOR_ONE_QUESTION: u64 = 12;
 
 //--- A resolver and what it forwards to
 
-/// Where a zone is forwarded to.
+/// The upstreams of a forwarded zone.
 struct Forward<'a> {
     zone: &'a str,
     to: &'a [SocketAddr],
@@ -144,7 +144,7 @@ fn the_longest_suffix_decides_who_is_asked_and_how() {
 
 #[test]
 fn an_outside_name_fails_at_once_when_there_is_no_way_out() {
-    // Nobody listens on the only upstream.
+    // No process listens on the only upstream.
     let nowhere = at(loopback(), 5300);
     let (site, _daemon) = start(
         &[Forward {

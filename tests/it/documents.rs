@@ -1,4 +1,4 @@
-//! What the documents say is there: files, headings, and every command with its verbs and flags.
+//! The documents tell of existing things: files, headings, and every command with its verbs and flags.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -232,7 +232,7 @@ fn prose(text: &str) -> String {
     outside.collect::<Vec<_>>().join("\n")
 }
 
-/// What headings are called in links, as forges make it of their text.
+/// The anchors of headings, as forges make them from the text.
 fn anchors(text: &str) -> Vec<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     headings

@@ -54,7 +54,7 @@ impl Cluster {
         Master::local(vec![at(self.masters[number], PORT)])
     }
 
-    /// What the load asks, and that only these masters may be in an answer.
+    /// The question of the load, and the only masters that an answer may have.
     fn mix(&self, working: &[usize]) -> Mix {
         let working: BTreeSet<IpAddr> = working.iter().map(|n| self.masters[*n].into()).collect();
         let names = [
@@ -389,12 +389,12 @@ fn the_recursor_answers_for_an_authority_that_is_gone_and_finds_it_again() {
     );
     let load = load.go_on(Duration::from_secs(2));
     load.stop().assert_clean();
-    // A stale one says so, and is told only while nobody answers in time.
+    // A stale answer says so, and is sent only while no upstream answers in time.
     wait::for_it("answers are fresh", Duration::from_secs(20), || {
         let fresh = ask(server, &Question::new("helper.ocp4.example", A)).unwrap();
         fresh.extended_errors().is_empty()
     });
 }
 
-/// What the machine may be late by, because it builds or tests other things at the same time.
+/// The delay allowed to a machine that builds or tests other things at the same time.
 const SLOW_MACHINE: Duration = Duration::from_millis(2_500);

@@ -1,6 +1,6 @@
 //! lb-proxy from outside: what clients and servers see, and what people do with it.
 //!
-//! Where HAProxy does the same job, the same test is run on it first, so that a test cannot demand
+//! If HAProxy does the same job, the same test is run on it first, so that a test cannot demand
 //! what the peer does not do.
 
 mod access;

@@ -83,7 +83,7 @@ impl Site {
         })
     }
 
-    /// A client that sends to `to` and hears nobody else.
+    /// A client that sends to `to` and hears no other.
     fn client(&self, to: &str) -> Client {
         let to: SocketAddr = to.parse().unwrap();
         let from = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
@@ -164,7 +164,7 @@ fn clients_of_a_server_that_dies_are_answered_by_another() {
         let expected = ["a?", "b?"][turn % 2];
         assert_eq!(client.ask().unwrap(), expected);
     }
-    // The process dies: the machine says that nobody listens, before any probe does.
+    // The process dies: the kernel says that no process listens, before any probe does.
     site.client.inside(|| {
         let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
         socket.send_to(b"die", A).unwrap();
@@ -195,7 +195,7 @@ fn a_flood_of_sources_stays_within_bounds() {
     };
     let balancer = site.start(&cell, settings);
     let sockets = || {
-        // Of this machine alone: the one that listens, and one of each flow.
+        // The sockets of this machine alone: the listening one, and one of each flow.
         let read = || std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
         site.balancer.inside(read).lines().skip(1).count()
     };

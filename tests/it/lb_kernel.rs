@@ -15,7 +15,7 @@ use tests::wait;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Within this a client has to hear that nobody is there: without a word, it would try for much longer.
+/// Within this a client has to hear that no server is there: without an answer, it would try for much longer.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
 const VIP: &str = "192.168.7.100";
@@ -195,7 +195,7 @@ fn connect(ip: &str) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Which server answers.
+/// The server that answers.
 fn ask(stream: &mut TcpStream) -> std::io::Result<String> {
     stream.write_all(b"?")?;
     listen(stream)
@@ -260,7 +260,7 @@ fn the_kernel_shares_connections_and_follows_liveness() {
             .find(|connections| &*connections.server == server)
             .map(|connections| connections.total)
     };
-    // Counters go on through changes.
+    // Counters continue through changes.
     wait::for_it("connections are counted", PATIENCE, || {
         (total(A), total(B), total(A6), total(B6)) == (Some(10), Some(14), Some(10), Some(14))
     });
@@ -270,7 +270,7 @@ fn the_kernel_shares_connections_and_follows_liveness() {
     let mut stream = site.balancer.inside(|| connect(VIP)).unwrap();
     assert!(ask(&mut stream).unwrap().ends_with('?'));
 
-    // Nobody is left, and clients hear it at once.
+    // No server is left, and clients hear it at once.
     let none = site.frontend(Protocol::Tcp, [Eligibility::Down, Eligibility::Maintenance]);
     site.apply(&path, vec![none]);
     for ip in [VIP, VIP6] {
@@ -316,7 +316,7 @@ fn rules_are_made_anew_whoever_removed_or_left_them() {
     // This client is not allowed any more, others are.
     assert!(is_refused(&site.connect(VIP)));
     assert!(site.balancer.inside(|| connect(VIP)).is_ok());
-    // Without rules that translate addresses nothing goes on, and clients hear it at once.
+    // Without rules that translate addresses nothing is forwarded, and clients hear it at once.
     drop(second);
     assert_eq!(site.tables(), "");
     let error = ask(&mut stream).unwrap_err();
@@ -337,7 +337,7 @@ fn flows_of_datagrams_move_when_their_server_goes() {
         let length = wait::uninterrupted(|| socket.recv(&mut buffer))?;
         std::io::Result::Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
     };
-    // Before there are rules, nobody listens; that must not stick to the flow.
+    // Before there are rules, no process listens; that must not stick to the flow.
     assert_eq!(ask().unwrap_err().kind(), ErrorKind::ConnectionRefused);
     let path = site.start(vec![both.clone()]);
     let first = ask().unwrap();
@@ -474,7 +474,7 @@ fn what_the_kernel_forwards_is_listed_and_ended() {
     assert_eq!((reset, alive), (3, 3));
     assert!((3..=4).contains(&ended), "{ended}");
     assert_eq!(list(100, "api").len(), 3);
-    // What has ended is no session, though the kernel remembers its ports for a while.
+    // An ended connection is no session, though the kernel remembers its ports for a while.
     drop(streams);
     wait::for_it("sessions end", PATIENCE, || list(100, "api").is_empty());
 }
@@ -544,7 +544,7 @@ fn established_sessions_go_by_the_flow_table_and_end_with_their_server() {
     ask_all(&mut streams);
     assert_eq!(site.offloaded(), 12);
 
-    // Rules change, and nobody notices.
+    // Rules change, and no client notices.
     for turn in 0..20 {
         let mut other = both.clone();
         other.deny = vec![format!("198.51.100.{turn}/32").parse().unwrap()];
@@ -554,7 +554,7 @@ fn established_sessions_go_by_the_flow_table_and_end_with_their_server() {
     site.apply(&path, vec![both.clone()]);
     assert_eq!(site.offloaded(), 12);
 
-    // A server goes: its sessions are reset, those of the other go on as they did.
+    // A server goes: its sessions are reset, those of the other continue.
     let only_b = site.frontend(Protocol::Tcp, [Eligibility::Down, UP]);
     site.apply(&path, vec![only_b]);
     let mut rest = Vec::new();
@@ -578,7 +578,7 @@ fn established_sessions_go_by_the_flow_table_and_end_with_their_server() {
     ask_all(&mut rest);
     assert_eq!(site.offloaded(), 6);
 
-    // What ends leaves it, however it ends.
+    // An ended connection leaves the table, however it ends.
     let frontends = [both];
     let sessions = Sessions::new(&frontends);
     drop(rest);
@@ -616,7 +616,7 @@ fn the_flow_table_follows_links_and_goes_when_it_is_not_wanted() {
         wait::for_it("the link is out", PATIENCE, || devices(&path) == ["eth0"]);
         assert!(ask(&mut stream).is_ok() && ask(&mut stream).is_ok());
     }
-    // While somebody needs it gone, it is.
+    // The offload is off while one process needs that.
     let pause = path.pauser().pause();
     wait::for_it("it is empty", PATIENCE, || site.offloaded() == 0);
     assert!(ask(&mut stream).is_ok());

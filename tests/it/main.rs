@@ -8,7 +8,6 @@ mod deploy;
 mod dns_auth;
 mod dns_recursor;
 mod documents;
-mod fuzz_smoke;
 mod harness;
 mod health;
 mod lb;

@@ -1,4 +1,4 @@
-//! What `/metrics` shows can be read by Prometheus, and is documented.
+//! Prometheus can read `/metrics`, and every metric is documented.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -165,7 +165,7 @@ fn prometheus_can_read_what_the_proxy_shows_and_people_find_it_documented() {
     );
 }
 
-/// What a daemon shows and docs/metrics.md does not tell of, as it would stand there.
+/// The metrics of a daemon that docs/metrics.md lacks, as rows for it.
 fn undocumented(daemon: &str, text: &str) -> Vec<String> {
     let documented = std::fs::read_to_string(checkout().join("docs/metrics.md")).unwrap();
     let families = read(text);

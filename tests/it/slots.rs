@@ -122,7 +122,7 @@ fn dns_recursor_resolves_a_zone_when_it_checks_itself() {
         held.hand_to("dns", &with(site.serve("dns-recursor"), arguments))
     });
     ask(&slots, "example. is resolved");
-    // Nobody answers for the zone: that is told.
+    // No server answers for the zone: the self-check says so.
     drop(upstream);
     let a = slots.start("a");
     let reason = slots.self_check("a").unwrap_err();

@@ -1,4 +1,4 @@
-//! What is shipped to be filled in passes the check of what reads it.
+//! Every template that is shipped passes the `check` of its service.
 
 use std::process::Command;
 

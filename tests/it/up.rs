@@ -147,7 +147,7 @@ fn is_gone(pid: u64) -> bool {
         .is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
-/// What must not be there once a site has ended.
+/// Leftovers that must not be there once a site has ended.
 fn assert_nothing_is_left(place: &Place, pids: &[u64]) {
     for pid in pids {
         assert!(is_gone(*pid), "process {pid} is left");
@@ -177,12 +177,12 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         IpAddr::from(place.host(14))
     );
 
-    // One time for the site, where nobody else has any.
+    // One time for the site, although no server is there.
     let time = tests::time::ask((place.host(1), 11_123).into()).expect("an answer");
     assert_eq!((time.leap(), time.stratum), (0, 10), "{time:?}");
     assert!(time.offset.abs() < 0.1, "{time:?}");
 
-    // A wait for somebody outside would be in every answer, and what a busy machine adds is not.
+    // A wait for a server outside would be in every answer; the delay of a busy machine is not.
     let took = (0..5).map(|n| {
         let asked = Instant::now();
         let outside = ask_a(place.recursor(), &format!("n{n}.example.com")).expect("an answer");
@@ -299,7 +299,7 @@ fn services_do_not_outlive_an_outpost_that_is_killed() {
             .all(|address| TcpListener::bind(address).is_ok())
     });
 
-    // What is left in the run directory does not stop the next one, which clears it.
+    // Leftovers in the run directory do not stop the next site, which clears them.
     let next = place.start();
     let pids = place.pids();
     next.stop();

@@ -1,4 +1,4 @@
-//! Where the binaries under test are, and that they are not older than their sources.
+//! Finds the binaries under test, and builds those that are older than their sources.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

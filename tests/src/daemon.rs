@@ -76,7 +76,7 @@ impl Daemon {
         }
     }
 
-    /// What it logged so far.
+    /// Its log so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.log
@@ -242,7 +242,7 @@ pub fn run(mut command: Command) -> (ExitStatus, String, String) {
 ///
 /// # Errors
 ///
-/// Fails if nobody listens there, or does not answer within two seconds.
+/// Fails if no process listens there, or none answers within two seconds.
 pub fn http_get(address: SocketAddr, path: &str) -> std::io::Result<(u16, String)> {
     let limit = Duration::from_secs(2);
     let mut stream = TcpStream::connect_timeout(&address, limit)?;

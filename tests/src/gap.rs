@@ -47,7 +47,7 @@ impl Gap {
     }
 
     /// Stops, and says how long the longest silence was: from the last request that was answered, over
-    /// those that were not, to the first that was again. Time in which nobody asked is none: on a busy
+    /// those that were not, to the first that was again. Time without a question is none: on a busy
     /// machine this thread does not run either.
     ///
     /// # Panics
@@ -93,7 +93,7 @@ fn ask(socket: &Socket, address: IpAddr, stop: &AtomicBool) -> Vec<(Instant, boo
         if until.is_none() {
             let number = u16::try_from(sent.len()).expect("less than three minutes");
             sent.push((Instant::now(), false));
-            // Nobody there: that is what is looked for.
+            // No listener: such gaps are counted.
             drop(socket.send_to(&request(address, number), &to));
         }
         std::thread::sleep(STEP);
@@ -135,7 +135,7 @@ fn answer(mut socket: &Socket, address: IpAddr) -> Option<u16> {
         let length = match socket.read(&mut buffer) {
             Ok(length) => length,
             Err(error) if error.kind() == ErrorKind::WouldBlock => return None,
-            // The link is down, or the like.
+            // The link is down, for example.
             Err(_) => continue,
         };
         let (kind, message) = if address.is_ipv6() {

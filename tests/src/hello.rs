@@ -1,6 +1,6 @@
-//! TLS ClientHello messages (RFC 8446 §4.1.2, RFC 6066 §3), made by hand and cut as one likes.
+//! TLS ClientHello messages (RFC 8446 §4.1.2, RFC 6066 §3), made byte by byte and cut anywhere.
 
-/// A ClientHello that asks for `name`, or for nobody, with `padding` octets more than it needs.
+/// A ClientHello that asks for `name`, or for no name, with `padding` octets more than it needs.
 ///
 /// # Panics
 ///

@@ -99,7 +99,7 @@ impl Keepalived {
         keepalived
     }
 
-    /// What it logged.
+    /// Its log.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.scratch.join("log")).unwrap_or_default()
@@ -134,7 +134,7 @@ impl Keepalived {
     }
 
     fn signal_all(&self, with: Signal) {
-        // Asked for before and after: one that is killed has no children any more, one that goes on may
+        // Asked for before and after: one that is killed has no children any more, one that runs on may
         // have others.
         let mut children = self.children();
         signal(self.child.id(), with);

@@ -86,7 +86,7 @@ impl Place {
         Daemon::start("lb-proxy", self.serve())
     }
 
-    /// Starts healthd at the socket that lb-proxy is told of.
+    /// Starts healthd at the socket that lb-proxy's configuration names.
     #[must_use]
     pub fn start_healthd(&self, text: &str) -> Daemon {
         let config = self.files.write(
@@ -131,7 +131,7 @@ impl Place {
         stdout
     }
 
-    /// What `check` says of the configuration.
+    /// The output of `check` for the configuration.
     #[must_use]
     pub fn check(&self) -> (ExitStatus, String, String) {
         let mut command = Command::new(binary("lb-proxy"));

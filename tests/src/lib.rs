@@ -8,7 +8,6 @@ pub mod binaries;
 pub mod certificate;
 pub mod daemon;
 pub mod dns;
-pub mod fuzz;
 pub mod gap;
 pub mod hello;
 pub mod keepalived;

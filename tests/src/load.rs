@@ -1,7 +1,7 @@
 //! A paced load of queries that counts what is lost and what is wrong.
 //!
 //! A query is lost if it has no answer within `PATIENCE`, the time after which a stub resolver
-//! asks again: nobody retries here.
+//! asks again: no client retries here.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::dns::{Message, Question, check};
 
-/// What is asked, in turn, and what each answer has to be.
+/// The questions, in turn, and the expected answer of each.
 pub struct Mix {
     /// The questions.
     pub questions: Vec<Question>,
@@ -26,14 +26,14 @@ pub struct Load {
     thread: JoinHandle<Report>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Default)]
 pub struct Report {
     pub sent: u64,
     pub answered: u64,
     /// Questions that had no answer in time, with the time since the start at which they were sent.
     pub lost: Vec<(Duration, String)>,
-    /// What was wrong with answers, each kind once, with its number.
+    /// The mistakes of answers, each kind once, with its number.
     pub wrong: BTreeMap<String, u64>,
     /// The longest time to an answer.
     pub slowest: Duration,

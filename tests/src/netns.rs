@@ -22,7 +22,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A wire with nobody on it.
+    /// A wire without machines.
     ///
     /// # Panics
     ///
@@ -129,7 +129,7 @@ pub struct Machine {
     port: String,
     /// The addresses that it was made with.
     own: Vec<String>,
-    /// Where it sends what is for elsewhere, if anywhere.
+    /// Its default gateway, if it has one.
     gateway: OnceLock<String>,
 }
 

@@ -5,7 +5,7 @@
 //! there again after [`Node::cut_power`] and [`Node::start`]. Ignition is applied to that root by
 //! its own engine, as the initramfs of a real node does.
 //!
-//! What a node shares with the machine of the tests is the kernel, and so its clock: no node has the
+//! A node shares the kernel with the machine of the tests, and so its clock: no node has the
 //! capability to set it. It never starts anything outside its own cgroup, mount and network
 //! namespaces.
 //!
@@ -116,7 +116,7 @@ impl Node {
         PathBuf::from(format!("/proc/{}/root{path}", leader.as_raw_nonzero()))
     }
 
-    /// Where a path of `/var/lib/outpost` lies on this machine.
+    /// The path on this machine of a path of `/var/lib/outpost`.
     #[must_use]
     pub fn state(&self, name: &str) -> PathBuf {
         self.disk.join("outpost").join(name)
@@ -129,7 +129,7 @@ impl Node {
         self.disk.join("containers").join(name)
     }
 
-    /// Puts a file on the disk, by its path on the node, as somebody with a stick would.
+    /// Puts a file on the disk, by its path on the node, as a person with a stick would.
     ///
     /// # Panics
     ///
@@ -210,7 +210,7 @@ impl Node {
 
     //--- Power
 
-    /// Gives it power. It boots while the caller goes on.
+    /// Gives it power. It boots while the caller continues.
     ///
     /// The node loses its power when the calling thread ends, so that none outlives a test that is
     /// killed.
@@ -292,7 +292,7 @@ impl Node {
 
     /// Takes its power: every process is gone at once, nothing is said or written any more.
     ///
-    /// What was written before is there afterwards, flushed or not: the page cache belongs to the
+    /// Earlier writes are there afterwards, flushed or not: the page cache belongs to the
     /// machine of the tests.
     ///
     /// # Panics
@@ -335,7 +335,7 @@ impl Node {
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
         let leader = self.running.as_ref().expect("a node with power").leader;
-        // What is run inside may set the clock no more than the node may.
+        // A program inside may set the clock no more than the node may.
         let mut command = Command::new("setpriv");
         command
             .args(["--bounding-set=-sys_time,-sys_module,-sys_boot", "nsenter"])
@@ -373,7 +373,7 @@ impl Node {
         out
     }
 
-    /// What its console has shown.
+    /// The output of its console.
     #[must_use]
     pub fn console(&self) -> String {
         std::fs::read_to_string(self.disk.join("console")).unwrap_or_default()
@@ -422,10 +422,10 @@ const MOUNT_ROOT: &str = "disk=$1 base=$2\n\
     mount -t overlay overlay \
       -o \"lowerdir=$base,upperdir=$disk/upper,workdir=$disk/work\" \"$disk/root\"";
 
-/// Where Debian's package has Ignition.
+/// The path of Ignition in Debian's package.
 const ENGINE: &str = "/usr/lib/dracut/modules.d/30ignition/ignition";
 
-/// What every node is started with.
+/// The arguments of every node.
 const NSPAWN: [&str; 10] = [
     "--quiet",
     "--register=no",
@@ -441,7 +441,7 @@ const NSPAWN: [&str; 10] = [
 ];
 
 /// Time between two looks into a node: each starts some programs there, and nodes have these processors
-/// to themselves only if nobody looks all the time.
+/// to themselves only if no process looks all the time.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 /// How long anything may take. Wide: the machine may be building at the same time.

@@ -14,10 +14,10 @@ use crate::binaries::binary;
 use crate::daemon::{Daemon, run};
 use crate::scratch::{Scratch, at, loopback};
 
-/// Where the registry listens.
+/// The address of the registry.
 pub const PORT: u16 = 5443;
 
-/// Where its admin listener is.
+/// The address of its admin listener.
 const ADMIN: u16 = 9405;
 
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -51,7 +51,7 @@ impl Registry {
         registry
     }
 
-    /// Writes its configuration anew.
+    /// Writes its configuration again.
     pub fn configure(&self, more: &str) {
         let mut text = String::from("version = \"v1\"\n");
         let lines = [
@@ -220,7 +220,7 @@ pub fn skopeo(arguments: &[&str]) -> Command {
 ///
 /// # Errors
 ///
-/// Fails if nobody answers, or not within ten seconds.
+/// Fails if no server answers, or not within ten seconds.
 pub fn exchange(
     address: SocketAddr,
     method: &str,
@@ -235,7 +235,7 @@ pub fn exchange(
         body.len()
     );
     stream.write_all(head.as_bytes())?;
-    // Whoever refuses a body may not read it.
+    // A server that refuses a body may not read it.
     drop(stream.write_all(body));
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer)?;

@@ -44,7 +44,7 @@ impl Scratch {
         self
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -95,7 +95,7 @@ pub fn at(ip: Ipv4Addr, port: u16) -> SocketAddr {
     SocketAddr::from((ip, port))
 }
 
-/// Process ids are told apart up to this many.
+/// The number of process ids that are kept apart.
 const PROCESSES: u32 = 4096;
 
 /// Networks of 254 addresses that a process has: more than all tests take, so that none comes around while

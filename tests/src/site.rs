@@ -8,7 +8,7 @@ use crate::binaries::binary;
 use crate::daemon::{Daemon, http_get};
 use crate::scratch::{Scratch, at, loopback};
 
-/// Where a node's services listen, and their files.
+/// The addresses of a node's services, and their files.
 #[derive(Debug)]
 pub struct Site {
     /// The address of all services.
@@ -73,7 +73,7 @@ impl Site {
         self.files.write("dns-recursor.toml", &text);
     }
 
-    /// What dns-recursor is told to have a zone answered by dns-authd.
+    /// The configuration of dns-recursor that forwards a zone to dns-authd.
     #[must_use]
     pub fn forward(&self, zone: &str) -> String {
         format!(
@@ -82,13 +82,13 @@ impl Site {
         )
     }
 
-    /// Where dns-authd listens.
+    /// The address of dns-authd.
     #[must_use]
     pub fn authority(&self) -> SocketAddr {
         at(self.ip, 5301)
     }
 
-    /// Where dns-recursor listens.
+    /// The address of dns-recursor.
     #[must_use]
     pub fn resolver(&self) -> SocketAddr {
         at(self.ip, 5300)

@@ -13,7 +13,7 @@ use crate::scratch::Scratch;
 pub struct Slots {
     service: &'static str,
     files: Scratch,
-    /// What starts the service, given the arguments of the slot.
+    /// Starts the service, with the arguments of the slot.
     command: Box<dyn Fn(&[String]) -> Command>,
 }
 
@@ -36,7 +36,7 @@ impl Slots {
         }
     }
 
-    /// Where the process of a slot can be asked.
+    /// The admin address of a slot's process.
     #[must_use]
     pub fn socket(&self, slot: &str) -> PathBuf {
         self.files.join(&format!("{slot}.sock"))
@@ -92,7 +92,7 @@ impl Slots {
         answer.unwrap_or_else(|error| panic!("{slot} of {}: {error:?}", self.service))
     }
 
-    /// What `/status` of a slot shows.
+    /// The `/status` of a slot.
     ///
     /// # Panics
     ///
@@ -103,11 +103,11 @@ impl Slots {
         serde_json::from_slice(&answer.body).expect("/status is JSON")
     }
 
-    /// What a slot says when it is asked to do its own work.
+    /// A slot's answer to the self-check.
     ///
     /// # Errors
     ///
-    /// What does not work.
+    /// The failure.
     pub fn self_check(&self, slot: &str) -> Result<String, String> {
         let answer = self.get(slot, "/self-check");
         match answer.status {

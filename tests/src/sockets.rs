@@ -1,4 +1,4 @@
-//! Sockets held by somebody else than the daemon that serves them, as systemd holds them.
+//! Sockets that another process than their daemon holds, as systemd does.
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Where the keys are names of something, and not the document's own.
+/// Objects whose keys are names of something, and not the document's own.
 const NAMES: [&str; 2] = [
     // Response codes.
     "/detail/responses",

@@ -85,7 +85,7 @@ impl Server {
         Self::start(address, echo)
     }
 
-    /// Where it listens.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -387,7 +387,7 @@ pub fn receive(mut stream: &TcpStream, seed: u64, length: u64) -> Result<(), Str
     Ok(())
 }
 
-/// Whether somebody listens on `address`; nothing is connected to find out.
+/// Whether a process listens on `address`; nothing is connected to find out.
 ///
 /// # Panics
 ///
@@ -449,7 +449,7 @@ impl Silent {
         }
     }
 
-    /// Where it is.
+    /// Its address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -24,7 +24,7 @@ use crate::wait;
 /// How long anything may take. Wide: the machine may be building at the same time.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where an agent of the tests answers, on an address of its own.
+/// The port of an agent of the tests, on an address of its own.
 pub const PORT: u16 = 11_123;
 const ADMIN: u16 = 9406;
 
@@ -40,7 +40,7 @@ pub struct Agent {
     namespace: Option<Command>,
 }
 
-/// Where the agent is asked, from the same network.
+/// The address of the agent in the same network.
 type Asked = io::Result<(u16, String)>;
 
 impl Agent {
@@ -68,7 +68,7 @@ impl Agent {
         agent
     }
 
-    /// Writes its chrony.conf anew.
+    /// Writes its chrony.conf again.
     pub fn configure(&self, lines: &str) {
         self.files.write("chrony.conf", &self.text(lines));
     }
@@ -92,32 +92,32 @@ impl Agent {
         )
     }
 
-    /// Where it answers chronyc: a port of its own, because chronyd's rules have it on `::1` too.
+    /// The address at which it answers chronyc: a port of its own, because chronyd's rules have it on `::1` too.
     #[must_use]
     pub fn command_port(&self) -> u16 {
         let [_, _, third, fourth] = self.ip.octets();
         20_000 + u16::from_be_bytes([third, fourth]) % 20_000
     }
 
-    /// Where chronyc of the same user asks.
+    /// The socket for chronyc of the same user.
     #[must_use]
     pub fn command_socket(&self) -> PathBuf {
         self.files.join("chronyd.sock")
     }
 
-    /// Where it keeps what it knows of its clock.
+    /// The directory of its state.
     #[must_use]
     pub fn drift_file(&self) -> PathBuf {
         self.files.join("drift")
     }
 
-    /// Where clients ask.
+    /// The address for clients.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         at(self.ip, if self.namespace.is_some() { 123 } else { PORT })
     }
 
-    /// Where its admin listener is.
+    /// The address of its admin listener.
     #[must_use]
     pub fn admin(&self) -> SocketAddr {
         at(self.ip, ADMIN)
@@ -206,7 +206,7 @@ impl Agent {
         }
     }
 
-    /// What it says of itself.
+    /// Its status.
     ///
     /// # Panics
     ///
@@ -249,7 +249,7 @@ impl Agent {
         }
     }
 
-    /// What chronyc says of it: exit code and what it printed.
+    /// Runs chronyc: exit code and output.
     #[must_use]
     pub fn chronyc(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = self.inside("chronyc".into());
@@ -262,7 +262,7 @@ impl Agent {
         chronyc(command, arguments)
     }
 
-    /// What chronyc says of it through its Unix socket.
+    /// Runs chronyc through its Unix socket.
     #[must_use]
     pub fn chronyc_unix(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = self.inside("chronyc".into());
@@ -270,7 +270,7 @@ impl Agent {
         chronyc(command, arguments)
     }
 
-    /// Waits until clients are given a time that is so many seconds ahead of the clock of this machine, to `within`. What one
+    /// Waits until clients get a time that is this many seconds ahead of the clock of this machine, to `within`. What one
     /// exchange measures is off by half of what this process waited for its turn meanwhile.
     #[track_caller]
     pub fn wait_offset(&self, ahead: f64, within: f64) {
@@ -342,19 +342,19 @@ impl Chronyd {
         chronyd
     }
 
-    /// Where chronyc of the same user asks.
+    /// The socket for chronyc of the same user.
     #[must_use]
     pub fn command_socket(&self) -> PathBuf {
         self.files.join("chronyd.sock")
     }
 
-    /// What it logged.
+    /// Its log.
     #[must_use]
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.files.join("log")).unwrap_or_default()
     }
 
-    /// What chronyc says of it.
+    /// Runs chronyc on it.
     #[must_use]
     pub fn chronyc(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new("chronyc");
@@ -388,7 +388,7 @@ impl Drop for Chronyd {
     }
 }
 
-/// A directory that nobody else may look into: chronyd has no command socket in another.
+/// A directory that no other user may read: chronyd has no command socket in another.
 fn private(label: &str) -> Scratch {
     let files = Scratch::new(label);
     let mode = std::fs::Permissions::from_mode(0o700);
@@ -396,7 +396,7 @@ fn private(label: &str) -> Scratch {
     files
 }
 
-/// Who runs the tests.
+/// The user who runs the tests.
 fn own_user() -> String {
     let (_, name, _) = run({
         let mut id = Command::new("id");
@@ -428,7 +428,7 @@ pub fn chronyd_measures(mut command: Command, server: &str) -> f64 {
 
 //--- A client
 
-/// What a server answered.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reply {
     /// LI, VN, mode.
@@ -447,9 +447,9 @@ pub struct Reply {
     pub receive: u64,
     /// Transmit timestamp.
     pub transmit: u64,
-    /// What the server's clock is ahead, in seconds.
+    /// The offset of the server's clock, in seconds; positive if ahead.
     pub offset: f64,
-    /// What is after the header.
+    /// The bytes after the header.
     pub rest: Vec<u8>,
 }
 
@@ -572,10 +572,10 @@ pub fn difference(one: u64, other: u64) -> f64 {
 
 //--- A server
 
-/// What a server of the tests says.
+/// The answers of a server of the tests.
 #[derive(Clone, Debug)]
 pub struct Says {
-    /// What its clock is ahead, in seconds.
+    /// The offset of its clock, in seconds; positive if ahead.
     pub ahead: f64,
     /// Stratum.
     pub stratum: u8,
@@ -599,10 +599,10 @@ impl Default for Says {
     }
 }
 
-/// A server that says what it is told to, on a thread of its own.
+/// A server with given answers, on a thread of its own.
 #[derive(Debug)]
 pub struct Server {
-    /// Where it answers.
+    /// Its address.
     pub address: SocketAddr,
     says: Arc<Mutex<Says>>,
     n_requests: Arc<AtomicU64>,
@@ -725,6 +725,6 @@ fn answer(socket: &UdpSocket, says: &Mutex<Says>, n_requests: &AtomicU64) {
     reply[24..32].copy_from_slice(&buffer[40..48]);
     reply[32..40].copy_from_slice(&stamp().to_be_bytes());
     reply[40..48].copy_from_slice(&stamp().to_be_bytes());
-    // Who asked may have gone.
+    // The client may have gone.
     drop(socket.send_to(&reply, from));
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::dns::Message;
 
-/// What the server does with a query.
+/// The server's reaction to a query.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Sends these bytes.
@@ -30,7 +30,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The name that is asked for, in lower case.
+    /// The name of the question, in lower case.
     #[must_use]
     pub fn name(&self) -> String {
         self.message

@@ -37,7 +37,7 @@ pub fn for_it(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) 
 ///
 /// A test is one thread of many, and others start programs. One that ends while the thread that started it
 /// is about to start another leaves SIGCHLD pending for the whole process, for that thread blocks signals
-/// just then; any other thread is woken for it, and the system does not go on with a call on a socket that
+/// just then; any other thread is woken for it, and the system does not continue a call on a socket that
 /// has a limit (signal(7)).
 ///
 /// # Errors

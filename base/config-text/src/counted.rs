@@ -8,7 +8,7 @@ pub fn counted<N: Copy + Display + PartialEq + From<u8>>(n: N, what: &str) -> St
     let many = match what.as_bytes() {
         [.., b'a' | b'e' | b'i' | b'o' | b'u', b'y'] => format!("{what}s"),
         [before @ .., b'y'] => {
-            // What goes is one ASCII letter, so the rest is text.
+            // One ASCII letter goes, so the rest is text.
             format!("{}ies", what.get(..before.len()).unwrap_or(what))
         }
         [.., b's' | b'x' | b'z'] | [.., b'c' | b's', b'h'] => format!("{what}es"),

@@ -1,7 +1,7 @@
 //! A peer's file in the terms of a service of ours, as it grows.
 //!
-//! What was understood becomes TOML. What was not becomes a comment, `# not carried: …`, and a remark
-//! with its place: nothing is dropped silently.
+//! A directive that was understood becomes TOML. Any other becomes a comment, `# not carried: …`, and a
+//! remark with its place: nothing is dropped silently.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,14 +14,14 @@ use crate::{Position, Problem};
 pub struct ImportReport {
     /// The configuration.
     pub toml: String,
-    /// What was not carried over, and what is odd.
+    /// Directives that were not carried over, and odd ones.
     pub remarks: Vec<Problem>,
 }
 
-/// What is to be said about a file, each thing once.
+/// The remarks about a file, each once.
 #[derive(Debug, Default)]
 pub struct Remarks {
-    /// By place: what is said, the comment, and the problem.
+    /// The comment and the problem, by place and message.
     said: BTreeMap<(Position, String), (String, Problem)>,
 }
 

@@ -1,5 +1,5 @@
-//! What people write: where in a file something stands and what is wrong there, the files that it refers
-//! to, [TOML](toml) as it is written for them, what is written into [URLs and pages](web), and
+//! Text that people write and read: positions in a file and problems there, the files that it includes,
+//! [TOML](toml) as it is written for people, text in [URLs and pages](web), and
 //! [numbers of things](counted()).
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
@@ -43,9 +43,9 @@ impl fmt::Display for Position {
 /// Something wrong, with its place when it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Where it stands.
+    /// Its place in a file.
     pub position: Option<Position>,
-    /// What, as a sentence without a full stop.
+    /// A sentence without a full stop.
     pub message: String,
 }
 
@@ -78,7 +78,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-/// How many problems of one set of files are reported; whoever has more begins with these.
+/// How many problems of one set of files are reported; people with more begin with these.
 pub const MAX_PROBLEMS: usize = 100;
 /// How many warnings of one set of files are kept.
 pub const MAX_WARNINGS: usize = 1000;

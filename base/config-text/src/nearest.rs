@@ -1,4 +1,4 @@
-//! Which known word a misspelt one was meant to be.
+//! The known word that is nearest to a misspelt one.
 
 use strsim::osa_distance;
 

@@ -8,7 +8,7 @@ use crate::Problem;
 /// Why what some files say was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// What is wrong, in the order of the files; never empty.
+    /// The problems in the order of the files; never empty.
     pub problems: Vec<Problem>,
     /// Every file that was read or looked for: when one of them changes, try again.
     pub files: Vec<PathBuf>,

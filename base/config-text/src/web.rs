@@ -29,7 +29,7 @@ pub fn with_query<V: AsRef<str>>(path: &str, parameters: &[(&str, Option<V>)]) -
     whole
 }
 
-/// Takes percent-encoding away (RFC 3986 §2.1); what is malformed stays as it is.
+/// Decodes percent-encoding (RFC 3986 §2.1); malformed sequences stay as they are.
 #[must_use]
 pub fn decoded(text: &str) -> Cow<'_, [u8]> {
     if !text.contains('%') {
@@ -62,7 +62,7 @@ fn hex(digit: u8) -> Option<u8> {
 }
 
 /// The value of a parameter in a query or a form (`application/x-www-form-urlencoded`, WHATWG URL §5),
-/// where `+` stands for a space; what is not UTF-8 is replaced.
+/// where `+` stands for a space; bytes that are not UTF-8 are replaced.
 #[must_use]
 pub fn parameter(text: &str) -> String {
     String::from_utf8_lossy(&decoded(&text.replace('+', " "))).into_owned()

@@ -1,7 +1,7 @@
 //! Accepts connections of tokio's listeners within bounds, so that a listener can never be what brings a
 //! daemon down.
 //!
-//! | bound | what happens beyond it |
+//! | bound | beyond it |
 //! | --- | --- |
 //! | connections in all | more wait in the kernel's queue |
 //! | connections of a client ([`Connections`]) | turned away at once, and counted |

@@ -10,7 +10,7 @@ pub use cidrs::{Cidrs, NotANetwork};
 
 /// Private and link-local networks this node has an address in, and loopback.
 ///
-/// Public networks are left out: a resolver that serves whoever shares a public network is open.
+/// Public networks are left out: a resolver that serves a whole public network is open.
 /// Empty but for loopback when the addresses cannot be read.
 #[must_use]
 pub fn local_networks() -> Vec<IpNet> {

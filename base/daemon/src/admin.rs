@@ -8,9 +8,9 @@
 //! | `GET /status` | JSON: service, slot, version, state, uptime, readiness, and the service's own `detail` |
 //! | `GET /self-check` | 200 when the process has done its own work once, else 503 and what does not work |
 //!
-//! A service adds its own paths to [`Routes`]. A path that is asked by a method that it does not take answers 405
-//! and says in `Allow` which it takes. What changes something is a `POST`, and is answered to
-//! loopback only, never to a browser's page (a request with `Origin`).
+//! A service adds its own paths to [`Routes`]. A request with a method that a path does not take gets 405, with the
+//! right methods in `Allow`. A change is a `POST`, and is accepted from
+//! loopback only, never from a browser's page (a request with `Origin`).
 
 mod client;
 mod server;
@@ -29,13 +29,13 @@ use serde_json::Value;
 pub use client::{ClientError, Place, Response, get, post};
 pub(crate) use server::{Server, Shared};
 
-/// Where a process is asked to do its own work once.
+/// The path at which a process does its own work once.
 pub const SELF_CHECK: &str = "/self-check";
 
 /// How long that may take: a resolver's time-out for an outside server fits in.
 const SELF_CHECK_TIME: Duration = Duration::from_secs(10);
 
-/// What a handler is told.
+/// The request that a handler gets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Request {
     /// The path, as it was routed.
@@ -56,14 +56,14 @@ impl Request {
         })
     }
 
-    /// The body as text; what is not UTF-8 is replaced.
+    /// The body as text; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 }
 
-/// What a handler answers.
+/// The reply of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
     /// The HTTP status.
@@ -114,7 +114,7 @@ impl From<(u16, &'static str, Vec<u8>)> for Reply {
     }
 }
 
-/// What a path may be asked to do.
+/// The methods of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Method {
     /// Show something; `HEAD` too.
@@ -146,7 +146,7 @@ impl Routes {
         Self::default()
     }
 
-    /// Answers `method path` with what `handler` makes of the request.
+    /// Answers `method path` with the reply of `handler`.
     pub fn add<H, F>(&self, method: Method, path: impl Into<String>, handler: H)
     where
         H: Fn(Request) -> F + Send + Sync + 'static,
@@ -189,13 +189,13 @@ impl Routes {
                 match tokio::time::timeout(SELF_CHECK_TIME, checking).await {
                     Ok(Ok(done)) => Reply::text(200, format!("ok\n{done}\n")),
                     Ok(Err(reason)) => Reply::text(503, format!("{reason}\n")),
-                    Err(_) => Reply::text(503, "the self-check does not come to an end\n"),
+                    Err(_) => Reply::text(503, "the self-check does not end\n"),
                 }
             }
         });
     }
 
-    /// Where `/status` takes its `detail` from; wins over the service's own `status`.
+    /// Sets the source of `detail` in `/status`; wins over the service's own `status`.
     pub fn status(&self, source: impl Fn() -> Value + Send + Sync + 'static) {
         self.write(|table| table.status = Some(Arc::new(source)));
     }

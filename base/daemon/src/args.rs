@@ -46,7 +46,7 @@ pub fn parse<C: clap::Parser>(
     })
 }
 
-/// Arguments of `serve`: those of `C`, which say what to serve, and what every daemon is told besides.
+/// Arguments of `serve`: those of `C`, which say what to serve, and those of every daemon.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeArgs<C: clap::Args> {
     /// What to serve.

@@ -114,7 +114,7 @@ impl Error for Problems {}
 pub struct Document {
     /// The file's name, as problems print it.
     pub path: Arc<Path>,
-    /// What it holds.
+    /// Its content.
     pub text: String,
 }
 

@@ -26,7 +26,7 @@ pub struct Place {
 }
 
 impl Connections {
-    /// At most so many in all, and of one client address.
+    /// Allows at most `most` in all, and `most_per_client` of one client address.
     #[must_use]
     pub fn new(most: usize, most_per_client: usize) -> Arc<Self> {
         Arc::new(Self {

@@ -43,7 +43,7 @@ impl Files for Disk {
     }
 }
 
-/// What is in a directory, in any order.
+/// The entries of a directory, in any order.
 ///
 /// # Errors
 ///
@@ -54,8 +54,8 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
-/// What tells one state of a file from another without reading it; `None` for a file that cannot
-/// be looked at.
+/// Tells one state of a file from another without reading it; `None` for a file that cannot
+/// be inspected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp(Option<[u64; 5]>);
 

@@ -1,6 +1,6 @@
 //! Stop taking new work, wait for what has begun, give up at a deadline.
 //!
-//! A [`Drain`] is asked once; every task that serves holds a [`Guard`] while it has work in hand and
+//! A [`Drain`] begins once; every task that serves holds a [`Guard`] while it has work in hand and
 //! looks at [`Guard::asked`] or [`Guard::is_asked`] before it takes more.
 
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub struct Guard {
 }
 
 impl Drain {
-    /// A drain nobody has asked for yet, and the guard to clone for each task.
+    /// A drain that has not begun, and the guard to clone for each task.
     #[must_use]
     pub fn new() -> (Self, Guard) {
         let (sender, receiver) = watch::channel(false);
@@ -51,13 +51,13 @@ impl Drain {
 }
 
 impl Guard {
-    /// True once the end is asked for.
+    /// Whether the drain has begun.
     #[must_use]
     pub fn is_asked(&self) -> bool {
         *self.asked.borrow()
     }
 
-    /// Waits until the end is asked for. Cancel safe.
+    /// Waits until the drain begins. Cancel safe.
     pub async fn asked(&mut self) {
         // An error means that the drain itself is gone, which asks for the same.
         drop(self.asked.wait_for(|asked| *asked).await);

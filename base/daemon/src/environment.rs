@@ -1,4 +1,4 @@
-//! What the service manager says through the environment, read once.
+//! The service manager's environment variables, read once.
 //!
 //! Nothing else in the program reads environment variables, so nothing depends on when they are
 //! read, and no thread can race with a change of them.
@@ -17,7 +17,7 @@ pub struct Environment {
     pub listen_fds: usize,
     /// `LISTEN_FDNAMES`: their names, in order.
     pub listen_names: Vec<String>,
-    /// `NOTIFY_SOCKET`: where states are reported.
+    /// `NOTIFY_SOCKET`: the socket that takes reports of states.
     pub notify_socket: Option<OsString>,
     /// `WATCHDOG_USEC`, when `WATCHDOG_PID` is this process or unset.
     pub watchdog: Option<Duration>,

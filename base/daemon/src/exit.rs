@@ -26,7 +26,7 @@ pub fn code(code: u8) -> ExitCode {
 
 /// Prints an error and its sources on one line of standard error: `a: b: c`.
 ///
-/// A closed standard error is ignored: there is nobody left to tell.
+/// A closed standard error is ignored: there is no other place for it.
 pub fn report(error: &dyn Error) {
     crate::errln!("{}", chain(error));
 }

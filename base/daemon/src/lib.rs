@@ -1,4 +1,4 @@
-//! What every Outpost daemon does the same way.
+//! The parts that every Outpost daemon has in common.
 //!
 //! A service is `main → run::serve → its own Service::start`; [`run`] holds the one order in which
 //! a process lives:

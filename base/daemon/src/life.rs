@@ -1,4 +1,4 @@
-//! Where in its life the process is.
+//! The state of the process's life.
 
 use std::fmt;
 use std::sync::Arc;

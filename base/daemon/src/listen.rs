@@ -1,9 +1,8 @@
 //! Sockets to listen on: those systemd hands over by name, else bound here.
 //!
 //! A swap of one process for the next loses nothing when both serve the same inherited sockets, so
-//! inherited ones always win over configured addresses. What is bound here is bound so that a port
-//! taken by another process is an error that says by whom, even where `SO_REUSEPORT` would let two
-//! strangers share it: the first socket of an address is bound alone, and shares only afterwards.
+//! inherited ones always win over configured addresses. A port that another process has is an error that names that
+//! process, even where `SO_REUSEPORT` would let two strangers share it: the first socket of an address is bound alone, and shares only afterwards.
 
 mod inherit;
 mod owner;
@@ -62,9 +61,9 @@ pub struct ListenError {
     pub transport: Transport,
     /// The address asked for.
     pub address: SocketAddr,
-    /// Who has it, when it is taken and that can be found out.
+    /// The process that has it, if it is taken and that can be found out.
     pub owner: Option<Owner>,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub source: io::Error,
 }

@@ -48,7 +48,7 @@ pub enum Exposition {
 }
 
 impl Exposition {
-    /// What the `Accept` header of a scraper asks for.
+    /// Reads the `Accept` header of a scraper.
     #[must_use]
     pub fn accepted(accept: Option<&str>) -> Self {
         match accept {
@@ -91,7 +91,7 @@ impl Metrics {
         self.lock().register(name, help, metric);
     }
 
-    /// Registers what is asked for its metrics at every scrape; it names them in full.
+    /// Registers a collector, which writes its metrics at every scrape and names them in full.
     pub fn register_collector(&self, collector: Box<dyn Collector>) {
         self.lock().register_collector(collector);
     }
@@ -111,7 +111,7 @@ impl Metrics {
         let mut text = String::new();
         let encoded = prometheus_client::encoding::text::encode(&mut text, &self.lock());
         if encoded.is_err() {
-            // Only a collector can fail: what it wrote may be cut short, and is not shown.
+            // Only a collector can fail: its output may be cut short, and is not shown.
             tracing::error!("A collector could not write its metrics");
             return String::new();
         }

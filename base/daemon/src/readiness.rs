@@ -11,7 +11,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// What a reason does.
+/// The effect of a reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
     /// The daemon is not ready while it stands.
@@ -48,7 +48,7 @@ pub struct Latch {
 }
 
 impl Readiness {
-    /// Ready, as long as nobody says otherwise.
+    /// Ready, until a reason says otherwise.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -120,7 +120,7 @@ impl Readiness {
         waiting.chain(state.lines(Severity::Unready)).collect()
     }
 
-    /// What is worth knowing, one line each.
+    /// The details, one line each.
     #[must_use]
     pub fn details(&self) -> Vec<String> {
         self.lock().lines(Severity::Detail).collect()
@@ -151,7 +151,7 @@ impl fmt::Debug for Readiness {
 }
 
 impl Latch {
-    /// What it stood for has come.
+    /// Releases it: the event has come.
     pub fn release(self) {
         drop(self);
     }

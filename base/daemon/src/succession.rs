@@ -5,9 +5,9 @@
 //!  new     sockets … directory is held: asks … waits … └► has it, opens what is in it, serves
 //! ```
 //!
-//! A store has one journal, a clock has one hand on it: two processes of such a service must not work
-//! at once. When both were given the same listening sockets, the new one asks the old one to finish
-//! and goes on once it has: whoever asks meanwhile waits in the kernel's queue, and nobody is refused.
+//! A store has one journal, a clock is set by one process: two processes of such a service must not work
+//! at once. When both have the same listening sockets, the new one asks the old one to finish and
+//! continues once it has: clients wait in the kernel's queue meanwhile, and none is refused.
 //!
 //! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
 //! and where that process can be asked, since processes in containers see no ids of each other.
@@ -37,16 +37,16 @@ const NAME: &str = "daemon.lock";
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
 
-/// How often a lock that somebody holds is tried again.
+/// The time until a lock that another process holds is tried again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// How often who has it is asked, until it says yes: it may be starting itself.
+/// The time until the holder is asked again, until it agrees: it may be starting itself.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
-/// How long one question may take: it is asked again then.
+/// The time limit of one request; then comes the next.
 const ASK_TIME: Duration = Duration::from_secs(2);
 
-/// What closing may take beyond the drain.
+/// The time that closing may take beyond the drain.
 const BEYOND: Duration = Duration::from_secs(20);
 
 /// Locks that are kept until the process ends.
@@ -66,9 +66,9 @@ pub enum LockError {
     Held {
         /// The directory.
         directory: PathBuf,
-        /// Whose it is, if it has said so.
+        /// The process that holds it, if the file says so.
         pid: Option<u32>,
-        /// Where that process can be asked, if it has said so.
+        /// The admin socket of that process, if the file says so.
         socket: Option<PathBuf>,
     },
     /// It cannot be had.
@@ -76,7 +76,7 @@ pub enum LockError {
     Io {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -147,7 +147,7 @@ pub fn offer(context: &Context) {
     let life = context.life.clone();
     let is_promised = Arc::new(AtomicBool::new(false));
     context.admin.post(PATH, move |_| {
-        // A second signal would cut the drain short: it is promised to whoever asks, and ends once.
+        // A second signal would cut the drain short: every caller gets the promise, and the process ends once.
         let begins = !is_promised.swap(true, Ordering::Relaxed) && life.state() != State::Draining;
         let is_promised = Arc::clone(&is_promised);
         async move {
@@ -240,7 +240,7 @@ impl Lock {
     }
 }
 
-/// What the file says: a process, and the socket at which it answers.
+/// Reads the file: a process, and the socket at which it answers.
 fn read(mut file: &File) -> (Option<u32>, Option<PathBuf>) {
     let mut text = String::new();
     let _read = Read::by_ref(&mut file)

@@ -1,4 +1,4 @@
-//! The certificates that a server shows: chosen by the name that the client asks for, and read anew
+//! The certificates that a server shows: chosen by the name that the client asks for, and read again
 //! from their files without dropping a connection.
 //!
 //! Files that cannot be used when they are read again change nothing: the certificate that was read
@@ -57,7 +57,7 @@ pub enum CertificateError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -66,7 +66,7 @@ pub enum CertificateError {
     Pem {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: pem::Error,
     },
@@ -80,7 +80,7 @@ pub enum CertificateError {
         chain: PathBuf,
         /// The key's file.
         key: PathBuf,
-        /// What TLS says of them.
+        /// The cause.
         #[source]
         source: rustls::Error,
     },
@@ -127,7 +127,7 @@ impl Certificates {
         Ok(())
     }
 
-    /// Reads the files anew and logs what came of it. Later handshakes show what they hold; a
+    /// Reads the files again and logs the result. Later handshakes show the new certificates; a
     /// certificate that cannot be used stays as it was.
     pub fn reload(&self) {
         for error in self.read_again() {
@@ -143,7 +143,7 @@ impl Certificates {
         self.follow_every(LOOK).await;
     }
 
-    /// What TLS asks for the certificate of each handshake.
+    /// The resolver that gives TLS the certificate of each handshake.
     #[must_use]
     pub fn resolver(&self) -> Arc<dyn ResolvesServerCert> {
         Arc::new(self.clone())
@@ -184,8 +184,8 @@ impl Certificates {
         errors
     }
 
-    /// The same, with another time between two looks. What changes after the call is noticed, however
-    /// late it is polled first.
+    /// The same, with another time between two looks. A change after the call is noticed, however
+    /// late the future is polled first.
     pub fn follow_every(self, look: Duration) -> impl Future<Output = ()> + Send + 'static {
         let mut seen = self.stamps();
         async move {

@@ -283,7 +283,7 @@ impl Batch {
         Ok(n_received)
     }
 
-    /// Restores the lengths that the last call has overwritten: of those headers only, as there are
+    /// Restores the lengths that the last call has overwritten, in those headers only: there are
     /// many more than most calls use.
     fn make_ready(&mut self) {
         let control_length = if self.asked.anything() {

@@ -127,7 +127,7 @@ impl Message<'_> {
                 interface: word(data, 0).filter(|index| *index != 0),
                 frame_length: word(data, 4).filter(|length| *length != 0),
             },
-            // struct sock_extended_err: who reports it is the fifth octet, and a number the fourth word.
+            // struct sock_extended_err: the fifth octet is the origin, the fourth word a number.
             (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
                 let is_stamp = data.get(4) == Some(&libc::SO_EE_ORIGIN_TIMESTAMPING);
                 Parsed::Sent(word(data, 12).filter(|_| is_stamp)?)

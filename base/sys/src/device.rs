@@ -35,7 +35,7 @@ pub fn request(device: impl AsFd, number: u32, argument: &mut [u8]) -> io::Resul
     checked(result).map(drop)
 }
 
-/// Reads from a device; `WouldBlock` when it has nothing. Some devices block in spite of `O_NONBLOCK`, so
+/// Reads from a device; `WouldBlock` when it has nothing. Some devices block although `O_NONBLOCK` is set, so
 /// this polls first.
 pub fn read(device: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     if !wait::is_readable(&device)? {

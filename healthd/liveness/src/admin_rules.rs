@@ -1,4 +1,4 @@
-//! What operators decided for addresses and ports, also for targets that come later.
+//! Operators' decisions for addresses and ports, also for targets that come later.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ pub struct AdminRules {
     ports: BTreeMap<SocketAddr, AdminState>,
 }
 
-/// What a decision is about.
+/// The targets of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All ports of an address.
@@ -33,7 +33,7 @@ impl Scope {
 }
 
 impl AdminRules {
-    /// What holds for a target at this address.
+    /// The administrative state of a target at this address.
     #[must_use]
     pub fn state(&self, address: SocketAddr) -> AdminState {
         let rule = self.ports.get(&address);

@@ -1,7 +1,7 @@
-//! What is known of the clocks of nodes: the last word of each reporter.
+//! The clocks of nodes: the last report of each reporter.
 //!
-//! A clock takes no part in liveness; healthd keeps what it is told and says how old that is. A reporter
-//! that has fallen silent stays, marked as stale, until it has been forgotten or its place is needed.
+//! A clock takes no part in liveness; healthd keeps each report and shows its age. A silent reporter stays,
+//! marked as stale, until it expires or a new one needs its place.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,11 +19,10 @@ const FORGET_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// A report and when it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// What was said.
     pub report: ClockReport,
     /// When the state became what it is, since 1970.
     pub since: Duration,
-    /// When it was said.
+    /// When it came.
     heard: Instant,
 }
 

@@ -1,8 +1,8 @@
-//! What is counted of one target's probes.
+//! Counters of one target's probes.
 
 use std::time::Duration;
 
-/// Upper bounds of the buckets of probe durations, in seconds; what is longer counts as endless.
+/// Upper bounds of the buckets of probe durations, in seconds; longer ones are in the bucket `+Inf`.
 pub const BOUNDS: [f64; 9] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 2.5];
 
 /// Counts of probes, since healthd started or the target was first stated.

@@ -1,4 +1,4 @@
-//! The whole of healthd's decisions: who asks for which targets, when each is probed, what is known.
+//! All of healthd's decisions: the targets of each subscriber, the time of each probe, the liveness.
 //!
 //! ```text
 //! statements ──► holders ──► scheduler ──► probes to start
@@ -7,8 +7,8 @@
 //!               table ◄──────────┘ ──► snapshots and changes for each subscriber
 //! ```
 //!
-//! A target that nobody holds any longer is probed for a grace period before it is forgotten, so that
-//! a subscriber that restarts, and healthd itself when it does, find it as it was.
+//! A target that no subscriber holds any longer is probed for a grace period before it is forgotten, so
+//! that a restarted subscriber, and a restarted healthd, find it as it was.
 //!
 //! Pure: the shell says what time it is, starts probes and carries answers.
 
@@ -25,25 +25,25 @@ use crate::schedule::{Pace, Scheduler, TargetId};
 use crate::table::{Entry, Finding, Known, LivenessTable};
 use crate::target_state::Effect;
 
-/// What bounds the work.
+/// Bounds of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Probes in flight at a time.
     pub in_flight: usize,
-    /// Targets known at a time, whoever asks for them.
+    /// Targets known at a time, of all subscribers together.
     pub targets: usize,
-    /// How long a target that nobody asks for any longer is still probed.
+    /// How long a target without a subscriber is still probed.
     pub grace: Duration,
 }
 
-/// Where a restarted healthd begins.
+/// The state that a restarted healthd begins with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Changes get generations above this one.
     pub generation: u64,
-    /// What was known of each target.
+    /// The targets.
     pub known: Vec<Known>,
-    /// What operators had decided.
+    /// The decisions of operators.
     pub rules: AdminRules,
 }
 
@@ -51,10 +51,10 @@ pub struct Restored {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriberId(u64);
 
-/// What a subscriber asks for.
+/// The targets that a subscriber asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statement {
-    /// Who asks.
+    /// The subscriber's name.
     pub subscriber: String,
     /// The statement's number.
     pub number: u64,
@@ -83,7 +83,7 @@ pub struct Probe {
     pub late: Duration,
 }
 
-/// What a subscriber has not been told yet.
+/// The changes that a subscriber has not seen yet.
 #[derive(Debug)]
 pub struct Changes<'a> {
     /// The generation it brings the subscriber to.
@@ -150,7 +150,7 @@ impl Monitor {
         monitor
     }
 
-    /// What bounds the work.
+    /// The bounds of the work.
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.limits
@@ -200,7 +200,7 @@ impl Monitor {
     /// A subscriber says what it needs, in place of what it said before.
     ///
     /// # Errors
-    /// When there would be too many targets. What the subscriber held it still holds.
+    /// When there would be too many targets. The subscriber then keeps the targets that it held.
     pub fn state(
         &mut self,
         id: SubscriberId,
@@ -246,7 +246,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// How many targets nobody would hold without what one subscriber holds, in the order of their numbers.
+    /// The number of targets that one subscriber alone holds; `held` is in the order of their numbers.
     fn n_only_in(&self, held: &[(TargetId, u32)]) -> usize {
         let same = held.chunk_by(|(one, _), (other, _)| one == other);
         let only = same.filter(|places| {
@@ -297,7 +297,7 @@ impl Monitor {
         self.expiry.insert((end, id));
     }
 
-    /// Forgets targets that nobody holds when new ones need their places.
+    /// Forgets targets without a holder when new ones need their places.
     fn make_room(&mut self, n_new: usize) {
         while self.table.len() + n_new > self.limits.targets {
             let Some(&(_, id)) = self.expiry.first() else {
@@ -307,7 +307,7 @@ impl Monitor {
         }
     }
 
-    /// Forgets a target that nobody holds.
+    /// Forgets a target without a holder.
     fn forget(&mut self, id: TargetId) {
         if let Some(end) = self.released.remove(&id) {
             self.expiry.remove(&(end, id));
@@ -345,12 +345,12 @@ impl Monitor {
         })
     }
 
-    /// What changed for a subscriber after a generation; `None` when nothing did.
+    /// The changes for a subscriber after a generation; `None` without any.
     #[must_use]
     pub fn changes(&self, id: SubscriberId, since: u64) -> Option<Changes<'_>> {
         let subscriber = self.subscribers.get(&id)?;
         if subscriber.all && self.table.membership() > since {
-            // Who is shown everything must also see what is gone.
+            // A subscriber of everything must also see removals.
             return self.full(id);
         }
         let mut entries = Vec::new();
@@ -425,7 +425,7 @@ impl Monitor {
         effect
     }
 
-    /// Somebody's own use of a target went well or not. Whether a probe follows from it.
+    /// A service's own use of a target went well or not. Returns whether a probe follows from it.
     pub fn report(&mut self, target: &Target, success: bool, now: Now) -> bool {
         let Some(id) = self.table.find(target) else {
             return false;

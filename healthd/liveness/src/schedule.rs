@@ -1,10 +1,10 @@
-//! Which target is probed next, and when.
+//! The order and the times of probes.
 //!
 //! A target waits for its due time, then for room among the probes in flight, then for its result;
 //! the due time counts from the start of the probe before. One heap holds all due times, so an idle
-//! target costs one entry and no task. Whoever is due the longest goes first: nobody starves.
+//! target costs one entry and no task. The target that has been due the longest goes first: none starves.
 //!
-//! Pure: the shell says what time it is, starts the probes it is told to start and reports each end.
+//! Pure: the shell says what time it is, starts the probes that it gets and reports each end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -36,7 +36,7 @@ pub enum Pace {
 /// A probe to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// Of this target.
+    /// The target.
     pub id: TargetId,
     /// How long after its due time.
     pub late: Duration,
@@ -69,7 +69,7 @@ enum Phase {
         due: Instant,
     },
     InFlight {
-        /// Evidence came since the start: what this probe finds may be older than that.
+        /// Evidence came since the start: the result of this probe may be older.
         again: bool,
     },
 }
@@ -184,7 +184,7 @@ impl Scheduler {
         self.max_in_flight
     }
 
-    /// Takes up another bound; probes in flight go on.
+    /// Takes up another bound; probes in flight continue.
     pub fn set_max_in_flight(&mut self, max: usize) {
         self.max_in_flight = max.max(1);
     }

@@ -1,9 +1,9 @@
-//! What is known of every target, and in which order it became known.
+//! The state of every target, and the order of its changes.
 //!
 //! Each change of a target's liveness, warmth or administrative state gets the next generation, and
 //! so does a target that comes or goes. The table remembers for each target the generation of its
-//! last change, so whoever has seen generation `n` is told exactly what changed since, however late
-//! it asks, and a target that flipped twice meanwhile is told of once.
+//! last change, so a reader that has seen generation `n` gets exactly the changes since, however late
+//! it asks, and a target that flipped twice in between only once.
 //!
 //! Pure: never probes, sends or reads a clock.
 
@@ -34,14 +34,14 @@ pub struct LivenessTable {
     rules: AdminRules,
 }
 
-/// What is known of one target.
+/// The state of one target.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The target.
     pub target: Arc<Target>,
     /// Its liveness.
     pub state: TargetState,
-    /// What an operator decided.
+    /// The decision of an operator.
     pub admin: AdminState,
     /// When the liveness last changed, since 1970.
     pub since: Option<Duration>,
@@ -49,31 +49,29 @@ pub struct Entry {
     pub last_check: Option<Duration>,
     /// How long the last probe took.
     pub latency: Duration,
-    /// What the last probe said.
+    /// The reason that the last probe gave.
     pub reason: String,
-    /// What is counted.
     pub counts: Counts,
     /// The generation of its last change.
     changed: u64,
 }
 
-/// What one probe found.
+/// The result of one probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Whether it found what it expected.
     pub good: bool,
-    /// What it saw, in words.
+    /// The observation, in words.
     pub reason: String,
     /// How long it took.
     pub latency: Duration,
 }
 
-/// What was known of a target before a restart.
+/// The state of a target before a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
     /// The target.
     pub target: Target,
-    /// What probes had found.
     pub liveness: Liveness,
     /// When the liveness last changed, since 1970.
     pub since: Option<Duration>,
@@ -81,7 +79,7 @@ pub struct Known {
     pub last_check: Option<Duration>,
     /// How long the last probe took.
     pub latency: Duration,
-    /// What the last probe said.
+    /// The reason that the last probe gave.
     pub reason: String,
 }
 
@@ -156,7 +154,7 @@ impl LivenessTable {
         self.ids.get(target).copied()
     }
 
-    /// What is known of a target.
+    /// The entry of a target.
     #[must_use]
     pub fn get(&self, id: TargetId) -> Option<&Entry> {
         self.entries.get(&id)
@@ -213,7 +211,7 @@ impl LivenessTable {
         let rules = self.rules.clone();
         self.rules.set(scope, state);
         if self.rules != rules {
-            // Also when there is no such target yet: what is kept on disk has changed.
+            // Also when there is no such target yet: the rules on disk have changed.
             self.generation += 1;
         }
         let covered = |entry: &Entry| scope.covers(entry.target.address);
@@ -268,7 +266,7 @@ impl LivenessTable {
 }
 
 impl Entry {
-    /// What a chooser of targets goes by: probes, unless an operator took the target out.
+    /// The liveness that choosers of targets use: that of probes, unless an operator took the target out.
     #[must_use]
     pub fn effective(&self) -> Liveness {
         match self.admin {

@@ -13,7 +13,7 @@
 
 use health::Liveness;
 
-/// Where one target stands.
+/// The liveness of one target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TargetState {
     liveness: Liveness,
@@ -22,10 +22,10 @@ pub struct TargetState {
     warm: bool,
 }
 
-/// What a result did to a state.
+/// The effect of a result on a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing that anybody must be told.
+    /// Nothing to announce.
     None,
     /// A liveness from before the restart holds.
     Confirmed,

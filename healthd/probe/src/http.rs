@@ -18,7 +18,7 @@ use super::{Outcome, root_cause};
 /// How much of a body is searched for the expected text, unless the target says.
 const BODY_LIMIT: u64 = 1 << 20;
 
-/// What healthd calls itself, unless the target says.
+/// The `User-Agent`, unless the target has one.
 const AGENT: &str = concat!("outpost-healthd/", env!("CARGO_PKG_VERSION"));
 
 pub(super) async fn probe<S>(stream: S, probe: &HttpProbe, address: SocketAddr) -> Outcome
@@ -42,7 +42,7 @@ where
     }
 }
 
-/// What is sent; an error when nothing can be, whoever listens.
+/// Builds the request; fails when no valid request is possible.
 pub(super) fn request(
     probe: &HttpProbe,
     address: SocketAddr,

@@ -26,16 +26,16 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 use tls::Configs;
 
-/// Runs probes; what they share is kept here.
+/// Runs probes, and keeps what they share.
 #[derive(Debug, Default)]
 pub struct Prober {
     tls: Configs,
 }
 
-/// What a good probe saw, or why it is a bad one, in words.
+/// The observation of a good probe, or the reason of a bad one.
 type Outcome = Result<String, String>;
 
-/// Says why a target of HTTP can never be probed, whoever listens there.
+/// Refuses an HTTP target that can never be probed, and says why.
 ///
 /// # Errors
 /// When it cannot.
@@ -138,7 +138,7 @@ async fn connect_udp(address: SocketAddr, source: Option<IpAddr>) -> Result<UdpS
 
 //--- Words
 
-/// What went wrong, as people say it.
+/// The error, as people say it.
 fn words(error: &io::Error) -> String {
     let known = match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
@@ -179,7 +179,7 @@ fn shorten(reason: String) -> String {
     printable.take(MAX_REASON / 4).collect()
 }
 
-/// A number that nobody off the path can guess, so that nobody can forge an answer.
+/// A number that an attacker off the path cannot guess, so that an answer cannot be forged.
 fn unguessable() -> u64 {
     RandomState::new().hash_one(())
 }

@@ -14,8 +14,8 @@ const CLIENT: u8 = 0b00_100_011;
 const BUFFER: usize = 128;
 
 pub(super) async fn probe(address: SocketAddr, source: Option<IpAddr>) -> Outcome {
-    // The server returns the transmit timestamp as it is: a number nobody can guess serves best
-    // (RFC 9109 has the same thought about ports).
+    // The server returns the transmit timestamp as it is: an unguessable number serves best
+    // (RFC 9109 argues the same for ports).
     let nonce = unguessable().to_be_bytes();
     let mut request = [0; LENGTH];
     let (head, transmit) = request.split_at_mut(LENGTH - nonce.len());
@@ -37,7 +37,7 @@ pub(super) async fn probe(address: SocketAddr, source: Option<IpAddr>) -> Outcom
     }
 }
 
-/// What a response says; `None` when it answers something else.
+/// Judges a response; `None` when it answers something else.
 fn judge(response: &[u8], nonce: [u8; 8]) -> Option<Outcome> {
     let packet: &[u8; LENGTH] = response.first_chunk()?;
     let &[first, stratum, ..] = packet;

@@ -1,4 +1,4 @@
-//! TLS for `https` probes: which authorities a target's certificate is checked against.
+//! TLS for `https` probes: the authorities that sign the certificates of targets.
 //!
 //! Client configs are kept, one for each way to check; a CA file that changed is read again. Sessions
 //! are never resumed: each probe sees the certificate that a new client would see.
@@ -23,24 +23,24 @@ use tokio_rustls::client::TlsStream;
 
 use super::words;
 
-/// Where systems keep the authorities they trust: Debian, Red Hat, SUSE.
+/// The files of the authorities that systems trust: Debian, Red Hat, SUSE.
 const SYSTEM_BUNDLES: [&str; 3] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// CA files named by subscribers; a list that grows beyond this is begun anew.
+/// CA files named by subscribers; a list that grows beyond this starts again.
 const MAX_CONFIGS: usize = 64;
 
 /// The client configs in use.
 #[derive(Debug, Default)]
 pub(super) struct Configs {
-    kept: Mutex<BTreeMap<Verify, Kept>>,
+    kept: Mutex<BTreeMap<Verify, Loaded>>,
 }
 
 #[derive(Debug)]
-struct Kept {
+struct Loaded {
     /// When the file it was made from was last modified.
     modified: Option<SystemTime>,
     config: Arc<ClientConfig>,
@@ -63,7 +63,7 @@ impl Configs {
         if kept.len() >= MAX_CONFIGS {
             kept.clear();
         }
-        let new = Kept {
+        let new = Loaded {
             modified,
             config: Arc::clone(&config),
         };
@@ -72,7 +72,7 @@ impl Configs {
     }
 }
 
-/// Performs the handshake; the server is asked for by the name in the `Host` header.
+/// Performs the handshake; the server name (SNI) is the name in the `Host` header.
 pub(super) async fn connect(
     config: Arc<ClientConfig>,
     stream: TcpStream,

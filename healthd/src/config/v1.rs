@@ -126,7 +126,7 @@ impl Reader<'_> {
 
     fn listen(&mut self, listeners: Vec<Spanned<String>>) -> Vec<Listen> {
         if listeners.is_empty() {
-            self.problem(0..0, "`listen` is empty: nobody could subscribe");
+            self.problem(0..0, "`listen` is empty: no service could subscribe");
         }
         let listeners = listeners.into_iter();
         listeners.filter_map(|one| self.listener(&one)).collect()

@@ -1,4 +1,4 @@
-//! `healthd mark`: what an operator decides for an address or a port.
+//! `healthd mark`: an operator's decision for an address or a port.
 
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
@@ -15,13 +15,13 @@ use super::Daemon;
 /// Arguments of `mark`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Args {
-    /// Which targets: all of an address, or those of one port
+    /// Targets to mark: all of an address, or those of one port
     ///
-    /// Also holds for targets that come later, and over restarts.
+    /// The decision also holds for targets that come later, and over restarts.
     #[arg(value_name = "ADDRESS[:PORT]")]
     place: Place,
 
-    /// What it is to be
+    /// New administrative state
     #[arg(value_name = "STATE")]
     state: State,
 

@@ -19,11 +19,11 @@ pub(super) struct Args {
     #[arg(value_name = "KIND")]
     kind: Kind,
 
-    /// What to probe; the port may be left out where the kind has one of its own
+    /// Address to probe; without a port, the kind's own port is used
     #[arg(value_name = "ADDRESS[:PORT]")]
     address: String,
 
-    /// How long to wait
+    /// Time limit
     #[arg(long, value_name = "DURATION", default_value = "2s")]
     timeout: HumanDuration,
 

@@ -18,12 +18,12 @@ use super::mark::Place;
 /// Arguments of `watch`.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Args {
-    /// What to show; everything unless given
+    /// Targets to show; all of them unless given
     ///
-    /// ADDRESS or ADDRESS:PORT shows what healthd probes there for anybody. tcp:ADDRESS:PORT has healthd
-    /// probe that for as long as this runs.
+    /// ADDRESS or ADDRESS:PORT shows the targets there that any subscriber asked for. With
+    /// tcp:ADDRESS:PORT, healthd probes that target as long as this command runs.
     #[arg(value_name = "TARGET")]
-    targets: Vec<Wanted>,
+    targets: Vec<Selector>,
 
     /// Print a JSON object on each line
     #[arg(long)]
@@ -34,14 +34,14 @@ pub(super) struct Args {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// Whatever is there.
+enum Selector {
+    /// All targets there.
     At(Place),
-    /// This one, probed for us.
+    /// This target, probed for this command.
     Probed(Box<Target>),
 }
 
-impl FromStr for Wanted {
+impl FromStr for Selector {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -62,8 +62,8 @@ pub(super) async fn run(args: Args) -> ExitCode {
         return exit::code(exit::UNAVAILABLE);
     }
     let probed = args.targets.iter().filter_map(|wanted| match wanted {
-        Wanted::Probed(target) => Some(Target::clone(target)),
-        Wanted::At(_) => None,
+        Selector::Probed(target) => Some(Target::clone(target)),
+        Selector::At(_) => None,
     });
     let watcher = Watcher::start_all(endpoint, "healthd watch", probed.collect());
     match follow(&watcher, &args).await {
@@ -122,11 +122,11 @@ fn print_changes(before: &Snapshot, after: &Snapshot, args: &Args) {
     }
 }
 
-fn is_wanted(target: &Target, wanted: &[Wanted]) -> bool {
+fn is_wanted(target: &Target, wanted: &[Selector]) -> bool {
     wanted.is_empty()
         || wanted.iter().any(|wanted| match wanted {
-            Wanted::At(place) => place.covers(target.address),
-            Wanted::Probed(probed) => **probed == *target,
+            Selector::At(place) => place.covers(target.address),
+            Selector::Probed(probed) => **probed == *target,
         })
 }
 
@@ -192,13 +192,13 @@ mod tests {
             ("192.168.7.13:6443", false),
             ("tcp:192.168.7.13:6443", false),
         ] {
-            let wanted: Wanted = text.parse().unwrap();
+            let wanted: Selector = text.parse().unwrap();
             assert!(is_wanted(&api, std::slice::from_ref(&wanted)));
             assert_eq!(is_wanted(&other, &[wanted]), shows_other, "{text}");
         }
         assert!(is_wanted(&api, &[]));
         for text in ["", "tcp:", "tcp:192.168.7.13", "master-0"] {
-            assert!(text.parse::<Wanted>().is_err(), "{text}");
+            assert!(text.parse::<Selector>().is_err(), "{text}");
         }
     }
 

@@ -255,7 +255,7 @@ pub struct TargetStatus {
 }
 
 impl TargetStatus {
-    /// What a chooser of targets goes by: probes, unless an operator took the target out.
+    /// The liveness that choosers of targets use: that of probes, unless an operator took the target out.
     #[must_use]
     pub const fn effective(&self) -> Liveness {
         match self.admin {
@@ -287,7 +287,7 @@ impl Snapshot {
         self.targets.get(target)
     }
 
-    /// What a chooser goes by; `Unknown` for a target that is not in the snapshot.
+    /// The liveness that choosers use; `Unknown` for a target that is not in the snapshot.
     #[must_use]
     pub fn liveness(&self, target: &Target) -> Liveness {
         self.status(target)
@@ -296,8 +296,8 @@ impl Snapshot {
 
     /// This snapshot, which follows `before` on another stream, without what healthd forgot.
     ///
-    /// healthd comes back from a restart with what it had last written to disk, or with nothing. What
-    /// it has not probed since does not outweigh what the subscriber heard from it before.
+    /// healthd comes back from a restart with the state that it last wrote to disk, or with none. A target
+    /// that it has not probed since keeps the liveness that the subscriber heard before.
     #[must_use]
     pub fn keep_known(mut self, before: &Self) -> Self {
         for (target, status) in &mut self.targets {
@@ -334,7 +334,7 @@ pub enum HealthError {
     /// A number beyond what its field means.
     #[error("{0} is out of range for {1}")]
     Range(u32, &'static str),
-    /// Who reports a clock has no name, or none that can be shown.
+    /// The reporter of a clock has no name, or none that can be shown.
     #[error("the reporter's name is not 1 to 64 letters without control characters")]
     Reporter,
     /// The bytes are no message of the contract.

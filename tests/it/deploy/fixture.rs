@@ -1,4 +1,4 @@
-//! What the tests of images, bundles and installs have in common: small static programs in the place
+//! Common parts of the tests of images, bundles and installs: small static programs in the place
 //! of the services, the seed's site, keys, and a podman that works in places like this one.
 
 use std::collections::BTreeMap;

@@ -14,7 +14,7 @@ use tests::scratch::Scratch;
 
 use super::fixture::{Site, images, outpost, text, well};
 
-/// What is below a directory: bytes, permissions, owner.
+/// The files below a directory: bytes, permissions, owner.
 type Tree = BTreeMap<PathBuf, (Vec<u8>, u32, u32)>;
 
 fn tree(root: &Path) -> Tree {
@@ -252,7 +252,7 @@ fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
     );
 }
 
-/// What is written beside a file before it has its name.
+/// The temporary files that are written beside a file before it has its name.
 fn is_beside(path: &Path) -> bool {
     path.extension()
         .is_some_and(|extension| extension == "outpost-new")
@@ -271,7 +271,7 @@ fn an_uninstall_leaves_exactly_what_was_there() {
     fs::write(root.join("usr/local/bin/other"), "stays").unwrap();
     let before = tree(root.path());
     installed(&root, &bundle, &["--public-key", &site.path("maker.pub")]);
-    // The registry has learnt something, and somebody has edited a file.
+    // The registry has new content, and a person has edited a file.
     fs::create_dir_all(root.join("var/lib/outpost/registry")).unwrap();
     fs::write(root.join("var/lib/outpost/registry/blob"), "kept").unwrap();
     fs::write(root.join("etc/outpost/lb-proxy.toml"), "edited\n").unwrap();

@@ -18,7 +18,7 @@ fn outpost(arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), stdout, stderr)
 }
 
-/// The same, with somebody who answers.
+/// The same, with a person who answers.
 fn answered(arguments: &[&str], answers: &str) -> (Option<i32>, String, String) {
     let mut child = Command::new(binary("outpost"))
         .args(arguments)
@@ -169,7 +169,7 @@ fn openshifts_files_become_a_site_that_passes() {
         stdout.contains("3 masters, 2 workers") && stdout.contains("2 virtual IPs"),
         "{stdout}"
     );
-    // What is there stays, unless it may not.
+    // Existing files stay, unless they may not.
     let before = fs::read_to_string(&path).unwrap();
     fs::write(&path, format!("{before}# mine\n")).unwrap();
     let (code, _, stderr) = outpost(&arguments);

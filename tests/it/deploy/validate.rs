@@ -124,7 +124,7 @@ fn ignition_finds_nothing_wrong_with_a_machine_config() {
 
 //--- systemd
 
-/// What systemd says to units as a machine would have them, but for programs that this one lacks and
+/// systemd's verdict on units as a machine would have them, but for programs that this one lacks and
 /// what is wrong with its own units.
 fn verify(units: &BTreeMap<String, PathBuf>, scratch: &Scratch) -> Vec<String> {
     let directory = scratch.join("units");
@@ -272,7 +272,7 @@ fn a_machine_takes_the_files_of_the_node_whose_address_it_has() {
 
 //--- podman
 
-/// What podman makes of quadlets, by the name of the unit; it leaves out what it does not understand.
+/// The units that podman generates from quadlets, by name; podman leaves out keys that it does not understand.
 fn generate(root: &Path, quadlets: &Path) -> (BTreeMap<String, String>, String) {
     // The loader of the root and its libraries, so that the generator runs on any Debian.
     let libraries = root.join("usr/lib/x86_64-linux-gnu");

@@ -1,4 +1,4 @@
-//! Who may ask dns-authd at the port that it opens to the other nodes of a site.
+//! The clients that may query dns-authd at the port that it opens to the other nodes of a site.
 
 use std::fs;
 use std::net::SocketAddr;

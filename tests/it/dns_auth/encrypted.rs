@@ -20,7 +20,7 @@ const NAME: &str = "dns.example.com";
 /// The query of RFC 8484 §4.1.1, `www.example.com` A, in base64url.
 const QUERY: &str = "AAABAAABAAAAAAAAA3d3dwdleGFtcGxlA2NvbQAAAQAB";
 
-/// dns-authd that is asked over TLS and HTTPS.
+/// dns-authd that gets queries over TLS and HTTPS.
 struct Secured {
     site: Site,
     certificate: PathBuf,
@@ -51,7 +51,7 @@ impl Secured {
         }
     }
 
-    /// What kdig is answered, or why it is not.
+    /// The response to kdig, or its error.
     fn kdig(&self, server: SocketAddr, how: &[&str], name: &str, rtype: &str) -> (bool, String) {
         let mut kdig = Command::new("kdig");
         kdig.arg(format!("@{}", server.ip()))

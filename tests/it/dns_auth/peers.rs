@@ -1,6 +1,6 @@
 //! dns-authd beside Knot and NSD: one table of questions, most of them odd, and what the three say.
 //!
-//! Where one of the peers says the same, nothing is to be explained. Every other answer is in a list, with the
+//! If one of the peers answers the same, nothing is to be explained. Every other answer is in a list, with the
 //! reason why it is another one; a reason that has become unnecessary is wrong there, too.
 
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ fn zone(number: usize) -> String {
     text
 }
 
-/// What is not as either peer has it, and why.
+/// The answers that differ from both peers', and why.
 const REASONS: [(&str, &str); 9] = [
     (
         "udp t.example 251",
@@ -390,7 +390,7 @@ fn oddities(cases: &mut Vec<Case>) {
 
 //--- Answers
 
-/// What counts of an answer, so that two can be compared: not their order, nor what peers add of their own accord.
+/// The comparable part of an answer: not its order, nor what peers add of their own accord.
 fn essence(raw: Option<Vec<u8>>) -> String {
     let Some(raw) = raw else {
         return "silence".to_owned();
@@ -414,7 +414,7 @@ fn essence(raw: Option<Vec<u8>>) -> String {
         .map(|(_, name)| *name)
         .collect();
     let mut text = format!("rcode {rcode} opcode {opcode} {flags:?}");
-    // What is cut off does not count.
+    // A truncated part does not count.
     let n_kept = if answer.truncated { 0 } else { usize::MAX };
     for (section, records) in [
         ("answer", &answer.answers),
@@ -472,7 +472,7 @@ fn answers_are_those_of_knot_or_nsd_but_for_a_reason() {
             let is_expected = is_alike != reasons.contains_key(&*case.name);
             (is_expected, is_alike, [ours, knot, nsd])
         };
-        // Some are answered with silence, for which nobody waits for long unless it is what is wrong.
+        // Some get no response; the test waits long only if that is wrong.
         let mut found = ask(Duration::from_millis(700));
         if !found.0 {
             found = ask(Duration::from_secs(5));

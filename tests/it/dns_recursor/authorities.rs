@@ -63,7 +63,7 @@ fn wait_for(server: SocketAddr, expected: &str) {
     });
 }
 
-/// Which node's dns-authd the answers come from.
+/// The node whose dns-authd the answers come from.
 fn wait_until_answered_by(server: SocketAddr, node: usize) {
     let expected = Data::Text(vec![node.to_string()]);
     wait::for_it("the node answers", Duration::from_secs(20), || {

@@ -1,4 +1,4 @@
-//! What dns-recursor keeps, for how long, and through what.
+//! The cache of dns-recursor: its content, its lifetimes, and the failures that it survives.
 
 use std::time::{Duration, Instant};
 
@@ -93,7 +93,7 @@ fn stale_answers_bridge_an_upstream_that_says_nothing() {
     }
     // RFC 8767 §5: a client is not kept waiting for as long as the upstream is waited for.
     assert!(slowest < Duration::from_secs(3), "{slowest:?}");
-    // What the upstream says when it is back counts.
+    // The upstream's answer after its return counts.
     upstream.act(|asked| Action::Send(asked.answer(NOERROR, &[(A, 300, address(9))])));
     wait::for_it("the answer is fresh again", Duration::from_secs(10), || {
         addresses(&ask_a(server, "www.example").unwrap()) == ["192.0.2.9"]

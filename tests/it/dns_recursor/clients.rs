@@ -90,7 +90,7 @@ fn odd_messages_are_answered_shortly_or_not_at_all() {
     )
     .unwrap();
     assert_eq!((answer.rcode, answer.answers.len()), (16, 0));
-    // Zone transfers and the like are not for resolvers.
+    // Zone transfers are not for resolvers.
     for rtype in [dns::AXFR, dns::IXFR] {
         let answer = ask_tcp(site.resolver(), &Question::new("example", rtype)).unwrap();
         assert!(answer.rcode != 0 && answer.answers.is_empty(), "{answer:?}");

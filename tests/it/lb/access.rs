@@ -1,4 +1,4 @@
-//! Who may connect, and how often.
+//! The clients that may connect, and how often.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -121,7 +121,7 @@ fn a_source_has_so_many_connections_in_a_second() {
     let start = Instant::now();
     let n_admitted = (0..60).filter(|_| admitted(&place, source(1))).count();
     let took = start.elapsed().as_secs_f64();
-    // What a second's worth allows at once, and what has been added since, and one of each for luck.
+    // The burst of one second, the connections added since, and one more of each for rounding.
     let most = 12.0 + 10.0 * took;
     assert!(n_admitted >= 9, "{n_admitted}");
     assert!((n_admitted as f64) < most, "{n_admitted} in {took} s");

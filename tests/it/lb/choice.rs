@@ -1,4 +1,4 @@
-//! Which server, and what happens when there is none.
+//! The choice of a server, and the case without any.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,12 +23,12 @@ fn servers(number: usize) -> (Vec<Server>, Vec<SocketAddr>) {
     (servers, addresses)
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn refusing() -> SocketAddr {
     at(loopback(), FRONT)
 }
 
-/// Which server each of `number` connections gets, one after the other.
+/// The servers of `number` connections, one after the other.
 fn ask(front: SocketAddr, number: usize) -> BTreeMap<String, usize> {
     let mut seen = BTreeMap::new();
     for _ in 0..number {
@@ -115,7 +115,7 @@ fn with_nobody_to_connect_to_the_client_is_told_at_once() {
     refused_soon(place.front());
     let records = place.wait_records(1);
     assert_eq!(records[0]["termination"], "SC", "{}", records[0]);
-    // Each has refused once, and nobody waited for one of them to come back.
+    // Each has refused once, and no client waited for one of them to come back.
     assert_eq!(records[0]["retries"], 2, "{}", records[0]);
     lb.stop();
 }
@@ -245,7 +245,7 @@ fn a_full_server_has_a_queue_that_is_served_in_order() {
     check(&place, "lb-proxy", &|n| wait_queued(&place, n));
 }
 
-/// Waits until so many clients wait for the server.
+/// Waits until this many clients wait for the server.
 fn wait_queued(place: &Place, n: usize) {
     wait::for_it(&format!("{n} wait"), PATIENCE, || {
         let status = place.done(&["status"]);

@@ -263,7 +263,7 @@ fn a_server_that_closes_without_a_word_is_a_closed_connection() {
 #[test]
 fn a_slow_reader_holds_back_the_sender_and_costs_the_proxy_no_memory() {
     const READERS: u64 = 12;
-    /// What the buffers of the kernel hold for one connection on its way, both of its halves.
+    /// The size of the kernel's buffers for one connection, both of its halves.
     const MOST: u64 = 40 << 20;
     let sent = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&sent);

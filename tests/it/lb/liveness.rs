@@ -15,7 +15,7 @@ use tests::stream::{
 };
 use tests::wait;
 
-/// How long a client may take to hear that there is nobody: less than it takes to try to connect.
+/// How long a client may take to hear that there is no server: less than it takes to try to connect.
 const AT_ONCE: Duration = Duration::from_secs(3);
 
 const CHECK: &str = "check = { kind = \"tcp\", interval = \"500ms\", fast-interval = \"200ms\", timeout = \"200ms\" }";
@@ -52,7 +52,7 @@ impl Site {
         pair(&self.place, "", back, &self.addresses)
     }
 
-    /// Which server the next connection gets.
+    /// The server of the next connection.
     fn next(&self) -> String {
         line(&connect(self.place.front()))
     }
@@ -81,7 +81,7 @@ impl Site {
         wait::for_it(&what, PATIENCE, || self.told(number) == liveness);
     }
 
-    /// What lb-proxy has heard of a server.
+    /// The liveness of a server as lb-proxy has it.
     fn told(&self, number: usize) -> String {
         let status = self.place.done(&["status", "--json"]);
         let status: serde_json::Value = serde_json::from_str(&status).unwrap();
@@ -131,7 +131,7 @@ impl Visits {
         site.refuse(number);
     }
 
-    /// What each connection found, all of them served.
+    /// The servers of all connections, each of them served.
     fn served(self) -> Vec<(Instant, String)> {
         self.stop.store(true, Ordering::Relaxed);
         let seen = self.thread.join().unwrap();
@@ -214,7 +214,7 @@ fn sessions_of_a_dead_server_finish_if_they_are_to() {
 fn a_refused_connection_is_reported_and_probed_at_once() {
     let mut site = Site::new(2);
     let _healthd = site.place.start_healthd("");
-    // Nobody would find it out for a minute.
+    // No probe would detect it for a minute.
     let check = "check = { kind = \"tcp\", interval = \"60s\", fast-interval = \"200ms\" }";
     let back = format!("{check}\nbalance = \"round-robin\"");
     let _lb = site.place.start(&site.config(&back));
@@ -261,7 +261,7 @@ fn healthd_may_die_and_come_back_under_load() {
     line(&stays);
     healthd.kill();
     std::thread::sleep(Duration::from_secs(1));
-    // What dies now is found out by trying.
+    // A server that dies now is detected by a failed connection.
     visits.refuse(&mut site, 1);
     std::thread::sleep(Duration::from_secs(1));
     let _healthd = site.place.start_healthd("");
@@ -311,7 +311,7 @@ fn with_nobody_up_clients_are_refused_unless_the_backend_fails_open() {
     assert!(took < AT_ONCE, "{took:?}");
     lb.stop();
 
-    // Somebody listens again, on whom nobody has looked yet: open means that it is tried.
+    // A server listens again, and has not been probed yet: open means that it is tried.
     let check =
         "check = { kind = \"tcp\", interval = \"5s\", fast-interval = \"5s\" }\nfail-open = true";
     let _lb = site.place.start(&site.config(check));

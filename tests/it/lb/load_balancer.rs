@@ -18,7 +18,7 @@ const PORT: u16 = 8443;
 /// How long anything may take: the machine may be building.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What is written of the services that there are from the start.
+/// The configuration of the services from the start.
 const SERVICES: &str = "
 [[service]]
 name = \"demo/web\"
@@ -133,7 +133,7 @@ fn services_get_an_address_that_is_announced_forwarded_and_stays() {
         .collect();
     let mut nodes: Vec<Node<'_>> = (0..2).map(|n| Node::new(&machines[n], n)).collect();
 
-    // With nobody to ask, both nodes come to the same.
+    // Without another to ask, both nodes decide the same.
     let names = ["demo/web", "demo/announced"];
     let addresses = names.map(|name| nodes[0].address_of(name));
     assert_eq!(addresses, names.map(|name| nodes[1].address_of(name)));
@@ -150,7 +150,7 @@ fn services_get_an_address_that_is_announced_forwarded_and_stays() {
     is_served();
     assert!(visit(&client, announced, 443).is_err());
 
-    // Another that is added moves nobody.
+    // An added service moves no other.
     for node in &mut nodes {
         node.configure(&format!("{SERVICES}{LATER}"));
         let lb = node.lb.as_mut().unwrap();

@@ -1,4 +1,4 @@
-//! What people do with a running proxy, and what it tells them.
+//! Commands to a running proxy, and its answers.
 
 use std::collections::BTreeSet;
 use std::net::TcpStream;
@@ -309,7 +309,7 @@ fn counter_of_s1(place: &Place, name: &str) -> u64 {
     value.unwrap_or_else(|| panic!("no {name} of s1:\n{metrics}"))
 }
 
-/// Of a session that is ended because its backup server is not needed any more, nobody was the cause.
+/// A session that ends because its backup server is not needed any more has no culprit in the log.
 #[test]
 fn who_breaks_a_session_off_is_counted() {
     let servers: Vec<Server> = (0..2)
@@ -352,7 +352,7 @@ fn who_breaks_a_session_off_is_counted() {
         counter_of_s1(&place, "haproxy_server_server_aborts_total"),
         0
     );
-    // Nobody was left once, at the end.
+    // At the end, once, no server was left.
     let downs = place.metrics();
     let downs = downs
         .lines()

@@ -95,7 +95,7 @@ fn servers_are_told_of_the_client_as_haproxy_tells_them() {
     }
 }
 
-/// What a server is told when a client's header says that it is 192.0.2.7:7000.
+/// The header that a server gets when a client's header says that it is 192.0.2.7:7000.
 const TOLD: &[u8] = b"PROXY TCP4 192.0.2.7 192.0.2.8 7000 443\r\n";
 
 #[test]

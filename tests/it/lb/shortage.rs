@@ -49,7 +49,7 @@ fn clients_wait_while_descriptors_are_short() {
     let server = Server::echo(at(loopback(), FRONT));
     let place = Place::new();
     let lb = place.start(&pair(&place, "", "", &[server.address()]));
-    // What is opened once is open then.
+    // Descriptors that are opened once are open then.
     let first = connect(place.front());
     send(&first, 7, 500, 500).unwrap();
     assert_eq!(exchange(&first), Ok(()));
@@ -73,7 +73,7 @@ fn clients_wait_while_descriptors_are_short() {
     // The process opens and closes a few of its own.
     let n_served = served.len();
     assert!((ROOM - 2..=ROOM + 2).contains(&n_served), "{n_served}");
-    // Whoever leaves makes room for another, of whichever worker; nobody was turned away.
+    // A client that leaves makes room for another, of any worker; none was turned away.
     let deadline = Instant::now() + PATIENCE;
     loop {
         for client in served {

@@ -20,19 +20,19 @@ const VIP: &str = "192.168.7.100";
 const API: u16 = 6443;
 const INGRESS: u16 = 443;
 
-/// Of probes.
+/// The interval of probes.
 const PROBE: Duration = Duration::from_millis(500);
 
-/// Of advertisements.
+/// The interval of advertisements.
 const ADVERTISEMENT: Duration = Duration::from_millis(200);
 
 /// Three advertisements that did not come, and the skew of the lowest priority in use.
 const TAKEOVER: Duration = Duration::from_millis(3 * 200 + 200 * (256 - 80) / 256);
 
-/// What a loaded machine may add to any bound.
+/// The time that a loaded machine may add to any bound.
 const SLACK: Duration = Duration::from_millis(1500);
 
-/// How long an attempt may take that shows for how long nobody answers, and one that is to succeed.
+/// The time limit of an attempt that measures an outage, and of one that has to succeed.
 const BRIEF: Duration = Duration::from_millis(100);
 const PATIENT: Duration = Duration::from_secs(5);
 
@@ -155,7 +155,7 @@ fn connect_within(address: SocketAddr, limit: Duration) -> std::io::Result<TcpSt
 struct Client<'n>(&'n Machine);
 
 impl Client<'_> {
-    /// Which server a connection to the virtual IP gets.
+    /// The server of a connection to the virtual IP.
     fn visit(&self, port: u16) -> std::io::Result<String> {
         let address: SocketAddr = format!("{VIP}:{port}").parse().unwrap();
         self.0
@@ -293,7 +293,7 @@ fn a_proxy_dies(nodes: &mut [Node<'_>], client: &Client<'_>) {
     });
     assert!(gap < TAKEOVER + SLACK, "after a proxy was killed: {gap:?}");
     assert!(nodes[1].has_vip());
-    // What it left behind is found and taken away, and then it is the one again.
+    // It finds and removes the address that it left behind, and then becomes active again.
     let (gap, _) = client.watch("it came back", BRIEF, TAKEOVER + SLACK, |_| {
         nodes[0].start_lb()
     });

@@ -1,4 +1,4 @@
-//! A new configuration, or a new process, and nobody notices.
+//! A new configuration, or a new process, and no client notices.
 
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -239,7 +239,7 @@ fn a_frontend_that_is_gone_refuses_and_its_sessions_go_on() {
     assert_eq!(receive(&stream, 5, 4000), Ok(()));
     place.configure(&config(&place, &addresses, 1));
     reload(&mut lb);
-    // Each worker closes its listener when it next looks, which is at once but not before the reload is told.
+    // Each worker closes its listener when it next looks, which is at once but not before the reload reaches it.
     wait::for_it("the address refuses", Duration::from_secs(5), || {
         TcpStream::connect(extra).is_err()
     });

@@ -58,7 +58,7 @@ fn a_client_that_waits_hears_that_the_address_is_handed_over() {
     let (one, _files) = start(&first, 150);
     wait::for_it("the address is held", PATIENCE, || first.has_address(vip));
     let (_other, _others) = start(&second, 100);
-    // It says nothing more: only who is told knows.
+    // It sends no more: only a node that got the last message knows.
     let stream = connect();
     one.stop();
     assert!(second.has_address(vip) && !first.has_address(vip));

@@ -19,7 +19,7 @@ const API: u16 = 6443;
 /// How long anything may take: the machine may be building.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// For how long the address may not answer: less than it takes to become active anew.
+/// For how long the address may not answer: less than it takes to become active again.
 const BOUND: Duration = Duration::from_secs(2);
 
 fn configure(files: &Scratch, interface: &str) {

@@ -1,4 +1,4 @@
-//! What a virtual router does on its own machine.
+//! A virtual router on its own machine.
 
 use std::process::Command;
 use std::time::Instant;
@@ -15,7 +15,7 @@ fn an_address_outlives_no_ordered_end() {
         let kind = link.kind;
         let us = link.start_us(100);
         link.wait_for_us(kind.down(100));
-        // Nobody was ever heard: who is there answers within the longest skew time, or nobody is.
+        // No router was ever heard: one that is there answers within the longest skew time.
         let asked = Instant::now();
         drop(us.hand_over());
         let took = asked.elapsed();

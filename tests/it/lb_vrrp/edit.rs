@@ -66,7 +66,7 @@ fn an_address_that_somebody_removes_is_put_back() {
         let gap = gap.stop();
         measured(link, "somebody removes the address", gap);
         let status = us.status();
-        // Who was paused steps back, and claims it anew.
+        // The paused router steps back, and claims the address again.
         if status["pauses"] == 0 {
             assert_eq!(status["restored"], 1, "{}", us.log());
             assert_eq!(status["become-master"], 1, "{}", us.log());

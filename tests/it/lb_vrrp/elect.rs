@@ -1,4 +1,4 @@
-//! Who holds the address, when either side comes, goes, hangs or is cut off.
+//! The holder of the address, when either side comes, goes, hangs or is cut off.
 
 use super::link::SLACK;
 use super::{for_each_kind, measured};
@@ -138,7 +138,7 @@ fn a_healed_partition_leaves_one_holder_that_everybody_finds() {
             // announce what we hold every three all the same.
             link.wait_until_client_knows(winner, 3 * kind.interval());
             measured(link, "a partition heals", healed);
-            // Asked throughout, so that the client had something to learn anew.
+            // Asked throughout, so that the client had something to learn again.
             measured(link, "a partition, and its end, to the client", gap.stop());
             // They may step back without a word; that we were not alone is not to be seen then.
             assert_ne!(us.status()["announcements"], 0);
@@ -158,7 +158,7 @@ fn a_paused_router_steps_back_before_it_speaks() {
         link.wait_for_us(kind.down(HIGHER) + kind.interval());
 
         us.pause();
-        // Its kernel goes on holding the address; the other one takes over nevertheless.
+        // Its kernel keeps the address; the other one takes over nevertheless.
         link.wait_for((true, true), kind.down(MIDDLE));
         us.go_on();
         link.wait_for_them(kind.interval());
@@ -212,7 +212,7 @@ fn what_a_killed_router_left_is_found_again() {
         let us = link.start_us(LOWER);
         link.wait_for_them(kind.interval());
         assert!(!link.us.has_address(link.address(77)));
-        // Heard once, or their kernel would be taken for somebody who does not advertise.
+        // Heard once, or their kernel would be taken for a host that does not advertise.
         std::thread::sleep(kind.interval());
 
         let gap = link.gap();

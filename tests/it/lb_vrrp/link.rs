@@ -69,7 +69,7 @@ impl Kind {
     }
 }
 
-/// What a busy machine may add to any time.
+/// The time that a busy machine may add to any bound.
 pub const SLACK: Duration = Duration::from_millis(1500);
 
 /// A wire with our machine, keepalived's and a client.
@@ -156,7 +156,7 @@ impl Link {
         Gap::start(&self.client, self.virtual_address())
     }
 
-    /// Who has the address: we, they.
+    /// The holder of the address: we, they.
     pub fn holders(&self) -> (bool, bool) {
         let address = self.virtual_address();
         (self.us.has_address(address), self.them.has_address(address))

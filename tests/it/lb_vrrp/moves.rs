@@ -12,11 +12,11 @@ const HIGHER: u8 = 150;
 const LOWER: u8 = 50;
 const MIDDLE: u8 = 100;
 
-/// What a planned move may take on a machine that has nothing else to do: a longer one is explained.
+/// The time that a planned move may take on a machine that has nothing else to do: a longer one is explained.
 const BOUND: Duration = Duration::from_millis(20);
 
-/// What half of the moves stay below where they are measured: less than the time that a node waits that
-/// nobody has told of the move.
+/// The median of measured moves stays below this: less than the time that a node waits without notice
+/// of the move.
 const UNPLANNED: Duration = Duration::from_millis(100);
 
 /// And in an ordinary run, however busy the machine is.
@@ -29,7 +29,7 @@ const MOVES: usize = 5;
 /// moment.
 const AFTERMATH: Duration = Duration::from_millis(400);
 
-/// What a process may take to start or to end, which is not what is measured.
+/// The time that a process may take to start or to end, which is not measured.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One of each: the others differ in how advertisements travel.

@@ -29,7 +29,7 @@ const VARIABLE: &str = "OUTPOST_TEST_VIRTUAL_ROUTER";
 /// Begins lines that are not the test harness's.
 const MARK: &str = "@";
 
-/// What a virtual router is told.
+/// The configuration of a virtual router.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub version: u8,
@@ -109,7 +109,7 @@ impl Node {
         node
     }
 
-    /// What it logged.
+    /// Its log.
     pub fn log(&self) -> String {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.clone()
@@ -127,7 +127,7 @@ impl Node {
         assert_eq!(self.line(), "applied");
     }
 
-    /// What it shows.
+    /// Its status.
     pub fn status(&mut self) -> Value {
         writeln!(self.commands, "status").unwrap();
         serde_json::from_str(&self.line()).unwrap()

@@ -10,11 +10,11 @@ use super::for_kinds;
 use super::link::{Kind, SLACK};
 use super::node::Node;
 
-/// Where advertisements go, and their number among the protocols (RFC 9568 §5.1.2).
+/// The group address of advertisements, and their number among the protocols (RFC 9568 §5.1.2).
 const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x12);
 const VRRP: i32 = 112;
 
-/// Nobody can have a group's address for its own.
+/// No host can have a multicast address for its own.
 const REFUSED: &str = "ff05::100";
 
 #[test]
@@ -52,7 +52,7 @@ fn a_claim_that_the_kernel_refuses_is_heard_by_nobody_and_made_again_later_each_
         std::thread::sleep(Duration::from_secs(3));
         assert!(errors(&mut us) < 10, "{}", us.log());
         assert_eq!(heard(), 0, "{}", us.log());
-        // What can be had is, when its time has come.
+        // The other addresses are taken when their time has come.
         us.apply(&link.settings(100));
         link.wait_for_us(Duration::from_secs(8) + kind.down(100));
         tests::wait::for_it("it advertises", kind.interval() + SLACK, || heard() > 0);

@@ -100,7 +100,7 @@ impl Bare {
         live.to_vec()
     }
 
-    /// Where clients ask for names.
+    /// The address of the resolver.
     fn resolver(&self) -> SocketAddr {
         SocketAddr::new(self.node.address(), 53)
     }
@@ -265,7 +265,7 @@ fn outpost(verbs: &[&str], paths: &[&Path]) {
     assert!(status.success(), "{verbs:?}: {status}\n{out}{complaint}");
 }
 
-/// What the example's zone says.
+/// The records of the example's zone.
 const HELPER: std::net::Ipv4Addr = std::net::Ipv4Addr::new(192, 168, 7, 11);
 
 /// Queries in a second.

@@ -37,7 +37,7 @@ fn nothing_acknowledged_is_lost_when_the_power_fails() {
     cut_all(&mut lan, &mut random, Duration::from_secs(4));
     boot_cold(&mut lan);
 
-    // While somebody pushes images.
+    // While a client pushes images.
     let mut pushed = BTreeMap::new();
     for round in 0..ROUNDS {
         let mut pusher = Pusher::new(&lan, round);
@@ -58,7 +58,7 @@ fn nothing_acknowledged_is_lost_when_the_power_fails() {
     }
     assert!(!pushed.is_empty(), "nothing was pushed");
 
-    // What a disk has lost is loaded again from its archive.
+    // Images that a disk has lost are loaded again from their archive.
     let node = &mut lan.nodes[0];
     node.cut_power();
     damage(node);
@@ -170,7 +170,7 @@ impl Pusher {
         command.spawn().unwrap()
     }
 
-    /// What the registry has said yes to has to be there ever after.
+    /// Content that the registry has acknowledged has to stay.
     fn end(&mut self, mut child: Child, pushed: &mut BTreeMap<String, String>) {
         let is_acknowledged = child.wait().unwrap().success();
         if let Some((tag, digest)) = self.begun.take().filter(|_| is_acknowledged) {

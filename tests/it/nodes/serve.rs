@@ -83,7 +83,7 @@ fn names_are_answered(lan: &Lan) {
     }
 }
 
-/// Where lb-proxy listens on a node, whose own port is taken by the router.
+/// The port of lb-proxy on a node, whose own port is taken by the router.
 fn connections_are_balanced(lan: &Lan) {
     for address in ADDRESSES {
         // Which one depends on where the client is: browsers come back to the same router.
@@ -107,7 +107,7 @@ fn connections_are_balanced(lan: &Lan) {
     }
 }
 
-/// What the server behind an address says first.
+/// The first line of the server behind an address.
 fn greeting(lan: &Lan, address: &str) -> String {
     let address = address.parse().unwrap();
     lan.client.inside(|| {
@@ -190,7 +190,7 @@ fn a_virtual_address_moves_when_its_node_loses_power() {
         lan.client
             .inside(|| tests::stream::try_connect(address).is_ok())
     });
-    // What everybody connects to is the port of the thing itself.
+    // Clients connect to the service's own port.
     let greeted = greeting(&lan, &format!("{INGRESS}:443"));
     assert!(greeted.starts_with("master-"), "{greeted}");
     let known = lan.client.neighbour(vip);

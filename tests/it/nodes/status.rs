@@ -82,7 +82,7 @@ fn every_node_of_a_site_is_asked_and_one_that_is_silent_is_told() {
     drop(servers);
 }
 
-/// A client's key, a server's, and what each side is told of the other.
+/// A client's key, a server's, and the files that let them know each other.
 struct Ssh {
     files: Scratch,
 }
@@ -103,7 +103,7 @@ impl Ssh {
         let key = read("server.pub");
         let known: Vec<String> = ADDRESSES.iter().map(|at| format!("{at} {key}")).collect();
         files.write("known", &known.concat());
-        // What a person has in ~/.ssh/config.
+        // A person's ~/.ssh/config.
         let config = format!(
             "IdentityFile {}\nIdentitiesOnly yes\nUserKnownHostsFile {}\n",
             files.join("client").display(),
@@ -142,7 +142,7 @@ impl Ssh {
         );
         let config = self.files.write(&format!("sshd-{}", node.name()), &config);
         let mut server = node.machine.command("sh");
-        // Where sshd wants to lock itself in before anybody has said who they are.
+        // The directory that sshd locks itself into before a client has logged in.
         server
             .args([
                 "-c",

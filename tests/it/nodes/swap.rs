@@ -1,4 +1,4 @@
-//! Every service is swapped while it is used, and nobody who uses it notices.
+//! Every service is swapped while clients use it, and none of them notices.
 //!
 //! The services of one node take the place of each other in turn: another build, an image that never
 //! serves, a process that is killed, a start that takes long. Each time every query has to be answered
@@ -18,7 +18,7 @@ use tests::wait;
 use super::WINDOW;
 use super::using::{Found, Using};
 
-/// What happens to a service.
+/// A change of a service.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     NewBuild,
@@ -165,7 +165,7 @@ fn happen(node: &Node, service: &str, event: Event) -> Result<(), String> {
         Event::Kill => {
             let process = || node.run(&["systemctl", "show", "-P", "MainPID", &before]);
             let old = process();
-            // Process ids are the node's own, and so is whoever has that name.
+            // Process ids are the node's own, and so is the process of that name.
             node.run(&["pkill", "-KILL", "-x", service]);
             wait::for_it(&format!("{service} is back"), PATIENCE, || {
                 live_unit(node, service).as_ref() == Some(&before) && process() != old
@@ -190,7 +190,7 @@ fn happen(node: &Node, service: &str, event: Event) -> Result<(), String> {
     }
 }
 
-/// A long connection goes on through a swap of the proxy and the way back.
+/// A long connection continues through a swap of the proxy and the way back.
 fn connections_outlive(lan: &Lan, node: &Node) {
     let address = SocketAddr::new(node.address(), 9443);
     let stream = lan.client.inside(|| connect(address));
@@ -210,7 +210,7 @@ fn connections_outlive(lan: &Lan, node: &Node) {
     echo("after the way back");
 }
 
-/// Where a node is given an archive to swap to.
+/// The path of the archive to swap to, on a node.
 fn incoming(service: &str, name: &str) -> String {
     format!("/var/lib/outpost/incoming/{service}-{name}.tar")
 }

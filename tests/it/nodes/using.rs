@@ -23,7 +23,7 @@ pub(super) struct Using {
     connections: Option<Pulse>,
 }
 
-/// What users of a service found.
+/// The observations of a service's users.
 pub(super) struct Found {
     n_sent: u64,
     n_lost: u64,
@@ -123,7 +123,7 @@ impl Using {
 const IN_HANDS: u64 = 64;
 
 impl Found {
-    /// Connections that nobody accepted.
+    /// Connections that were not accepted.
     fn n_refused(&self) -> u64 {
         let failed = self.connections.failed.iter();
         let refused = failed.filter(|(kind, _)| {
@@ -244,5 +244,5 @@ const SETTINGS: u8 = 4;
 /// lost: the table says how long it waited.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Of questions over TCP: each has a connection of its own.
+/// Questions over TCP: each has a connection of its own.
 const ID: u16 = 0x0b1d;

@@ -6,7 +6,7 @@ use std::process::Command;
 use tests::registry::{Registry, image, skopeo, succeed};
 use tests::scratch::Scratch;
 
-/// What `skopeo inspect` says of an image, one field.
+/// One field of `skopeo inspect`.
 fn digest_of(reference: &str, more: &[&str]) -> String {
     let mut command = skopeo(&["inspect", "--format", "{{.Digest}}"]);
     command.args(more).arg(reference);

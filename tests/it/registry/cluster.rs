@@ -91,7 +91,7 @@ impl Site {
         std::fs::remove_dir_all(self.scratch.join(&format!("root-{at}"))).unwrap();
     }
 
-    /// What `registry-svc diff` says on one node about another: nothing when they are equal.
+    /// The output of `registry-svc diff` on one node about another: nothing when they are equal.
     fn diff(&self, at: usize, other: usize) -> (Option<i32>, String) {
         let node = &self.nodes[at];
         let mut command = node.machine.command(binary("registry-svc"));
@@ -117,7 +117,7 @@ impl Site {
         }
     }
 
-    /// Waits until all follow each other, so that what a push is told does not depend on the start.
+    /// Waits until all follow each other, so that the response to a push does not depend on the start.
     fn wait_connected(&self) {
         for node in &self.nodes {
             wait::for_it("the nodes follow each other", PATIENCE, || {
@@ -473,7 +473,7 @@ fn killed_in_a_push(site: &mut Site) {
     }
 }
 
-/// Whether some file below a directory that is no blob has so many octets.
+/// Whether some file below a directory that is no blob has this many bytes.
 fn holds_part(directory: &Path, octets: u64) -> bool {
     let Ok(entries) = std::fs::read_dir(directory.join("uploads")) else {
         return false;

@@ -21,7 +21,7 @@ const MIB: usize = 1 << 20;
 /// Longer than the registry waits between two looks at its disk, on a busy machine too.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A registry whose data are on a file system of so many octets.
+/// A registry whose data are on a file system of this many bytes.
 struct Small {
     registry: Registry,
     /// Keeps the mount namespace.
@@ -177,7 +177,7 @@ impl Answer {
     }
 }
 
-/// Sends a body without saying how long it is, until whoever reads it stops.
+/// Sends a body without saying how long it is, until the server stops reading it.
 fn send_chunked(address: SocketAddr, method: &str, path: &str, content: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -193,7 +193,7 @@ fn send_chunked(address: SocketAddr, method: &str, path: &str, content: &[u8]) -
         }
         stream.write_all(b"0\r\n\r\n")
     };
-    // Whoever has no room for a body does not read it to its end.
+    // A registry without room for a body does not read it to its end.
     drop(send(&stream));
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
@@ -248,10 +248,10 @@ fn below_the_watermark_pushes_are_refused_and_go_on_when_there_is_room() {
     let path = format!("/v2/new/app/blobs/{digest}");
     assert_eq!(small.ask("HEAD", &path, "", b"").status, 404);
     small.check_pull("kept/app", &kept);
-    // What fits is taken.
+    // A body that fits is taken.
     assert_eq!(small.push("new/app", &content(4, MIB)).status, 201);
 
-    // What will fit when the trash is empty is worth another attempt, also after a restart.
+    // A body that will fit when the trash is empty is worth another attempt, also after a restart.
     let header = format!("Accept: {MANIFEST}\r\n");
     let manifest = small.ask("GET", "/v2/waste/app/manifests/1", &header, b"");
     let path = format!("/v2/waste/app/manifests/{}", digest_of(&manifest.body));
@@ -289,7 +289,7 @@ fn a_disk_without_room_refuses_what_is_written_and_serves_and_deletes_all_the_sa
     assert_eq!(small.push_image("kept/app", &kept).status, 201);
     assert_eq!(small.push_image("other/app", &content(2, MIB)).status, 201);
 
-    // Nobody says how long these are, so they end where the disk does.
+    // These have no length, so they end where the disk does.
     let large = content(3, 80 * MIB);
     let path = format!("/v2/new/app/blobs/uploads/?digest={}", digest_of(&large));
     send_chunked(small.address(), "POST", &path, &large).is(507, "DENIED");

@@ -146,7 +146,7 @@ fn an_upload_goes_on_where_a_crash_left_it() {
         (202, Some("0-999999"))
     );
     registry.crash();
-    // What a killed process had taken is there: the system has it.
+    // The bytes that a killed process had taken are there: the system has them.
     let stands = registry.curl(&location, &[]);
     assert_eq!(
         (stands.status, stands.header("Range")),
@@ -239,7 +239,7 @@ fn an_upload_that_has_begun_ends_before_the_process_does() {
 
 //--- curl
 
-/// What curl was answered.
+/// The response that curl got.
 #[derive(Clone, Debug)]
 struct Reply {
     /// The status.

@@ -1,4 +1,4 @@
-//! The sweep among pushes, and what it is asked for by hand.
+//! The sweep among pushes, and the sweep that an operator starts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn pusher(address: SocketAddr, number: usize, stop: &AtomicBool) -> Vec<(String,
         let body = String::from_utf8_lossy(&body);
         match status {
             201 => acknowledged.push((digest_of(&bytes), layers)),
-            // Who takes longer than the grace begins again.
+            // A client that takes longer than the grace period begins again.
             404 | 400 if body.contains("MANIFEST_BLOB_UNKNOWN") => {}
             _ => panic!("{status}: {body}"),
         }
@@ -136,7 +136,7 @@ fn eight_pushers_lose_nothing_while_sweeps_run() {
     serving.stop();
 }
 
-/// What a verb prints.
+/// The output of a verb.
 fn succeed_with(registry: &Registry, verb: &str) -> String {
     // One that the schedule has started is waited for.
     let start = Instant::now();
@@ -151,7 +151,7 @@ fn succeed_with(registry: &Registry, verb: &str) -> String {
     }
 }
 
-/// What nobody needs goes to the trash at once.
+/// An unreferenced blob goes to the trash at once.
 const SHORT: &str =
     "plain = true\n\n[access]\nanonymous = \"all\"\n\n[sweep]\ngrace = \"0s\"\ntrash = \"1h\"\n";
 

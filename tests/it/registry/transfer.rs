@@ -352,7 +352,7 @@ fn images_are_pushed_and_pulled() {
         let summary = expect(&["push", shown(&layout), &target]);
         assert!(summary.contains("held already: 1 image"), "{summary}");
     }
-    // What another repository has is not sent again.
+    // A blob of another repository is not sent again.
     let summary = expect(&["push", shown(&layout), &registry.url("other:2")]);
     assert!(summary.contains("copied 1 image"), "{summary}");
     assert_eq!(manifest(&registry.image("group/image:1.0")), pushed);

@@ -71,7 +71,7 @@ fn there_and_back(slots: &Slots) {
     b.stop();
 }
 
-/// A new connection for each request, which waits while nobody accepts.
+/// A new connection for each request, which waits while no process accepts.
 fn get(address: SocketAddr, path: &str) -> Result<(), String> {
     use std::io::{Read as _, Write as _};
     let mut stream =
@@ -144,7 +144,7 @@ fn several_successors_do_not_cut_short_what_has_begun() {
         assert_eq!(slots.post("a", succession::PATH).status, 200);
     }
     a.wait_told("STOPPING=1");
-    // One that asks a process that is ending, whoever told it to.
+    // A new one asks a process that is ending already.
     assert_eq!(slots.post("a", succession::PATH).status, 200);
     let successor = slots.command_of("b");
     let b = std::thread::spawn(|| Daemon::start("registry-svc-b", successor));
@@ -213,7 +213,7 @@ fn a_proxy_that_dies_after_it_took_over_is_followed_by_the_one_before() {
     assert_eq!(receive(&long, 1, 1000), Ok(()));
     let b = slots.start("b");
     assert!(a.wait().success(), "{}", a.log());
-    // What was open is served by the new process.
+    // The new process serves the open connections.
     send(&long, 2, 1000, 1000).unwrap();
     assert_eq!(receive(&long, 2, 1000), Ok(()));
     assert_eq!(slots.status("b")["slot"], "b");

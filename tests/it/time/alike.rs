@@ -1,4 +1,4 @@
-//! What chronyd answers and what we answer: the same datagrams to both, and the same lists of who may ask.
+//! Answers of chronyd and of ours: the same datagrams to both, and the same lists of who may ask.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -98,7 +98,7 @@ impl Asker {
         asker
     }
 
-    /// What it answers to a datagram.
+    /// Its answer to a datagram.
     fn ask(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         self.try_ask(datagram).expect("the next one is answered")
     }
@@ -106,7 +106,7 @@ impl Asker {
     fn try_ask(&mut self, datagram: &[u8]) -> Option<Vec<Vec<u8>>> {
         self.number += 1;
         let next = tests::time::request(self.number);
-        // One that is refused because nobody listens yet comes back as an error of the next call.
+        // A datagram that is refused because no process listens yet comes back as an error of the next call.
         self.socket.send(datagram).ok()?;
         self.socket.send(&next).ok()?;
         let mut answers = Vec::new();
@@ -122,7 +122,7 @@ impl Asker {
     }
 }
 
-/// What of an answer does not depend on when and by whom it is given.
+/// The part of an answer that does not depend on its time and its server.
 fn essence(answer: &[u8], keys: &KeyRing) -> (Packet, usize, Option<(u32, bool)>) {
     let message = Message::parse(answer).expect("an answer is a packet");
     let mut packet = message.packet;
@@ -147,7 +147,7 @@ fn datagrams(keys: &KeyRing) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for version in 0..8 {
         for mode in 0..8 {
-            // chronyd answers symmetric peers passively; nobody here has a use for that.
+            // chronyd answers symmetric peers passively; this site has no use for that.
             if mode != 1 {
                 all.push(header(version, mode));
             }
@@ -297,7 +297,7 @@ fn lists_of_who_may_ask_mean_the_same() {
     }
 }
 
-/// What chronyc says to `accheck`s: one process for all of them.
+/// chronyc's answers to `accheck`s: one process for all of them.
 fn chronyc_of(chronyd: &Chronyd, commands: &str) -> Vec<bool> {
     let mut command = Command::new("chronyc");
     command.arg("-h").arg(chronyd.command_socket());

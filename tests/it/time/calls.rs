@@ -1,4 +1,4 @@
-//! Which system calls the thread that keeps the time makes: those that a simulator of clock and network takes the place of, and no
+//! The system calls of the thread that keeps the time: those that a simulator of clock and network replaces, and no
 //! others. What is not on the list here would be real in an unreal world.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ const SIMULATED: &[&str] = &[
     "fcntl",
     "getrandom",
     "getsockname",
-    // Of cards and their clocks.
+    // NICs and their clocks.
     "ioctl",
     "poll",
     "read",
@@ -60,7 +60,7 @@ fn traced(command: &Command, trace: &Path) -> Command {
     strace
 }
 
-/// Ends what is traced, and with it whoever traces, and returns what was written down. A tracer itself takes no signal.
+/// Ends the traced process, and with it the tracer, and returns the trace. A tracer itself takes no signal.
 fn end(mut daemon: Daemon, trace: &Path) -> String {
     let read = || std::fs::read_to_string(trace).expect("strace writes it");
     let text = read();

@@ -1,4 +1,4 @@
-//! What chronyc shows and chronyd reads, beside what the agent shows and reads.
+//! chronyc and chronyd beside the agent: the same reports, the same files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,7 @@ use time_model::view::{
 };
 use timesync_agent::cmdmon::{Control, Outcome, Server};
 
-/// Where chronyc is answered here.
+/// The address of chronyc's protocol here.
 const COMMAND_PORT: u16 = 11_324;
 
 /// Views that are compared; each takes a few dozen processes.
@@ -296,7 +296,7 @@ impl Answering {
         }
     }
 
-    /// What chronyc and the agent print of one report.
+    /// The output of chronyc and of the agent for one report.
     fn both(&self, host: &str, flags: &[&str], verb: &[&str]) -> [(Option<i32>, String); 2] {
         let port = COMMAND_PORT.to_string();
         let mut chronyc = Command::new("chronyc");
@@ -372,7 +372,7 @@ fn commands_end_as_chronycs_do() {
         (udp, &["makestep"], 1),
         (udp, &["serverstats"], 1),
         (udp, &["burst", "4/8"], 1),
-        // What a node of OpenShift waits for.
+        // A node of OpenShift waits for this.
         (udp, &["waitsync", "0", "0.1", "0.0", "1"], 0),
         (udp, &["waitsync", "1", "0.01"], 1),
         (udp, &["waitsync", "1", "0.1", "0.1"], 1),

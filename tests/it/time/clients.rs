@@ -1,4 +1,4 @@
-//! Who asks the agent: any client of NTP, chronyd, chronyc.
+//! The clients of the agent: any client of NTP, chronyd, chronyc.
 
 use std::net::UdpSocket;
 use std::time::Duration;
@@ -140,7 +140,7 @@ fn chronyd_measures_by_us_and_follows_us() {
     let daemon = agent.start();
     agent.wait_state(&["local"]);
     let server = format!("server {} port {PORT} iburst", agent.ip);
-    // What one exchange measures is off by half of what either side waited for its turn.
+    // The offset of one exchange is wrong by half of the time that either side waited for its turn.
     wait::for_it("chronyd measures the time", PATIENCE, || {
         let chronyd = std::process::Command::new("/usr/sbin/chronyd");
         chronyd_measures(chronyd, &server).abs() < 0.05
@@ -227,7 +227,7 @@ fn chronyc_asks_and_understands() {
         assert_eq!(code, Some(0), "{text}");
         text.contains("1 sources online")
     });
-    // What RHCOS waits for at boot.
+    // RHCOS waits for this at boot.
     let (code, text) = agent.chronyc(&["waitsync", "10", "0.1", "0.0", "1"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.starts_with("try: 1, refid: "), "{text}");

@@ -6,7 +6,7 @@ use tests::daemon::run;
 use tests::time::{Agent, Chronyd, PATIENCE, Says, Server};
 use tests::wait;
 
-/// What `check` says of an agent's chrony.conf, and its exit code.
+/// The output of `check` for an agent's chrony.conf, and its exit code.
 fn check(agent: &Agent) -> (Option<i32>, String) {
     let mut command = agent.command("check");
     command
@@ -37,7 +37,7 @@ fn check_reads_every_file_that_is_named() {
     ] {
         assert!(text.contains(&place), "no {place} in {text}");
     }
-    // What chronyd does not start with.
+    // chronyd does not start with this.
     agent.files.write("points", "20000 1\n19000 0.5\n");
     let (code, text) = check(&agent);
     assert_eq!(code, Some(78), "{text}");
@@ -65,7 +65,7 @@ fn without_its_points_it_does_not_start_and_a_reload_changes_nothing() {
     assert!(text.contains(&points.display().to_string()), "{text}");
 }
 
-/// Where the words of a line end.
+/// The end of a line's words.
 fn ends(line: &str) -> Vec<usize> {
     let letters: Vec<char> = line.chars().collect();
     let is_end =

@@ -1,6 +1,6 @@
 //! Nodes on a wire, at the ports that everybody knows: chronyd on both sides, and an island without anybody else.
 //!
-//! All machines have one clock, that of the machine that runs the tests: an offset shows what somebody did wrong.
+//! All machines have one clock, that of the machine that runs the tests: an offset shows a mistake of an agent.
 
 use std::net::Ipv4Addr;
 
@@ -122,7 +122,7 @@ fn three_nodes_alone_have_one_time_whoever_is_killed() {
     }
     assert_never_stepped(&nodes);
 
-    // And away again: one goes on by itself, with what it has learned or with its own time, and the others follow.
+    // And away again: one continues by itself, with its learned frequency or with its own time, and the others follow.
     drop(chronyd);
     wait::for_it("they have one time again", PATIENCE, || {
         let states: Vec<Value> = nodes
@@ -191,7 +191,7 @@ fn chronyd_is_on_both_sides_and_chronyc_waits_as_at_boot() {
     );
     let tracking = follower.wait_synchronised();
     assert_eq!(tracking[2], "5", "{tracking:?}");
-    // What one exchange measures is off by half of what either side waited for its turn.
+    // The offset of one exchange is wrong by half of the time that either side waited for its turn.
     wait::for_it("it follows closely", PATIENCE, || {
         let offset: f64 = follower.wait_synchronised()[4].parse().unwrap();
         offset.abs() < 0.01

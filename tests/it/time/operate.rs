@@ -22,7 +22,7 @@ fn check_names_everything_that_is_wrong() {
     for place in [":7:1: ", ":8:5: ", ":9:12: "] {
         assert!(stdout.contains(place), "no {place} in {stdout}");
     }
-    // What chronyd took and has no use for any longer is a warning.
+    // An obsolete directive of chronyd is a warning.
     agent.configure("server ntp.example.org\ncommandkey 1\n");
     let mut command = agent.command("check");
     command
@@ -52,7 +52,7 @@ fn a_file_with_a_problem_changes_nothing() {
         server.n_requests() > n
     });
     assert_eq!(agent.status()["sources"].as_array().map(Vec::len), Some(1));
-    // A good one is taken up, and what is in both goes on.
+    // A good one is applied, and sources in both continue.
     agent.configure(&format!("{}{}", line(&server), line(&another)));
     daemon.hang_up();
     let status = agent.wait_status("both are asked", |status| {
@@ -113,7 +113,7 @@ fn who_cannot_go_on_ends_with_an_error() {
     agent.wait_status("it has updates", |status| {
         status["updates"].as_u64().is_some_and(|n| n > 6)
     });
-    // Nobody's clock changes by as much on its own: something is badly wrong, and another process may find out what.
+    // No clock changes by as much on its own: something is badly wrong, and another process may find out what.
     server.say(|says| says.ahead = 1000.0);
     assert_eq!(daemon.wait().code(), Some(70));
     daemon.wait_log("maxchange");
@@ -145,7 +145,7 @@ impl Load {
         Self { stop, sent, thread }
     }
 
-    /// Waits for so many more requests.
+    /// Waits for this many more requests.
     fn wait(&self, n: u64) {
         let until = self.sent.load(Ordering::Relaxed) + n;
         wait::for_it("requests are sent", PATIENCE, || {
@@ -176,7 +176,7 @@ fn ask_until(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> Vec<u64
         let stamp = now() ^ number;
         waiting.insert(stamp, number);
         socket.send(&request(stamp)).unwrap();
-        // What a socket keeps by default is as much as comes in two seconds and more, then: as long as a loaded machine may take to
+        // A socket's default buffer holds as much as comes in two seconds and more, then: as long as a loaded machine may take to
         // start a process.
         std::thread::sleep(Duration::from_millis(10));
         receive(&mut waiting);
@@ -220,12 +220,12 @@ fn a_successor_is_synchronised_from_its_first_answer() {
         });
         let before = ask_patiently(agent.address());
         assert_eq!((before.leap(), before.stratum), (0, 2));
-        // Nobody tells the successor the time.
+        // The successor gets no time from a server.
         server.say(|says| says.is_silent = true);
         let next = start();
         let deadline = std::time::Instant::now() + PATIENCE;
         let mut answers = Vec::new();
-        // Until it answers for a while, whoever it is.
+        // Until a process answers for a while, whichever it is.
         let mut n_since = 0;
         while n_since < 100 {
             assert!(std::time::Instant::now() < deadline, "{}", next.log());
@@ -245,7 +245,7 @@ fn a_successor_is_synchronised_from_its_first_answer() {
         offsets.sort_by(f64::total_cmp);
         let median = offsets[offsets.len() / 2];
         assert!(median.abs() < 0.01, "{offsets:?}");
-        // What nobody confirms is less sure with time, and never surer.
+        // An unconfirmed time is less sure with time, and never surer.
         let growth =
             |pair: &[tests::time::Reply]| pair[1].root_dispersion - pair[0].root_dispersion;
         let is_silent = answers.len() - 100;
@@ -273,7 +273,7 @@ fn take_over(agent: &Agent, serve: &std::process::Command) {
     let held = Held::bind(agent.address());
     let start = || {
         let daemon = Daemon::start("timesync-agent", held.hand_to("ntp", serve));
-        // It asks its predecessor there, and is asked there itself.
+        // It asks its predecessor there, and answers there itself.
         let own = format!("\"pid\":{}", daemon.id());
         wait::for_it("it has the admin address", PATIENCE, || {
             let status = agent.get("/status").map_or(String::new(), |(_, text)| text);
@@ -330,7 +330,7 @@ fn asked_once_it_measures_and_ends() {
     let text = format!("{stdout}{stderr}");
     assert!(status.success(), "{text}");
     assert!(text.contains("0.1"), "{text}");
-    // Nobody there: it says so, and does not wait for ever.
+    // No process there: it says so, and does not wait for ever.
     server.say(|says| says.is_silent = true);
     let mut command = agent.serve();
     command.args(["-Q", "-t", "3"]);

@@ -22,7 +22,7 @@ use time_model::settings::{
 use time_model::time::{RawTime, Reading, UnixTime};
 use time_model::view::{PtpRole, PtpState, PtpView};
 
-/// What software stamps may be off on a machine that is busy: a thousand times what they are on one that is not.
+/// The error of software timestamps on a machine that is busy: a thousand times what they are on one that is not.
 const BOUND: i64 = 2_000_000;
 
 /// Two machines on a wire.
@@ -44,7 +44,7 @@ impl Wire {
         }
     }
 
-    /// ptp4l on one of the machines, which cannot set a clock whatever it is told.
+    /// ptp4l on one of the machines, which cannot set a clock in any case.
     fn ptp4l(&self, machine: &Machine, name: &str, lines: &str) -> Daemon {
         let socket = self.socket(name);
         let text = format!(
@@ -104,7 +104,7 @@ fn off(at: RawTime, time: UnixTime) -> i64 {
     time.0 - (now.wall - (now.raw - at)).0
 }
 
-/// The next so many that were told.
+/// The next ones, this many.
 fn told(receiver: &Receiver<Observation>, n: usize) -> Vec<(i64, Scale)> {
     let told = std::iter::repeat_with(|| receiver.recv_timeout(PATIENCE).expect("PTP is followed"));
     let times = told.take(n).map(|told| match told.what {
@@ -220,7 +220,7 @@ fn a_node_has_its_time_from_ptp_and_gives_it_to_others() {
     let (code, text) = agent.chronyc(&["-n", "sources"]);
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("#* PTP"), "{text}");
-    // Whoever looks at a node of OpenShift sees a slave that is locked.
+    // An observer of an OpenShift node sees a locked slave.
     let wait_metric = |what: &str, name: &str, wanted: &dyn Fn(f64) -> bool| {
         wait::for_it(what, PATIENCE, || {
             let metrics = agent
@@ -257,7 +257,7 @@ fn a_node_has_its_time_from_ptp_and_gives_it_to_others() {
     daemon.stop();
 }
 
-/// What a ptp4l says, as samples and to those who look.
+/// The reports of a ptp4l, as samples and in the status.
 fn ask(
     socket: &Path,
     done: impl Fn(&PtpView, &[ClockSample]) -> bool,

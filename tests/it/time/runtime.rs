@@ -1,4 +1,4 @@
-//! What chronyc changes while the agent runs, as it does with chronyd. A restart forgets it.
+//! Changes by chronyc while the agent runs, as with chronyd. A restart forgets them.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ fn sources_come_and_go() {
         status["sources"][0]["address"],
         second.address.ip().to_string()
     );
-    // A name goes on its own way through the resolver; loopback addresses of it are not asked here.
+    // A name takes its own way through the resolver; its loopback addresses are not polled here.
     told(
         &agent,
         "add pool localhost maxsources 2 offline",
@@ -225,7 +225,7 @@ fn keys_and_reasons_are_shown_as_chronyd_shows_them() {
     ] {
         lines += &server.line(&format!("iburst minpoll 0 maxpoll 0 {options}"));
     }
-    // Without a source that is required nobody leads.
+    // Without a source that is required there is no system peer.
     let lines = lines.replace("require", "");
     let (agent, daemon, chronyd) = both(&lines, 0);
     let select = ["-c", "-n", "selectdata"];

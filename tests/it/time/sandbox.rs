@@ -1,4 +1,4 @@
-//! What the process may still do once it serves: by default no more than it needs.
+//! The rights of the process once it serves: by default no more than it needs.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use tests::daemon::Daemon;
 use tests::time::{Agent, ask_patiently};
 
-/// What the kernel says of each thread of a process.
+/// The kernel's status of each thread of a process.
 fn of_threads(process: u32, name: &str) -> BTreeSet<String> {
     let tasks = Path::new("/proc").join(process.to_string()).join("task");
     let threads = fs::read_dir(tasks).unwrap().map(|task| {

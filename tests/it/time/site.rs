@@ -46,7 +46,7 @@ fn healthd_is_told_how_good_the_clock_is() {
         "{metrics}"
     );
 
-    // A change is told, and a healthd that was away is told again.
+    // The agent reports a change, and reports it again to a healthd that was away.
     server.say(|says| says.is_silent = true);
     of_state("holdover");
     healthd.kill();

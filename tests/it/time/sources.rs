@@ -38,7 +38,7 @@ fn clients_are_given_the_time_of_who_is_followed() {
     let status = agent.wait_state(&["locked", "syncing"]);
     assert_eq!(status["stratum"], 2);
     assert_eq!(status["corrects_clock"], false);
-    // The clock is left alone, and what clients are told is not.
+    // The agent leaves the clock alone, and corrects the served time.
     agent.wait_offset(0.25, 0.01);
     // The rest of the process hears of it a moment later.
     wait_ready(&agent);

@@ -31,7 +31,7 @@ impl Cgroup {
         Self { directories }
     }
 
-    /// Where it is in each tree.
+    /// Its path in each tree.
     pub(super) fn directories(&self) -> &[PathBuf] {
         &self.directories
     }

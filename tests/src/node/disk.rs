@@ -1,4 +1,4 @@
-//! Where the disks of nodes lie.
+//! The disks of nodes.
 //!
 //! In memory where there is enough of it. podman forces every file of an image to the disk, and
 //! removes as many; three nodes that load six images each do so some thousand times in a few seconds,
@@ -41,7 +41,7 @@ fn is_memory(directory: &Path) -> bool {
     rustix::fs::statfs(directory).is_ok_and(|found| found.f_type == TMPFS_MAGIC)
 }
 
-/// Memory that nobody uses, in octets.
+/// Free memory, in bytes.
 fn available() -> u64 {
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kilobytes = text.lines().find_map(|line| {
@@ -69,7 +69,7 @@ fn sweep(memory: &Path) {
     }
 }
 
-/// What must be free, in octets: the swap matrix, which keeps three archives and three loaded images of
+/// The memory that must be free, in bytes: the swap matrix, which keeps three archives and three loaded images of
 /// every service on every node, takes 2 GiB in all.
 const ROOM: u64 = 6 << 30;
 

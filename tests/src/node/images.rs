@@ -100,7 +100,7 @@ fn make(images: &Images) -> Result<(), String> {
         let mut strip = Command::new("strip");
         strip.arg("-o").arg(&good).arg(binary(name));
         succeed(strip)?;
-        // What follows the sections of a program changes nothing but its digest.
+        // Bytes after the sections of a program change nothing but its digest.
         let mut octets = read(&good).map_err(|error| error.to_string())?;
         octets.extend(b"another build");
         let new = programs.join("new").join(name);

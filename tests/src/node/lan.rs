@@ -16,7 +16,7 @@ use crate::wait;
 /// The domain of the site.
 pub const DOMAIN: &str = "ocp4.redhat.ren";
 
-/// Where its masters are.
+/// The addresses of its masters.
 pub const ADDRESSES: [&str; 3] = ["192.168.7.13", "192.168.7.14", "192.168.7.15"];
 
 /// The networks that are the site's.
@@ -25,7 +25,7 @@ const SITE: &str = "192.168.7.0/24";
 /// A router that leads nowhere: what is sent outside is seen, and counted.
 const GATEWAY: &str = "192.168.7.1";
 
-/// What the site file says where the nodes are real machines, and what it says of ours: their clock is
+/// A line of the site file for real machines, and the line for ours: their clock is
 /// this machine's, and their link is `eth0`.
 const HERE: [(&str, &str); 2] = [
     ("#correct-clock = true", "correct-clock = false"),
@@ -38,7 +38,7 @@ pub struct Lan {
     pub nodes: Vec<Node>,
     /// A machine beside them.
     pub client: Machine,
-    /// What was sent to addresses outside the site.
+    /// Packets to addresses outside the site.
     pub outside: Outside,
     /// The site file, certificates, and what was rendered.
     pub files: Scratch,
@@ -107,7 +107,7 @@ impl Lan {
         lan
     }
 
-    /// What stands on every node for the API server, machine configuration and the router.
+    /// The stand-ins on every node for the API server, machine configuration and the router.
     fn start_masters(&mut self) {
         for node in &self.nodes {
             let pki = self.files.join("pki/nodes");
@@ -163,7 +163,7 @@ impl Lan {
     ///
     /// # Panics
     ///
-    /// Panics if nobody answers.
+    /// Panics if no server answers.
     #[must_use]
     pub fn dig(&self, server: &str, arguments: &[&str]) -> Vec<String> {
         let mut command = self.client.command("dig");

@@ -65,5 +65,5 @@ fn count(namespace: &str) -> u64 {
     packets.unwrap_or_else(|| panic!("nft says {text}"))
 }
 
-/// A table of our own, so that nobody else's rules are touched.
+/// A table of our own, so that no other rules are touched.
 const TABLE: &str = "outpost_test_outside";

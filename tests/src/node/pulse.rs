@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// An exchange goes on until it is stopped.
+/// An exchange continues until it is stopped.
 #[derive(Debug)]
 pub struct Pulse {
     stop: Arc<AtomicBool>,
@@ -15,11 +15,11 @@ pub struct Pulse {
     tally: Arc<Mutex<Tally>>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     pub tried: u64,
-    /// What failed, each kind with its number and when the first was begun, from the start.
+    /// The failures, each kind with its number and when the first was begun, from the start.
     pub failed: BTreeMap<String, (u64, Duration)>,
     /// The longest time that one took.
     pub slowest: Duration,

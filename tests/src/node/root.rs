@@ -14,7 +14,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -20,7 +20,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// One that trusts the authority of this certificate (PEM), and nobody else.
+    /// One that trusts the authority of this certificate (PEM), and no other.
     ///
     /// # Panics
     ///
@@ -92,7 +92,7 @@ pub fn api_server(address: SocketAddr, certificate: &Path, key: &Path) -> Server
         .expect("the key is the certificate's");
     let config = Arc::new(config);
     Server::start(address, move |mut stream| {
-        // Whoever only connects has been answered.
+        // A client that only connects has its answer.
         drop(answer(Arc::clone(&config), &mut stream));
     })
 }

@@ -1,4 +1,4 @@
-//! Which package may know which, by where it lies; and what a core never depends on.
+//! The packages that a package may know, by its folder; and those that a core never depends on.
 //!
 //! ```text
 //! base/*      the floor: knows base and proto
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use tidy::workspace::{Dependency, Package, packages};
 
-/// What does input or output, or stands on something that does.
+/// Crates that do input or output, or stand on one that does.
 const FORBIDDEN_IN_CORES: &[&str] = &[
     "daemon",
     "hyper",

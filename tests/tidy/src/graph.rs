@@ -23,7 +23,7 @@ pub struct Level {
     arrows: BTreeMap<(usize, usize), Vec<Use>>,
 }
 
-/// Where an arrow comes from.
+/// The origin of an arrow.
 #[derive(Clone, Debug)]
 pub struct Use {
     pub place: Place,
@@ -201,7 +201,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    /// What a path means in a module; none if it leads out of the crate.
+    /// Resolves a path in a module; none if it leads out of the crate.
     fn path(&mut self, from: usize, words: &[String]) -> Option<Found> {
         if !self.following.insert((from, words.to_vec())) {
             return None;
@@ -241,7 +241,7 @@ impl<'a> Resolver<'a> {
         })
     }
 
-    /// What a word means in a module.
+    /// Resolves a word in a module.
     fn name(&mut self, module: usize, word: &str) -> Option<Found> {
         let this = &self.krate.modules[module];
         if let Some(child) = this.children.get(word) {

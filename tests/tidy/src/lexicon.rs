@@ -284,7 +284,7 @@ pub fn table(counts: &Counts) -> String {
     text
 }
 
-/// What the counts have above the ceilings, and ceilings that nothing needs.
+/// The counts above their ceilings, and ceilings that nothing needs.
 pub fn broken(counts: &Counts, ceilings: &Counts) -> (Vec<Key>, Vec<Key>) {
     let above = counts
         .iter()

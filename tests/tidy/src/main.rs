@@ -1,4 +1,4 @@
-//! What the rules of the house see, for people: `cargo run -p tidy -- graph PACKAGE`.
+//! The view of the rules of the house, for people: `cargo run -p tidy -- graph PACKAGE`.
 
 use std::process::ExitCode;
 

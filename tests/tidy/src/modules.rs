@@ -38,7 +38,7 @@ pub struct Module {
     pub place: Place,
     /// Names of items that it declares itself.
     pub items: BTreeSet<String>,
-    /// What `use` lines bring in, by name.
+    /// The items that `use` lines bring in, by name.
     pub imports: BTreeMap<String, Vec<String>>,
     /// `use a::b::*`.
     pub globs: Vec<Vec<String>>,
@@ -416,7 +416,7 @@ fn holds_in_product(condition: &[TokenTree]) -> bool {
     }
 }
 
-/// Where the item, field or arm that begins at `at` is over.
+/// The end of the item, field or arm that begins at `at`.
 fn end_of_item(tokens: &[TokenTree], at: usize) -> usize {
     let mut start = at;
     while ident_at(tokens, start).is_some_and(|word| word == "pub")

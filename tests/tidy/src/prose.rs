@@ -1,4 +1,4 @@
-//! What a file says to people: comments, docs, and sentences in string literals; and the paragraphs of Markdown.
+//! The prose of a file: comments, docs, and sentences in string literals; and the paragraphs of Markdown.
 //!
 //! Code in backticks and in fenced blocks is left out. A paragraph keeps the line of each of its words.
 

@@ -11,7 +11,7 @@ use crate::files::checkout;
 #[derive(Clone, Debug)]
 pub struct Package {
     pub name: String,
-    /// Where its Cargo.toml lies, from the root of the checkout.
+    /// The folder of its Cargo.toml, from the root of the checkout.
     pub folder: PathBuf,
     pub targets: Vec<Target>,
     pub dependencies: Vec<Dependency>,

@@ -18,7 +18,7 @@ pub(super) fn connected() -> Vec<IpNet> {
     networks
 }
 
-/// What this node takes for its own, loopback always among it: addresses, and ranges that are routed to it
+/// This node's own, always with loopback: addresses, and ranges that are routed to it
 /// as a whole.
 pub(super) fn own() -> Vec<IpNet> {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
@@ -66,7 +66,7 @@ fn ipv4_routes(table: &str) -> impl Iterator<Item = IpNet> {
     })
 }
 
-/// What is delivered here: a line `|-- address`, and below it the routes to it, as in `/32 host LOCAL`.
+/// The addresses that the kernel delivers here: a line `|-- address`, and below it the routes to it, as in `/32 host LOCAL`.
 fn ipv4_local(trie: &str) -> Vec<IpNet> {
     let mut local = Vec::new();
     let mut address = None;

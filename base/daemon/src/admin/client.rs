@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// Larger answers are refused; a dump of a large cache is well below.
 const MAX_BODY: usize = 1 << 30;
 
-/// What a daemon answered.
+/// The response of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     /// The HTTP status.
@@ -30,7 +30,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The body as text; what is not UTF-8 is replaced.
+    /// The body as text; bytes that are not UTF-8 are replaced.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
@@ -50,30 +50,30 @@ pub enum ClientError {
     /// Nothing listens there.
     #[error("no daemon answers at {address}")]
     NotRunning {
-        /// Where it was looked for.
+        /// The admin address.
         address: Place,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
     /// The exchange failed.
     #[error("the daemon at {address} did not answer as expected")]
     Exchange {
-        /// Where it was asked.
+        /// The admin address.
         address: Place,
-        /// What went wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It took too long.
     #[error("the daemon at {address} gave no answer within {} s", TIMEOUT.as_secs())]
     TimedOut {
-        /// Where it was asked.
+        /// The admin address.
         address: Place,
     },
 }
 
-/// Where a daemon is asked.
+/// The admin address of a daemon.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// Its admin address.

@@ -28,7 +28,7 @@ const MAX_CONNECTIONS: usize = 64;
 /// A client sends its request head within this time, or is cut off.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A handler answers within this time, or the client is told that it did not.
+/// A handler answers within this time, or the client gets an error.
 const HANDLER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The service's own status comes within this time, or is left out.
@@ -40,14 +40,14 @@ const MAX_BODY: usize = 256 << 10;
 /// Request heads larger than this are refused.
 const MAX_HEAD: usize = 16 << 10;
 
-/// What every daemon shows.
+/// The paths of every daemon.
 const BUILT_IN: [&str; 4] = ["/livez", "/readyz", "/metrics", "/status"];
 
-/// What the answers are made from.
+/// The sources of the answers.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) service: &'static str,
-    /// Which of the slots this process is, if it was told.
+    /// The slot of this process, if it has one.
     pub(crate) slot: Option<String>,
     pub(crate) started: Instant,
     pub(crate) life: Life,
@@ -132,7 +132,7 @@ async fn respond(
     response
 }
 
-/// The path is there, and is asked by these methods only (RFC 9110 §15.5.6).
+/// The path is there, and takes these methods only (RFC 9110 §15.5.6).
 #[derive(Debug)]
 struct NotAllowed(&'static str);
 
@@ -197,7 +197,7 @@ fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
     }
 }
 
-/// Changes are asked for on this node, and not by a page that a browser on it has loaded.
+/// Allows changes from this node only, and not from a page that a browser on it has loaded.
 fn may_change(peer: Peer, headers: &HeaderMap) -> Result<(), Reply> {
     if !peer.is_local() {
         return Err(Reply::text(403, "changes are taken from loopback only\n"));

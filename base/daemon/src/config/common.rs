@@ -30,7 +30,7 @@ pub struct AdminSpec {
     pub listen: Option<AdminListen>,
 }
 
-/// Where the admin listener is.
+/// The admin listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AdminListen {
     /// Nowhere: there is none.
@@ -64,12 +64,12 @@ impl de::Visitor<'_> for AdminListenVisitor {
     }
 }
 
-/// What every daemon's config holds besides its own.
+/// The part of the config that every daemon has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Common {
     /// How to log. Taken up on reload.
     pub log: LogSettings,
-    /// Where the admin listener is. Fixed for the life of the process.
+    /// The admin listener. Fixed for the life of the process.
     pub admin: Option<SocketAddr>,
     /// How long draining may take. Taken up on reload.
     pub drain: Duration,
@@ -98,7 +98,7 @@ impl Common {
         }
     }
 
-    /// What a daemon has whose configuration says nothing of all this.
+    /// The defaults of a daemon whose configuration says nothing of all this.
     #[must_use]
     pub fn with_admin(default_admin: SocketAddr) -> Self {
         Self::new(

@@ -137,7 +137,7 @@ fn reword(message: &str) -> String {
     message.to_owned()
 }
 
-/// What is unknown, and what was meant, from serde's "unknown field `word`, expected one of `a`,
+/// Finds the unknown word, and the word that was meant, in serde's "unknown field `word`, expected one of `a`,
 /// `b`" or "…, there are no fields".
 fn unknown(message: &str) -> Option<(String, Option<&str>)> {
     let (kind, rest) = None
@@ -215,7 +215,7 @@ impl Visitor<'_> for Refuse {
 impl<'de> Deserializer<'de> for Root<'de> {
     type Error = Error;
 
-    /// An enum that is told its version by a field (`#[serde(tag = "version")]`) gets it back.
+    /// Gives the version back to an enum that has it in a field (`#[serde(tag = "version")]`).
     fn deserialize_any<V: Visitor<'de>>(mut self, visitor: V) -> Result<V::Value, Error> {
         let span = self.version.span();
         let text = DeValue::String(self.version.into_inner().into());
@@ -282,7 +282,7 @@ impl<'de> de::EnumAccess<'de> for Root<'de> {
     }
 }
 
-/// What the version's variant holds.
+/// The content of the version's variant.
 struct Body<'a>(Table<'a>);
 
 impl<'de> de::VariantAccess<'de> for Body<'de> {

@@ -9,7 +9,7 @@ use socket2::{Domain, Socket, Type};
 
 use crate::environment::Environment;
 
-/// The inherited sockets nobody has asked for yet.
+/// The inherited sockets that no listener has claimed yet.
 #[derive(Debug, Default)]
 pub struct Inherited {
     sockets: Vec<Named>,
@@ -32,7 +32,7 @@ enum Kind {
 }
 
 impl Inherited {
-    /// No sockets, as when started by hand.
+    /// No sockets, as when started manually.
     #[must_use]
     pub fn none() -> Self {
         Self::default()
@@ -97,7 +97,7 @@ impl Inherited {
         self.take(name, Kind::Unix, Mode::NonBlocking)
     }
 
-    /// What nobody has asked for: each as name and address, to warn about.
+    /// The unclaimed sockets: each as name and address, to warn about.
     #[must_use]
     pub fn unclaimed(&self) -> Vec<String> {
         self.sockets.iter().map(Named::describe).collect()

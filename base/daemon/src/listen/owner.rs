@@ -1,4 +1,4 @@
-//! Who has a port: found in the kernel's socket tables and the processes' descriptors.
+//! The process that has a port: found in the kernel's socket tables and the processes' descriptors.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -74,7 +74,7 @@ pub fn owner(transport: Transport, address: SocketAddr) -> Option<Owner> {
     })
 }
 
-/// Reads a table; of TCP's only the listening sockets. The kernel lists those first, and the rest is
+/// Reads a table, and only the listening sockets of TCP's. The kernel lists those first, and the rest is
 /// long on a busy node: every connection, and those that ended a minute ago.
 fn read(table: &str, transport: Transport) -> io::Result<String> {
     if transport == Transport::Udp {
@@ -131,7 +131,7 @@ pub(crate) fn queue_drops(inodes: &[u64]) -> u64 {
         .sum()
 }
 
-/// Where a row has its state.
+/// The column of a row's state.
 const STATE_COLUMN: usize = 3;
 /// The socket listens (`TCP_LISTEN` of the kernel's `net/tcp_states.h`).
 const LISTENING: &str = "0A";

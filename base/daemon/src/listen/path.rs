@@ -1,6 +1,6 @@
 //! Unix sockets that clients find by a path.
 //!
-//! A socket file that a killed process left behind is replaced; one that somebody answers on is not.
+//! A socket file that a killed process left behind is replaced; one that another process answers on is not.
 //! A file goes with its socket, unless a successor has put another in its place.
 
 use std::fs;
@@ -38,7 +38,7 @@ pub enum SocketError {
     Refused {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         source: io::Error,
     },
@@ -79,7 +79,7 @@ impl SocketError {
 fn bind(path: &Path) -> io::Result<UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.bind(&SockAddr::unix(path)?)?;
-    // Nobody can connect before `listen`, so nobody can before the mode is right.
+    // No client can connect before `listen`, so none can before the mode is right.
     fs::set_permissions(path, fs::Permissions::from_mode(MODE))?;
     socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
@@ -95,13 +95,13 @@ fn remove_stale(path: &Path) -> Result<(), SocketError> {
     }
     match UnixStream::connect(path) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            tracing::info!(path = %path.display(), "Replacing a socket that nobody answers on");
+            tracing::info!(path = %path.display(), "Replacing a socket that no process answers on");
             fs::remove_file(path).map_err(|source| SocketError::Refused {
                 path: path.to_owned(),
                 source,
             })
         }
-        // A full backlog, or a socket we may not connect to, is somebody's.
+        // A full backlog, or a socket we may not connect to, belongs to another process.
         Ok(_) | Err(_) => Err(SocketError::Taken(path.to_owned())),
     }
 }
@@ -117,7 +117,7 @@ impl Drop for Bound {
     }
 }
 
-/// What tells a file from another of its name: numbers of inodes are used again.
+/// Tells a file from another of its name: numbers of inodes are used again.
 type Identity = (u64, i64, i64);
 
 fn identity(found: &fs::Metadata) -> Identity {

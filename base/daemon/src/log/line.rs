@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use crate::calendar::Timestamp;
 use crate::exit;
 
-/// What an event or a span says: its sentence and its fields in order.
+/// An event or a span: its sentence and its fields in order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Fields {
     message: String,

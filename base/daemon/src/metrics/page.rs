@@ -1,5 +1,5 @@
 //! Writes whole families of metrics, for a [`Collector`](prometheus_client::collector::Collector) that
-//! reads its numbers when it is asked.
+//! reads its numbers at each scrape.
 
 use std::fmt;
 
@@ -39,7 +39,7 @@ pub struct Histogram {
     pub buckets: Vec<(f64, u64)>,
 }
 
-/// What a collector writes to. A family appears with its first sample; one whose only sample has no
+/// The page that a collector writes. A family appears with its first sample; one whose only sample has no
 /// labels is a metric by itself.
 pub struct Page<'a, 'e>(&'a mut DescriptorEncoder<'e>);
 
@@ -50,7 +50,7 @@ impl fmt::Debug for Page<'_, '_> {
 }
 
 impl<'a, 'e> Page<'a, 'e> {
-    /// What is written goes to the encoder that the collector is given.
+    /// Writes to the encoder that the collector gets.
     pub fn new(encoder: &'a mut DescriptorEncoder<'e>) -> Self {
         Self(encoder)
     }

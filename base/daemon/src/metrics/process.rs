@@ -1,4 +1,4 @@
-//! What the kernel says about this process, read at every scrape.
+//! The kernel's figures of this process, read at every scrape.
 
 use std::fs;
 use std::sync::OnceLock;
