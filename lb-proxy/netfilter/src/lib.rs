@@ -64,7 +64,7 @@ const PAUSE_LIMIT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// The table of rules.
     pub table: TableName,
-    /// The interval at which counters are read and the table is looked after.
+    /// The interval at which the worker reads counters and checks the table.
     pub interval: Duration,
     /// Whether established connections go by a flow table, if the kernel has one.
     pub flow_table: bool,

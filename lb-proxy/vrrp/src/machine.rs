@@ -15,7 +15,7 @@
 //!   always have a holder. The last words of a competitor that has just yielded are no takeover: if
 //!   there was one lately, a message that comes at once does not count. A router that never heard another waits for
 //!   one skew time, the longest there is. Addresses of IPv6 stay longer, until the heir's kernel surely has
-//!   them, and are announced by both meanwhile; so who has just become active does not defend them.
+//!   them, and are announced by both meanwhile; so a new active router does not defend them.
 //! - **Yielding** to a higher priority goes the same way, from the heir's advertisement on.
 //! - **Lower priority heard while active**: two were active, and caches may point to the other one. It
 //!   is answered at once, and the addresses are announced again.

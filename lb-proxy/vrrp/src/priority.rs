@@ -65,7 +65,7 @@ pub enum Effect {
 /// A node's behaviour when it cannot serve.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenUnable {
-    /// Asks the others to take over, and keeps the addresses if none does: where all are unable, an
+    /// Asks the others to take over, and keeps the addresses if none does: when all are unable, an
     /// address that answers beats none. Peers have to preempt.
     #[default]
     Yield,

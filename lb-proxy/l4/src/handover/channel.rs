@@ -91,7 +91,7 @@ impl Channel {
             match rustix::net::sendmsg(&self.socket, &vectors, &mut control, SendFlags::NOSIGNAL) {
                 Ok(_) => return Ok(()),
                 Err(Errno::INTR) => {}
-                // There are so many descriptors on their way that the kernel waits for the reader.
+                // Too many descriptors are on their way: the kernel waits for the reader.
                 Err(Errno::TOOMANYREFS) => std::thread::yield_now(),
                 Err(error) => return Err(error.into()),
             }

@@ -45,7 +45,7 @@ pub(crate) struct Session {
     pub(super) admission: Option<Admission>,
     /// The client's address, as the socket has it.
     pub(crate) peer: SocketAddr,
-    /// Of no use once bytes move; then it is gone.
+    /// Gone once bytes move.
     pub(crate) early: Option<Box<Pending>>,
     /// The client's description of itself, if it sent one.
     pub(crate) named: Option<Box<Named>>,

@@ -29,10 +29,10 @@ enum Found {
     BadHeader,
 }
 
-/// Why no more bytes come.
+/// The state of the wait for more bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// They may.
+    /// More may come.
     Waits,
     /// The client has sent all it will, or has taken too long.
     Over,

@@ -8,7 +8,7 @@
 //! - Only what a frontend forwards to a server that keeps its sessions: one that goes gets nothing in
 //!   again that was taken out.
 //! - After the rules of everybody else have had their say, once: they see no more of a connection then.
-//! - With any number of frontends, a packet that is not in it yet is looked up twice: the port that
+//! - With any number of frontends, a packet that is not in it yet takes two lookups: the port that
 //!   its client connected to, and among the servers of that port its own. nftables has no key of both.
 
 use std::collections::{BTreeMap, BTreeSet};
