@@ -60,6 +60,8 @@ pub async fn converse<S: Service>(
             }
         }
         if is_full {
+            // A client that reads is not idle.
+            deadline = Instant::now() + limits.idle;
             continue;
         }
         if has_asked_last && session.input.is_empty() {
