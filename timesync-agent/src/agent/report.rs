@@ -66,7 +66,7 @@ impl Reporter {
                 );
             }
             Note::LocalEnded => {
-                tracing::info!("Clients no longer get the time of this clock alone")
+                tracing::info!("Clients no longer get this clock's own time");
             }
             Note::Inherited { age } => tracing::info!(
                 age_seconds = age.seconds(),
