@@ -31,7 +31,7 @@ use site::service::Service;
     after_long_help = EXIT_STATUS
 )]
 pub(crate) struct Outpost {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -41,17 +41,17 @@ pub(crate) struct Outpost {
 pub(crate) enum Command {
     /// Run a whole site on this machine, on loopback addresses, until Ctrl-C
     ///
-    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy, registry-svc, timesync-agent) as child
-    /// processes with the configuration of an example site: the domain ocp4.redhat.ren with three
-    /// masters. Each master is a small TCP responder on a loopback address of its own, so that health
-    /// checks have something to check; its registry port leads to registry-svc. No privileges are needed, and nothing outside the run directory
-    /// is written.
+    /// Runs the real services (healthd, dns-authd, dns-recursor, lb-proxy, registry-svc, timesync-agent)
+    /// as child processes with the configuration of an example site: the domain ocp4.redhat.ren with
+    /// three masters. Each master is a small TCP responder on a loopback address of its own, for the
+    /// probes of healthd; its registry port leads to registry-svc. `up` needs no privileges and writes
+    /// only into the run directory.
     ///
-    /// On a terminal there is one live screen; otherwise each event is a line. Everything stops
+    /// On a terminal it shows a live screen; otherwise it prints a line for each event. Everything stops
     /// on q, Ctrl-C, SIGTERM or SIGHUP, or when `outpost` dies, and nothing is left behind.
     ///
-    /// Started from a checkout, the services are built first (cargo build) when they are missing
-    /// or older than their sources. Installed, those beside the `outpost` binary are used.
+    /// From a checkout, `up` first builds the services (cargo build) if they are missing or older than
+    /// their sources. Installed, it uses those beside the `outpost` binary.
     #[command(after_long_help = UP_NOTES)]
     Up(UpArgs),
 
@@ -64,13 +64,13 @@ pub(crate) enum Command {
 
     /// Show the running site, this node, or all nodes of a site
     ///
-    /// Where `outpost up` runs a site, that site. On a node each service with the slot that serves, its
-    /// version, whether it is ready, how often its manager started it again, when it last said that it
-    /// makes progress, and what waits in its sockets or was dropped there; and what healthd finds down.
+    /// If `outpost up` runs a site, shows that site. On a node, shows for each service the slot that
+    /// serves, its version, whether it is ready, how often systemd restarted it, when it last reported
+    /// progress, and the queues and drops of its sockets; and the targets that healthd finds down.
     ///
-    /// With --site all nodes of the site file, over ssh: all at once, without a question, and each for
-    /// 60 seconds at most. Keys, hosts known and jump hosts are those of ssh's own configuration. On the
-    /// nodes the user is root, or may run /usr/local/bin/outpost with sudo and no password.
+    /// With --site, shows all nodes of the site file over ssh, all at once, without prompts, and each
+    /// within 60 seconds. Keys, known hosts and jump hosts come from ssh's own configuration. On the
+    /// nodes the user must be root, or run /usr/local/bin/outpost with sudo and no password.
     #[command(after_long_help = STATUS_NOTES)]
     Status(StatusArgs),
 
@@ -176,14 +176,14 @@ pub(crate) struct UpArgs {
     pub(crate) places: Places,
 }
 
-/// Where everything listens.
+/// Addresses and ports.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct Places {
     /// First three bytes of all addresses: services on NET.1, masters on NET.13, .14 and .15
     #[arg(long, value_name = "NET", default_value = "127.0.0", value_parser = net)]
     pub(crate) net: Net,
 
-    /// Where clients ask dns-recursor, UDP and TCP [default: NET.1:5300]
+    /// Address of dns-recursor, UDP and TCP [default: NET.1:5300]
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) dns: Option<SocketAddr>,
 
@@ -224,7 +224,7 @@ pub(crate) struct MasterArgs {
     pub(crate) verb: MasterVerb,
 }
 
-/// What to do with masters.
+/// The verbs of `master`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum MasterVerb {
     /// Take masters down
@@ -233,7 +233,7 @@ pub(crate) enum MasterVerb {
     Up(Masters),
 }
 
-/// Which masters, and of which site.
+/// Masters of a running site.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Masters {
     /// Name (master-1) or number (1) of a master, or `all`
@@ -272,20 +272,20 @@ pub(crate) struct StatusArgs {
 /// Arguments of `swap`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SwapArgs {
-    /// Which service
+    /// The service
     pub(crate) service: Service,
 
-    /// Image of the version that is to serve, as `outpost image build` makes it
+    /// Image of the new version, as `outpost image build` makes it
     #[arg(required_unless_present = "settle")]
     pub(crate) archive: Option<PathBuf>,
 
     /// Swap nothing; resolve a swap that was interrupted
     ///
-    /// Every swap begins with that. The slot on record is made to serve, and the other one is stopped.
+    /// Starts the slot on record, and stops the other one. Every swap begins with that.
     #[arg(long, conflicts_with = "archive")]
     pub(crate) settle: bool,
 
-    /// How it is done.
+    /// Options of a swap.
     #[command(flatten)]
     pub(crate) options: SwapOptions,
 }
@@ -293,10 +293,10 @@ pub(crate) struct SwapArgs {
 /// Arguments of `rollback`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RollbackArgs {
-    /// Which service
+    /// The service
     pub(crate) service: Service,
 
-    /// How it is done.
+    /// Options of a swap.
     #[command(flatten)]
     pub(crate) options: SwapOptions,
 }
@@ -308,7 +308,7 @@ pub(crate) struct SwapOptions {
     #[arg(long, value_name = "TIME", default_value = "90s")]
     pub(crate) timeout: HumanDuration,
 
-    /// How long the new process has to stay well before the old one is stopped
+    /// How long the new process must stay healthy before the old one is stopped
     #[arg(long, value_name = "TIME", default_value = "3s")]
     pub(crate) canary: HumanDuration,
 
@@ -320,7 +320,7 @@ pub(crate) struct SwapOptions {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where images are kept.
+    /// The directories of images.
     #[command(flatten, next_help_heading = "Images")]
     pub(crate) images: ImagePlace,
 
@@ -370,14 +370,14 @@ fn net(text: &str) -> Result<Net, String> {
         .collect();
     match bytes.as_deref() {
         Ok(&[127, second, third]) => Ok(Net(127, second, third)),
-        _ => Err("three numbers of a loopback network are wanted, as in 127.0.5".to_owned()),
+        _ => Err("expected three numbers of a loopback network, such as 127.0.5".to_owned()),
     }
 }
 
 fn upstream(text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .or_else(|_| text.parse().map(|ip| SocketAddr::new(ip, 53)))
-        .map_err(|_| "an IP address is wanted, with or without a port".to_owned())
+        .map_err(|_| "expected an IP address, with or without a port".to_owned())
 }
 
 fn port() -> clap::builder::RangedI64ValueParser<u16> {
@@ -438,7 +438,7 @@ Examples:
 Exit status:
   0   every service that is here serves and is ready
   64  the command line is wrong
-  69  a service is not ready, or systemd, healthd or a node could not be asked
+  69  a service is not ready, or systemd, healthd or a node gave no answer
   78  the site file has a problem";
 
 const SWAP_NOTES: &str = "\
@@ -449,9 +449,9 @@ Examples:
 
 Exit status:
   0   the other version serves
-  1   it does not; the one that served serves on, or again
+  1   it does not; the old version still serves, or serves again
   64  the command line is wrong
-  69  another swap is under way, or nothing serves: the service manager goes on trying
+  69  another swap is running, or nothing serves: systemd keeps trying
   77  no permission";
 
 const EXIT_STATUS: &str = "\
@@ -464,9 +464,9 @@ Exit status (`outpost COMMAND --help` says more of each):
   0   done, or nothing to do
   1   render --diff: there is a difference; swap: the other version does not serve
   64  the command line is wrong
-  65  a file that was given cannot be used: damaged, not understood, signed by somebody else
-  69  what is asked for is not there, or does not work: a site, a node, a service, a port
-  70  a bug, or a disk that cannot be written
+  65  a given file cannot be used: it is damaged, unknown, or signed with another key
+  69  a site, a node, a service or a port is missing or does not work
+  70  a bug, or a disk error
   77  no permission
   78  the site file, or what it names, has problems";
 

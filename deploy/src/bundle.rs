@@ -16,7 +16,7 @@ use daemon::{errln, exit, outln};
 
 use self::args::{BundleArgs, BundleVerb, KeyArgs, KeyVerb};
 
-/// Does what `bundle` is asked for.
+/// Runs `bundle`.
 pub(crate) fn run(args: &BundleArgs) -> ExitCode {
     let done = match &args.verb {
         None => create::run(args),
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &BundleArgs) -> ExitCode {
     }
 }
 
-/// Does what `key` is asked for.
+/// Runs `key`.
 pub(crate) fn run_key(args: &KeyArgs) -> ExitCode {
     let KeyVerb::Generate(generate) = &args.verb;
     match keys::generate(generate) {

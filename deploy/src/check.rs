@@ -24,31 +24,31 @@ pub(crate) struct CheckArgs {
     pub(crate) strict: bool,
 }
 
-/// What `--help` says after the options.
+/// The end of `--help`.
 pub(crate) const NOTES: &str = "\
-Each problem is a line, FILE:LINE:COLUMN: TEXT; warnings and notes say that they are. Found are,
-among others:
-  * keys that there are not, with the nearest that there is
-  * addresses that two have, that are outside the site's networks, or that nobody can have
+Prints a line for each problem, FILE:LINE:COLUMN: TEXT; a warning or a note says so. It finds, among
+others:
+  * unknown keys, with the nearest known one
+  * addresses in use twice, outside the site's networks, or unusable
   * networks that overlap
-  * names that two have (nodes, etcd-N, name servers, what is published, records), or that are none
+  * names in use twice (nodes, etcd-N, name servers, [[publish]], records), or invalid
   * records that the zone's own parser refuses
-  * ports that two listen on
-  * virtual IPs without an interface, without a node to hold them, or with one router number
-  * services that cannot work without another on the same node
-  * upstreams that are the site itself, and time servers whose names nobody resolves
-  * an even number of masters, or none
-  * quotas of nothing, mirrors without an upstream, with one that is the site itself, or with a name
-    that nobody resolves
-  * files that are named and missing: registry users (or other passwords than bcrypt's), credentials
-    and authorities of mirrors
+  * ports on which two services listen
+  * virtual IPs without an interface, without a node to hold them, or with the same router number
+  * services that lack another service on the same node
+  * upstreams that are the site itself, and time servers with names that no server resolves
+  * an even number of masters, or no master
+  * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name that
+    no server resolves
+  * missing files: registry users (or passwords other than bcrypt's), credentials and authorities of
+    mirrors
 
 Examples:
   outpost check
   outpost check --strict /srv/sites/north/site.toml
 
 Exit status:
-  0   nothing would go wrong (there may be warnings and notes)
+  0   no problem (there may be warnings and notes)
   64  the command line is wrong
   78  there are problems";
 
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     exit::code(if is_good { exit::OK } else { exit::CONFIG })
 }
 
-/// What there is to say about a site file, and whether it is good.
+/// The lines about a site file, and whether it is good.
 fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
     let document = match site_file::open(path) {
         Ok(document) => document,
@@ -105,7 +105,7 @@ fn lines(problems: &Problems, remarks: &[Remark]) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a file that the site file names.
+/// The problems of a file that the site file names.
 fn named(base: &Path, named: &Named) -> Vec<Problem> {
     let path = base.join(&named.path);
     let octets = match disk::read(&path) {
@@ -122,7 +122,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
         Holds::Certificates => certificates(&octets),
     };
     let problem = |(line, message): (usize, &str)| match line {
-        // Of the file as a whole: told where it is named.
+        // A problem of the whole file: report it at the place that names the file.
         0 => Problem::at(
             named.position.clone(),
             format!("{} {message}", path.display()),
@@ -140,7 +140,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
     found.into_iter().map(problem).collect()
 }
 
-/// What is wrong with users of the registry, by line; 0 is the whole.
+/// The problems of the registry's users, by line; 0 is the whole file.
 fn users(text: &str) -> Vec<(usize, &'static str)> {
     let lines = (1..).zip(text.lines());
     let users: Vec<(usize, &str)> = lines
@@ -164,7 +164,7 @@ fn users(text: &str) -> Vec<(usize, &'static str)> {
         .collect()
 }
 
-/// What is wrong with credentials: never quoted, they are a secret.
+/// The problem of credentials; never quotes them.
 fn credentials(text: &str) -> Vec<(usize, &'static str)> {
     let mut lines = text.trim_end_matches(['\r', '\n']).lines();
     let first = lines.next().unwrap_or_default();
@@ -178,7 +178,7 @@ fn credentials(text: &str) -> Vec<(usize, &'static str)> {
     }
 }
 
-/// What is wrong with certificates.
+/// The problem of certificates.
 fn certificates(octets: &[u8]) -> Vec<(usize, &'static str)> {
     match site_pki::is_certificate(octets) {
         Ok(()) => Vec::new(),

@@ -5,7 +5,7 @@
 //! --from ┼─► Draft ─► questions, at a terminal ─► site.toml ─► read as `check` reads it ─► written
 //! ```
 //!
-//! What is written is always a site file that `outpost check` accepts; otherwise nothing is.
+//! `init` writes only a site file that `outpost check` accepts.
 
 mod ask;
 mod draft;
@@ -51,12 +51,15 @@ pub(crate) struct InitArgs {
     #[arg(long)]
     ask: bool,
 
-    /// What the site is.
-    #[command(flatten, next_help_heading = "The site; what a flag says is not asked")]
+    /// The site.
+    #[command(
+        flatten,
+        next_help_heading = "The site (init does not ask for the value of a flag)"
+    )]
     given: Given,
 }
 
-/// What flags say about a site.
+/// The values of flags.
 #[derive(Clone, Debug, Args)]
 struct Given {
     /// Name of the cluster
@@ -108,17 +111,17 @@ struct Given {
     openshift: Option<String>,
 }
 
-/// What `--help` says after the options.
+/// The end of `--help`.
 pub(crate) const NOTES: &str = "\
-At a terminal, what neither a flag nor a file says is asked, with an answer that is taken when
-nothing is entered. Without a terminal nothing is asked, and what is missing is named.
+At a terminal, `init` asks for the values that neither a flag nor a file gives, and offers a default
+for each. Without a terminal it asks nothing, and lists the missing values.
 
 From install-config.yaml: metadata.name and baseDomain, machineNetwork, clusterNetwork, API and
 ingress VIPs of baremetal, vsphere, nutanix and openstack (the old singular keys too), hosts,
 replicas, NTP servers, and mirrors below the domain as names of the registry. From agent-
 config.yaml: hosts with their roles and the addresses, name servers and gateways of their
-networkConfig, rendezvousIP, additionalNTPSources. Passwords and keys are not read. What cannot be
-carried over is a comment in the file.
+networkConfig, rendezvousIP, additionalNTPSources. `init` does not read passwords and keys. Values
+that it cannot carry over become comments in the file.
 
 Examples:
   outpost init
@@ -177,7 +180,7 @@ fn init(args: &InitArgs) -> Result<PathBuf, Failure> {
     draft.openshift.get_or_insert_with(|| "4.18".to_owned());
     let missing = draft.missing();
     if !missing.is_empty() {
-        let text = format!("what is missing: {}", missing.join(" "));
+        let text = format!("missing: {}", missing.join(" "));
         return Err((exit::USAGE, text));
     }
     let text = draft.to_string();
@@ -233,7 +236,7 @@ fn data(problems: &Problems) -> Failure {
     (exit::DATA, problems.to_string())
 }
 
-/// Problems of a file that nobody will see, with the lines that they are about.
+/// Problems of a file that is not written, with the lines that they are about.
 fn refused(document: &Document, problems: Problems) -> Problems {
     let lines: Vec<&str> = document.text.lines().collect();
     let with_line = |mut problem: config_text::Problem| {
@@ -268,7 +271,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 ///
-/// What cannot be understood.
+/// Values that cannot be understood.
 pub fn import_bytes(data: &[u8]) -> Result<String, Problems> {
     let mut draft = Draft::default();
     let text = String::from_utf8_lossy(data);

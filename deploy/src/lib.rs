@@ -12,21 +12,21 @@
 //!                   status          the running site, this node, all nodes
 //! ```
 //!
-//! Each module is a verb, with its command line and its output. What a verb decides is in a crate of its own:
+//! Each module is a verb, with its command line and its output. The decisions of verbs are in crates of their own:
 //!
-//! | crate | what it holds |
+//! | crate | content |
 //! | --- | --- |
 //! | `site`, `site-file` | the model of a site; its file |
-//! | `site-render` | `config`: what services read; `target`: what starts them |
+//! | `site-render` | `config`: configurations of services; `target`: units that start them |
 //! | `service-image`, `site-bundle` | the formats of image archives and of bundles |
 //! | `slot-swap` | the order of a swap's steps |
-//! | `site-node` | what is on a node: slots, units, processes, images |
+//! | `site-node` | a node: slots, units, processes, images |
 //! | `site-pki` | certificates |
 //! | `durable` | files that survive a power cut |
 //!
 //! `image` and `images` are two verbs: `image build` needs a checkout, `images` needs a node.
 //!
-//! A library, so that tests can give any bytes to what reads files that people write; [`run`] is the program.
+//! A library, so that tests can give any bytes to the parsers of files that people write; [`run`] is the program.
 
 mod args;
 mod bundle;
@@ -51,7 +51,7 @@ use crate::args::{Command, MasterVerb, Outpost, StatusArgs};
 use crate::up::control::{Request, ask};
 use crate::up::run_dir::RunDir;
 
-/// What reads files that people write, on any octets: for tests that make them up.
+/// Parsers of files that people write, for tests with arbitrary bytes.
 pub mod reading {
     use daemon::config::{Document, Problems};
 
@@ -69,7 +69,7 @@ pub mod reading {
     }
 }
 
-/// Does what the command line asks for.
+/// Runs the command line.
 #[must_use]
 pub fn run() -> ExitCode {
     let outpost: Outpost = match daemon::args::parse(std::env::args_os()) {

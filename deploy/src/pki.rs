@@ -16,33 +16,33 @@ pub(crate) struct PkiArgs {
     pub(crate) verb: PkiVerb,
 }
 
-/// What to do with certificates.
+/// The verbs of `pki`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum PkiVerb {
     /// Make missing certificates, and renew unusable ones
     ///
-    /// The authority and its key, a key and a certificate for each node that runs the
-    /// registry, and the key of its tokens where it has users. What is good stays as it is; a certificate is made
-    /// anew, for the same key, when its node has other names or addresses, when another authority
-    /// has signed it, or in the last 90 days before its end. Keys are readable for their owner
-    /// alone and are never removed or replaced. An authority of your own: put ca.crt and ca.key
-    /// into the directory.
+    /// Makes the authority and its key, a key and a certificate for each node that runs the registry,
+    /// and the key of its tokens if it has users. Good files stay as they are. `make` renews a
+    /// certificate, with the same key, if the names or addresses of its node have changed, if another
+    /// authority has signed it, or in the last 90 days before its end. Only the owner can read keys, and
+    /// `make` never removes or replaces one. To use your own authority, put ca.crt and ca.key into the
+    /// directory.
     #[command(after_long_help = MAKE_NOTES)]
     Make(MakeArgs),
 
     /// Make certificate requests for an external authority
     ///
-    /// A key for each node that runs the registry, where there is none, and beside it NAME.csr: a request
-    /// (PKCS #10) for its names and addresses, as a server's and a client's. What is good already is not
-    /// asked for again. No key leaves the directory.
+    /// Makes a missing key for each node that runs the registry, and beside it NAME.csr: a request
+    /// (PKCS #10) for its names and addresses, for servers and clients. Makes no request for a good
+    /// certificate. No key leaves the directory.
     #[command(after_long_help = REQUEST_NOTES)]
     Request(RequestArgs),
 
     /// Accept certificates that an external authority has signed
     ///
-    /// Each is known by its key. It is checked before anything is written, and all of them or none are taken: it has to
-    /// have every name that was asked for, be good for servers and clients, and lead to the authority;
-    /// what is between the two may be in any of the files.
+    /// Finds the node of each certificate by its key, and checks all before it writes any: each must have
+    /// every requested name, be valid for servers and clients, and lead to the authority. Intermediate
+    /// certificates may be in any of the files.
     #[command(after_long_help = ACCEPT_NOTES)]
     Accept(AcceptArgs),
 

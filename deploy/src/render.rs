@@ -1,4 +1,4 @@
-//! `outpost render`: writes what a site file makes of every node.
+//! `outpost render`: writes the files of every node of a site.
 //!
 //! In this order: read the site and its secrets → render → look what there is → plan → show the
 //! difference, or write. Nothing is written before everything that can be refused has been looked at.
@@ -28,15 +28,15 @@ pub(crate) struct RenderArgs {
     #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
     pub(crate) site: PathBuf,
 
-    /// What to render; may be repeated
+    /// The form to render; may be repeated
     #[arg(long, value_name = "TARGET", default_value = "all")]
     pub(crate) target: Vec<Target>,
 
-    /// Where to: a directory for each target is made in it
+    /// Directory to write to; each target gets a directory in it
     #[arg(long, short, value_name = "DIR")]
     pub(crate) output: PathBuf,
 
-    /// Only what is for this node
+    /// Only the files of this node
     #[arg(long, value_name = "NAME")]
     pub(crate) node: Option<String>,
 
@@ -45,7 +45,7 @@ pub(crate) struct RenderArgs {
     pub(crate) diff: bool,
 }
 
-/// What can be rendered.
+/// The forms that can be rendered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(crate) enum Target {
     /// Configurations, zones and certificates, as they lie on each node
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// What `--help` says after the options.
+/// The end of `--help`.
 pub(crate) const NOTES: &str = "\
 Below the output directory there is one for each target: configs, quadlet and units have one for
 each node, which is that node's root; ignition, machineconfig and butane have files that are

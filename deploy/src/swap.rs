@@ -1,4 +1,4 @@
-//! `outpost swap` and `outpost rollback`: another version of a service takes over, and nobody notices.
+//! `outpost swap` and `outpost rollback`: another version of a service takes over without interrupting clients.
 //!
 //! ```text
 //!            one .socket of systemd's, which both slots have
@@ -9,12 +9,12 @@
 //!        finishes what it has read     serves alone
 //! ```
 //!
-//! | piece | what it is |
+//! | piece | content |
 //! | --- | --- |
 //! | [`slot_swap`] | the order of steps and the way back from each; pure |
 //! | [`executor`] | takes the steps: systemctl, podman, files |
 //! | [`canary`] | whether the new process works |
-//! | [`site_node::record`] | which slot the node starts from |
+//! | [`site_node::record`] | the slot that the node starts from |
 //!
 //! Services that cannot run twice (a store has one journal, a clock one hand on it) take over from each
 //! other by themselves when the second one starts; for the swap that is a start like any other, but the
@@ -185,7 +185,7 @@ fn has_served(record: &mut Record, executor: &Executor) {
     let Some((version, revision)) = executor.before.version.clone() else {
         return;
     };
-    // What the node was installed with is in no record yet.
+    // The installed version is in no record yet.
     let has = record.slots.entry(old.name().to_owned());
     has.or_default().serve(version, revision);
 }

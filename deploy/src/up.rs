@@ -28,7 +28,7 @@ use daemon::{errln, exit, outln};
 
 use self::child::Plan;
 use self::life::{Outcome, Setup};
-use self::ports::{Refusal, Wanted};
+use self::ports::{PortRequest, Refusal};
 use self::run_dir::RunDir;
 use crate::args::{Places, UpArgs};
 use site::Site;
@@ -96,7 +96,7 @@ fn run_in(
     for socket in [&layout.healthd_socket, &layout.swap_socket] {
         check_socket_length(socket)?;
     }
-    ports::check(&wanted(&site, &layout, &at))?;
+    ports::check(&port_requests(&site, &layout, &at))?;
     for directory in ["state", "zones"] {
         run_dir
             .make_dir(directory)
@@ -183,7 +183,7 @@ fn site(places: &Places) -> Site {
     })
 }
 
-/// Where the services are reached.
+/// The addresses of the services.
 struct Addresses {
     /// Of all services but dns-recursor, where another is asked for.
     own: IpAddr,
@@ -242,22 +242,22 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Everything that will be listened on.
-fn wanted(site: &Site, layout: &Layout, at: &Addresses) -> Vec<Wanted> {
+fn port_requests(site: &Site, layout: &Layout, at: &Addresses) -> Vec<PortRequest> {
     let mut wanted = Vec::new();
     for (name, address) in [("dns-recursor", at.dns), ("dns-authd", at.authority)] {
-        wanted.push(Wanted::udp(name, address));
-        wanted.push(Wanted::tcp(name, address));
+        wanted.push(PortRequest::udp(name, address));
+        wanted.push(PortRequest::tcp(name, address));
     }
-    wanted.push(Wanted::tcp("registry-svc", at.registry));
-    wanted.push(Wanted::udp("timesync-agent", at.time));
+    wanted.push(PortRequest::tcp("registry-svc", at.registry));
+    wanted.push(PortRequest::udp("timesync-agent", at.time));
     for (service, address) in layout.admin.iter() {
-        wanted.push(Wanted::tcp(
+        wanted.push(PortRequest::tcp(
             &format!("the admin listener of {service}"),
             *address,
         ));
     }
     for published in &site.published {
-        wanted.push(Wanted::tcp(
+        wanted.push(PortRequest::tcp(
             &format!("the {} frontend of lb-proxy", published.what),
             SocketAddr::new(at.own, published.port),
         ));
@@ -265,7 +265,7 @@ fn wanted(site: &Site, layout: &Layout, at: &Addresses) -> Vec<Wanted> {
     for node in site.masters() {
         for published in &site.published {
             let what = format!("the {} of {}", published.what, node.name);
-            wanted.push(Wanted::tcp(
+            wanted.push(PortRequest::tcp(
                 &what,
                 SocketAddr::new(node.address(), published.port),
             ));

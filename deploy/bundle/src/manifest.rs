@@ -1,4 +1,4 @@
-//! What a bundle says: the site, its nodes, what each gets, and the digest of every member.
+//! The manifest of a bundle: the site, its nodes, what each gets, and the digest of every member.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use service_image::digest::Sha256;
 
-/// What is in a bundle.
+/// The content of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Manifest {
@@ -20,7 +20,7 @@ pub struct Manifest {
     pub domain: String,
     /// When it was made, in seconds since 1970.
     pub created: u64,
-    /// Who made it: the command's own version.
+    /// The version of the command that made it.
     pub made_by: String,
     /// The nodes.
     pub nodes: Vec<BundleNode>,
@@ -44,11 +44,11 @@ pub enum Version {
 pub struct Member {
     /// Octets.
     pub size: u64,
-    /// What is left of them.
+    /// Their digest.
     pub sha256: Sha256,
 }
 
-/// What a node gets.
+/// The part of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BundleNode {
@@ -56,7 +56,7 @@ pub struct BundleNode {
     pub name: String,
     /// Where it is.
     pub addresses: Vec<IpAddr>,
-    /// What runs its services.
+    /// How its services run.
     pub runtime: BundleRuntime,
     /// The services that it runs, by name.
     pub services: Vec<String>,
@@ -66,7 +66,7 @@ pub struct BundleNode {
     pub units: Vec<BundleUnit>,
 }
 
-/// What runs the services of a node.
+/// How the services of a node run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BundleRuntime {
@@ -80,7 +80,7 @@ pub enum BundleRuntime {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct BundleFile {
-    /// Where it belongs.
+    /// The path on the node.
     pub path: PathBuf,
     /// Its permissions.
     pub mode: u32,
@@ -112,7 +112,7 @@ pub struct BundleImage {
     pub version: String,
     /// The revision of its source.
     pub revision: String,
-    /// What podman calls it.
+    /// The name for podman.
     pub image_id: Sha256,
     /// The member that is its archive.
     pub member: String,

@@ -87,17 +87,17 @@ impl<R: Read + Seek> Bundle<R> {
         })
     }
 
-    /// What is signed, and the signature.
+    /// The signed bytes, and the signature.
     pub fn signed(&self) -> (&[u8], &str) {
         (&self.text, &self.signature)
     }
 
-    /// What it says of itself.
+    /// The manifest.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Checks the digest of every member; `seen` is told how many octets each had.
+    /// Checks the digest of every member; `seen` receives the size of each.
     ///
     /// # Errors
     ///

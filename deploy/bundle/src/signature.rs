@@ -13,7 +13,7 @@ use ring::signature::Ed25519KeyPair;
 /// Why something is not signed, or not believed.
 #[derive(Debug, thiserror::Error)]
 pub enum SignatureError {
-    /// A key file that is none.
+    /// A file that is not a key.
     #[error("not a minisign key")]
     NoKey(#[source] minisign::PError),
     /// A key that does not fit together.
@@ -27,7 +27,7 @@ pub enum SignatureError {
     Wrong {
         /// The key that was believed in.
         key: String,
-        /// What the library says.
+        /// The reason, from the library.
         #[source]
         source: minisign::PError,
     },

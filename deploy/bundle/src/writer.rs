@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use crate::manifest::{COMMAND, MANIFEST, Manifest, SIGNATURE};
 use service_image::layer::fixed_header;
 
-/// Where the bytes of a member come from.
+/// The source of a member's bytes.
 #[derive(Debug)]
 pub enum Source {
     /// They are here.

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
-/// Who may do what with a file.
+/// The owner and mode of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rights {
     /// The permissions.
     pub mode: u32,
-    /// User and group; none: whoever writes it.
+    /// User and group; none keeps those of the writer.
     pub owner: Option<(u32, u32)>,
 }
 
@@ -24,7 +24,7 @@ impl Rights {
         owner: None,
     };
 
-    /// Nobody else may read it.
+    /// Only the owner may read it.
     pub const PRIVATE: Self = Self {
         mode: 0o600,
         owner: None,
@@ -35,7 +35,7 @@ impl Rights {
 ///
 /// # Errors
 ///
-/// When it cannot be written; what was there before is there still.
+/// When it cannot be written; the old file is still there.
 pub fn write(path: &Path, rights: Rights, contents: impl Read) -> anyhow::Result<()> {
     place(path, rights, contents).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,6 +1,6 @@
-//! What `outpost install` decides: which node of a bundle this machine is, and what has to change on it.
+//! Decides for `outpost install`: the node of a bundle that this machine is, and the changes on it.
 //!
-//! Never looks at a machine: what it has is given.
+//! Never inspects a machine: its caller passes the state.
 
 pub mod node_choice;
 pub mod plan;

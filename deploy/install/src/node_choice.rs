@@ -1,10 +1,10 @@
-//! Which node of a bundle this machine is. Pure.
+//! Finds the node of a bundle that this machine is. Pure.
 
 use std::net::IpAddr;
 
 use site_bundle::manifest::{BundleNode, Manifest};
 
-/// Why nobody knows.
+/// The reason why no node was found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NodeChoiceError {
     /// Nothing fits.
@@ -14,7 +14,7 @@ pub enum NodeChoiceError {
     None {
         /// The host name.
         host: String,
-        /// What there is.
+        /// The nodes of the bundle.
         nodes: String,
     },
     /// More than one fits.
@@ -23,9 +23,9 @@ pub enum NodeChoiceError {
     /// There is none of that name.
     #[error("the bundle has no node {name}; it has {nodes}")]
     NoSuch {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The nodes of the bundle.
         nodes: String,
     },
 }

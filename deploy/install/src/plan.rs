@@ -1,4 +1,4 @@
-//! What has to be done to make a node what a bundle says, from what it is. Pure.
+//! Plans the steps from the present state of a node to the state that a bundle describes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,11 +17,11 @@ pub struct FileState {
     pub mode: u32,
     /// User and group.
     pub owner: (u32, u32),
-    /// What is in it.
+    /// The content.
     pub digest: Sha256,
 }
 
-/// What a node is to be.
+/// The desired state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     /// Its files.
@@ -32,7 +32,7 @@ pub struct Wanted {
     pub archives: BTreeMap<Service, Sha256>,
 }
 
-/// What a node is.
+/// The present state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Those of its files that are wanted, or were installed before.
@@ -47,7 +47,7 @@ pub struct Found {
     pub rivals_active: BTreeSet<String>,
     /// Units that were enabled before.
     pub had_enabled: BTreeSet<String>,
-    /// What a run before this one did not come to.
+    /// The steps that an earlier run did not take.
     pub pending: BTreeSet<Deed>,
 }
 
@@ -75,7 +75,7 @@ pub enum Deed {
     Images,
     /// Another program that sets the clock stops: its unit.
     Halt(String),
-    /// What is not running is started.
+    /// Start the units that do not run.
     Start,
     /// A socket listens elsewhere: its service stops for it.
     Socket(String),
@@ -149,7 +149,7 @@ impl FromStr for Deed {
 #[error("it is nothing that an install does")]
 pub struct NoDeed;
 
-/// What is to be done.
+/// The steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Files to write, by path.
@@ -165,7 +165,7 @@ pub struct Plan {
     /// Units that end before their files go: those that are not to start any more, and slots of services
     /// that the node is not to have, which do not always start by being enabled.
     pub stop: BTreeSet<String>,
-    /// What is done then.
+    /// The later steps.
     pub deeds: BTreeSet<Deed>,
 }
 
@@ -240,7 +240,7 @@ pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
         .map(|(service, slot)| slot.unit(service))
         .chain(plan.disable.iter().cloned())
         .collect();
-    // Who takes over reads everything anew.
+    // A new process reads everything again.
     let swapped: Vec<Service> = plan.deeds.iter().filter_map(swapped).collect();
     plan.deeds
         .retain(|deed| !matches!(deed, Deed::Reload(service) if swapped.contains(service)));
@@ -288,7 +288,7 @@ fn swapped(deed: &Deed) -> Option<Service> {
     }
 }
 
-/// What a changed file makes necessary.
+/// The steps that a changed file needs.
 fn deeds_of(path: &Path, how: Write, found: &Found) -> Vec<Deed> {
     let name = path
         .file_name()

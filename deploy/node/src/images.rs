@@ -12,7 +12,7 @@ pub mod store;
 
 use std::path::PathBuf;
 
-/// Where the images of a node are.
+/// The directories of a node's images.
 #[derive(Clone, Debug)]
 pub struct ImagePaths {
     /// Directory of the archives.

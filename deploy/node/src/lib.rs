@@ -1,6 +1,6 @@
-//! What `outpost` finds and changes on a node.
+//! Reads and changes the state of a node.
 //!
-//! | module | what it reaches |
+//! | module | content |
 //! | --- | --- |
 //! | [`paths`] | where slots, permits and sockets are |
 //! | [`record`] | which slot of a service the node starts from |

@@ -1,4 +1,4 @@
-//! What healthd thinks of a service on this node.
+//! The liveness of a service on this node, from healthd.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ const BLINK: Duration = Duration::from_secs(2);
 /// How long healthd may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// What healthd says of targets, by what names them.
+/// The liveness of targets, by their keys.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Targets(BTreeMap<String, TargetStatus>);
 
@@ -119,7 +119,7 @@ impl Targets {
     }
 }
 
-/// What healthd has said of targets since the new process was ready.
+/// The reports of healthd since the new process was ready.
 ///
 /// A service of which one process works at a time is not there for a moment while it is taken over, and
 /// healthd may have noticed. That is no fault, as long as each target comes up; one that goes down
@@ -141,7 +141,7 @@ fn place(status: &TargetStatus) -> Option<(IpAddr, u16)> {
     Some((target.address.parse().ok()?, port))
 }
 
-/// What is probed and where, in words.
+/// The kind and the address of the probe, in words.
 pub fn name(status: &TargetStatus) -> Option<String> {
     use wire::target::Kind;
     let target = status.target.as_ref()?;

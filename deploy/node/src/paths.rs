@@ -1,4 +1,4 @@
-//! Where a swap finds and leaves what it needs on a node.
+//! The paths of a swap on a node.
 
 use std::path::{Path, PathBuf};
 
@@ -9,9 +9,9 @@ use site::slot::Slot;
 /// The directories of a node.
 #[derive(Clone, Debug)]
 pub struct NodePaths {
-    /// What outlives the power: `/var/lib/outpost`.
+    /// State that survives a reboot: `/var/lib/outpost`.
     state: PathBuf,
-    /// What does not: `/run/outpost`.
+    /// State that does not: `/run/outpost`.
     run: PathBuf,
 }
 
@@ -25,7 +25,7 @@ impl NodePaths {
         }
     }
 
-    /// What is known of the slots, for people and for `outpost status`.
+    /// The record of the slots, for people and for `outpost status`.
     pub fn record(&self, service: Service) -> PathBuf {
         self.slots().join(format!("{service}.json"))
     }
@@ -35,7 +35,7 @@ impl NodePaths {
         self.slots().join(format!("{service}.{}", Slot::B))
     }
 
-    /// What has to outlive the power.
+    /// The directory of state that must survive a reboot.
     pub fn slots(&self) -> PathBuf {
         self.state.join("slots")
     }
@@ -46,7 +46,7 @@ impl NodePaths {
         self.permits().join(format!("{service}.{slot}"))
     }
 
-    /// Where permits lie, which one swap at a time has.
+    /// The directory of permits, which one swap at a time has.
     pub fn permits(&self) -> PathBuf {
         self.run.join("swap")
     }
@@ -56,7 +56,7 @@ impl NodePaths {
         self.run.join(format!("admin/{service}-{slot}.sock"))
     }
 
-    /// Where healthd is asked.
+    /// The socket of healthd.
     pub fn healthd(&self) -> PathBuf {
         self.run.join("healthd.sock")
     }

@@ -19,7 +19,7 @@ pub struct Process {
 /// Why a process could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody answers there.
+    /// No process answers there.
     #[error("nothing listens at {0}")]
     Nobody(Place),
     /// It does not answer in time.
@@ -75,7 +75,7 @@ impl Process {
         })
     }
 
-    /// What it shows of itself.
+    /// Its status.
     ///
     /// # Errors
     /// When it cannot be asked.

@@ -1,4 +1,4 @@
-//! Which slot of a service is on record, and what is known of both.
+//! The slot of a service on record, and the facts about both slots.
 //!
 //! Two files, of which the one without content decides: a unit can look whether a file is there, and
 //! a file is there or not whenever the power goes. The other one is for people.
@@ -14,10 +14,10 @@ use durable::Rights;
 use site::service::Service;
 use site::slot::Slot;
 
-/// What is known of the slots of a service.
+/// The facts about the slots of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Record {
-    /// What each slot was filled with.
+    /// The content of each slot.
     #[serde(default)]
     pub slots: BTreeMap<String, Filling>,
     /// How the last swap ended.
@@ -25,7 +25,7 @@ pub struct Record {
     pub last: Option<Last>,
 }
 
-/// What a slot was filled with by a swap.
+/// The content that a swap put into a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Filling {
     /// The version on the image.
@@ -93,7 +93,7 @@ impl Record {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
-    /// Writes it anew.
+    /// Writes it again.
     ///
     /// # Errors
     /// When the disk refuses.

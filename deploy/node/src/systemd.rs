@@ -12,13 +12,13 @@ use tokio::process::Command;
 /// How long the manager may take to say how a unit is.
 const SHOW_TIME: Duration = Duration::from_secs(10);
 
-/// What a stop may take beyond what the unit allows.
+/// The time that a stop may take beyond the unit's limit.
 const BEYOND: Duration = Duration::from_secs(15);
 
 /// What a unit allows when it does not say: the manager's own default.
 const STOP_TIME: Duration = Duration::from_secs(90);
 
-/// What is asked of a unit.
+/// The properties to read of a unit.
 const PROPERTIES: &str = "LoadState,ActiveState,SubState,Result,ConditionResult,NRestarts,InvocationID,MainPID,\
      ExecMainStatus,TimeoutStopUSec,WatchdogUSec,WatchdogTimestampMonotonic,ActiveEnterTimestampMonotonic,\
      TriggeredBy,ExecStart,StatusText";
@@ -58,7 +58,7 @@ impl Unit {
         self.get("ExecStart").contains("/podman ")
     }
 
-    /// What tells this run of it from others.
+    /// The id of this run of it.
     pub fn run(&self) -> (&str, u64) {
         (self.get("InvocationID"), self.n_restarts())
     }

@@ -1,4 +1,4 @@
-//! Certificates: what is in one, whether it still is what a site wants, and new ones.
+//! Certificates: reads them, checks that they still fit a site, and makes new ones.
 //!
 //! `today` is a parameter, in days since 1970; only keys and serial numbers are chance.
 
@@ -17,10 +17,10 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
 use x509_parser::pem::{Pem, parse_x509_pem};
 
-/// What is in a certificate.
+/// The content of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
-    /// Whose it is: the common name.
+    /// The common name.
     pub(super) subject: String,
     /// Host names and addresses.
     pub(super) names: BTreeSet<String>,
@@ -157,7 +157,7 @@ fn shown(name: &GeneralName<'_>) -> Option<String> {
 
 //--- Whether one is still good
 
-/// Why a certificate has to be made anew.
+/// The reason to renew a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Reason {
     /// There is none.
@@ -174,10 +174,10 @@ pub(super) enum Reason {
     Usage(&'static str),
     /// It ends soon.
     Ends {
-        /// In so many days.
+        /// The number of days left.
         days: u64,
     },
-    /// Somebody asked for it.
+    /// The user asked for it.
     Asked,
 }
 
@@ -198,7 +198,7 @@ impl std::fmt::Display for Reason {
     }
 }
 
-/// Who signs for a site.
+/// The authority of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Authority {
     /// Its certificate.

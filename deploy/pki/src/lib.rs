@@ -7,7 +7,7 @@
 //!     registry-token.key .pub   what the registry's tokens are signed with, where it has users
 //! ```
 //!
-//! What is rendered takes these files as they are, so that the same input gives the same output.
+//! A rendering takes these files as they are, so that the same input gives the same output.
 //! `make` is idempotent: it makes what is missing or does not do any more. Never removes or replaces
 //! a key.
 
@@ -29,9 +29,9 @@ use site::{Node, Site};
 use self::certificate::Facts;
 pub use self::store::{MakeOptions, Store};
 
-//--- What others ask
+//--- For other crates
 
-/// Everything that nodes of a site need and nobody else is to know.
+/// The secrets of a site's nodes.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub fn is_certificate(pem: &[u8]) -> Result<(), &'static str> {
     })
 }
 
-/// What `check` says of the certificates of a site.
+/// The findings of `check` about the certificates of a site.
 pub fn remarks(home: &Path, site: &Site) -> Vec<String> {
     let store = Store::new(home, site);
     if !store.path("ca.crt").exists() {
@@ -105,7 +105,7 @@ fn known(site: &Site) -> impl Iterator<Item = &Node> {
         .filter(|node| node.services.contains(&Service::RegistrySvc))
 }
 
-/// What a node is called by clients of its registry, by the other nodes, and on itself.
+/// The names of a node: for clients of its registry, for the other nodes, and on itself.
 fn names(site: &Site, node: &Node) -> BTreeSet<String> {
     let domain = &site.domain;
     let mut names = BTreeSet::from([
@@ -129,7 +129,7 @@ fn names(site: &Site, node: &Node) -> BTreeSet<String> {
     names
 }
 
-/// What is in a file, if there is one.
+/// The content of a file, if there is one.
 fn present(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
     match disk::read(path) {
         Ok(octets) => Ok(Some(octets)),

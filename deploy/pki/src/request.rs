@@ -123,7 +123,7 @@ impl Store {
         Ok(Vec::new())
     }
 
-    /// Where the request for a node's certificate is.
+    /// The path of the request for a node's certificate.
     fn request_of(&self, node: &Node) -> PathBuf {
         self.directory.join(format!("nodes/{}.csr", node.name))
     }
@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-/// A certificate that somebody has signed, and where it was.
+/// A signed certificate, and its file.
 struct Signed {
     facts: Facts,
     file: PathBuf,

@@ -186,7 +186,7 @@ impl Store {
                     key_path.display()
                 );
             }
-            // An authority that somebody else has made is theirs to renew.
+            // Only the owner of a foreign authority can renew it.
             Some(facts) if renew && facts.subject == subject => Some(Reason::Asked),
             Some(_) => None,
         };
@@ -237,7 +237,7 @@ impl Store {
         Ok(())
     }
 
-    /// Says what stayed, what ends, and what belongs to nobody.
+    /// Reports certificates that stayed, that end, and that belong to no node.
     fn tell(&self, site: &Site, authority: &Facts, n_kept: usize) {
         if n_kept > 0 {
             outln!("good as they were: {n_kept} of the nodes' certificates");
@@ -362,14 +362,14 @@ impl Store {
 }
 
 impl Authority {
-    /// What signs for a site.
+    /// The authority of a site.
     pub(super) fn of(site: &Site, facts: Facts) -> Self {
         let is_own = facts.subject == own_subject(site);
         Self { facts, is_own }
     }
 }
 
-/// What an authority is called that is made here.
+/// The name of an authority that is made here.
 fn own_subject(site: &Site) -> String {
     format!("Outpost authority of {}", site.domain)
 }

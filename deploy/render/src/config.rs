@@ -38,9 +38,9 @@ use site::{Node, Site};
 pub struct File {
     /// Its name below [`Layout::directory`]; it may be in a directory there.
     pub name: String,
-    /// What is in it.
+    /// The content.
     pub text: String,
-    /// Who reads it.
+    /// The service that reads it.
     pub service: Service,
 }
 
@@ -102,7 +102,7 @@ fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
     }
 }
 
-/// Who may ask for names: the node itself, the networks of the site, and those of its clients, such as
+/// The networks that may query: the node itself, the networks of the site, and those of its clients, such as
 /// pods, whose own resolver asks the node's.
 fn askers(site: &Site) -> Vec<String> {
     let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);

@@ -54,7 +54,7 @@ impl Scope {
 
 //--- Manifest
 
-/// What renderings have written into a directory and not removed.
+/// The files that renderings have written into a directory and not removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest(BTreeSet<PathBuf>);
 
@@ -99,7 +99,7 @@ fn is_inside(path: &Path) -> bool {
 
 //--- Plan
 
-/// What there is to do.
+/// The changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// In the order of their paths.
@@ -117,7 +117,7 @@ pub struct Change {
     pub path: PathBuf,
     /// What there is.
     pub before: Option<Entry>,
-    /// What there should be; nothing, when it is to be removed.
+    /// The new content; nothing for a removal.
     pub after: Option<Entry>,
 }
 
@@ -194,7 +194,7 @@ pub fn plan(
 //--- Difference
 
 impl Change {
-    /// What happens to the file, in a word.
+    /// The change of the file, in a word.
     pub fn word(&self) -> &'static str {
         match (&self.before, &self.after) {
             (None, Some(_)) => "new",

@@ -41,7 +41,7 @@ pub struct Image {
 pub struct ImageFile {
     /// Octets.
     pub size: u64,
-    /// What is left of them.
+    /// Their digest.
     pub digest: Sha256,
     /// The permissions.
     pub mode: u32,
@@ -68,9 +68,9 @@ pub enum ArchiveError {
     /// A part says something else than such a part does.
     #[error("{name} cannot be understood")]
     Json {
-        /// Which.
+        /// The part.
         name: String,
-        /// What is wrong.
+        /// The problem.
         #[source]
         source: serde_json::Error,
     },
@@ -169,7 +169,7 @@ fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && !text.starts_with('-') && text.chars().all(is_plain)
 }
 
-/// Where the parts of an archive are.
+/// The positions of the parts of an archive.
 struct Parts<R> {
     from: R,
     places: BTreeMap<String, (u64, u64)>,
@@ -187,7 +187,7 @@ impl<R: Read + Seek> Parts<R> {
             if entry.header().entry_type() != tar::EntryType::Regular {
                 continue;
             }
-            // What is no UTF-8 is no part of a layout.
+            // A name that is not UTF-8 is no part of a layout.
             if let Ok(name) = std::str::from_utf8(&entry.path_bytes()) {
                 let name = name.trim_start_matches("./").to_owned();
                 places.insert(name, (entry.raw_file_position(), entry.size()));
@@ -241,7 +241,7 @@ impl<R: Read + Seek> Parts<R> {
         let bounded = MultiGzDecoder::new(packed).take(MAX_LAYER + 1);
         let mut plain = Hashing::new(bounded);
         let listed = list(&mut plain, files);
-        // What is behind the archive's end is digested too.
+        // The digest includes the bytes after the archive's end.
         let drained = io::copy(&mut plain, &mut io::sink());
         let (bounded, found_id, length) = plain.finish();
         let mut packed = bounded.into_inner().into_inner();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ring::digest::{Context, SHA256};
 
-/// What is left of bytes under SHA-256.
+/// A SHA-256 digest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Sha256([u8; 32]);
 
@@ -128,7 +128,7 @@ impl<T> Hashing<T> {
         }
     }
 
-    /// What is behind it, the digest of what went through, and how many bytes that was.
+    /// Returns the inner value, the digest of the bytes that passed, and their number.
     pub fn finish(self) -> (T, Sha256, u64) {
         let digest = Sha256::from_ring(&self.context.finish());
         (self.inner, digest, self.length)

@@ -1,7 +1,7 @@
 //! Programs as files (System V ABI, chapters 4 and 5): for which processor one is, and whether it
 //! needs anything beside the kernel.
 
-/// What is known of a program.
+/// The facts about a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The processor.

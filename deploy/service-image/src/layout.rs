@@ -9,18 +9,18 @@ use crate::digest::Sha256;
 use crate::elf::Machine;
 use crate::layer::{Layer, fixed_header};
 
-/// What an image says of itself.
+/// The metadata of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     /// The service, which is also its program at the root of the image.
     pub service: String,
-    /// What it does, in one line.
+    /// A description in one line.
     pub description: String,
     /// Its version.
     pub version: String,
     /// The revision of its source.
     pub revision: String,
-    /// Where its source is, if that is known.
+    /// The URL of its source, if known.
     pub source: Option<String>,
     /// Its licences, as an SPDX expression.
     pub licenses: String,
@@ -32,7 +32,7 @@ pub struct Recipe {
     pub time: u64,
 }
 
-/// What was written.
+/// The result of writing an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Written {
     /// The digest of the configuration, which podman calls the image's ID.
@@ -118,7 +118,7 @@ pub fn write(recipe: &Recipe, layer: &Layer, out: impl Write) -> io::Result<Writ
     Ok(written)
 }
 
-/// Where the blob of a digest is in a layout.
+/// The path of a blob in a layout.
 pub(super) fn blob_name(digest: Sha256) -> String {
     format!("blobs/sha256/{digest}")
 }

@@ -9,7 +9,7 @@ use crate::digest::Sha256;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums(BTreeMap<String, Sha256>);
 
-/// A line that is none of such a file.
+/// A line that such a file cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: a digest, two spaces and a file name are wanted")]
 pub struct BadLine {

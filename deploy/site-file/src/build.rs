@@ -1,11 +1,11 @@
-//! From a spec to a [`Site`]: what values mean, and whether they fit together.
+//! From a spec to a [`Site`]: the meaning of values, and whether they fit together.
 
 use daemon::config::{Document, nearest};
 use ipnet::IpNet;
 
 use super::builder::Builder;
 use super::claims::Addresses;
-use super::registry::Around;
+use super::registry::UpstreamContext;
 use super::report::Report;
 use super::spec::{NodeSpec, Spec, Text};
 use super::{SiteFile, names};
@@ -60,14 +60,14 @@ impl Builder<'_> {
         let clients = self.clients(spec.clients.as_deref(), &platform);
         let interface = spec.interface.as_ref().map(|text| self.interface(text));
         let has_openshift = platform.openshift.is_some();
-        // Where OpenShift's network keeps the addresses of a node.
+        // OpenShift's network keeps the addresses of a node here.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
         let mut nodes = self.nodes(&spec.node, &spec.networks, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(
             &spec.registry,
-            &Around {
+            &UpstreamContext {
                 domain: &domain,
                 nodes: &nodes,
                 platform: &platform,
@@ -236,7 +236,7 @@ impl Builder<'_> {
         if n_masters == 0 {
             self.report.wrong(
                 last,
-                "no [[node]] of role \"master\": nobody runs the services of the site",
+                "no [[node]] of role \"master\": no node runs the services of the site",
             );
         } else if n_masters.is_multiple_of(2) {
             self.report.warn(
@@ -321,21 +321,21 @@ fn overlap(one: &IpNet, other: &IpNet) -> bool {
 const OPENSHIFT_NETWORKS: [(&str, &str); 2] =
     [("10.128.0.0/14", "pods"), ("172.30.0.0/16", "services")];
 
-/// What does not work on a node without what.
+/// The services that need another service on the same node.
 const NEEDS: &[(Service, Service, &str)] = &[
     (
         Service::DnsAuthd,
         Service::Healthd,
-        "which tells it what is up",
+        "which reports liveness to it",
     ),
     (
         Service::LbProxy,
         Service::Healthd,
-        "which tells it what is up",
+        "which reports liveness to it",
     ),
     (
         Service::DnsRecursor,
         Service::DnsAuthd,
-        "which it asks for the names of the site",
+        "which answers for the names of the site",
     ),
 ];

@@ -1,4 +1,4 @@
-//! What every part of a site file is built with: the report, what is claimed, and how texts are read.
+//! The tools of every part of a site file: the report, the claims, and parsers of texts.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use super::report::Report;
 use super::spec::Text;
 use super::{Named, names};
 
-/// What is built, and what everything claims.
+/// The site that is built, and all claims.
 #[derive(Debug)]
 pub(super) struct Builder<'d> {
     pub(super) report: Report<'d>,

@@ -1,4 +1,4 @@
-//! Who has an address, a name or a port: each belongs to one alone.
+//! The owners of addresses, names and ports: each has one owner.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use super::report::Report;
 /// Addresses of nodes and virtual IPs.
 #[derive(Debug, Default)]
 pub(super) struct Addresses {
-    /// `None` when they could not be read: nothing is held against them then.
+    /// `None` when they could not be read; then nothing is compared with them.
     networks: Option<Vec<IpNet>>,
     taken: BTreeMap<IpAddr, String>,
 }
@@ -26,7 +26,7 @@ impl Addresses {
         }
     }
 
-    /// Gives an address to `who`, unless somebody has it or nobody can.
+    /// Gives an address to `who`, unless it has another owner or is unusable.
     pub(super) fn claim(
         &mut self,
         report: &mut Report<'_>,
@@ -97,7 +97,7 @@ struct Claim {
 }
 
 impl Names {
-    /// Gives a name to `who`, unless somebody has it.
+    /// Gives a name to `who`, unless it has another owner.
     pub(super) fn claim(
         &mut self,
         report: &mut Report<'_>,
@@ -139,7 +139,7 @@ impl Names {
         }
     }
 
-    /// Whether somebody has a name.
+    /// Whether a name has an owner.
     pub(super) fn has(&self, name: &str) -> bool {
         self.taken.contains_key(&name.to_ascii_lowercase())
     }
@@ -172,7 +172,7 @@ impl Ports {
         }
     }
 
-    /// Gives a port to `who`, unless somebody has it.
+    /// Gives a port to `who`, unless it has another owner.
     pub(super) fn claim(
         &mut self,
         report: &mut Report<'_>,

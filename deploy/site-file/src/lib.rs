@@ -31,15 +31,15 @@ pub use report::{Kind, Remark};
 
 use site::Site;
 
-/// Where a site file is, unless somebody says otherwise.
+/// The default path of a site file.
 pub const DEFAULT: &str = "site.toml";
 
-/// What a site file says.
+/// The result of reading a site file.
 #[derive(Debug)]
 pub struct SiteFile {
     /// The site, or everything that is wrong.
     pub site: Result<Site, Problems>,
-    /// What is odd.
+    /// Warnings and notes.
     pub remarks: Vec<Remark>,
     /// Files that it names.
     pub named: Vec<Named>,
@@ -48,13 +48,13 @@ pub struct SiteFile {
 /// A file that a site file names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// What is in it, for people.
+    /// The content, for people.
     pub what: &'static str,
     /// The same, for who looks into it.
     pub holds: Holds,
-    /// Where it is, seen from the site file.
+    /// The path, relative to the site file.
     pub path: PathBuf,
-    /// Where it is named.
+    /// The place that names it.
     pub position: Position,
 }
 
@@ -75,7 +75,7 @@ impl Named {
     }
 }
 
-/// What a file that a site file names has to have in it.
+/// The required content of a file that a site file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holds {
     /// Users and their passwords, as `htpasswd -B` writes them.

@@ -102,7 +102,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Somebody has to be able to hold an address.
+    /// Checks that a node can hold an address.
     fn holders(&mut self, first: &Text, interface: Option<&str>, nodes: &[Node]) {
         let mut holders = nodes
             .iter()
@@ -111,7 +111,7 @@ impl Builder<'_> {
         if holders.peek().is_none() {
             self.report.wrong(
                 first.span(),
-                "nobody holds a virtual IP: no node runs lb-proxy",
+                "no node can hold a virtual IP: no node runs lb-proxy",
             );
         }
         let bare: Vec<&str> = holders
@@ -231,7 +231,7 @@ impl Builder<'_> {
         published.insert(at, one);
     }
 
-    /// The ports and names of something published are nobody else's.
+    /// Claims the ports and names of a published port.
     fn claim(&mut self, one: &Published, spec: &Spec) {
         let written = spec
             .publish
@@ -245,7 +245,7 @@ impl Builder<'_> {
         let written_names = written
             .and_then(|publish| publish.names.as_deref())
             .or_else(|| names.as_deref().filter(|_| is_registry));
-        // What is not written has its place in the head of the file: the name of the cluster.
+        // A value that is not written has its place in the head of the file: the name of the cluster.
         let home = written.map_or_else(|| spec.name.span(), |publish| publish.name.span());
         let what = one.what.clone();
         // A port that is missing has been told already.

@@ -1,4 +1,4 @@
-//! What nodes run containers with, by the release of OpenShift or of podman.
+//! How nodes run the services, by the release of OpenShift or of podman.
 
 use super::builder::Builder;
 use super::spec::PlatformSpec;

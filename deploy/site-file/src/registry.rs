@@ -1,4 +1,4 @@
-//! The registry: where it is, who may use it, how much it holds, and what it fetches from elsewhere.
+//! The registry: its addresses, users, quotas and mirrors.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -8,17 +8,21 @@ use super::spec::{MirrorSpec, QuotaSpec, RegistrySpec, Text};
 use super::{Holds, Named, names};
 use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
 
-/// What names of upstreams are held against.
-pub(super) struct Around<'s> {
+/// The context that names of upstreams are compared with.
+pub(super) struct UpstreamContext<'s> {
     pub(super) domain: &'s str,
     pub(super) nodes: &'s [Node],
     pub(super) platform: &'s Platform,
-    /// Whether somebody resolves names outside the site.
+    /// Whether the site resolves outside names.
     pub(super) resolves: bool,
 }
 
 impl Builder<'_> {
-    pub(super) fn registry(&mut self, spec: &RegistrySpec, around: &Around<'_>) -> Registry {
+    pub(super) fn registry(
+        &mut self,
+        spec: &RegistrySpec,
+        around: &UpstreamContext<'_>,
+    ) -> Registry {
         let usual = Registry::default();
         let names = match &spec.names {
             Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
@@ -79,7 +83,7 @@ impl Builder<'_> {
             );
         }
         if spec.size.get_ref().0 == 0 {
-            let why = "a quota of nothing: nobody could push";
+            let why = "a quota of zero: no client could push";
             self.report.wrong(spec.size.span(), why);
         }
         Quota {
@@ -88,7 +92,12 @@ impl Builder<'_> {
         }
     }
 
-    fn mirror(&mut self, spec: &MirrorSpec, registry: &Registry, around: &Around<'_>) -> Mirror {
+    fn mirror(
+        &mut self,
+        spec: &MirrorSpec,
+        registry: &Registry,
+        around: &UpstreamContext<'_>,
+    ) -> Mirror {
         let prefix = spec.prefix.get_ref();
         if !is_prefix(prefix) {
             self.report.wrong(
@@ -147,7 +156,12 @@ impl Builder<'_> {
     }
 
     /// A registry elsewhere: `https://HOST[:PORT]`.
-    fn upstream_registry(&mut self, text: &Text, registry: &Registry, around: &Around<'_>) {
+    fn upstream_registry(
+        &mut self,
+        text: &Text,
+        registry: &Registry,
+        around: &UpstreamContext<'_>,
+    ) {
         let url = text.get_ref();
         let Some((host, port)) = host_of(url) else {
             self.report.wrong(
@@ -271,7 +285,7 @@ mod tests {
         ),
         (
             "[[registry.quota]]\nrepositories = \"a\"\nsize = \"0\"",
-            "23:8: a quota of nothing",
+            "23:8: a quota of zero",
         ),
         (
             "[[registry.quota]]\nrepositories = \"a\"\nsize = \"1G\"\n[[registry.quota]]\nrepositories = \"a\"\nsize = \"2G\"",

@@ -1,4 +1,4 @@
-//! What is found in a site file, each with its place.
+//! Findings in a site file, each with its place.
 
 use std::fmt;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use daemon::config::{Document, Problem, Problems};
 pub struct Remark {
     /// How odd.
     pub kind: Kind,
-    /// What, and where.
+    /// The finding and its place.
     pub problem: Problem,
 }
 
@@ -36,7 +36,7 @@ impl fmt::Display for Remark {
     }
 }
 
-/// What has been found so far.
+/// The findings so far.
 #[derive(Debug)]
 pub(super) struct Report<'d> {
     document: &'d Document,
@@ -53,7 +53,7 @@ impl<'d> Report<'d> {
         }
     }
 
-    /// What it is found in.
+    /// The document.
     pub(super) fn document(&self) -> &'d Document {
         self.document
     }

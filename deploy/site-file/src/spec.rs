@@ -1,4 +1,4 @@
-//! A site file as people write it. What values mean, and whether they fit together, is for
+//! A site file as people write it. The meaning of values, and whether they fit together, is for
 //! [`super::build`].
 
 use std::path::PathBuf;

@@ -174,7 +174,7 @@ const WRONG_VALUES: &[(&str, &str)] = &[
     ),
     (
         "dns.name-servers = []",
-        "1:1: nobody answers for north.example.org",
+        "1:1: no server answers for north.example.org",
     ),
     ("registry.port = 0", "5:17: 0 is no port"),
     (
@@ -542,8 +542,8 @@ fn no_node_and_no_network_are_told() {
         said(&Document::inline("site.toml", text)),
         [
             "site.toml:4:12: no network: where are the nodes? As in networks = [\"192.168.7.0/24\"]",
-            "site.toml:4:12: no [[node]] of role \"master\": nobody runs the services of the site",
-            "site.toml:1:1: nobody answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
+            "site.toml:4:12: no [[node]] of role \"master\": no node runs the services of the site",
+            "site.toml:1:1: no server answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
             "site.toml:2:8: note: no [time] servers: the nodes agree on a time, which may be wrong together",
         ]
     );

@@ -1,4 +1,4 @@
-//! The zone, further records, and who is asked for other names and for the time.
+//! The zone, further records, and the servers for outside names and for the time.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -54,7 +54,7 @@ impl Builder<'_> {
         if name_servers.is_empty() {
             self.report.wrong(
                 0..0,
-                format!("nobody answers for {domain}: no node runs dns-recursor, and [dns] has no name-servers"),
+                format!("no server answers for {domain}: no node runs dns-recursor, and [dns] has no name-servers"),
             );
         }
         ZoneHead {

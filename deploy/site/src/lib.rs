@@ -3,7 +3,7 @@
 //! Every file of every service is rendered from this one description. It does not say in which directory
 //! a service runs: `Layout` of `site-render` does.
 //!
-//! | module | what it holds |
+//! | module | content |
 //! | --- | --- |
 //! | [`service`] | the services, in the order in which they start |
 //! | [`slot`] | the two slots of a service on a node |
@@ -28,11 +28,11 @@ use crate::service::Service;
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// What people call it: the name of the cluster, from which virtual routers get their numbers.
+    /// The name of the cluster; the numbers of virtual routers are computed from it.
     pub name: String,
     /// The domain it is authoritative for, without a final dot.
     pub domain: String,
-    /// Where its nodes and virtual IPs are. Reverse zones are made of them.
+    /// The networks of its nodes and virtual IPs, and of its reverse zones.
     pub networks: Vec<IpNet>,
     /// Other networks whose hosts ask the site for names and for the time, as pods do.
     pub clients: Vec<IpNet>,
@@ -42,7 +42,7 @@ pub struct Site {
     pub nodes: Vec<Node>,
     /// The start of its zone.
     pub zone: ZoneHead,
-    /// What nodes offer on a port, and its names.
+    /// The ports that nodes offer, and their names.
     pub published: Vec<Published>,
     /// Names with one fixed address.
     pub hosts: Vec<Host>,
@@ -50,15 +50,15 @@ pub struct Site {
     pub records: Vec<Record>,
     /// Servers that resolve names outside the site. Empty: such names are refused at once.
     pub upstreams: Vec<SocketAddr>,
-    /// Where its time comes from.
+    /// The source of its time.
     pub time: Time,
     /// Addresses that one of the nodes holds.
     pub vips: Vec<Vip>,
     /// Its registry.
     pub registry: Registry,
-    /// Where certificates and their keys are, seen from the site file.
+    /// The directory of certificates and keys, relative to the site file.
     pub pki: PathBuf,
-    /// What its nodes run containers with.
+    /// How its nodes run the services.
     pub platform: Platform,
 }
 
@@ -67,17 +67,17 @@ pub struct Site {
 pub struct Node {
     /// Its host name within the domain.
     pub name: String,
-    /// What it does.
+    /// The role.
     pub role: Role,
-    /// Where it is: at least one address, the one that other nodes use first.
+    /// At least one address; other nodes connect to the first.
     pub addresses: Vec<IpAddr>,
     /// The interface of virtual IPs, where it is not the site's.
     pub interface: Option<String>,
-    /// What of the site's services it runs, in the order of [`Service::ALL`].
+    /// The services that it runs, in the order of [`Service::ALL`].
     pub services: Vec<Service>,
 }
 
-/// What a node does.
+/// The role of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Runs the control plane, etcd, and the services of the site.
@@ -112,9 +112,9 @@ pub struct ZoneHead {
 /// Something that nodes offer on one port, and the names under which clients find it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
-    /// What is offered, for people.
+    /// The name, for people.
     pub what: String,
-    /// What it is to OpenShift.
+    /// Its role in OpenShift.
     pub role: VipRole,
     /// The TCP port that tells whether a node offers it.
     pub port: u16,
@@ -126,11 +126,11 @@ pub struct Published {
     /// The virtual IP that the names stand for, by its name. `None`: they stand for the nodes on
     /// which the port is up.
     pub vip: Option<String>,
-    /// Which nodes offer it.
+    /// The nodes that offer it.
     pub offered_by: OfferedBy,
 }
 
-/// Which nodes offer something.
+/// The nodes that offer a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OfferedBy {
     /// Those of these roles.
@@ -144,7 +144,7 @@ pub enum OfferedBy {
 pub struct Host {
     /// The name, relative to the domain.
     pub name: String,
-    /// Where it is.
+    /// The address.
     pub address: IpAddr,
 }
 
@@ -161,12 +161,12 @@ pub struct Record {
     pub value: String,
 }
 
-/// Where the site's time comes from.
+/// The source of the site's time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Time {
     /// NTP servers outside the site. Empty: the nodes agree on a time of their own.
     pub servers: Vec<String>,
-    /// Whether the clocks of the nodes are set by it. Containers share somebody else's clock.
+    /// Whether the clocks of the nodes are set by it. Containers share the clock of their host.
     pub correct_clock: bool,
 }
 
@@ -184,7 +184,7 @@ impl Default for Time {
 pub struct Vip {
     /// Its name.
     pub name: String,
-    /// What is behind it.
+    /// The servers behind it.
     pub role: VipRole,
     /// The address, at most one of each family, with the prefix length of its network.
     pub addresses: Vec<IpNet>,
@@ -192,7 +192,7 @@ pub struct Vip {
     pub router_id: Option<u8>,
 }
 
-/// What is behind a virtual IP.
+/// The servers behind a virtual IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VipRole {
     /// The API server and the machine configuration server.
@@ -210,7 +210,7 @@ pub struct Registry {
     pub names: Vec<String>,
     /// Its port on every node that runs it.
     pub port: u16,
-    /// Where its nodes talk to each other.
+    /// The port between its nodes.
     pub cluster_port: u16,
     /// A file of users and passwords (htpasswd, bcrypt), seen from the site file. `None`: everybody
     /// may pull and push.
@@ -219,7 +219,7 @@ pub struct Registry {
     pub anonymous_pull: bool,
     /// The most that some repositories may hold.
     pub quotas: Vec<Quota>,
-    /// Registries elsewhere whose content is fetched when somebody asks for it, and kept.
+    /// Mirrors: other registries whose content is fetched on demand, and kept.
     pub mirrors: Vec<Mirror>,
 }
 
@@ -235,21 +235,21 @@ pub struct Quota {
 /// A registry elsewhere, under a prefix of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mirror {
-    /// Where it is; tried in order.
+    /// The URLs, tried in order.
     pub upstreams: Vec<String>,
     /// `prefix/NAME` here is `NAME` there.
     pub prefix: String,
-    /// What containerd calls it (`?ns=`), if that leads here too.
+    /// The name that containerd uses for it (`?ns=`), if that leads here too.
     pub namespace: Option<String>,
     /// How long a tag is taken for current, where it is not registry-svc's own idea.
     pub ttl: Option<Duration>,
     /// A file with `user:password`, seen from the site file.
     pub credentials: Option<PathBuf>,
-    /// Who signs its certificate, if no public authority does (PEM), seen from the site file.
+    /// The authority that signs its certificate, if it is not public (PEM), relative to the site file.
     pub ca: Option<PathBuf>,
 }
 
-/// What nodes run containers with.
+/// How nodes run the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
     /// The OpenShift release, as (4, 18). `None`: there is none on the nodes.
@@ -412,9 +412,9 @@ impl Site {
 }
 
 impl Node {
-    /// Where other nodes reach it.
+    /// The address for other nodes.
     pub fn address(&self) -> IpAddr {
-        // Nothing makes a node without an address; the unspecified one is nobody's.
+        // No node is made without an address; the unspecified one belongs to no node.
         self.addresses
             .first()
             .copied()
@@ -423,7 +423,7 @@ impl Node {
 }
 
 impl Role {
-    /// What a node of this role runs, unless the site file says otherwise.
+    /// The default services of a node of this role.
     pub fn services(self) -> Vec<Service> {
         match self {
             Self::Master => Service::ALL.to_vec(),
@@ -433,12 +433,12 @@ impl Role {
 }
 
 impl Published {
-    /// What lb-proxy calls it: `API` is `api`.
+    /// The name for lb-proxy: `API` is `api`.
     pub fn frontend(&self) -> String {
         self.what.to_lowercase()
     }
 
-    /// What OpenShift's nodes and the site's registry offer.
+    /// The ports of OpenShift's nodes and of the site's registry.
     pub fn usual(registry: &Registry) -> Vec<Self> {
         let offered = |what: &str, role, port, proxy_port, names: &[&str]| Self {
             what: what.to_owned(),

@@ -1,4 +1,4 @@
-//! Where everything of Outpost lies and listens on a node: the one place that says so.
+//! The paths and addresses of Outpost on a node; no other place defines them.
 //!
 //! Configurations, units and the verbs that run on a node all take it from here. Nothing here
 //! looks whether anything is there.
@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use crate::service::Service;
 
-/// What a node reads. Rendered from the site file; nothing in it is state.
+/// The configuration of a node. Rendered from the site file; nothing in it is state.
 pub const ETC: &str = "/etc/outpost";
-/// Who signs the certificates of the site.
+/// The authority of the site's certificates.
 pub const CA: &str = "/etc/outpost/pki/ca.crt";
 /// The node's own certificate, with what leads to the authority.
 pub const CERTIFICATE: &str = "/etc/outpost/pki/node.crt";
@@ -18,15 +18,15 @@ pub const CERTIFICATE: &str = "/etc/outpost/pki/node.crt";
 pub const KEY: &str = "/etc/outpost/pki/node.key";
 /// Users of the registry, as `htpasswd -B` writes them.
 pub const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
-/// What the registry signs tokens with: the same on every node.
+/// The key that signs the registry's tokens: the same on every node.
 pub const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
 
-/// Who the registry is to a mirror's upstream.
+/// The credentials for a mirror's upstream.
 pub fn mirror_credentials(prefix: &str) -> PathBuf {
     mirror(prefix, "credentials")
 }
 
-/// Who signs the certificate of a mirror's upstream.
+/// The authority of a mirror's upstream.
 pub fn mirror_authority(prefix: &str) -> PathBuf {
     mirror(prefix, "crt")
 }
@@ -39,28 +39,28 @@ fn mirror(prefix: &str, ending: &str) -> PathBuf {
         .join(format!("mirror-{name}.{ending}"))
 }
 
-/// What a node learns and keeps, and what a backup is of.
+/// The state of a node; back it up.
 pub const STATE: &str = "/var/lib/outpost";
 
 /// Sockets, gone with the power.
 pub const RUN: &str = "/run/outpost";
-/// Where healthd is asked.
+/// The socket of healthd.
 pub const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
-/// Where a new lb-proxy asks the old one for its connections.
+/// The handover socket of lb-proxy.
 pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
 
-/// Who the services run as: the image's user, which no host knows by a name.
+/// The user of the services: the image's user, which has no name on the host.
 pub const UID: u32 = 65_532;
 /// The name of the services' user on a host (sysusers.d(5)): the socket of healthd is theirs.
 pub const USER: &str = "outpost";
 /// Their group.
 pub const GID: u32 = 65_532;
 
-/// Where nodes are asked for names.
+/// The DNS port of nodes.
 pub const DNS_PORT: u16 = 53;
-/// Where nodes are asked for the time.
+/// The NTP port of nodes.
 pub const TIME_PORT: u16 = 123;
-/// What chronyc, and whoever speaks its protocol, connects to.
+/// The socket for chronyc and programs with its protocol.
 pub const CHRONY_SOCKET: &str = "/run/chrony/chronyd.sock";
 
 /// The configuration of a service.
@@ -97,10 +97,10 @@ pub fn admin(service: Service) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
-/// Where dns-authd answers dns-recursor.
+/// The address on which dns-authd answers dns-recursor.
 pub const AUTHORITY_PORT: u16 = 5301;
 
-/// Where it answers that of its own node.
+/// The address for the dns-recursor of its own node.
 pub fn authority() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), AUTHORITY_PORT)
 }

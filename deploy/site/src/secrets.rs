@@ -1,4 +1,4 @@
-//! What a site keeps to itself: keys, certificates and passwords that its nodes need.
+//! The secrets of a site: keys, certificates and passwords that its nodes need.
 //!
 //! Nothing here is ever logged or shown in a difference.
 
@@ -11,9 +11,9 @@ use std::path::PathBuf;
 pub struct Secrets {
     /// The certificate of the site's authority (PEM).
     pub authority: Vec<u8>,
-    /// What each node shows, by the node's name.
+    /// The certificate of each node, by the node's name.
     pub nodes: BTreeMap<String, Pair>,
-    /// What the registry signs tokens with (Ed25519, PKCS #8, PEM), the same on every node. Only
+    /// The key that signs the registry's tokens (Ed25519, PKCS #8, PEM), the same on every node. Only
     /// where the registry has users.
     pub registry_token_key: Option<Vec<u8>>,
     /// Users of the registry, as `htpasswd -B` writes them.

@@ -10,9 +10,9 @@ pub enum Service {
     Healthd,
     /// Answers for the site's own zone.
     DnsAuthd,
-    /// What clients ask; forwards the site's zone to `dns-authd`.
+    /// Resolves names for clients; forwards the site's zone to `dns-authd`.
     DnsRecursor,
-    /// Where clients connect; passes each connection to a master that is up.
+    /// Accepts the connections of clients; passes each to a master that is up.
     LbProxy,
     /// Keeps the images of the site.
     RegistrySvc,
@@ -43,7 +43,7 @@ impl Service {
         }
     }
 
-    /// What it does, in one line.
+    /// A description in one line.
     pub fn description(self) -> &'static str {
         match self {
             Self::Healthd => {
@@ -107,17 +107,17 @@ pub struct NoSuchService(String);
 /// One value for each service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PerService<T> {
-    /// What belongs to healthd.
+    /// The value for healthd.
     pub healthd: T,
-    /// What belongs to dns-authd.
+    /// The value for dns-authd.
     pub dns_authd: T,
-    /// What belongs to dns-recursor.
+    /// The value for dns-recursor.
     pub dns_recursor: T,
-    /// What belongs to lb-proxy.
+    /// The value for lb-proxy.
     pub lb_proxy: T,
-    /// What belongs to registry-svc.
+    /// The value for registry-svc.
     pub registry_svc: T,
-    /// What belongs to timesync-agent.
+    /// The value for timesync-agent.
     pub timesync_agent: T,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct BundleArgs {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What to look at.
+/// The verbs of `bundle`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum BundleVerb {
     /// Check the signature of a bundle and the digest of everything in it
@@ -74,12 +74,12 @@ pub(crate) struct BundleList {
 /// Arguments of `key`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct KeyArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: KeyVerb,
 }
 
-/// What to do with keys.
+/// The verbs of `key`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum KeyVerb {
     /// Make a pair of keys, in minisign's format
@@ -99,7 +99,7 @@ pub(crate) struct KeyGenerate {
     pub(crate) password_file: Option<PathBuf>,
 }
 
-/// What `--help` of `bundle` says after the options.
+/// The end of `bundle --help`.
 const BUNDLE_NOTES: &str = "\
 Examples:
   outpost bundle --images images --key site.key --output site.bundle
@@ -112,14 +112,14 @@ Exit status:
   65  an image or the key is invalid, or a file cannot be read or written
   78  the site file has problems, or a certificate is missing";
 
-/// What `--help` of its verbs says.
+/// The end of the help of its verbs.
 const LOOK_NOTES: &str = "\
 Exit status:
   0   the bundle is whole; with `verify`, signed by that key too
   64  the command line is wrong
   65  the bundle is damaged, its signature does not match the key, or it cannot be read";
 
-/// What `--help` of `key generate` says after the options.
+/// The end of `key generate --help`.
 const KEY_NOTES: &str = "\
 OUTPUT.key signs bundles; keep it where bundles are made. Copy OUTPUT.pub to every node over a
 trusted channel, for its first install.

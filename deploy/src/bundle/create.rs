@@ -59,7 +59,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
         members: contents.members,
     };
     let text = manifest.to_json().context("cannot write the manifest")?;
-    // What is refused when it is read must not be written.
+    // Do not write what the reader refuses.
     Manifest::parse(&text).context("the site cannot be put into a bundle")?;
     let comment = format!("outpost bundle of {}, {}", site.domain, manifest.made_by);
     let signature = key.sign(&text, &comment);
@@ -116,7 +116,7 @@ fn write(
     written.with_context(|| format!("cannot write {}", output.display()))
 }
 
-/// What has been put in so far.
+/// The members so far.
 #[derive(Default)]
 struct Contents {
     members: BTreeMap<String, Member>,
@@ -125,7 +125,7 @@ struct Contents {
     newest: u64,
 }
 
-/// Where the bytes of a member are.
+/// The source of a member's bytes.
 enum Place {
     Here(Vec<u8>),
     There(PathBuf),
@@ -253,5 +253,5 @@ fn size_and_time(path: &Path) -> io::Result<(u64, u64)> {
     Ok((size, time))
 }
 
-/// Where the command lies on a node; the units name it.
+/// The path of the command on a node; the units name it.
 pub(crate) const COMMAND_PATH: &str = "/usr/local/bin/outpost";

@@ -9,19 +9,19 @@ use site::service::Service;
 /// Arguments of `image`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImageArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: ImageVerb,
 }
 
-/// What to do with images before they are anywhere.
+/// The verbs of `image`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ImageVerb {
     /// Build the images of the services as archives, without podman
     ///
     /// Each image has one static program, its bill of materials and its licences, and nothing of a
     /// distribution. The same sources and the same time (`SOURCE_DATE_EPOCH`, else the commit's) give
-    /// the same bytes. The command `outpost` is put beside the images, static too, for a bundle.
+    /// the same bytes. The command `outpost`, static too, goes beside the images, for a bundle.
     #[command(after_long_help = BUILD_NOTES)]
     Build(ImageBuildArgs),
 }
@@ -47,11 +47,11 @@ pub(crate) struct ImageBuildArgs {
 
     /// Certificate authorities to put into the images (PEM)
     ///
-    /// Only for services that reach servers of the world and are not given a `ca` of their own.
+    /// Only for services that connect to public servers and have no `ca` of their own.
     #[arg(long, value_name = "FILE")]
     pub(crate) ca_bundle: Option<PathBuf>,
 
-    /// Where the source is, for the label org.opencontainers.image.source
+    /// URL of the source, for the label org.opencontainers.image.source
     #[arg(long, value_name = "URL")]
     pub(crate) source: Option<String>,
 }
@@ -67,7 +67,7 @@ pub(crate) fn service(text: &str) -> Result<Service, String> {
     })
 }
 
-/// What `--help` of `image build` says after the options.
+/// The end of `image build --help`.
 const BUILD_NOTES: &str = "\
 Examples:
   outpost image build --output images

@@ -65,13 +65,13 @@ pub(crate) fn run(args: &ImageBuildArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What all images of one run have in common.
+/// The common data of all images of one run.
 struct Kitchen<'a> {
     args: &'a ImageBuildArgs,
     checkout: Checkout,
     time: u64,
     lock: String,
-    /// What Cargo knows, for the processor of the programs.
+    /// The packages, for the processor of the programs.
     packages: Option<(Machine, Packages)>,
     sums: Sums,
 }
@@ -103,7 +103,7 @@ impl Kitchen<'_> {
             .with_context(|| format!("cannot write {}", archive.display()))?;
         let beside = self.args.output.join(format!("{service}.cdx.json"));
         fs::write(&beside, &bill).with_context(|| format!("cannot write {}", beside.display()))?;
-        // What was written is what will be loaded, so that is what is looked at.
+        // Check the archive as it was written: a node loads that.
         let image = archives::read(&archive)?;
         anyhow::ensure!(
             image.image_id == written.image_id,
@@ -250,7 +250,7 @@ impl Program {
         })
     }
 
-    /// What it says of itself, or else what the checkout is.
+    /// The version that it reports, or else the checkout's.
     fn version(&self, checkout: &Checkout) -> (String, String) {
         let own = own_machine().is_ok_and(|own| own == self.machine);
         let said = own

@@ -1,4 +1,4 @@
-//! The checkout that images are built from: what Cargo and git know of it.
+//! The checkout that images are built from: its packages, commit and builds.
 
 use std::env;
 use std::ffi::OsString;
@@ -81,7 +81,7 @@ impl Checkout {
         (output.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
     }
 
-    /// What Cargo knows of the packages for one processor.
+    /// The output of `cargo metadata` for one processor.
     ///
     /// # Errors
     ///
@@ -107,8 +107,7 @@ impl Checkout {
         Ok(output.stdout)
     }
 
-    /// Builds programs that need nothing beside the kernel, and gives their directory. What Cargo
-    /// prints goes where ours goes.
+    /// Builds static programs, and returns their directory. Cargo prints to our own output.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is in a program: a software bill of materials in CycloneDX's JSON (ECMA-424, version 1.5).
+//! A software bill of materials in CycloneDX's JSON (ECMA-424, version 1.5).
 //!
 //! From what Cargo resolved (`cargo metadata`), with the checksums of Cargo.lock, and what the
 //! program itself says of the C library and the compiler in it. The same input gives the same bytes:
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// What is asked of a bill.
+/// The program that a bill describes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Subject<'a> {
     /// The package of the program.
@@ -22,7 +22,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) program: &'a [u8],
 }
 
-/// What Cargo knows of all packages.
+/// All packages, from `cargo metadata`.
 #[derive(Debug)]
 pub(crate) struct Packages {
     by_id: BTreeMap<String, Package>,
@@ -198,7 +198,7 @@ fn after(program: &[u8], mark: &[u8], end: u8) -> Option<String> {
     String::from_utf8(text.copied().collect()).ok()
 }
 
-//--- What Cargo prints
+//--- The output of Cargo
 
 #[derive(Deserialize)]
 struct Metadata {
@@ -232,7 +232,7 @@ struct Dependency {
     dep_kinds: Vec<DependencyKind>,
 }
 
-/// None: what is linked; `dev` and `build` are not.
+/// `None` is a linked dependency; `dev` and `build` are not linked.
 #[derive(Deserialize)]
 struct DependencyKind {
     kind: Option<String>,

@@ -8,18 +8,18 @@ use site_node::images::ImagePaths;
 /// Arguments of `images`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImagesArgs {
-    /// What to do.
+    /// The verb.
     #[command(subcommand)]
     pub(crate) verb: ImagesVerb,
 }
 
-/// What to do with the images of a node.
+/// The verbs of `images`.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum ImagesVerb {
     /// Load missing or damaged images from the node's archives
     ///
-    /// outpost-images.service runs this at boot. An image that is missing, half loaded or damaged is
-    /// loaded again. A store that podman refuses to open is moved aside and replaced. No network is used.
+    /// outpost-images.service runs this at boot. It loads an image again that is missing, half loaded or
+    /// damaged, and replaces a store that podman refuses to open. It uses no network.
     #[command(after_long_help = IMAGES_NOTES)]
     Load(ImagePlace),
 
@@ -35,7 +35,7 @@ pub(crate) enum ImagesVerb {
 /// Arguments of `images list`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImageList {
-    /// Where the images are.
+    /// The directories of images.
     #[command(flatten)]
     pub(crate) place: ImagePlace,
 
@@ -44,7 +44,7 @@ pub(crate) struct ImageList {
     pub(crate) json: bool,
 }
 
-/// Where the images of a node are.
+/// The directories of a node's images.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ImagePlace {
     /// Directory of the archives
@@ -75,7 +75,7 @@ impl ImagePlace {
     }
 }
 
-/// What `--help` of the verbs of `images` says after the options.
+/// The end of the help of the verbs of `images`.
 const IMAGES_NOTES: &str = "\
 Examples:
   outpost images list

@@ -1,4 +1,4 @@
-//! `outpost images list` and `verify`: what each slot would run, and whether every byte of it is right.
+//! `outpost images list` and `verify`: the image of each slot, and whether every byte of it is right.
 
 use daemon::outln;
 use serde::Serialize;
@@ -11,7 +11,7 @@ use site_node::images::image_record::ImageRecord;
 use site_node::images::load::ImageStore;
 use site_node::images::store::Condition;
 
-/// What a slot would run.
+/// The image of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct Row {

@@ -1,6 +1,6 @@
 //! The questions of `outpost init`: one line each, with what is taken when nothing is answered.
 //!
-//! An answer that does not do is asked for again, with the reason. What a draft knows is not asked.
+//! An invalid answer is rejected with the reason, and the question repeated. Known values are not asked for.
 
 use std::io::{self, BufRead, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use super::draft::Draft;
 use super::values;
 use site::Role;
 
-/// Somebody who answers.
+/// The person who answers.
 pub(super) struct Asker<R, W> {
     input: R,
     output: W,
@@ -126,7 +126,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
             write!(self.output, "{question}{shown}: ")?;
             self.output.flush()?;
             let mut answer = String::new();
-            // No answer is longer; what comes without an end of line is read in pieces.
+            // No answer is longer; input without an end of line is read in pieces.
             let n_read = io::Read::take(&mut self.input, LONGEST_ANSWER).read_line(&mut answer)?;
             if n_read == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
@@ -143,7 +143,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     }
 }
 
-/// An address that nobody has: masters begin at .13, as those of the site from which Outpost was made.
+/// An unused address: masters begin at .13, as those of the site from which Outpost was made.
 fn propose(networks: &[IpNet], taken: &[IpAddr], is_master: bool) -> String {
     let Some(network) = networks.first() else {
         return String::new();

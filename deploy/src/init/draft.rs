@@ -1,4 +1,4 @@
-//! A site that is being described: what is known of it so far, and the site file that comes of it.
+//! A site that is being described: its known values, and the site file made from them.
 
 use std::fmt::{self, Write as _};
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use site::Role;
 
-/// What is known of a site.
+/// The known values of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Draft {
     pub(super) name: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Draft {
     pub(super) clients: Vec<IpNet>,
     pub(super) interface: Option<String>,
     pub(super) nodes: Vec<DraftNode>,
-    /// How many masters and workers there are to be, where somebody said so.
+    /// How many masters and workers there are to be, if known.
     pub(super) masters: u32,
     pub(super) workers: u32,
     pub(super) upstreams: Vec<String>,
@@ -29,7 +29,7 @@ pub(super) struct Draft {
     pub(super) registry_port: Option<u16>,
     /// `none` where there is no OpenShift.
     pub(super) openshift: Option<String>,
-    /// What whoever reads the file has to know.
+    /// Notes for the reader of the file.
     pub(super) notes: Vec<String>,
 }
 
@@ -41,13 +41,13 @@ pub(super) struct DraftNode {
     pub(super) addresses: Vec<IpAddr>,
 }
 
-/// More machines than this nobody enters or means.
+/// The largest number of machines that can be meant.
 pub(super) const MAX_NODES: u32 = 100;
 
 impl Draft {
-    /// Says something to whoever reads the file, once.
+    /// Adds a note for the reader of the file, once.
     pub(super) fn note(&mut self, text: &str) {
-        // A note is one line of a comment, whatever it repeats of somebody's file.
+        // A note is one line of a comment, whatever it quotes from a file.
         let text: String = text
             .chars()
             .map(|letter| if letter.is_control() { ' ' } else { letter })
@@ -116,7 +116,7 @@ impl Draft {
             .sort_by_key(|node| node.role != Some(Role::Master));
     }
 
-    /// What has to be known and is not, as flags that say it.
+    /// The missing values, as the flags that give them.
     pub(super) fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut lacks = |is_lacking: bool, flag: String| {
@@ -169,7 +169,7 @@ impl Draft {
         text.push_str("# Where the nodes and virtual IPs are.\n");
         line(text, format_args!("networks = {}", list(&self.networks)));
         if !self.gateways.is_empty() {
-            text.push_str("# Routers in them: nobody else is to be given their addresses.\n");
+            text.push_str("# Routers in them: do not give their addresses to anything else.\n");
             line(text, format_args!("gateways = {}", list(&self.gateways)));
         }
         if !self.clients.is_empty() {
@@ -257,7 +257,7 @@ impl Draft {
         match self.openshift.as_deref() {
             Some("none") | None => {
                 text.push_str(
-                    "# No OpenShift. What podman the nodes have; without it, 4.4 or later.\n",
+                    "# No OpenShift. The release of podman on the nodes; without it, 4.4 or later.\n",
                 );
                 text.push_str("#podman = \"5.4\"\n");
             }

@@ -1,4 +1,4 @@
-//! What OpenShift's install-config.yaml and agent-config.yaml say about a site.
+//! Reads a site from OpenShift's install-config.yaml and agent-config.yaml.
 //!
 //! The two are told apart by what is in them. Whatever describes machines, addresses and names is
 //! taken over; passwords, keys and what only OpenShift's installer cares about is left where it is.
@@ -162,7 +162,7 @@ struct Route {
     next_hop_address: Option<Text>,
 }
 
-/// Adds what a file says to a draft; what the draft has stays.
+/// Adds the values of a file to a draft; values of the draft stay.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Values as flags and answers give them: what they are, or why not.
+//! Parses the values of flags and answers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
@@ -86,7 +86,7 @@ pub(super) fn release(text: &str) -> Result<String, String> {
 
 pub(super) fn n_masters(text: &str) -> Result<u32, String> {
     match count(text)? {
-        0 => Err("somebody has to run the services: 1 or 3 masters".to_owned()),
+        0 => Err("a site needs masters to run the services: 1 or 3".to_owned()),
         n if n.is_multiple_of(2) => Err(format!(
             "etcd survives the loss of no more with {n} than with {}",
             n - 1

@@ -27,17 +27,17 @@ use site_render::target::HOLDER;
 /// All that is known when a plan is carried out.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Install<'a> {
-    /// Where the machine's files are.
+    /// The root of the machine's files.
     pub(crate) root: &'a Path,
     /// The machine.
     pub(crate) system: &'a System,
-    /// What the bundle has for it.
+    /// The node's entry in the bundle.
     pub(crate) node: &'a BundleNode,
-    /// What it is to be.
+    /// The desired state.
     pub(crate) wanted: &'a Wanted,
-    /// What it is.
+    /// The present state.
     pub(crate) found: &'a Found,
-    /// What is to be done.
+    /// The steps.
     pub(crate) plan: &'a Plan,
 }
 
@@ -46,7 +46,7 @@ impl Install<'_> {
     ///
     /// # Errors
     ///
-    /// When a step fails: what was done is recorded, and the next run does the rest.
+    /// When a step fails. The finished steps are recorded, and the next run does the rest.
     pub(crate) fn apply(
         &self,
         bundle: &mut Bundle<impl Read + Seek>,
@@ -286,7 +286,7 @@ impl Install<'_> {
             Deed::Images => self.load_images(),
             Deed::Halt(unit) if system.is_active(unit) => {
                 record.halted.insert(unit.clone());
-                // First: who does not know of it does not start it again.
+                // First, so that nothing starts it again.
                 record.write(self.root)?;
                 system.manage(&["stop"], std::slice::from_ref(unit))
             }
@@ -461,7 +461,7 @@ fn missing_directories(root: &Path, path: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes a directory that nobody else may look into: keys were in files that are kept there.
+/// Makes a directory that only its owner may read: files in it may contain keys.
 fn make_private(directory: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     fs::DirBuilder::new()

@@ -44,7 +44,7 @@ pub(crate) struct UninstallArgs {
     pub(crate) root: PathBuf,
 }
 
-/// What `--help` of uninstall says after the options.
+/// The end of `uninstall --help`.
 pub(crate) const UNINSTALL_NOTES: &str = "\
 Examples:
   outpost uninstall --dry-run
@@ -57,7 +57,7 @@ Exit status:
   69  a step failed; run it again
   77  no permission";
 
-/// What `--help` of install says after the options.
+/// The end of `install --help`.
 pub(crate) const INSTALL_NOTES: &str = "\
 `install` first checks the signature and the digest of every member of the bundle. Then it replaces
 each file atomically, loads images and starts new services. It restarts nothing that is unchanged:

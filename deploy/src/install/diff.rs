@@ -1,4 +1,4 @@
-//! `outpost install --dry-run`: what would change, as people compare it.
+//! `outpost install --dry-run`: shows the changes as differences.
 
 use std::io::{Read, Seek};
 use std::path::Path;
@@ -93,7 +93,7 @@ fn rights(state: Option<FileState>) -> String {
     })
 }
 
-/// One file as a unified difference; what nobody else may read is not shown.
+/// One file as a unified difference; the content of private files is not shown.
 fn one(path: &Path, how: Write, mode: u32, old: &[u8], new: &[u8]) -> String {
     let path = path.display();
     let before = match how {

@@ -1,4 +1,4 @@
-//! Looking at a node: what of all that is wanted is there already.
+//! Inspects a node for what is already there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,7 +20,7 @@ use site_node::images::archives::Archives;
 use site_node::paths::NodePaths;
 use site_render::target::RIVALS;
 
-/// What a bundle wants of a node.
+/// A bundle's requirements of a node.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(crate) fn wanted(manifest: &Manifest, node: &BundleNode) -> anyhow::Result<W
     Ok(wanted)
 }
 
-/// What a node is.
+/// The state of a node.
 ///
 /// # Errors
 ///

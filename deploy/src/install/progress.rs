@@ -13,7 +13,7 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// A bar for so many octets.
+    /// A bar for this many bytes.
     pub(crate) fn new(what: &'static str, total: u64) -> Self {
         Self {
             what,
@@ -24,7 +24,7 @@ impl Bar {
         }
     }
 
-    /// So many more are done.
+    /// Adds to the bytes that are done.
     pub(crate) fn add(&mut self, octets: u64) {
         self.done = self.done.saturating_add(octets);
         let percent = percent(self.done, self.total);

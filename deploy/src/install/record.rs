@@ -1,4 +1,4 @@
-//! What was installed on a node: written before anything is changed and again when all is done, so that
+//! The record of an installation: written before anything is changed and again when all is done, so that
 //! a run that was killed is finished by the next, and everything can be taken away again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use durable::Rights;
 use service_image::digest::Sha256;
 use site_bundle::manifest::{BundleRuntime, Version};
 
-/// What was installed.
+/// An installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Record {
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     pub(crate) domain: String,
     /// The digest of the bundle's manifest.
     pub(crate) bundle: Sha256,
-    /// What runs the services.
+    /// How the services run.
     pub(crate) runtime: BundleRuntime,
     /// The services, by name.
     pub(crate) services: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) struct Record {
     pub(crate) directories: BTreeSet<PathBuf>,
     /// Every unit that was enabled.
     pub(crate) units: BTreeSet<String>,
-    /// What is still to be done, in words.
+    /// The remaining steps, in words.
     pub(crate) pending: BTreeSet<String>,
     /// Units of others that ran, and were stopped.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -66,11 +66,11 @@ pub(crate) struct Foreign {
 }
 
 impl Record {
-    /// What was installed below `root`; none if nothing was.
+    /// Reads the record below `root`; none if nothing was installed.
     ///
     /// # Errors
     ///
-    /// When it cannot be read or understood: then nothing must be done, for nobody knows what is ours.
+    /// When it cannot be read or understood: then do nothing, since our files are unknown.
     pub(crate) fn read(root: &Path) -> anyhow::Result<Option<Self>> {
         let path = directory(root).join(NAME);
         let text = match fs::read(&path) {
@@ -93,12 +93,12 @@ impl Record {
     }
 }
 
-/// Where it is kept, with what was there before.
+/// The directory of the record and of replaced files.
 pub(crate) fn directory(root: &Path) -> PathBuf {
     below(root, Path::new("/var/lib/outpost/install"))
 }
 
-/// Where a file is kept that was there before.
+/// The path of a replaced file.
 pub(crate) fn kept(root: &Path, digest: Sha256) -> PathBuf {
     directory(root).join("before").join(digest.to_string())
 }

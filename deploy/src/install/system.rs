@@ -91,7 +91,7 @@ fn run(mut command: Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What this machine calls itself.
+/// This machine's host name.
 pub(crate) fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()

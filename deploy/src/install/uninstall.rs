@@ -70,7 +70,7 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
         // chrony's, if there is one: it has something in it then.
         drop(fs::remove_dir("/run/chrony"));
     }
-    // Last: without it nobody knows what is left.
+    // Last: without it the rest is unknown.
     remove_tree(&record::directory(root))?;
     outln!(
         "{}: {} removed",
@@ -105,7 +105,7 @@ fn show(record: &Record, is_purge: bool) {
     }
 }
 
-/// Stops everything. What is stopped already, or gone, is no reason to keep the rest.
+/// Stops everything, also if some of it is already stopped or gone.
 fn stop(system: &System, record: &Record) {
     let units: Vec<String> = record.units.iter().cloned().collect();
     // By their files, too: a service that an install was about to take off is no longer listed.
@@ -179,5 +179,5 @@ fn remove_tree(path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What services keep, and what was installed for them.
+/// The state of services, and the files installed for them.
 const STATE: &str = "/var/lib/outpost";

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a table is of.
+/// The protocol of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Datagrams.
@@ -27,9 +27,9 @@ impl Kind {
 /// A socket that clients ask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
-    /// What kind it is.
+    /// The kind of socket.
     pub(crate) kind: Kind,
-    /// Where it is.
+    /// The address.
     pub(crate) address: SocketAddr,
     /// Octets of datagrams that wait, or connections that wait to be accepted.
     pub(crate) waiting: u64,
@@ -37,7 +37,7 @@ pub(crate) struct Queue {
     pub(crate) dropped: u64,
 }
 
-/// Where the columns are: local address, state, queues; for UDP the drops at the end.
+/// The columns: local address, state, queues; for UDP the drops at the end.
 const ADDRESS: usize = 1;
 const STATE: usize = 3;
 const QUEUES: usize = 4;

@@ -75,7 +75,7 @@ async fn answer(mut command: Command) -> anyhow::Result<Value> {
 async fn all(stream: Option<impl AsyncRead + Unpin>) -> Vec<u8> {
     let mut octets = Vec::new();
     if let Some(stream) = stream {
-        // What was read before an error is what there is.
+        // Keep what was read before an error.
         let _error = stream.take(LENGTH).read_to_end(&mut octets).await;
     }
     octets

@@ -1,4 +1,4 @@
-//! Whether a new process works: it is asked itself, its manager is, and healthd is.
+//! Checks that a new process works: queries the process itself, systemd and healthd.
 //!
 //! First it has to become ready, which may take as long as the swap is given. From then on everything
 //! has to stay well for as long as the canary is to live: the process is the one that was started and
@@ -22,7 +22,7 @@ use site_node::systemd;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What the service was like before it was touched.
+/// The service before the swap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
     /// Whether the old process was ready. No more is asked of the new one.
@@ -31,7 +31,7 @@ pub(crate) struct Before {
     was_sound: bool,
     /// The version and the revision that served, if it said so.
     pub(crate) version: Option<(String, String)>,
-    /// What healthd found up.
+    /// The targets that healthd found up.
     targets: Targets,
 }
 

@@ -22,26 +22,26 @@ use slot_swap::{Action, With};
 /// Between two looks at a process that is to serve.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What takes the steps.
+/// Takes the steps of a swap.
 #[derive(Debug)]
 pub(crate) struct Executor {
     pub(crate) paths: NodePaths,
     pub(crate) service: Service,
-    /// What is brought, for a swap.
+    /// The archive to load, for a swap.
     pub(crate) archive: Option<PathBuf>,
     pub(crate) life: Life,
-    /// Where the node keeps its images.
+    /// The directories of the node's images.
     images: ImagePlace,
     /// The slot on record at the beginning.
     pub(crate) old: Slot,
     pub(crate) with: With,
     image: Option<Image>,
-    /// What the service was like before it was touched.
+    /// The service before the swap.
     pub(crate) before: Before,
 }
 
 impl Executor {
-    /// Executor for a service; nothing is looked at yet.
+    /// Makes the executor for a service; inspects nothing yet.
     pub(crate) fn new(
         paths: NodePaths,
         service: Service,
@@ -118,7 +118,7 @@ impl Executor {
         Ok(told)
     }
 
-    /// Makes sure that a slot serves, and goes on to.
+    /// Makes sure that a slot serves, and continues to.
     async fn serve(&self, slot: Slot) -> anyhow::Result<String> {
         let unit = slot.unit(self.service);
         let begun = now();

@@ -1,4 +1,4 @@
-//! Where the service binaries are: built from the checkout, or beside the running one.
+//! Finds the service binaries: built from the checkout, or beside the running one.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -19,20 +19,20 @@ use tokio::sync::mpsc;
 use site::service::Service;
 use site_up::event::Ending;
 
-/// What to run, and how it reports.
+/// The command to run, and how it reports.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// Whose process it is.
+    /// The service of the process.
     pub(crate) service: Service,
     /// The binary.
     pub(crate) program: PathBuf,
     /// Its configuration file.
     pub(crate) config: PathBuf,
-    /// Where its notification socket is made.
+    /// The path of its notification socket.
     pub(crate) notify: PathBuf,
 }
 
-/// What a child has to say.
+/// A report of a child.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// It is ready.
@@ -43,7 +43,7 @@ pub(crate) enum Report {
     Ended(Service, Ending),
 }
 
-/// What a child is told.
+/// A request to a child.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Stop, please.
@@ -152,7 +152,7 @@ async fn attend(
 }
 
 fn signal(child: &Child, order: Order) {
-    // `id` is empty once the process was waited for: then there is nobody to signal.
+    // `id` is empty once the process was waited for: then there is no process to signal.
     let pid = child
         .id()
         .and_then(|pid| i32::try_from(pid).ok())

@@ -20,7 +20,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
-/// What another shell asks for.
+/// A request from another shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// Everything there is to see.
@@ -71,13 +71,13 @@ impl Request {
 /// A request, and where its answer goes.
 #[derive(Debug)]
 pub(crate) struct Call {
-    /// What is asked for.
+    /// The request.
     pub(crate) request: Request,
     /// Takes the answer.
     pub(crate) answer: oneshot::Sender<Result<String, String>>,
 }
 
-/// Where the socket of a site is.
+/// The path of a site's socket.
 pub(crate) fn socket(run_dir: &Path) -> PathBuf {
     run_dir.join("control.sock")
 }

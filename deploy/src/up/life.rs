@@ -40,7 +40,7 @@ use site_up::view::{MasterView, Offer, Seen, ServiceView, View};
 pub(crate) struct Setup {
     /// The site, at the addresses where it runs.
     pub(crate) site: Site,
-    /// Where clients ask.
+    /// The address for DNS clients.
     pub(crate) dns: SocketAddr,
     /// Where registry-svc listens: what the masters offer as registry is there.
     pub(crate) registry: SocketAddr,
@@ -48,7 +48,7 @@ pub(crate) struct Setup {
     pub(crate) admin: PerService<SocketAddr>,
     /// How to start each service.
     pub(crate) plans: PerService<Plan>,
-    /// Where clients ask each service, if they do.
+    /// The address of each service for clients, if it has any.
     pub(crate) listens: PerService<String>,
     /// The control socket.
     pub(crate) control: PathBuf,
@@ -60,7 +60,7 @@ pub(crate) struct Setup {
     pub(crate) log: bool,
 }
 
-/// What stands behind each port of a master.
+/// The server behind each port of a master.
 fn behind(offers: &[Offer], registry: SocketAddr) -> Vec<(Offer, Behind)> {
     let behind = |offer: &Offer| match offer.what.as_str() {
         "registry" => Behind::Service(registry),
@@ -75,13 +75,13 @@ fn behind(offers: &[Offer], registry: SocketAddr) -> Vec<(Offer, Behind)> {
 /// How it ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Somebody wanted it to stop, after this long.
+    /// The user stopped it, after this long.
     Stopped(Duration),
     /// A service does not start; the last lines that it wrote.
     Failed(Service, Vec<String>),
 }
 
-/// Runs a site until somebody wants it to stop.
+/// Runs a site until the user stops it.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ struct Life {
     finished: bool,
 }
 
-/// What is known about the process of a service.
+/// The process of a service.
 #[derive(Debug, Default)]
 struct Process {
     running: Option<Running>,
@@ -235,7 +235,7 @@ impl Life {
         Ok(())
     }
 
-    //--- What comes in
+    //--- Input
 
     fn handle(&mut self, input: Input) {
         self.conductor.handle(input, now());
@@ -302,7 +302,7 @@ impl Life {
                     .and_then(|digit| usize::try_from(digit).ok());
                 let Some(index) = index else { return };
                 if let Some(up) = self.masters.get(index).map(Master::is_up) {
-                    // What goes wrong is told as an event.
+                    // A failure is shown as an event.
                     drop(self.switch(index, !up).await);
                 }
             }

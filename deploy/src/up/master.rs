@@ -26,7 +26,7 @@ pub(crate) struct Master {
     listeners: JoinSet<()>,
 }
 
-/// What stands behind a port of a master.
+/// The server behind a port of a master.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// Nothing but a greeting.
@@ -91,7 +91,7 @@ impl Master {
 ///
 /// # Errors
 ///
-/// When there is no such master: who there is.
+/// When there is no such master; names the masters.
 pub(crate) fn choose(names: &[String], known: &[&str]) -> Result<Vec<usize>, String> {
     let mut chosen = Vec::new();
     for name in names {

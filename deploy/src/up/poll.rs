@@ -13,24 +13,24 @@ use site::service::{PerService, Service};
 use site_up::sample;
 use site_up::view::Seen;
 
-/// What a service told.
+/// A sample of a service.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sample {
-    /// Which one.
+    /// The service.
     pub(crate) service: Service,
     /// When.
     pub(crate) at: Instant,
     /// Why it is not ready, if it is not.
     pub(crate) unready: Option<String>,
-    /// What it has served since it started.
+    /// The requests served since the start.
     pub(crate) count: Option<f64>,
-    /// What it serves, in a few words.
+    /// A summary of what it serves.
     pub(crate) serves: Option<String>,
-    /// What it thinks of addresses: only healthd does.
+    /// The liveness of addresses; only from healthd.
     pub(crate) seen: Vec<(SocketAddr, Seen)>,
 }
 
-/// Sends samples until nobody wants them any more.
+/// Sends samples until the receiver is dropped.
 pub(crate) async fn poll(listeners: PerService<SocketAddr>, samples: mpsc::Sender<Sample>) {
     let mut tick = interval(INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -63,7 +63,7 @@ async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
     })
 }
 
-/// What a service serves, in a few words.
+/// A summary of what a service serves.
 fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
     match service {
         Service::Healthd => Some(detail.get("serves")?.as_str()?.to_owned()),
@@ -88,7 +88,7 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
     }
 }
 
-/// What healthd thinks of each address; nothing from other services.
+/// The liveness of each address; empty for other services than healthd.
 fn seen(detail: &Value) -> Vec<(SocketAddr, Seen)> {
     let targets = detail.get("targets").and_then(Value::as_array);
     targets.into_iter().flatten().filter_map(target).collect()

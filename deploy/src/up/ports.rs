@@ -8,16 +8,16 @@ use daemon::listen::{Transport, owner};
 
 /// An address that the site needs, and what for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    /// Who will listen there.
+pub(crate) struct PortRequest {
+    /// The service that will listen.
     pub(crate) what: String,
     /// UDP or TCP.
     pub(crate) transport: Transport,
-    /// Where.
+    /// The address.
     pub(crate) address: SocketAddr,
 }
 
-impl Wanted {
+impl PortRequest {
     /// Something that listens for TCP.
     pub(crate) fn tcp(what: &str, address: SocketAddr) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Wanted {
 ///
 /// # Errors
 ///
-/// When some cannot be had: all of them, each with its reason and, if it is taken, by whom.
-pub(crate) fn check(wanted: &[Wanted]) -> Result<(), Refusal> {
+/// When some cannot be had: all of them, each with its reason and, if it is taken, by which process.
+pub(crate) fn check(wanted: &[PortRequest]) -> Result<(), Refusal> {
     let mut refusal = Refusal {
         lines: String::new(),
         permission: true,
@@ -73,8 +73,8 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
-    fn add(&mut self, wanted: &Wanted, error: &io::Error) {
-        let Wanted {
+    fn add(&mut self, wanted: &PortRequest, error: &io::Error) {
+        let PortRequest {
             what,
             transport,
             address,
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn free_ports_are_no_trouble() {
         let any: SocketAddr = ([127, 62, 0, 1], 0).into();
-        check(&[Wanted::tcp("x", any), Wanted::udp("y", any)]).unwrap();
+        check(&[PortRequest::tcp("x", any), PortRequest::udp("y", any)]).unwrap();
     }
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
         let tcp_at = tcp.local_addr().unwrap();
         let udp_at = udp.local_addr().unwrap();
         let refusal = check(&[
-            Wanted::tcp("the API", tcp_at),
-            Wanted::udp("dns-authd", udp_at),
+            PortRequest::tcp("the API", tcp_at),
+            PortRequest::udp("dns-authd", udp_at),
         ])
         .unwrap_err();
         let text = refusal.to_string();
@@ -137,7 +137,7 @@ mod tests {
     fn a_wildcard_listener_is_found_too() {
         let wildcard = TcpListener::bind("0.0.0.0:0").unwrap();
         let port = wildcard.local_addr().unwrap().port();
-        let refusal = check(&[Wanted::tcp("x", ([127, 62, 0, 3], port).into())])
+        let refusal = check(&[PortRequest::tcp("x", ([127, 62, 0, 3], port).into())])
             .unwrap_err()
             .to_string();
         assert!(

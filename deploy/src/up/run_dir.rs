@@ -25,7 +25,7 @@ pub(crate) struct RunDir {
 }
 
 impl RunDir {
-    /// Where a site runs when nobody says otherwise.
+    /// The default directory of a site.
     pub(crate) fn default_path() -> PathBuf {
         let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
         match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
@@ -70,7 +70,7 @@ impl RunDir {
         })
     }
 
-    /// Where it is; always absolute.
+    /// The path; always absolute.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

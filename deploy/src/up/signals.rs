@@ -4,10 +4,10 @@ use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What a signal means here.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Somebody wants the end; said again, at once.
+    /// Stop; a second signal stops at once.
     Interrupt,
     /// The terminal went away.
     HangUp,

@@ -87,7 +87,7 @@ impl Terminal {
         Ok(())
     }
 
-    /// What the terminal looks like at this moment.
+    /// The present screen of the terminal.
     pub(crate) fn look(&self) -> Look {
         let (columns, rows) = match tcgetwinsize(&self.tty) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
@@ -168,7 +168,7 @@ fn restore_after_panic(before: Termios) {
 const ENTER: &str = "\x1b[?1049h\x1b[2J\x1b[?25l";
 /// Line wrap and cursor on, the screen from before.
 const LEAVE: &str = "\x1b[?2026l\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Reads that wait for the loop. More are typed by nobody.
+/// Reads that wait for the loop. No person types more.
 const KEYS: usize = 16;
 /// Frames that wait for the terminal: the first one follows the switch to the alternate screen.
 const FRAMES: usize = 2;

@@ -26,21 +26,21 @@
 
 use site::slot::Slot;
 
-/// What is swapped for what.
+/// The old and the new version of a swap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The slot on record.
     pub old: Slot,
-    /// What the other slot is to run.
+    /// The content for the other slot.
     pub with: With,
 }
 
-/// What a slot is filled with.
+/// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
     /// An archive that is brought.
     Archive,
-    /// What it has run before: a rollback.
+    /// Its previous content: a rollback.
     WhatItHas,
     /// Nothing: only an interrupted swap is resolved.
     Nothing,
@@ -74,9 +74,9 @@ pub enum Action {
 pub enum Event {
     /// As it should.
     Done,
-    /// It did not; what of it has happened is not known.
+    /// It failed; how far it came is unknown.
     Failed(String),
-    /// The operator asks to give up. What was begun is either ended or undone.
+    /// The operator asks to give up. A step that was begun is either finished or undone.
     Interrupted,
 }
 
@@ -91,7 +91,7 @@ pub enum Outcome {
     Settled,
     /// The old slot serves as before.
     Kept(String),
-    /// The old slot could not be brought back: the service manager goes on trying.
+    /// The old slot could not be brought back: systemd keeps trying.
     Down(String),
 }
 
@@ -122,7 +122,7 @@ enum State {
     StoppingOld,
     /// Everything is done but for the permission.
     Closing(Option<String>),
-    /// The record is put back: how far writing the new one came is not known.
+    /// The record is put back: how far writing the new one came is unknown.
     Reverting(String),
     /// The old slot serves on, or takes over from the new one.
     Restoring(String),
@@ -152,7 +152,7 @@ impl Swap {
         }
     }
 
-    /// What is to be done; none at the end.
+    /// The next step; none at the end.
     pub fn action(&self) -> Option<Action> {
         let Plan { old, .. } = self.plan;
         let new = old.other();

@@ -1,4 +1,4 @@
-//! Which service runs when: the order of start and stop, and what follows a death.
+//! The order in which services start and stop, and the reaction to a death.
 //!
 //! ```text
 //!                     before it is ready, or after some patience
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use crate::event::{Ending, Event};
 use site::service::{PerService, Service};
 
-/// What the conductor is told.
+/// An input of the conductor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
     /// Start the first service.
@@ -28,15 +28,15 @@ pub enum Input {
     Ready(Service),
     /// The process of a service is gone.
     Ended(Service, Ending),
-    /// Somebody wants a service to stop and start.
+    /// The user asks to restart a service.
     Restart(Service),
-    /// Somebody wants everything to stop.
+    /// The user asks to stop everything.
     Stop,
-    /// Somebody does not want to wait for that.
+    /// The user asks to stop at once.
     Hurry,
 }
 
-/// What the conductor wants done.
+/// An action of the conductor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Start the process of a service.
@@ -51,7 +51,7 @@ pub enum Output {
     Finished,
 }
 
-/// Where a service stands.
+/// The state of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Its turn to start has not come.
@@ -64,7 +64,7 @@ pub enum Phase {
     Leaving { kill_at: Option<Instant> },
     /// It died and starts again at `until`.
     BackOff { until: Instant },
-    /// It is gone for good.
+    /// It is permanently gone.
     Stopped,
 }
 
@@ -118,7 +118,7 @@ impl Conductor {
         }
     }
 
-    /// Where a service stands.
+    /// The state of a service.
     pub fn phase(&self, service: Service) -> Phase {
         self.parts.of(service).phase
     }

@@ -1,4 +1,4 @@
-//! What happens while a site runs, one line each: the plain output, and the screen's last lines.
+//! The events of a running site, one line each: the plain output, and the screen's last lines.
 
 use std::fmt;
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub enum Event {
     },
     /// A service ended and is not worth another start.
     GaveUp { service: Service, ending: Ending },
-    /// A service is told to stop because somebody asked for a restart.
+    /// A service stops because the user asked for a restart.
     Restarting { service: Service },
     /// A service did not stop in time and was killed.
     Killed { service: Service },
     /// A service is gone, as asked.
     Stopped { service: Service },
-    /// A master was taken down or brought up by hand.
+    /// The user took a master down or brought it up.
     Switched { master: String, up: bool },
     /// Healthd changed its mind about what a master offers.
     Seen {
@@ -43,7 +43,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// Whose event it is.
+    /// The service or master of the event.
     pub fn subject(&self) -> &str {
         match self {
             Self::Ready { service, .. }

@@ -1,6 +1,6 @@
-//! What `outpost up` decides and draws.
+//! The decisions and the screen of `outpost up`.
 //!
-//! | module | what it decides |
+//! | module | content |
 //! | --- | --- |
 //! | [`conductor`] | the order of start and stop, and what follows the death of a service |
 //! | [`event`] | what is worth a line |

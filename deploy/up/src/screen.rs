@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use crate::view::{MasterView, Seen, State, View, clean, rate, short};
 use site::service::Service;
 
-/// What the screen shows.
+/// The parts of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Page {
     /// The site.
@@ -16,7 +16,7 @@ pub enum Page {
     Site,
     /// The site, with a question: which service is to be restarted?
     AskRestart,
-    /// What the services write.
+    /// The logs of the services.
     Log,
     /// The site, while everything stops.
     Stopping,
@@ -80,7 +80,7 @@ pub fn text(view: &View) -> String {
     text.trim().to_owned()
 }
 
-/// What people can try in another terminal.
+/// Commands to try in another terminal.
 pub fn examples(view: &View) -> Vec<String> {
     let mut lines = view.dig_lines();
     lines.extend(view.commands.iter().cloned());
@@ -292,7 +292,7 @@ fn keys(view: &View, page: Page) -> Line {
     }
 }
 
-/// What a service's rate counts.
+/// The unit of a service's rate.
 fn unit(service: Service) -> &'static str {
     match service {
         Service::Healthd => "probes",

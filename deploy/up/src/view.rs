@@ -1,4 +1,4 @@
-//! What people see of a running site: the same facts for the screen, the plain lines and `--json`.
+//! The view of a running site for people: the same facts for the screen, the plain lines and `--json`.
 //!
 //! Never asks anybody anything; the shell (`outpost up`) fills it in.
 
@@ -19,13 +19,13 @@ pub struct View {
     pub site: String,
     /// Its domain.
     pub domain: String,
-    /// Where clients ask.
+    /// The address for DNS clients.
     pub dns: SocketAddr,
     /// How long the site has run.
     pub elapsed: Duration,
     /// The services.
     pub services: PerService<ServiceView>,
-    /// What every master offers.
+    /// The ports that every master offers.
     pub offers: Vec<Offer>,
     /// The masters.
     pub masters: Vec<MasterView>,
@@ -33,16 +33,16 @@ pub struct View {
     pub examples: Vec<String>,
     /// Other commands worth trying.
     pub commands: Vec<String>,
-    /// What happened lately, oldest first.
+    /// Recent events, oldest first.
     pub events: VecDeque<(Duration, Event)>,
-    /// What the services wrote lately, oldest first.
+    /// Recent log lines of the services, oldest first.
     pub log: VecDeque<(Service, String)>,
 }
 
 /// One service.
 #[derive(Clone, Debug, Default)]
 pub struct ServiceView {
-    /// Where it stands.
+    /// The state.
     pub state: State,
     /// Its process, while it has one.
     pub pid: Option<u32>,
@@ -50,13 +50,13 @@ pub struct ServiceView {
     pub uptime: Option<Duration>,
     /// How often it started after the first time.
     pub restarts: u32,
-    /// What it serves, in a few words.
+    /// A summary of what it serves.
     pub serves: String,
     /// How much of it per second.
     pub rate: Option<f64>,
 }
 
-/// Where a service stands.
+/// The state of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// Its turn to start has not come.
@@ -113,15 +113,15 @@ pub struct Offer {
 pub struct MasterView {
     /// Its name.
     pub name: String,
-    /// Where it is.
+    /// The address.
     pub address: IpAddr,
-    /// Whether it was taken down by hand.
+    /// Whether the user took it down.
     pub taken_down: bool,
-    /// What healthd thinks of each offer, in the order of [`View::offers`].
+    /// The liveness of each offer, in the order of [`View::offers`].
     pub seen: Vec<Seen>,
 }
 
-/// What healthd thinks of a port.
+/// The liveness of a port, from healthd.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Seen {
     /// Nothing yet.

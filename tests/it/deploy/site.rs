@@ -199,7 +199,7 @@ fn what_nobody_said_is_named_where_nobody_can_be_asked() {
     assert_eq!(code, Some(64));
     assert_eq!(
         stderr,
-        "what is missing: --domain DOMAIN --network CIDR --master NAME=ADDRESS\n"
+        "missing: --domain DOMAIN --network CIDR --master NAME=ADDRESS\n"
     );
     // Said, but it does not fit together: nothing is written either.
     let arguments = [

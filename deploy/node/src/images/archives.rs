@@ -55,7 +55,7 @@ impl Archives {
         Ok(Held { _file: file })
     }
 
-    /// What a slot runs: its own archive if there is one, else the service's.
+    /// The archive of a slot: its own if there is one, else the service's.
     pub fn archive(&self, service: Service, slot: Slot) -> Option<PathBuf> {
         let own = self.directory.join(own_name(service, slot));
         match own.is_file() {
@@ -64,7 +64,7 @@ impl Archives {
         }
     }
 
-    /// What the node was installed with.
+    /// The archive that was installed.
     pub fn installed(&self, service: Service) -> Option<PathBuf> {
         let path = self.directory.join(name(service));
         path.is_file().then_some(path)
@@ -108,7 +108,7 @@ impl Archives {
     ///
     /// # Errors
     ///
-    /// When it cannot be copied; what was there before is there still.
+    /// When it cannot be copied; the old file is still there.
     pub fn keep(
         &self,
         archive: &Path,

@@ -16,11 +16,11 @@ use durable::Rights;
 use service_image::archive::Image;
 use service_image::digest::Sha256;
 
-/// What is known of an image in a store.
+/// The record of an image in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ImageRecord {
-    /// What podman calls it.
+    /// The name for podman.
     pub image_id: Sha256,
     /// Its version.
     pub version: String,
@@ -31,7 +31,7 @@ pub struct ImageRecord {
 }
 
 impl ImageRecord {
-    /// What is to be in a store once an image is loaded.
+    /// The expected record once an image is loaded.
     pub fn of(image: &Image) -> Self {
         let digest = |(path, file): (&String, &service_image::archive::ImageFile)| {
             (path.clone(), file.digest)

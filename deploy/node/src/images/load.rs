@@ -1,4 +1,4 @@
-//! `outpost images load`: what outpost-images.service does at boot.
+//! `outpost images load`, which outpost-images.service runs at boot.
 //!
 //! For each slot the archive that it runs is found, and the store is looked at: an image that is
 //! whole by its record costs a look at its bytes and nothing more. Everything else is loaded anew. An
@@ -49,7 +49,7 @@ pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
     }
 }
 
-/// Where images are loaded to.
+/// The destination of images.
 #[derive(Debug)]
 pub enum ImageStore {
     /// podman's store.
@@ -137,7 +137,7 @@ impl ImageStore {
     }
 }
 
-/// What was done for a slot.
+/// The result for a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
     /// Nothing: everything was there.
@@ -148,12 +148,12 @@ pub enum Done {
     Loaded(String),
 }
 
-/// What was brought for a slot.
+/// The image loaded for a slot.
 #[derive(Clone, Debug)]
 pub struct Brought {
     /// The image.
     pub record: ImageRecord,
-    /// What it took.
+    /// The duration.
     pub done: Done,
     /// The archive whose record has to be written, once the disk has the image.
     unrecorded: Option<Sha256>,

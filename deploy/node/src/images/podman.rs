@@ -13,7 +13,7 @@ use service_image::digest::Sha256;
 pub struct Podman {
     /// containers-storage.conf(5); none: whatever podman takes by itself.
     storage: Option<PathBuf>,
-    /// What is said before the verb.
+    /// The arguments before the verb.
     global: Vec<OsString>,
 }
 
@@ -26,7 +26,7 @@ pub enum PodmanError {
     /// It says why.
     #[error("podman {verb}: {said}")]
     Refused {
-        /// What it was asked for.
+        /// The verb.
         verb: String,
         /// The last line of what it says.
         said: String,
@@ -88,7 +88,7 @@ impl Podman {
         Ok(parse_names(&listed))
     }
 
-    /// Where the topmost layer of each image lies, for those that have one.
+    /// The directory of the topmost layer of each image, for those that have one.
     pub fn directories(&self, images: &[Sha256]) -> BTreeMap<Sha256, PathBuf> {
         let format = "{{.Id}} {{.GraphDriver.Data.UpperDir}}";
         let ids: Vec<String> = images.iter().map(Sha256::to_string).collect();

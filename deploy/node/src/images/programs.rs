@@ -28,12 +28,12 @@ impl Programs {
         }
     }
 
-    /// Where the records of its programs are.
+    /// The directory of its programs' records.
     pub fn records(&self) -> PathBuf {
         self.directory.join(".stamps")
     }
 
-    /// What the unit of a slot runs.
+    /// The program that the unit of a slot runs.
     pub fn path(&self, service: Service, slot: Slot) -> PathBuf {
         self.directory.join(format!("{service}-{slot}"))
     }

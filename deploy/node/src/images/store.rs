@@ -22,11 +22,11 @@ use site::slot::Slot;
 #[derive(Debug)]
 pub struct Store {
     podman: Podman,
-    /// Where it lies.
+    /// The directory.
     root: PathBuf,
     /// Names in it, as far as this process knows.
     names: BTreeMap<String, Sha256>,
-    /// Where the files of images lie, as far as this process knows.
+    /// The files of images, as far as this process knows.
     directories: BTreeMap<Sha256, PathBuf>,
 }
 
@@ -77,7 +77,7 @@ impl Store {
         Ok(Some(aside))
     }
 
-    /// Where the records of its images are: in it, so that they go when it goes.
+    /// The directory of its images' records: in it, so that they go when it goes.
     pub fn records(&self) -> PathBuf {
         self.root.join("outpost-stamps")
     }

@@ -1,4 +1,4 @@
-//! Where the services of one node listen and keep their files.
+//! The addresses and paths of the services of one node.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -12,25 +12,25 @@ use site::{Node, Site};
 /// and a demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Where the rendered files lie. Absolute.
+    /// The directory of the rendered files. Absolute.
     pub directory: PathBuf,
-    /// Where services keep state. Absolute.
+    /// The directory of state. Absolute.
     pub state: PathBuf,
     /// The socket of healthd.
     pub healthd_socket: PathBuf,
-    /// Where a new lb-proxy asks the old one for its connections.
+    /// The handover socket of lb-proxy.
     pub swap_socket: PathBuf,
-    /// Where dns-recursor listens.
+    /// The addresses of dns-recursor.
     pub dns: Vec<SocketAddr>,
-    /// Where dns-authd listens.
+    /// The addresses of dns-authd.
     pub authority: Vec<SocketAddr>,
-    /// Where dns-recursor asks for the zones of the site: the first that works.
+    /// The upstreams of dns-recursor for the zones of the site; it uses the first that works.
     pub authorities: Vec<SocketAddr>,
-    /// Where lb-proxy listens; the ports are those of what is offered.
+    /// The addresses of lb-proxy; the ports are those of what is offered.
     pub proxy: Vec<IpAddr>,
-    /// Where registry-svc listens.
+    /// The addresses of registry-svc.
     pub registry: Vec<SocketAddr>,
-    /// Where timesync-agent answers.
+    /// The addresses of timesync-agent.
     pub time: Vec<SocketAddr>,
     /// The admin listeners.
     pub admin: PerService<SocketAddr>,
@@ -40,11 +40,11 @@ pub struct Layout {
     pub drain: Duration,
     /// Servers that resolve names outside the site. Empty: such names are refused at once.
     pub upstreams: Vec<SocketAddr>,
-    /// What the services run on.
+    /// The platform of the services.
     pub place: Place,
 }
 
-/// What the services run on.
+/// The platform of the services.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// This machine, on loopback, without privileges: no certificates, no virtual IPs, no clock

@@ -45,7 +45,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
 
 //--- Frontends and backends
 
-/// Where lb-proxy listens, on every address of a node.
+/// The listeners of lb-proxy, on every address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frontend {
     /// The frontend's name, by which it asks systemd for its sockets.
@@ -54,7 +54,7 @@ pub struct Frontend {
     pub port: u16,
 }
 
-/// What lb-proxy listens for on a node, in the order of the site's file.
+/// The offers that lb-proxy balances on a node, in the order of the site's file.
 pub fn frontends(site: &Site, node: &Node) -> Vec<Frontend> {
     if !node.services.contains(&Service::LbProxy) {
         return Vec::new();
@@ -90,7 +90,7 @@ fn frontend(published: &Published, port: u16, layout: &Layout) -> String {
     )
 }
 
-/// What something is to OpenShift, which decides how its servers are checked and chosen.
+/// The role in OpenShift, which decides how its servers are checked and chosen.
 fn role(published: &Published) -> Option<&'static str> {
     match published.role {
         // Behind the same address as the API, and no API server: it has no /readyz.

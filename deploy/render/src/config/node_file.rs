@@ -7,15 +7,15 @@ use site::service::Service;
 /// A file that a node reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeFile {
-    /// Where it lies on the node. Absolute.
+    /// The path on the node. Absolute.
     pub path: PathBuf,
     /// Its permissions.
     pub mode: u32,
     /// User and group; root's unless given.
     pub owner: Option<(u32, u32)>,
-    /// What is in it.
+    /// The content.
     pub contents: Vec<u8>,
-    /// Who reads it.
+    /// The service that reads it.
     pub part: Part,
 }
 
@@ -26,13 +26,13 @@ pub struct Output {
     pub path: PathBuf,
     /// Its permissions: those of a file with keys in it are the owner's alone.
     pub mode: u32,
-    /// What is in it.
+    /// The content.
     pub contents: Vec<u8>,
     /// The node that it is for, if it is for one.
     pub node: Option<String>,
 }
 
-/// Who reads a file.
+/// The reader of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// More than one service, or none.

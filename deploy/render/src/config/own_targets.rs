@@ -19,13 +19,13 @@ use site::{Node, Site};
 pub struct OwnTarget {
     /// The service.
     pub service: Service,
-    /// Where it is asked.
+    /// The address to probe.
     pub address: SocketAddr,
-    /// What it is asked for.
+    /// The probe.
     pub question: Question,
 }
 
-/// What a service is asked for.
+/// A probe of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// The SOA record of a name that exists.
@@ -84,7 +84,7 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
         Service::TimesyncAgent if gives_time(node) => {
             (SocketAddr::new(own, places::TIME_PORT), Question::Ntp)
         }
-        // It answers nobody.
+        // It answers no client.
         Service::TimesyncAgent => (places::admin(service), ready()),
     };
     Some(OwnTarget {

@@ -37,7 +37,7 @@ fn demonstration(layout: &Layout) -> String {
     [
         "plain = true\n".to_owned(),
         admin(Service::RegistrySvc, layout),
-        // A demonstration does not end because somebody's disk is nearly full.
+        // A demonstration must work although the disk is nearly full.
         "\n[space]\nwarn = 99\nstop = 100\nfree = \"64MiB\"\nreserve = \"0\"\n".to_owned(),
     ]
     .concat()
@@ -51,7 +51,7 @@ fn tls() -> String {
     )
 }
 
-/// Who may do what. A registry without users is everybody's, as the nodes' own pulls need.
+/// The access rules. A registry without users is open to every client, as the nodes' own pulls need.
 fn access(site: &Site) -> String {
     if site.registry.users.is_none() {
         return "\n# Whoever reaches the registry may pull and push: the site file names no users.\n[access]\nanonymous = \"all\"\n".to_owned();
@@ -80,7 +80,7 @@ fn quotas(site: &Site) -> String {
     site.registry.quotas.iter().map(quota).collect()
 }
 
-/// What is fetched from elsewhere.
+/// The mirrors.
 fn mirrors(site: &Site) -> String {
     let mirror = |mirror: &Mirror| {
         let mut text = format!(

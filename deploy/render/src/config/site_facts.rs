@@ -1,4 +1,4 @@
-//! What the verbs that run on a node have to know of its site: `/etc/outpost/site.json`.
+//! The facts of a site for the verbs that run on its nodes: `/etc/outpost/site.json`.
 //!
 //! Stable: fields are added, and mean the same for ever.
 
@@ -37,7 +37,7 @@ pub(super) fn render(site: &Site, node: &Node) -> String {
     format!("{facts:#}\n")
 }
 
-/// What healthd probes of a service, in the words of its configuration.
+/// The probe of a service, in the words of healthd's configuration.
 fn target_value(target: &OwnTarget) -> Value {
     let address = target.address.to_string();
     match &target.question {

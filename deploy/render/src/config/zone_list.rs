@@ -1,6 +1,6 @@
 //! The list of a site's zones as BIND's named.conf has it, which pdns reads too.
 
-/// Where the master file of a zone is, beside the list.
+/// The path of a zone's master file, beside the list.
 pub(super) fn file_name(zone: &str) -> String {
     format!("zones/{zone}")
 }

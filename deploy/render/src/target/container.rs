@@ -1,4 +1,4 @@
-//! What a container of a service is given, however podman is told.
+//! The options of a service's container, for quadlets and for podman's command line.
 
 use super::needs::Needs;
 use super::scope::{Scope, resolvers};
@@ -30,12 +30,12 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Of a slot.
+    /// The container of a slot.
     pub(super) fn of(service: Service, slot: Slot, scope: &Scope<'_>, needs: &Needs) -> Self {
         // Shared labels (z), not private ones: both slots use the same directories at once.
         let mut volumes = vec![format!("{0}:{0}:ro,z", places::ETC)];
         volumes.extend(needs.writes.iter().map(|path| format!("{path}:{path}:z")));
-        // What is the system's keeps its label.
+        // The system's files keep their labels.
         volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro")));
         // What podman copies into a container is the resolv.conf of the moment in which it starts,
         // before the node has addresses.
@@ -61,7 +61,7 @@ pub(super) fn storage_environment() -> String {
     format!("CONTAINERS_STORAGE_CONF={STORAGE_CONF}")
 }
 
-/// How podman is told to have the configuration read again.
+/// The podman command that makes the service read its configuration again.
 pub(super) fn reload(container: &Container) -> String {
     format!("/usr/bin/podman kill --signal HUP {}", container.name)
 }

@@ -1,4 +1,4 @@
-//! What a node gets beside its services: directories, a user, images, the resolver, the clock.
+//! The parts of a node beside its services: directories, a user, images, the resolver, the clock.
 
 use super::container::{storage_conf, storage_environment};
 use super::needs::Needs;
@@ -129,7 +129,7 @@ fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
     file(TMPFILES, text, Part::Common)
 }
 
-/// A oneshot that stays: what depends on it is started once it has succeeded.
+/// A oneshot that stays: units that depend on it start once it has succeeded.
 fn oneshot(description: &str) -> Text {
     Text::new(&[])
         .section("Unit")
@@ -196,7 +196,7 @@ fn reload(scope: &Scope<'_>) -> Unit {
 
 //--- Names
 
-/// Where `NetworkManager` is told which servers resolve names.
+/// The file that tells `NetworkManager` the DNS servers.
 pub(super) const NAME_SERVERS: &str = "/etc/NetworkManager/conf.d/90-outpost-dns.conf";
 
 /// Nothing where no node of the site resolves names. For a role the file is a node's own.
@@ -234,7 +234,7 @@ pub(super) fn name_servers_of(site: &Site, node: &Node) -> Option<NodeFile> {
 
 //--- The clock
 
-/// What systems come with to keep the time. OpenShift's has chronyd.
+/// The time services of operating systems. OpenShift's is chronyd.
 pub const RIVALS: [&str; 4] = [
     "chronyd.service",
     "chrony.service",

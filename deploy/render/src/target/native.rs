@@ -11,10 +11,10 @@ use site::places;
 use site::service::Service;
 use site::slot::Slot;
 
-/// Where `outpost images load --native` puts the binary of each slot.
+/// The directory where `outpost images load --native` puts the binary of each slot.
 pub(super) const BINARIES: &str = "/var/lib/outpost/bin";
 
-/// What every service does without.
+/// The restrictions of every service.
 const SHUT: [(&str, &str); 23] = [
     ("NoNewPrivileges", "yes"),
     ("ProtectSystem", "strict"),
@@ -98,7 +98,7 @@ fn network(text: Text, needs: &Needs) -> Text {
     text.set("RestrictAddressFamilies", families)
 }
 
-/// What a service is let do to the kernel.
+/// The access of a service to the kernel.
 fn calls(text: Text, service: Service, needs: &Needs) -> Text {
     let keeps_time = service == Service::TimesyncAgent;
     let sets_clock = needs.capabilities.contains(&"SYS_TIME");

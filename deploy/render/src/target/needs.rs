@@ -1,4 +1,4 @@
-//! What each service needs of the host that it runs on: nothing else is given to it.
+//! The needs of each service on its host; it gets nothing else.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::config::layout::DRAIN;
 use site::places;
 use site::service::Service;
 
-/// What a service needs.
+/// The needs of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Capabilities (capabilities(7)), without `CAP_`.
@@ -18,12 +18,12 @@ pub(super) struct Needs {
     pub(super) reads: Vec<&'static str>,
     /// Whether it looks up names of hosts that its configuration has.
     pub(super) names: bool,
-    /// How long it may take to end after it was told to.
+    /// How long it may take to stop.
     pub(super) stop: Duration,
 }
 
 impl Needs {
-    /// Of a service in a scope.
+    /// The needs of a service in a scope.
     pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
         let mut writes = vec![places::RUN.to_owned()];
         writes.extend(places::state(service).map(|path| path.display().to_string()));
@@ -44,10 +44,10 @@ impl Needs {
     }
 }
 
-/// Where chronyc looks for the daemon that it speaks to.
+/// The directory of the socket that chronyc connects to.
 const CHRONY_RUN: &str = "/run/chrony";
 
-/// Where time zones are, among all that systems have in common.
+/// The directory of time zones.
 const SYSTEM: &str = "/usr/share";
 
 /// Ports below 1024 are among the inherited sockets: nobody needs a capability to bind one, but for
@@ -68,7 +68,7 @@ fn capabilities(service: Service, scope: &Scope<'_>) -> Vec<&'static str> {
 fn stop(service: Service) -> Duration {
     DRAIN
         + Duration::from_secs(match service {
-            // What was pushed is finished, and the index is closed.
+            // It finishes pushes, and closes the index.
             Service::RegistrySvc => 50,
             _ => 20,
         })

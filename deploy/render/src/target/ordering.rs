@@ -8,7 +8,7 @@ use super::scope::Scope;
 pub(super) const SETUP: &str = "outpost-setup.service";
 /// Loads images.
 pub(super) const IMAGES: &str = "outpost-images.service";
-/// What sockets believe to be their service; see `host.rs`.
+/// The placeholder service of sockets; see `host.rs`.
 pub const HOLDER: &str = "outpost-sockets.service";
 /// Finds out which node this is.
 pub(super) const NODE: &str = "outpost-node.service";
@@ -33,7 +33,7 @@ pub(super) enum Ordering {
     AfterNetwork,
 }
 
-/// What sockets and services of a scope need to be done.
+/// The units that sockets and services of a scope wait for.
 pub(super) fn before_everything(scope: &Scope<'_>) -> Vec<String> {
     let mut units = vec![SETUP.to_owned()];
     if scope.is_role {
@@ -42,7 +42,7 @@ pub(super) fn before_everything(scope: &Scope<'_>) -> Vec<String> {
     units
 }
 
-/// What a unit is ordered before.
+/// The units that a unit is ordered before.
 pub(super) fn before(
     service: Option<Service>,
     scope: &Scope<'_>,

@@ -16,7 +16,7 @@ use site::places;
 use site::service::Service;
 use site::slot::Slot;
 
-/// Where podman's generator looks.
+/// The directory that podman's generator reads.
 const DIRECTORY: &str = "/etc/containers/systemd";
 
 /// The quadlets of both slots of a service.

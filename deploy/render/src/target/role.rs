@@ -1,4 +1,4 @@
-//! What all nodes of a role get: a `MachineConfig` cannot tell them apart.
+//! The files of all nodes of a role: a `MachineConfig` cannot tell them apart.
 //!
 //! Files that are the same on each of them lie in their places. The others lie once for each node
 //! below [`NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
@@ -18,7 +18,7 @@ use site::secrets::Secrets;
 
 /// Where the files of each node lie that others have not, or not so.
 const NODES: &str = "/etc/outpost/nodes";
-/// What links them.
+/// The unit that links them.
 const SCRIPT: &str = "/usr/local/bin/outpost-node";
 
 /// Adds what the nodes read, and what tells them apart.
@@ -71,7 +71,7 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>, secrets: &Secrets) {
     host.units.push(unit(scope));
 }
 
-/// Where a node's own version of a file lies.
+/// The path of a node's own version of a file.
 fn own_place(node: &str, path: &Path) -> PathBuf {
     let below = path.strip_prefix("/").unwrap_or(path);
     Path::new(NODES).join(node).join(below)

@@ -1,4 +1,4 @@
-//! For whom units are rendered: one node, or all nodes of a role.
+//! The scope of rendered units: one node, or all nodes of a role.
 //!
 //! A `MachineConfig` is for a role, so what it brings has to do on each of its nodes: a unit is there
 //! when any of them needs it, and conditions on files decide whether it starts.
@@ -70,7 +70,7 @@ impl<'a> Scope<'a> {
             .any(|address| address.is_ipv6())
     }
 
-    /// What lb-proxy listens for on at least one of the nodes.
+    /// The offers that lb-proxy balances on at least one of the nodes.
     pub(super) fn frontends(&self) -> Vec<Frontend> {
         let mut all = Vec::new();
         for node in &self.nodes {
@@ -89,7 +89,7 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// Which nodes of the site answer DNS, that of `node` first.
+/// The nodes of the site that answer DNS, `node` first.
 ///
 /// Always addresses that other machines can use too, never 127.0.0.1: pods copy the node's
 /// resolv.conf.

@@ -21,10 +21,10 @@ use site::slot::Slot;
 const WATCHDOG: Duration = Duration::from_secs(30);
 /// A successor may wait for its predecessor to finish before it is ready.
 const START: Duration = Duration::from_secs(120);
-/// What podman takes beyond the time that the service has.
+/// The time that podman needs beyond that of the service.
 const BEYOND_STOP: Duration = Duration::from_secs(15);
 
-/// What the container of a slot is called.
+/// The name of a slot's container.
 pub(super) fn container(service: Service, slot: Slot) -> String {
     format!("outpost-{service}-{slot}")
 }
@@ -34,7 +34,7 @@ pub(super) fn image(service: Service, slot: Slot) -> String {
     format!("localhost/outpost/{service}:{slot}")
 }
 
-/// What a service is called with in a slot.
+/// The command line of a service in a slot.
 pub(super) fn arguments(service: Service, slot: Slot) -> String {
     format!(
         "serve --config {} --slot {slot} --admin-socket {}/admin/{service}-{slot}.sock",
@@ -80,7 +80,7 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
         .set("StartLimitIntervalSec", 0)
 }
 
-/// What the section `[Service]` of every slot has.
+/// The section `[Service]` of every slot.
 pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &Needs) -> Text {
     text.set_words("Sockets", sockets::names(service, scope))
         .comments(&["Unset, it would make the sockets block under the slot that serves."])
@@ -98,7 +98,7 @@ pub(super) fn install(text: Text) -> Text {
     text.section("Install").set("WantedBy", "multi-user.target")
 }
 
-/// What podman does not pass on by itself: without it a service would never say that it is alive.
+/// The variables that podman does not pass on by itself: without them a service would never say that it is alive.
 pub(super) fn watchdog_environment() -> String {
     format!("WATCHDOG_USEC={}", WATCHDOG.as_micros())
 }

@@ -15,11 +15,11 @@ use site::service::Service;
 /// Sockets of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sockets {
-    /// Whose they are.
+    /// The service.
     service: Service,
-    /// What is listened for, for people.
+    /// The purpose, for people.
     what: &'static str,
-    /// What tells them apart from other sockets of the service in the name of the unit.
+    /// The part of the unit's name that distinguishes them from other sockets of the service.
     suffix: String,
     /// The name under which the service asks for them.
     descriptor: String,

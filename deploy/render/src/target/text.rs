@@ -65,7 +65,7 @@ impl Text {
         }
     }
 
-    /// What was written.
+    /// The text.
     pub(super) fn finish(self) -> String {
         self.0
     }

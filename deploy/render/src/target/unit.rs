@@ -4,21 +4,21 @@ use std::path::PathBuf;
 
 use crate::config::{NodeFile, Part};
 
-/// Where units lie that are a host's own.
+/// The directory of a host's own units.
 const UNITS: &str = "/etc/systemd/system";
 
-/// A unit, or what is added to one of somebody else's.
+/// A unit, or a drop-in for a foreign unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unit {
     /// Its name, with its type.
     pub name: String,
-    /// Its text. `None`: it is somebody else's.
+    /// Its text. `None` for a foreign unit.
     pub text: Option<String>,
-    /// What is added to it, by the name of the file.
+    /// Its drop-ins, by the name of the file.
     pub drop_ins: Vec<(String, String)>,
     /// Whether it starts with the machine.
     pub enable: bool,
-    /// Whose it is.
+    /// The service.
     pub part: Part,
 }
 
@@ -34,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// An addition to somebody else's unit.
+    /// A drop-in for a foreign unit.
     pub(super) fn addition(name: &str, text: String, part: Part) -> Self {
         Self {
             name: name.to_owned(),
@@ -62,7 +62,7 @@ impl Unit {
 /// After what a platform adds itself: OpenShift's begin with 10.
 const DROP_IN: &str = "50-outpost.conf";
 
-/// What a target puts on a node.
+/// The files that a target puts on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Host {
     /// Units, in no order that matters.
