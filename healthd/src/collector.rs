@@ -93,7 +93,7 @@ fn encode_clocks(page: &mut Page<'_, '_>, clocks: &[(ClockReport, Duration)]) ->
     let offsets = each(|report, _| report.offset as f64 / 1e9);
     page.gauges(
         CLOCK_OFFSET,
-        "What a node's clock is off; positive if slow.",
+        "Offset of a node's clock; positive if slow.",
         offsets,
     )?;
     let distances = each(|report, _| report.root_distance.as_secs_f64());
@@ -103,11 +103,7 @@ fn encode_clocks(page: &mut Page<'_, '_>, clocks: &[(ClockReport, Duration)]) ->
         distances,
     )?;
     let strata = each(|report, _| f64::from(report.stratum));
-    page.gauges(
-        CLOCK_STRATUM,
-        "Stratum that clients of a node are told.",
-        strata,
-    )?;
+    page.gauges(CLOCK_STRATUM, "Stratum that clients of a node see.", strata)?;
     let ages = each(|_, age| age.as_secs_f64());
     page.gauges(CLOCK_AGE, "How long ago a node's clock was reported.", ages)
 }

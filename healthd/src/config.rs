@@ -19,34 +19,34 @@ use proto::health::Target;
 use health_probe::check_authorities;
 use liveness::monitor::Limits;
 
-/// Where the admin listener is unless configured.
+/// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9401);
 
-/// Where subscribers connect unless configured.
+/// The default socket for subscribers.
 pub const DEFAULT_SOCKET: &str = "/run/outpost/healthd.sock";
 
-/// Where the state is kept unless configured.
+/// The default directory of the state.
 pub const DEFAULT_STATE: &str = "/var/lib/outpost/healthd";
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// What every daemon has.
+    /// The part that every daemon has.
     pub common: Common,
-    /// Where subscribers connect.
+    /// The listeners for subscribers.
     pub listen: Vec<Listen>,
     /// The directory of the state.
     pub state: PathBuf,
-    /// What bounds the work.
+    /// The bounds of the work.
     pub limits: Limits,
     /// Targets that have metrics of their own, at most.
     pub max_series: usize,
-    /// Targets that are probed whether or not anybody asks.
+    /// Targets that are probed also without a subscriber.
     pub targets: Vec<Target>,
 }
 
-/// Where subscribers connect.
+/// A listener for subscribers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Listen {
     /// A Unix socket.
@@ -72,14 +72,14 @@ impl Default for Config {
     }
 }
 
-/// What the command line says; it wins over the file.
+/// The keys that the command line may set; it wins over the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Overrides {
     /// Unix socket to listen on, in place of all configured listeners
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Directory for the state that a restart goes on from
+    /// Directory for the state that a restart continues from
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<PathBuf>,
 

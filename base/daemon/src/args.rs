@@ -49,7 +49,7 @@ pub fn parse<C: clap::Parser>(
 /// Arguments of `serve`: those of `C`, which say what to serve, and those of every daemon.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeArgs<C: clap::Args> {
-    /// What to serve.
+    /// The configuration to serve.
     #[command(flatten)]
     pub config: C,
 
@@ -57,7 +57,7 @@ pub struct ServeArgs<C: clap::Args> {
     #[command(flatten)]
     pub log: LogArgs,
 
-    /// Which of the slots this process is.
+    /// The slot of this process.
     #[command(flatten)]
     pub slot: SlotArgs,
 }

@@ -78,7 +78,7 @@ impl Metrics {
             ("version", crate::args::PACKAGE_VERSION),
             ("revision", crate::args::REVISION),
         ]);
-        registry.register(BUILD, "What this daemon was built from", build);
+        registry.register(BUILD, "Version and revision of this daemon", build);
         Self {
             registry: Arc::new(Mutex::new(registry)),
             prefix: String::new(),

@@ -96,7 +96,7 @@ pub async fn take(directory: &Path, common: &Common, context: &Context) -> Resul
         Err(LockError::Held { pid, socket, .. }) if context.inherited.any() => {
             tracing::info!(
                 pid,
-                "Another process has the directory: it is asked to finish"
+                "Another process has the directory; asking it to finish"
             );
             let asking = ask(socket.as_deref(), common);
             let waiting = Lock::wait(directory, common.drain + BEYOND);
@@ -121,7 +121,7 @@ async fn ask(socket: Option<&Path>, common: &Common) {
         (Some(socket), _) => Place::from(socket),
         (None, Some(address)) => Place::from(address),
         (None, None) => {
-            tracing::warn!("It has said nowhere how it can be asked: its end is waited for");
+            tracing::warn!("It left no address to ask; waiting for its end");
             return;
         }
     };

@@ -46,7 +46,7 @@ struct MetricsSpec {
     targets: Option<usize>,
 }
 
-/// A target; which of the later keys it may have depends on its kind.
+/// A target; its kind decides which of the later keys it may have.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct TargetSpec {
