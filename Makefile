@@ -77,7 +77,7 @@ bench:
 
 # A whole site on this machine, on loopback, until Ctrl-C.
 up:
-	$(CARGO) run --release -p deploy -- up
+	$(CARGO) run --release --bin outpost -- up
 
 # What the continuous integration runs.
 ci:
