@@ -129,7 +129,7 @@ pub fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8>
 pub fn decode(message: &[u8]) -> Expected {
     #[cfg(test)]
     {
-        let hickory = hickory_server::proto::op::Message::from_vec(message);
+        let hickory = hickory_proto::op::Message::from_vec(message);
         assert!(hickory.is_ok(), "{hickory:?}: {message:02x?}");
     }
     let flags = Flags::read(message).expect("tests write what can be read");
