@@ -28,8 +28,6 @@ use crate::random;
 const QUEUE: usize = 1024;
 /// The interval of checks for a new snapshot, while queries wait.
 const POLL: Duration = Duration::from_millis(2);
-/// The interval at which an idle thread checks whether to end.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// A query that waits.
 #[derive(Debug)]
@@ -65,7 +63,7 @@ impl Hold {
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, waiting) = sync_channel(QUEUE);
         let room = Room {
-            reader: Reader::new(cell),
+            cell,
             publisher,
             limit,
             responder: Responder::new(LuaPrograms, random::seed()),
@@ -93,7 +91,7 @@ impl Hold {
 
 /// The queries that wait.
 struct Room {
-    reader: Reader<Snapshot>,
+    cell: Arc<Cell<Snapshot>>,
     publisher: SyncSender<Command>,
     limit: Duration,
     responder: Responder<LuaPrograms>,
@@ -104,28 +102,37 @@ struct Room {
 
 impl Room {
     fn run(mut self, queue: &Receiver<Waiting>) {
-        loop {
-            let wait = if self.held.is_empty() { IDLE } else { POLL };
-            match queue.recv_timeout(wait) {
-                Ok(waiting) => {
-                    self.reader.refresh();
-                    let has_room = self.held.len() < QUEUE;
-                    if !self.is_answered(&waiting, has_room) {
-                        self.held.push((now() + self.limit, waiting));
+        while let Ok(first) = queue.recv() {
+            // A new reader each time: a thread that sleeps must not keep an old snapshot.
+            let mut reader = Reader::new(Arc::clone(&self.cell));
+            self.take(first, &reader);
+            while !self.held.is_empty() {
+                match queue.recv_timeout(POLL) {
+                    Ok(waiting) => {
+                        reader.refresh();
+                        self.take(waiting, &reader);
                     }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) if self.held.is_empty() => return,
-                Err(RecvTimeoutError::Disconnected) => thread::sleep(POLL),
+                self.look(&mut reader);
+                self.totals.add(&self.responder.tally().take());
             }
-            self.look();
             self.totals.add(&self.responder.tally().take());
         }
     }
 
+    /// Answers a new query, or lets it wait.
+    fn take(&mut self, waiting: Waiting, reader: &Reader<Snapshot>) {
+        let has_room = self.held.len() < QUEUE;
+        if !self.is_answered(&waiting, has_room, reader) {
+            self.held.push((now() + self.limit, waiting));
+        }
+    }
+
     /// Answers the queries that can be answered, and those that have waited long enough.
-    fn look(&mut self) {
-        let changed = self.reader.refresh();
+    fn look(&mut self, reader: &mut Reader<Snapshot>) {
+        let changed = reader.refresh();
         let now = now();
         for (deadline, waiting) in std::mem::take(&mut self.held) {
             let has_time = now < deadline;
@@ -134,18 +141,23 @@ impl Room {
                 // When the publisher is busy, a later query sends this again.
                 drop(self.publisher.try_send(Command::EndWait { apex, set }));
             }
-            if has_time && !changed || !self.is_answered(&waiting, has_time) {
+            if has_time && !changed || !self.is_answered(&waiting, has_time, reader) {
                 self.held.push((deadline, waiting));
             }
         }
     }
 
     /// Answers a query; `false` when it keeps waiting, which only one that `can_wait` does.
-    fn is_answered(&mut self, waiting: &Waiting, can_wait: bool) -> bool {
+    fn is_answered(
+        &mut self,
+        waiting: &Waiting,
+        can_wait: bool,
+        reader: &Reader<Snapshot>,
+    ) -> bool {
         let client = client(waiting, can_wait);
         let verdict =
             self.responder
-                .respond(self.reader.get(), &waiting.message, &client, &mut self.out);
+                .respond(reader.get(), &waiting.message, &client, &mut self.out);
         match verdict {
             Verdict::Wait { .. } => return false,
             Verdict::Silent | Verdict::Transfer { .. } => {}

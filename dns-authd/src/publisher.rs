@@ -213,7 +213,12 @@ impl Handle {
 impl Publisher {
     fn run(&mut self, queue: &Receiver<Command>) {
         loop {
-            let command = match queue.recv_timeout(RETIREMENT) {
+            // Only retired snapshots need a timeout.
+            let received = match self.retired.is_empty() {
+                true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                false => queue.recv_timeout(RETIREMENT),
+            };
+            let command = match received {
                 Ok(command) => command,
                 Err(RecvTimeoutError::Timeout) => {
                     self.free_retired();

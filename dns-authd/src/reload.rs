@@ -13,17 +13,16 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use rustix::io::Errno;
+use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
 use crate::publisher::Command;
 
 /// Changes this close together cause one check: writing a file is several events.
 const SETTLE: Duration = Duration::from_millis(100);
-/// The interval at which the thread checks whether to watch other directories, or to end.
-const WAKE: Duration = Duration::from_millis(250);
+/// The pause before a busy publisher gets the command again.
+const AGAIN: Duration = Duration::from_millis(250);
 /// Room for events; more come with the next read.
 const EVENTS_SIZE: usize = 4096;
 /// The interval at which watches are renewed, for directories that were replaced.
@@ -44,6 +43,10 @@ pub fn watch(
     directories: watch::Receiver<BTreeSet<PathBuf>>,
     commands: SyncSender<Command>,
 ) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let _within = runtime.enter();
     let begun = now();
     let mut lookout = Lookout {
         pace,
@@ -61,8 +64,10 @@ pub fn watch(
     thread::Builder::new()
         .name("zone-watch".to_owned())
         .spawn(move || {
-            lookout.set_watches();
-            while lookout.turn() {}
+            runtime.block_on(async {
+                lookout.set_watches();
+                while lookout.turn().await {}
+            });
         })?;
     Ok(())
 }
@@ -80,20 +85,22 @@ struct Lookout {
 }
 
 impl Lookout {
-    /// Waits for an event or a timeout, and does what is due; `false` when the thread must end.
-    fn turn(&mut self) -> bool {
-        let has_event = match &self.watches {
-            Some(watches) => watches.wait(WAKE),
-            None => {
-                thread::sleep(WAKE);
-                false
+    /// Waits for an event or a deadline, and does what is due; `false` when the thread must end.
+    async fn turn(&mut self) -> bool {
+        let due = self.due();
+        let changed = tokio::select! {
+            has_event = next_event(self.watches.as_ref()) => {
+                self.is_due |= has_event;
+                Ok(false)
             }
+            changed = self.pace.changed() => changed.map(|()| true),
+            changed = self.directories.changed() => changed.map(|()| true),
+            () = until(due) => Ok(false),
         };
-        self.is_due |= has_event;
-        match (self.pace.has_changed(), self.directories.has_changed()) {
-            (Ok(false), Ok(false)) => {}
-            (Ok(_), Ok(_)) => self.set_watches(),
-            _ => return false,
+        match changed {
+            Ok(false) => {}
+            Ok(true) => self.set_watches(),
+            Err(_) => return false,
         }
         let now = now();
         if now.duration_since(self.renewed) >= RENEW {
@@ -115,6 +122,17 @@ impl Lookout {
         true
     }
 
+    /// The time of the next check or renewal; `None` is never.
+    fn due(&self) -> Option<Instant> {
+        if self.is_due {
+            return Some(now() + AGAIN);
+        }
+        let renew = self.watches.as_ref().filter(|it| !it.watched.is_empty());
+        let renew = renew.map(|_| self.renewed + RENEW);
+        let look = self.pace.borrow().interval.map(|it| self.looked + it);
+        [renew, look].into_iter().flatten().min()
+    }
+
     fn set_watches(&mut self) {
         let Pace { notify, .. } = *self.pace.borrow_and_update();
         let directories = self.directories.borrow_and_update();
@@ -131,41 +149,59 @@ impl Lookout {
     }
 }
 
+/// Waits for an event; without watches, forever.
+async fn next_event(watches: Option<&Watches>) -> bool {
+    match watches {
+        Some(watches) => watches.wait().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits until the deadline; without one, forever.
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// The directories that are watched.
 struct Watches {
-    queue: OwnedFd,
+    queue: AsyncFd<OwnedFd>,
     watched: BTreeMap<PathBuf, Option<i32>>,
 }
 
 impl Watches {
     fn new() -> io::Result<Self> {
+        let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         Ok(Self {
-            queue: inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?,
+            queue: sys::wait::watched(inotify::init(flags)?)?,
             watched: BTreeMap::new(),
         })
     }
 
     /// Waits for an event, and for the quiet after it; returns whether there was one.
-    fn wait(&self, limit: Duration) -> bool {
-        let limit = Timespec::try_from(limit).ok();
-        let mut ready = [PollFd::new(&self.queue, PollFlags::IN)];
-        match poll(&mut ready, limit.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return false,
-            Ok(_) => {}
+    ///
+    /// Cancel safe: an event is taken only after the last wait.
+    async fn wait(&self) -> bool {
+        match self.queue.readable().await {
+            Ok(mut ready) => {
+                tokio::time::sleep(SETTLE).await;
+                ready.clear_ready();
+                self.drain()
+            }
             Err(error) => {
                 tracing::warn!(%error, "Cannot watch zone files for changes");
-                thread::sleep(RENEW);
-                return false;
+                tokio::time::sleep(RENEW).await;
+                false
             }
         }
-        thread::sleep(SETTLE);
-        self.drain()
     }
 
     /// Drops all queued events, since one check covers them; returns whether there were any.
     fn drain(&self) -> bool {
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_SIZE];
-        let mut events = inotify::Reader::new(&self.queue, &mut buffer);
+        let mut events = inotify::Reader::new(self.queue.get_ref(), &mut buffer);
         let mut found = false;
         while events.next().is_ok() {
             found = true;
@@ -182,7 +218,7 @@ impl Watches {
                     self.watched.insert(path, number);
                 }
                 // The watch of a removed directory is gone already.
-                Some(number) => drop(inotify::remove_watch(&self.queue, number)),
+                Some(number) => drop(inotify::remove_watch(self.queue.get_ref(), number)),
                 None => {}
             }
         }
@@ -223,7 +259,7 @@ impl Watches {
             | WatchFlags::MOVE_SELF
             | WatchFlags::DELETE_SELF
             | WatchFlags::ONLYDIR;
-        inotify::add_watch(&self.queue, path, flags).ok()
+        inotify::add_watch(self.queue.get_ref(), path, flags).ok()
     }
 }
 

@@ -116,6 +116,10 @@ impl Service for Authd {
         };
         let engine = server::start(listeners.udp, threads(&config.network), &supply)
             .map_err(|error| StartError::io("UDP does not start", &error))?;
+        // A thread that sleeps must not keep an old snapshot.
+        let (waker, also) = (engine.waker(), engine.waker());
+        stock.cell.on_publish(move || waker.wake());
+        access.on_publish(move || also.wake());
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);

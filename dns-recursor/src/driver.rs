@@ -17,7 +17,6 @@ mod observed;
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use daemon::readiness::Readiness;
@@ -37,7 +36,7 @@ use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
 use dns_wire::{Flags, Rcode};
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
@@ -52,8 +51,8 @@ pub use observed::{Latency, Observed};
 
 /// The most jobs or events taken at a time, so that neither starves the other.
 const BATCH: usize = 64;
-/// The interval at which an idle driver publishes its counters and its heartbeat.
-const BEAT: Duration = Duration::from_millis(250);
+/// The longest delay of published counters while the driver is idle.
+const SHOW: Duration = Duration::from_millis(250);
 /// The least time between two log lines about the same loop.
 const LOOP_LOG: Duration = Duration::from_secs(60);
 
@@ -113,12 +112,22 @@ struct Driver {
     seen: Observed,
     observed: Arc<Mutex<Observed>>,
     heartbeat: Heartbeat,
+    /// Wakes the driver when its heartbeat is checked.
+    asked: Arc<Notify>,
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
     logged_loops: HashMap<SocketAddr, Instant>,
     /// Gets a message when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
+}
+
+/// Waits until the deadline; without one, forever.
+async fn until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
 }
 
 impl Driver {
@@ -131,18 +140,19 @@ impl Driver {
         let mut questions = Vec::with_capacity(BATCH);
         let mut events = Vec::with_capacity(BATCH);
         let mut shown = Instant::START;
+        let mut is_shown = false;
+        let asked = Arc::clone(&self.asked);
         loop {
-            let now = self.resources.clock.now();
-            let beat = now.after(BEAT);
-            let deadline = self
-                .resolver
-                .next_deadline()
-                .map_or(beat, |at| at.min(beat));
+            let show = (!is_shown).then(|| shown.after(SHOW));
+            let deadline = [self.resolver.next_deadline(), show];
+            let deadline = deadline.into_iter().flatten().min();
+            let deadline = deadline.map(|at| self.resources.clock.instant(at));
             let stop = tokio::select! {
                 _ = jobs.recv_many(&mut questions, BATCH) => jobs.is_closed() && jobs.is_empty(),
                 _ = arrivals.recv_many(&mut events, BATCH) => false,
                 command = commands.recv() => self.obey(command),
-                () = sleep_until(self.resources.clock.instant(deadline)) => false,
+                () = asked.notified() => false,
+                () = until(deadline) => false,
             };
             let now = self.resources.clock.now();
             for event in events.drain(..) {
@@ -153,8 +163,9 @@ impl Driver {
             }
             self.resolver.tick(now);
             self.drain(now);
-            self.heartbeat.fetch_add(1, Ordering::Relaxed);
-            if now >= shown.after(BEAT / 10) {
+            self.heartbeat.beat();
+            is_shown = now >= shown.after(SHOW / 10);
+            if is_shown {
                 shown = now;
                 self.show();
             }

@@ -271,6 +271,9 @@ impl Recursor {
 
     /// Adds metrics, heartbeats and paths to the admin listener.
     fn show(&self, context: &Context) {
+        // A thread that sleeps must not keep an old snapshot.
+        let waker = self.engine.waker();
+        self.cell.on_publish(move || waker.wake());
         context.progress.register_all(self.engine.heartbeats());
         context
             .progress

@@ -27,9 +27,6 @@ use liveness::schedule::TargetId;
 use liveness::table::Finding;
 use liveness::target_state::Effect;
 
-/// The driver looks around at least this often, so that its heartbeat is heard.
-const PULSE: Duration = Duration::from_millis(250);
-
 /// The monitor and all that shells need beside it; clones share it.
 #[derive(Clone, Debug)]
 pub struct Driver {
@@ -39,7 +36,7 @@ pub struct Driver {
 #[derive(Debug)]
 struct Shared {
     monitor: Mutex<Monitor>,
-    wake: Notify,
+    wake: Arc<Notify>,
     generation: watch::Sender<u64>,
     /// The generation that is on disk.
     saved: watch::Sender<u64>,
@@ -55,16 +52,19 @@ impl Driver {
         let seed = RandomState::new().hash_one(std::process::id());
         let monitor = Monitor::new(limits, seed, restored, now());
         let (generation, _) = watch::channel(monitor.generation());
+        let (wake, heartbeat) = (Arc::new(Notify::new()), Heartbeat::default());
+        let asked = Arc::clone(&wake);
+        heartbeat.wake_by(move || asked.notify_one());
         Self {
             shared: Arc::new(Shared {
                 monitor: Mutex::new(monitor),
-                wake: Notify::new(),
+                wake,
                 generation,
                 // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
                 prober: Prober::new(),
                 counters,
-                heartbeat: Heartbeat::default(),
+                heartbeat,
             }),
         }
     }
@@ -129,8 +129,7 @@ impl Driver {
 impl Shared {
     async fn run(self: Arc<Self>) {
         loop {
-            self.heartbeat
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            self.heartbeat.beat();
             let (probes, deadline) = self.plan();
             for probe in probes {
                 self.counters.lateness.observe(probe.late.as_secs_f64());
@@ -140,11 +139,15 @@ impl Shared {
                     shared.finish(probe.id, &probe.target, finding);
                 });
             }
-            let pulse = clock::now() + PULSE;
-            let until = deadline.map_or(pulse, |deadline| deadline.min(pulse));
+            let due = async {
+                match deadline {
+                    Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = self.wake.notified() => {}
-                () = tokio::time::sleep_until(until.into()) => {}
+                () = due => {}
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Targets, their states and snapshots, as typed values.
 //!
-//! The types are the crate [`health`](::health)'s. Everything that comes over the wire goes through a
+//! The types are the crate `health`'s. Everything that comes over the wire goes through a
 //! `TryFrom` or a `From` here. Unknown enum values count as the zero value, as the contract says.
 
 use prost::Message as _;

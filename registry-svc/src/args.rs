@@ -99,7 +99,7 @@ pub enum Verb {
     /// verb does it itself, except on the store of a node of a cluster: only the daemon hears from
     /// the other nodes. Removed content waits in the trash for a second grace, from which a push or
     /// a HEAD restores it; a later run deletes it. Manifests without a tag stay unless the
-    /// configuration says otherwise ([sweep] untagged).
+    /// configuration says otherwise (`untagged` of `[sweep]`).
     Gc {
         /// Say what would be taken away, and change nothing
         #[arg(long, short = 'n')]
@@ -114,7 +114,7 @@ pub enum Verb {
     /// another node if there is one. Exits with 0 when everything is whole or was repaired, and
     /// with 65 after printing the damaged blobs.
     Verify(LookArgs),
-    /// As verify, at the rate of the configuration ([scrub] rate)
+    /// As verify, at the rate of the configuration (`rate` of `[scrub]`)
     Scrub(LookArgs),
     /// Print a line of a file of users, for a password that is read from standard input
     Password {

@@ -22,7 +22,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
@@ -376,6 +376,9 @@ impl Parts {
             requests: sender,
             waker: Arc::clone(&waker),
         };
+        let heartbeat = Heartbeat::default();
+        let asked = Arc::clone(&waker);
+        heartbeat.wake_by(move || asked.wake());
         let parts = Self {
             engine,
             clock,
@@ -383,7 +386,7 @@ impl Parts {
             options,
             requests,
             waker,
-            heartbeat: Arc::new(AtomicU64::new(0)),
+            heartbeat,
             stop: Arc::new(AtomicBool::new(false)),
             random,
             resolver,

@@ -2,15 +2,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Weak;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use daemon::run::Beats;
 
 use crate::server::{AnswerData, wall_clock};
 use ntp::responder::{Answer, LONGEST_ANSWER, Reason, Request, Responder};
 use random::Random;
 use time_model::view::StampSource;
 
-/// The loop turns several times a second.
+/// The longest turn of the loop after a wake-up.
 const TURN: Duration = Duration::from_secs(2);
 
 /// Between two looks at the loop.
@@ -27,15 +28,16 @@ const PACKET: usize = 48;
 /// # Errors
 /// What does not work.
 pub(crate) async fn run(
-    heartbeat: Weak<AtomicU64>,
+    heartbeat: Weak<Beats>,
     supply: AnswerData,
     random: Random,
 ) -> Result<String, String> {
     // Held only for an instant: the lock marks the thread that counts.
     let heartbeat = heartbeat.upgrade().ok_or("the poll loop has ended")?;
-    let before = heartbeat.load(Ordering::Relaxed);
+    let before = heartbeat.count();
+    heartbeat.wake();
     let turning = tokio::time::timeout(TURN, async {
-        while heartbeat.load(Ordering::Relaxed) == before {
+        while heartbeat.count() == before {
             tokio::time::sleep(LOOK).await;
         }
     });

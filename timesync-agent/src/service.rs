@@ -20,7 +20,6 @@ use daemon::snapshot::{Cell, Reader};
 use daemon::succession::{self, Lock, LockError};
 use serde_json::Value;
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
 
 use self::controller::Controller;
 use self::ntp_listeners::NtpListeners;
@@ -46,9 +45,6 @@ use time_model::settings::{PtpTransport, RefclockDriver, Settings};
 use time_model::view::View;
 use timekeeper::Reference;
 use timesync_sandbox::{self as sandbox, Capabilities};
-
-/// The interval between two looks at the view: people and healthd hear of a change within this.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// A running agent.
 #[derive(Debug)]
@@ -410,15 +406,11 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        let mut ticks = tokio::time::interval(LOOK);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            ticks.tick().await;
-            if self.views.refresh() {
-                self.pass_on();
-                // From here on `/readyz` says what the clock is like.
-                self.latch = None;
-            }
+            self.views.changed().await;
+            self.pass_on();
+            // From here on `/readyz` says what the clock is like.
+            self.latch = None;
         }
     }
 

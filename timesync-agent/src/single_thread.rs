@@ -1,7 +1,7 @@
 //! Keeps the time with one thread and nothing beside it: no admin listener, no metrics, no commands.
 //!
 //! For small machines, and for simulators that replace the C library's clock and network: this thread makes no calls but those
-//! of [`system`](crate::system). Files and names, where the settings have any, still have threads of their own.
+//! of [`crate::system`]. Files and names, where the settings have any, still have threads of their own.
 
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;

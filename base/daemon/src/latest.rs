@@ -22,6 +22,8 @@ pub struct Latest<T> {
     published: Condvar,
     /// Wakes tasks.
     news: Notify,
+    /// Wakes threads that also wait for something else.
+    wakes: Mutex<Vec<Box<dyn Fn() + Send + Sync>>>,
 }
 
 impl<T> Latest<T> {
@@ -32,6 +34,7 @@ impl<T> Latest<T> {
             value: Mutex::new(Arc::new(value)),
             published: Condvar::new(),
             news: Notify::new(),
+            wakes: Mutex::default(),
         })
     }
 
@@ -53,6 +56,9 @@ impl<T> Latest<T> {
         drop(held);
         self.published.notify_all();
         self.news.notify_waiters();
+        for wake in self.wakes.lock().iter() {
+            wake();
+        }
         // The old value may be large: it is freed outside the lock.
         drop(old);
         generation
@@ -68,6 +74,12 @@ impl<T> Latest<T> {
             self.publish(value);
         }
         is_new
+    }
+
+    /// Calls `wake` after each publication. A thread that sleeps would otherwise keep an old value until its
+    /// next event.
+    pub fn on_publish(&self, wake: impl Fn() + Send + Sync + 'static) {
+        self.wakes.lock().push(Box::new(wake));
     }
 
     /// How many values were published, the first included.

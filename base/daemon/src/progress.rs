@@ -1,12 +1,14 @@
 //! Whether the data paths make progress: the watchdog is fed only while they do.
 //!
-//! Every thread of a data path counts a [`Heartbeat`] up, at least every few hundred milliseconds
-//! even when it has nothing to do. A heartbeat that stands still makes the daemon unready, `/livez`
-//! fail, and the service manager restart it.
+//! Every thread of a data path increments its [`Heartbeat`] on each turn. A thread with nothing to do
+//! sleeps: each check of its heartbeat wakes it, and it must have incremented it by the next check.
+//! A heartbeat that stands still makes the daemon unready, `/livez` fail, and the service manager
+//! restart it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -18,12 +20,55 @@ use crate::readiness::Readiness;
 /// How often progress is looked for when no service manager says how often.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(5);
 
-/// A heartbeat may rest as long as this before it counts as stalled: an idle data path wakes four
-/// times a second, and a busy machine may keep it waiting.
+/// The least time a woken thread has to increment its heartbeat: a busy machine may delay it.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
 
-/// Counted up by a thread of a data path.
-pub type Heartbeat = Arc<AtomicU64>;
+/// Counted up by a thread of a data path, for [`Progress`] to see.
+pub type Heartbeat = Arc<Beats>;
+
+/// The count, and a function that wakes the thread.
+#[derive(Default)]
+pub struct Beats {
+    count: AtomicU64,
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl Beats {
+    /// Increments the count. Only one thread or task calls this.
+    pub fn beat(&self) {
+        let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
+        self.count.store(count, Ordering::Relaxed);
+    }
+
+    /// The number of calls of [`Self::beat`].
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Sets the function that wakes the thread; only the first call has an effect. `wake` must not hold a
+    /// [`Heartbeat`]: the number of owners shows whether the thread still runs.
+    pub fn wake_by(&self, wake: impl Fn() + Send + Sync + 'static) {
+        // A second caller would wake the same thread.
+        let _is_first = self.wake.set(Box::new(wake));
+    }
+
+    /// Wakes the thread, so that it increments the count.
+    pub fn wake(&self) {
+        if let Some(wake) = self.wake.get() {
+            wake();
+        }
+    }
+}
+
+impl fmt::Debug for Beats {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Beats")
+            .field("count", &self.count())
+            .finish_non_exhaustive()
+    }
+}
 
 /// The heartbeats of one daemon; clones share them.
 #[derive(Debug, Clone, Default)]
@@ -77,16 +122,18 @@ impl Progress {
             .collect()
     }
 
-    /// Looks at every heartbeat; true when each has moved since the last look.
+    /// Looks at every heartbeat; true when each has moved since the last look. Wakes every thread, so
+    /// that it increments its heartbeat before the next look.
     pub fn look(&self) -> bool {
         let mut all = true;
         for heart in self.lock().values_mut() {
-            let count = heart.beat.load(Ordering::Relaxed);
+            let count = heart.beat.count();
             // Nobody else holds it: its thread has ended, as it does on a drain.
             let ended = Arc::strong_count(&heart.beat) == 1;
             heart.stalled = !ended && heart.last == Some(count);
             heart.last = Some(count);
             all &= !heart.stalled;
+            heart.beat.wake();
         }
         all
     }
@@ -144,13 +191,31 @@ mod tests {
             progress.look(),
             "the first look has nothing to compare with"
         );
-        first.fetch_add(1, Ordering::Relaxed);
+        first.beat();
         assert!(!progress.look());
         assert_eq!(progress.stalled(), ["b"]);
-        first.fetch_add(1, Ordering::Relaxed);
-        second.fetch_add(1, Ordering::Relaxed);
+        first.beat();
+        second.beat();
         assert!(progress.look());
         assert!(progress.stalled().is_empty());
+    }
+
+    #[test]
+    fn a_look_wakes_the_thread_that_counts() {
+        let progress = Progress::new();
+        let beat = Heartbeat::default();
+        let (ask, asked) = std::sync::mpsc::channel();
+        beat.wake_by(move || ask.send(()).unwrap());
+        progress.register("a", Arc::clone(&beat));
+        for _ in 0..3 {
+            assert!(progress.look());
+            asked.try_recv().unwrap();
+            beat.beat();
+        }
+        assert!(progress.look());
+        asked.try_recv().unwrap();
+        assert!(!progress.look(), "asked, and did not count");
+        assert_eq!(progress.stalled(), ["a"]);
     }
 
     #[test]

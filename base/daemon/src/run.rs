@@ -43,7 +43,7 @@ use crate::{exit, log, notify};
 use host::Host;
 
 pub use crate::life::{Life, State};
-pub use crate::progress::{Heartbeat, Progress};
+pub use crate::progress::{Beats, Heartbeat, Progress};
 pub use verbs::{Way, ask, check, headline, import, status, verb};
 
 /// The name of the admin listener among inherited sockets.

@@ -11,6 +11,9 @@
 //! Sockets may be shared with another process, which goes on when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
 //!
+//! After about a second without datagrams a thread sleeps without a timeout, until a datagram comes or a
+//! [`Waker`] wakes it.
+//!
 //! ```text
 //!           quiet                                     busy
 //!   ┌──────────────────────┐  more in the queue  ┌──────────────────────┐
@@ -29,6 +32,7 @@ mod worker;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -41,6 +45,7 @@ use sys::address::RawAddress;
 use sys::batch::Asked;
 use sys::option;
 use sys::source::Source;
+use sys::wait;
 use worker::Worker;
 
 use crate::progress::Heartbeat;
@@ -49,7 +54,7 @@ use crate::progress::Heartbeat;
 /// other request that these daemons answer comes near.
 pub use sys::batch::RECEIVE_CAPACITY;
 
-/// How long a thread sleeps at most before it looks whether it is to stop.
+/// The timeout of a receive. After several timeouts in a row the thread sleeps without one.
 const WAKE: Duration = Duration::from_millis(250);
 
 /// The same once it is alert.
@@ -57,7 +62,8 @@ const ALERT_WAKE: Duration = Duration::from_millis(1);
 
 /// What a service does with datagrams. Each thread has its own.
 pub trait Respond: Send + 'static {
-    /// Called before each batch and on each idle wake-up: pick up new snapshots here.
+    /// Called before each batch, when nothing came for a while and after a wake-up: pick up new
+    /// snapshots here.
     fn refresh(&mut self) {}
 
     /// Answers one datagram into `reply`, whose old content is of no meaning.
@@ -79,7 +85,8 @@ pub trait Respond: Send + 'static {
         let _ = (frame, at);
     }
 
-    /// Called after each batch is sent and on each idle wake-up: flush counters here.
+    /// Called after each batch is sent, when nothing came for a while and after a wake-up: flush
+    /// counters here.
     fn settle(&mut self) {}
 }
 
@@ -234,7 +241,24 @@ pub struct Engine {
     stop: Arc<AtomicBool>,
     alarm: Arc<Alarm>,
     threads: Vec<Thread>,
+    waker: Waker,
     counters: Counters,
+}
+
+/// Wakes the threads of an engine, each of which then refreshes and settles; clones wake the same.
+#[derive(Debug, Clone, Default)]
+pub struct Waker {
+    /// One for each thread, which alone reads it.
+    events: Vec<Arc<OwnedFd>>,
+}
+
+impl Waker {
+    /// Wakes every thread that sleeps, or is about to.
+    pub fn wake(&self) {
+        for event in &self.events {
+            wait::count(event);
+        }
+    }
 }
 
 /// Makes threads sleep lightly.
@@ -282,11 +306,16 @@ impl Engine {
             stop: Arc::new(AtomicBool::new(false)),
             alarm: Arc::default(),
             threads: Vec::with_capacity(n_threads),
+            waker: Waker::default(),
             counters: Counters::new(sockets.iter().map(|socket| socket.inode)),
         };
         for (number, socket) in sockets.iter().cycle().take(n_threads).enumerate() {
             let name = format!("{}-udp-{number}", options.name);
             let heartbeat = Heartbeat::default();
+            let event = Arc::new(wait::counter()?);
+            engine.waker.events.push(Arc::clone(&event));
+            let woken = Arc::clone(&event);
+            heartbeat.wake_by(move || wait::count(&woken));
             let worker = Worker {
                 socket: socket.clone(),
                 options,
@@ -295,6 +324,7 @@ impl Engine {
                 heartbeat: Arc::clone(&heartbeat),
                 stop: Arc::clone(&engine.stop),
                 alarm: Arc::clone(&engine.alarm),
+                event,
             };
             let handle = thread::Builder::new()
                 .name(name.clone())
@@ -314,6 +344,12 @@ impl Engine {
         self.counters.clone()
     }
 
+    /// Wakes the threads; for use after a publication that they must pick up.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
     /// Every thread's name and heartbeat, for [`crate::run::Progress::register_all`].
     #[must_use]
     pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
@@ -324,12 +360,13 @@ impl Engine {
     }
 
     /// Makes the threads stop within about a millisecond of being asked to, once they are
-    /// [alert](Self::is_alert): within about 250 ms. They serve on until then.
+    /// [alert](Self::is_alert): within about 250 ms, at once if they sleep. They serve on until then.
     ///
     /// For who takes the sockets away from here and wants nobody to wait: without it, datagrams queue
     /// on the socket of a thread that has stopped until the last of the others wakes up.
     pub fn alert(&self) {
         self.alarm.rings.store(true, Ordering::Release);
+        self.waker.wake();
     }
 
     /// True when every thread has heard [`Engine::alert`].
@@ -341,6 +378,7 @@ impl Engine {
     /// Asks the threads to stop, without waiting for them.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Ordering::Release);
+        self.waker.wake();
     }
 
     /// Answers what is queued and ends the threads: within about 250 ms when it is quiet. Blocks; who

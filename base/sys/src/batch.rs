@@ -432,6 +432,12 @@ impl Batch {
         }
     }
 
+    /// The same for all late departures: they keep the socket ready, so a thread could not sleep on it.
+    pub fn late_departures(&mut self, socket: &UdpSocket, tell: impl FnMut(&[u8], Duration)) {
+        self.n_told = usize::MAX;
+        self.departures(socket, tell);
+    }
+
     fn send_one(&mut self, socket: &UdpSocket, index: usize) -> io::Result<usize> {
         let header = self.sending.get(index).msg_hdr;
         let vector = self.send_vectors.get(index);

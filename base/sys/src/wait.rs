@@ -113,6 +113,20 @@ pub fn clear(descriptor: impl AsFd) {
     let _nothing = rustix::io::read(descriptor, &mut [0_u8; 8]);
 }
 
+//--- Tasks
+
+/// A descriptor whose reads the runtime waits for.
+#[cfg(feature = "tokio")]
+pub fn watched(descriptor: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<OwnedFd>> {
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    // SAFETY: An `OwnedFd` owns one descriptor, which stays open and the same until it is dropped, with the
+    // `AsyncFd`.
+    let watched = unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) };
+    watched.map_err(Into::into)
+}
+
 //--- Signals
 
 /// A signal came that asks for the end.

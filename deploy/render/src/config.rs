@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
-//! machine or reads a clock; [`crate::up`] and the verb `render` write what is rendered.
+//! machine or reads a clock; `crate::up` and the verb `render` write what is rendered.
 
 mod dns_authd;
 mod dns_recursor;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! [`parse`] is pure; every problem has its line and column, and all are found in one go. Whether
-//! the files are there that a site file names is for [`crate::check`].
+//! the files are there that a site file names is for `crate::check`.
 
 mod build;
 mod builder;

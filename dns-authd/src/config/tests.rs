@@ -150,7 +150,7 @@ fn what_a_reload_leaves_for_a_restart_is_told() {
         assert_eq!(left.len(), expected.len(), "{before} {after}: {left:?}");
     };
     check("", "answers.id = \"x\"", &[]);
-    check("", "threads = 3", &["listened on"]);
+    check("", "threads = 3", &["Listen addresses"]);
     check("", TLS, &["[tls]"]);
     check(TLS, "", &["[tls]"]);
     check(TLS, &TLS.replace("443", "444"), &["[tls]"]);

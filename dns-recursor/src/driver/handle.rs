@@ -11,7 +11,7 @@ use dns_cache::message::MAX_MESSAGE;
 use dns_resolve::resolver::Resolver;
 use dns_resolve::upstream_state::Report;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Command, Driver, Job, Observed, Plan, Resources};
 use crate::entropy::SystemEntropy;
@@ -48,6 +48,9 @@ impl Handle {
         let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
         let observed = Arc::new(Mutex::new(Observed::default()));
         let heartbeat = Heartbeat::default();
+        let asked = Arc::new(Notify::new());
+        let wake = Arc::clone(&asked);
+        heartbeat.wake_by(move || wake.notify_one());
         let now = resources.clock.now();
         let entropy = SystemEntropy::default();
         let table = Arc::clone(&plan.table);
@@ -65,6 +68,7 @@ impl Handle {
             seen: Observed::default(),
             observed: Arc::clone(&observed),
             heartbeat: Arc::clone(&heartbeat),
+            asked,
             down: BTreeSet::new(),
             logged_loops: HashMap::new(),
             idle: None,

@@ -307,7 +307,7 @@ mod tests {
         );
         assert!(imported.toml.starts_with(
             "# From recursor.conf.\n# not carried: setgid=pdns-recursor: the process runs as \
-             whoever starts it\n"
+             the user that starts it\n"
         ));
     }
 

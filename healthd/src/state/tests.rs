@@ -157,7 +157,7 @@ fn a_damaged_state_is_moved_aside() {
     let Loaded::Refused { reason, aside } = store.load() else {
         panic!("not refused");
     };
-    assert!(reason.contains("not known") || reason.contains("damaged"));
+    assert!(reason.contains("is unknown") || reason.contains("damaged"));
     assert!(aside.unwrap().is_file());
     assert!(matches!(store.load(), Loaded::Absent));
     fs::create_dir(store.path()).unwrap();

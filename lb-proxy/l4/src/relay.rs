@@ -193,9 +193,17 @@ impl Engine {
             threads: Mutex::default(),
             n_listeners: AtomicU64::new(0),
         };
+        // A worker that sleeps must not keep an old table.
+        for mailbox in &shared.mailboxes {
+            let mailbox = Arc::clone(mailbox);
+            shared.cell.on_publish(move || mailbox.ring());
+        }
         for number in 0..n_workers {
             let name = format!("lb-relay-{number}");
             let heartbeat = Heartbeat::default();
+            if let Some(mailbox) = shared.mailboxes.get(number).map(Arc::clone) {
+                heartbeat.wake_by(move || mailbox.ring());
+            }
             let worker = worker::Worker::new(number, Arc::clone(&shared), Arc::clone(&heartbeat))?;
             let handle = thread::Builder::new()
                 .name(name.clone())

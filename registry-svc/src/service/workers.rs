@@ -3,18 +3,15 @@
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use daemon::run::Heartbeat;
 use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::Notify;
 
 /// Threads for work that blocks: reads and writes of files. More than disks do at once; each idles
 /// away after some seconds.
 const BLOCKING: usize = 128;
-
-/// How often the runtime shows that it moves.
-const BEAT: Duration = Duration::from_millis(250);
 
 /// A runtime.
 #[derive(Debug)]
@@ -34,12 +31,15 @@ impl Workers {
             .thread_name("registry")
             .enable_all()
             .build()?;
-        let beat = Arc::new(AtomicU64::new(0));
+        let beat = Heartbeat::default();
         let beating = Arc::clone(&beat);
+        let asked = Arc::new(Notify::new());
+        let wake = Arc::clone(&asked);
+        beat.wake_by(move || wake.notify_one());
         runtime.spawn(async move {
             loop {
-                beating.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(BEAT).await;
+                beating.beat();
+                asked.notified().await;
             }
         });
         Ok(Self {

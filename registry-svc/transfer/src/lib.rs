@@ -6,7 +6,7 @@
 //!   registry ─┘                          └── layout, distribution (directory or tar)
 //! ```
 //!
-//! Readers ([`layout`], [`docker_archive`], [`sync_directory`], [`oc_directory`], [`distribution`])
+//! Readers (`layout`, `docker_archive`, `sync_directory`, `oc_directory`, `distribution`)
 //! list the images of an archive and the claimed place of each digest's bytes; they see names and
 //! small files, and never a disk. [`copy`] takes blobs first and manifests when everything that
 //! they refer to is there. Present content is never copied again, so repeating a copy that stopped

@@ -40,8 +40,6 @@ use super::nics::{Direction, Nics};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
-/// How often the heartbeat is counted at least: the rest of the process looks for it.
-const BEAT: Span = Span(SECOND / 4);
 /// The longest interval between two published views, and between two checks of the clock for changes by other programs.
 const PUBLISH: Span = Span(SECOND);
 /// Datagrams that are taken from one socket before others have their turn.
@@ -217,7 +215,7 @@ impl Run {
 
     /// Handles the timeouts, and the actions that follow from them.
     fn turn(&mut self) -> Result<Reading, AgentError> {
-        self.heartbeat.fetch_add(1, Ordering::Relaxed);
+        self.heartbeat.beat();
         let now = clock::read();
         let is_due = |timeout: Option<RawTime>| timeout.is_some_and(|at| at <= now.raw);
         if is_due(self.clocks.poll_timeout()) {
@@ -386,11 +384,14 @@ impl Run {
             self.cards.poll_timeout(),
             self.next_ready(),
         ];
+        let until_publish = self
+            .published
+            .map_or(Span(0), |published| PUBLISH - (now.raw - published));
         let timeout = timeouts
             .into_iter()
             .flatten()
             .map(|at| at - now.raw)
-            .fold(BEAT, Ord::min);
+            .fold(until_publish, Ord::min);
         self.timer
             .set(timeout)
             .map_err(super::system("set a timer"))?;

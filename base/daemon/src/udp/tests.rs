@@ -1,3 +1,5 @@
+//! Size: one engine, and its sleep, wake-ups and batches are tested against real sockets in one place.
+
 use super::*;
 use crate::listen::tests::has_ipv6;
 use std::collections::HashSet;
@@ -433,13 +435,124 @@ fn an_idle_engine_has_a_heartbeat_and_refreshes() {
     let engine = Engine::start(vec![socket], 1, options(), |_| shout.take().unwrap()).unwrap();
     let (name, beat) = engine.heartbeats().remove(0);
     assert_eq!(name, "test-udp-0");
-    wait_until("the heartbeat", || beat.load(Ordering::Relaxed) >= 3);
-    assert!(beat.load(Ordering::Relaxed) < 1_000, "it spins");
+    wait_until("the heartbeat", || beat.count() >= 3);
+    assert!(beat.count() < 1_000, "it spins");
     wait_until("the refresh", || {
         refreshed.load(Ordering::Relaxed) >= 2 && settled.load(Ordering::Relaxed) >= 2
     });
     engine.stop();
     assert_eq!(Arc::strong_count(&beat), 1);
+}
+
+/// An engine of one thread that sleeps, its heartbeat, and how often it has refreshed.
+#[expect(clippy::disallowed_methods, reason = "a deadline for threads that run")]
+fn sleeper(socket: UdpSocket) -> (Engine, Heartbeat, Arc<AtomicUsize>) {
+    let shout = Shout::new();
+    let refreshed = Arc::clone(&shout.refreshed);
+    let mut shout = Some(shout);
+    let engine = Engine::start(vec![socket], 1, options(), |_| shout.take().unwrap()).unwrap();
+    let (_, beat) = engine.heartbeats().remove(0);
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let before = beat.count();
+        thread::sleep(3 * WAKE);
+        if before > 0 && beat.count() == before {
+            return (engine, beat, refreshed);
+        }
+        assert!(Instant::now() < deadline, "it does not sleep");
+    }
+}
+
+#[test]
+fn a_datagram_wakes_a_thread_that_sleeps() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let (engine, ..) = sleeper(socket);
+    let asker = client("127.0.0.1:0");
+    for question in [&b"one"[..], b"two", b"three"] {
+        asker.send_to(question, address).unwrap();
+    }
+    for expected in ["ONE", "TWO", "THREE"] {
+        assert_eq!(receive(&asker).0, expected);
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_thread_that_sleeps_stops_and_becomes_alert() {
+    let (socket, address) = bind("127.0.0.1:0");
+    let (engine, ..) = sleeper(socket);
+    engine.alert();
+    wait_until("the alarm", || engine.is_alert());
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"still", address).unwrap();
+    assert_eq!(receive(&asker).0, "STILL");
+    engine.stop();
+    let (socket, address) = bind("127.0.0.1:0");
+    let shared = socket.try_clone().unwrap();
+    let (engine, ..) = sleeper(socket);
+    engine.stop();
+    let second = Engine::start(vec![shared], 1, options(), |_| Shout::new()).unwrap();
+    asker.send_to(b"next", address).unwrap();
+    assert_eq!(receive(&asker).0, "NEXT");
+    second.stop();
+}
+
+#[test]
+fn a_publication_wakes_a_thread_that_sleeps() {
+    let (socket, _) = bind("127.0.0.1:0");
+    let (engine, _, refreshed) = sleeper(socket);
+    let latest = crate::latest::Latest::new(1);
+    let waker = engine.waker();
+    latest.on_publish(move || waker.wake());
+    for value in 2..5 {
+        let before = refreshed.load(Ordering::Relaxed);
+        latest.publish(value);
+        wait_until("the refresh", || refreshed.load(Ordering::Relaxed) > before);
+    }
+    engine.stop();
+}
+
+#[test]
+fn a_look_at_its_heartbeat_wakes_a_thread_that_sleeps() {
+    let (socket, _) = bind("127.0.0.1:0");
+    let (engine, beat, _) = sleeper(socket);
+    let progress = crate::run::Progress::new();
+    progress.register_all(engine.heartbeats());
+    for _ in 0..3 {
+        let before = beat.count();
+        assert!(progress.look());
+        wait_until("the beat", || beat.count() > before);
+    }
+    engine.stop();
+}
+
+#[test]
+fn stamps_that_come_late_do_not_keep_a_thread_awake() {
+    /// Asks when each reply left.
+    struct Told;
+    impl Respond for Told {
+        fn respond(&mut self, _: &Datagram<'_>, _: &mut [u8]) -> Outcome {
+            Outcome::ReplyTold(4)
+        }
+    }
+    let (socket, address) = bind("127.0.0.1:0");
+    let options = EngineOptions {
+        stamps: true,
+        ..options()
+    };
+    let engine = Engine::start(vec![socket], 1, options, |_| Told).unwrap();
+    let asker = client("127.0.0.1:0");
+    for _ in 0..20 {
+        asker.send_to(b"when", address).unwrap();
+    }
+    receive(&asker);
+    let (_, beat) = engine.heartbeats().remove(0);
+    wait_until("the sleep", || {
+        let before = beat.count();
+        thread::sleep(3 * WAKE);
+        beat.count() == before
+    });
+    engine.stop();
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! One thread of the engine: receive, respond, send, and change between one and many.
 
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sys::batch::{Batch, Sent, Wait};
+use sys::wait::{self, Events};
 
 use super::counters::Counts;
 use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn};
@@ -16,6 +18,10 @@ const LOOK_EVERY: u32 = 8;
 
 /// So many batches of one datagram in a row mean that it is quiet.
 const QUIET_AFTER: u32 = 4;
+
+/// The number of empty receives in a row after which a thread sleeps without a timeout. Before that, a
+/// datagram costs no extra call.
+const SLEEP_AFTER: u32 = 4;
 
 /// A thread that stops answers this many queued datagrams at most: more than any receive buffer
 /// holds, so that clients who never pause cannot keep it.
@@ -35,6 +41,8 @@ pub(super) struct Worker<R> {
     pub(super) heartbeat: Heartbeat,
     pub(super) stop: Arc<AtomicBool>,
     pub(super) alarm: Arc<Alarm>,
+    /// Wakes this thread.
+    pub(super) event: Arc<OwnedFd>,
 }
 
 /// How datagrams are received.
@@ -59,21 +67,27 @@ impl<R: Respond> Worker<R> {
             look_in: LOOK_EVERY,
         };
         let mut errors = 0;
+        // Receives in a row that found nothing.
+        let mut idle = 0;
         let mut is_alert = false;
         while !self.stop.load(Ordering::Acquire) {
             if !is_alert && self.alarm.rings.load(Ordering::Relaxed) {
                 is_alert = true;
                 self.become_alert();
             }
-            let beats = self.heartbeat.load(Ordering::Relaxed).wrapping_add(1);
-            self.heartbeat.store(beats, Ordering::Relaxed);
+            self.heartbeat.beat();
+            if idle >= SLEEP_AFTER && !is_alert && !self.sleep(&mut batch) {
+                self.rest();
+                continue;
+            }
             match self.receive(&mut batch, pace) {
                 Ok(0) => {
                     pace = pace.after(0);
+                    idle = u32::saturating_add(idle, 1);
                     self.rest();
                 }
                 Ok(received) => {
-                    errors = 0;
+                    (errors, idle) = (0, 0);
                     pace = pace.after(received);
                     self.answer(&mut batch, received);
                 }
@@ -85,6 +99,28 @@ impl<R: Respond> Worker<R> {
             }
         }
         self.finish(&mut batch);
+    }
+
+    /// Sleeps until the socket has something or a waker wakes the thread; false when only the waker did.
+    ///
+    /// A wake-up that comes before the sleep ends it at once.
+    fn sleep(&mut self, batch: &mut Batch) -> bool {
+        let socket = &self.socket.socket;
+        let mut descriptors =
+            [socket.as_raw_fd(), self.event.as_raw_fd()].map(|fd| (fd, Events::default()));
+        if let Err(error) = wait::poll(&mut descriptors) {
+            tracing::debug!(%error, "Cannot sleep without a timeout");
+            return true;
+        }
+        let [(_, came), (_, woken)] = descriptors;
+        if woken.readable {
+            wait::clear(&self.event);
+        }
+        if came.error && self.socket.asked.stamps {
+            batch.late_departures(socket, |frame, at| self.responder.departed(frame, at));
+        }
+        // Any other event shows in the next receive.
+        came.readable || came.error || !woken.readable
     }
 
     /// Sleeps lightly from now on.

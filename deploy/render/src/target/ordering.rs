@@ -29,7 +29,7 @@ pub(super) enum Ordering {
     /// Before everything of the platform that needs the site.
     First,
     /// After network-online.target, which this podman's quadlets always are: so not before what that
-    /// target waits for. [`super::early`] starts them before it.
+    /// target waits for. `super::early` starts them before it.
     AfterNetwork,
 }
 

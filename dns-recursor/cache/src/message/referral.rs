@@ -1,7 +1,7 @@
 //! Referrals: a server names the servers of a delegated zone instead of answering (RFC 1034 §4.3.2, step
 //! 3b).
 //!
-//! Only reads such a response. [`dns_resolve::resolver`] decides whether to believe it.
+//! Only reads such a response. `dns_resolve::resolver` decides whether to believe it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

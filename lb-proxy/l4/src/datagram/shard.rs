@@ -211,7 +211,7 @@ impl Shard {
         let mut buffer = vec![0; BUFFER];
         let mut timeout = WAKE;
         while !self.stop.load(Ordering::Acquire) {
-            heartbeat.fetch_add(1, Ordering::Relaxed);
+            heartbeat.beat();
             self.wait(&mut events, timeout);
             let mut state = self.state.lock();
             state.refresh(&self.epoll);

@@ -163,9 +163,19 @@ impl HandoverSocket {
         }
     }
 
-    /// The next who asks, if one comes in time.
-    pub(super) fn accept(&self, limit: Duration) -> io::Result<Option<Channel>> {
-        if !wait(&self.socket, limit)? {
+    /// Accepts the next successor; `None` when `end` is readable first.
+    pub(super) fn accept(&self, end: impl AsFd) -> io::Result<Option<Channel>> {
+        let mut polled = [
+            PollFd::new(&self.socket, PollFlags::IN),
+            PollFd::new(&end, PollFlags::IN),
+        ];
+        match rustix::event::poll(&mut polled, None) {
+            Ok(_) => {}
+            Err(Errno::INTR) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        }
+        let [asked, _] = polled;
+        if asked.revents().is_empty() {
             return Ok(None);
         }
         match rustix::net::accept_with(&self.socket, SocketFlags::CLOEXEC) {

@@ -12,12 +12,13 @@ use l4_core::handover::{
     Bytes, Connection, DatagramFlow, Direction, Hello, LONGEST, LONGEST_BYTES, LOWEST_VERSION,
     MOST_DESCRIPTORS, Message, Socket, SocketKind, VERSION, WITH_FLOWS, WITH_LAST_STATE,
 };
+use rustix::event::EventfdFlags;
 
 use super::channel::{Channel, HandoverSocket};
 use crate::datagram::OutgoingFlow;
 use crate::relay::{Engine, FrozenSession};
 
-/// How long the thread sleeps at most before it looks whether it is to stop.
+/// The longest wait for a successor's next message between two checks whether the thread must stop.
 const WAKE: Duration = Duration::from_millis(250);
 
 /// How long a successor may take from its first word until it asks for the connections: it loads its
@@ -44,6 +45,8 @@ pub trait Flows: Send {
 #[derive(Debug)]
 pub struct HandoverSender {
     stop: Arc<AtomicBool>,
+    /// Wakes the thread.
+    event: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -54,6 +57,7 @@ struct Office {
     state: State,
     flows: Box<dyn Flows>,
     stop: Arc<AtomicBool>,
+    event: Arc<OwnedFd>,
 }
 
 impl HandoverSender {
@@ -72,6 +76,8 @@ impl HandoverSender {
         gone: Box<dyn FnOnce() + Send>,
     ) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let event = Arc::new(rustix::event::eventfd(0, flags)?);
         let office = Office {
             door: HandoverSocket::open(path)?,
             engine,
@@ -79,12 +85,14 @@ impl HandoverSender {
             state,
             flows,
             stop: Arc::clone(&stop),
+            event: Arc::clone(&event),
         };
         let thread = thread::Builder::new()
             .name("lb-handover".to_owned())
             .spawn(move || office.run(gone))?;
         Ok(Self {
             stop,
+            event,
             thread: Some(thread),
         })
     }
@@ -93,6 +101,8 @@ impl HandoverSender {
 impl Drop for HandoverSender {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        // This fails only when the counter is full, and then the thread is awake already.
+        rustix::io::write(&self.event, &1_u64.to_ne_bytes()).ok();
         if let Some(thread) = self.thread.take()
             // `gone` may drop the giver itself.
             && thread.thread().id() != thread::current().id()
@@ -106,7 +116,7 @@ impl Drop for HandoverSender {
 impl Office {
     fn run(self, gone: Box<dyn FnOnce() + Send>) {
         while !self.stop.load(Ordering::Acquire) {
-            match self.door.accept(WAKE) {
+            match self.door.accept(&self.event) {
                 Ok(None) => {}
                 Ok(Some(channel)) => match self.serve(channel) {
                     Ok(n_connections) => {

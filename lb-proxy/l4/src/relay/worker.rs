@@ -30,7 +30,7 @@ use super::connection::{Micros, Session, Stage};
 use super::pump::{Readiness, Tools};
 use super::{Counters, Shared};
 
-/// How long a worker sleeps at most, so that its heartbeat shows it is alive.
+/// The longest sleep of a worker with sessions.
 const SLEEP: Duration = Duration::from_millis(250);
 
 /// How often queues are looked at for room that appears by itself: a server in its slow start.
@@ -185,12 +185,12 @@ impl Worker {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let mut due = Vec::new();
         while self.life != Life::Stopping {
-            self.heartbeat.fetch_add(1, Ordering::Relaxed);
+            self.heartbeat.beat();
             let timeout = self.timeout();
             let waited = epoll::wait(
                 &self.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                Some(&timeout),
+                timeout.as_ref(),
             );
             if let Err(error) = waited
                 && error != Errno::INTR
@@ -220,7 +220,22 @@ impl Worker {
         self.end_all();
     }
 
-    fn timeout(&self) -> Timespec {
+    /// True when no timer is pending, so that only events need the worker.
+    fn is_still(&self) -> bool {
+        let is_watched = |listening: &Listening| listening.state == Watch::Watched;
+        self.sessions.is_empty()
+            && self.again.is_empty()
+            && self.gathering.is_empty()
+            && self.young.is_empty()
+            && self.n_queued == 0
+            && self.listeners.iter().flatten().all(is_watched)
+    }
+
+    /// The timeout of a wait for events; `None` waits forever.
+    fn timeout(&self) -> Option<Timespec> {
+        if self.is_still() {
+            return None;
+        }
         let sleep = if self.again.is_empty() {
             let ahead = ticks(SLEEP);
             self.wheel.next(ahead).map_or(SLEEP, |tick| {
@@ -236,10 +251,10 @@ impl Worker {
         if let Some((_, due)) = self.gathering.front() {
             sleep = sleep.min(due.since(self.now));
         }
-        Timespec {
+        Some(Timespec {
             tv_sec: 0,
             tv_nsec: i64::from(sleep.subsec_nanos()),
-        }
+        })
     }
 
     fn on_event(&mut self, data: u64, flags: EventFlags) {

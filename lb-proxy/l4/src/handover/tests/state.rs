@@ -72,9 +72,10 @@ fn a_predecessor_of_the_version_before_does_not_tell_the_state_again() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("swap");
     let door = HandoverSocket::open(&path).unwrap();
+    let never = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
     let predecessor = thread::spawn(move || {
         let mut channel = loop {
-            if let Some(channel) = door.accept(LIMIT).unwrap() {
+            if let Some(channel) = door.accept(&never).unwrap() {
                 break channel;
             }
         };
