@@ -26,8 +26,8 @@ pub(crate) struct CheckArgs {
 
 /// The end of `--help`.
 pub(crate) const NOTES: &str = "\
-Prints a line for each problem, FILE:LINE:COLUMN: TEXT; a warning or a note says so. It finds, among
-others:
+Prints a line for each problem, FILE:LINE:COLUMN: TEXT; a warning or a note says so. It finds,
+among others:
   * unknown keys, with the nearest known one
   * addresses in use twice, outside the site's networks, or unusable
   * networks that overlap
@@ -38,10 +38,10 @@ others:
   * services that lack another service on the same node
   * upstreams that are the site itself, and time servers with names that no server resolves
   * an even number of masters, or no master
-  * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name that
-    no server resolves
-  * missing files: registry users (or passwords other than bcrypt's), credentials and authorities of
-    mirrors
+  * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name
+    that no server resolves
+  * missing files: registry users (or passwords other than bcrypt's), credentials and authorities
+    of mirrors
 
 Examples:
   outpost check
