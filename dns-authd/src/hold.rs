@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use daemon::snapshot::{Cell, Reader};
+use daemon::latest::{Latest, Reader};
 use daemon::udp::ReturnPath;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_wire::Name;
@@ -56,7 +56,7 @@ pub struct Hold {
 impl Hold {
     /// Starts the thread; it ends after every waiting query has its answer.
     pub fn start(
-        cell: Arc<Cell<Snapshot>>,
+        cell: Arc<Latest<Snapshot>>,
         publisher: SyncSender<Command>,
         limit: Duration,
         totals: &Totals,
@@ -91,7 +91,7 @@ impl Hold {
 
 /// The queries that wait.
 struct Room {
-    cell: Arc<Cell<Snapshot>>,
+    cell: Arc<Latest<Snapshot>>,
     publisher: SyncSender<Command>,
     limit: Duration,
     responder: Responder<LuaPrograms>,

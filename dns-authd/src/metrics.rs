@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use daemon::latest::Latest;
 use daemon::metrics::{Page, float, labels};
-use daemon::snapshot::Cell;
 use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
 use dns_serve::Counters;
@@ -172,7 +172,7 @@ pub struct Scrape {
     /// Connections.
     pub connections: Counters,
     /// The zones.
-    pub reports: Arc<Cell<Reports>>,
+    pub reports: Arc<Latest<Reports>>,
     /// The stream from healthd.
     pub link: Link,
 }

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! SIGHUP, admin ──┐
-//! inotify, timer ─┼─► Command ─► Publisher ─► Cell<Snapshot> ─► UDP and TCP threads
+//! inotify, timer ─┼─► Command ─► Publisher ─► Latest<Snapshot> ─► UDP and TCP threads
 //! healthd ────────┤                └─────► reports ─► status, metrics, /readyz
 //! hold ───────────┘
 //! ```
@@ -22,8 +22,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use config_text::counted;
+use daemon::latest::Latest;
 use daemon::readiness::Readiness;
-use daemon::snapshot::Cell;
 use dns_answer::live::{LiveSets, View};
 use dns_answer::table::{Served, Table};
 use dns_answer::{Settings, Snapshot};
@@ -109,9 +109,9 @@ pub struct NoSuchZone;
 #[derive(Debug)]
 pub struct Channels {
     /// Gets the snapshots.
-    pub cell: Arc<Cell<Snapshot>>,
+    pub cell: Arc<Latest<Snapshot>>,
     /// Gets the reports.
-    pub reports: Arc<Cell<Reports>>,
+    pub reports: Arc<Latest<Reports>>,
     /// The stream from healthd.
     pub watcher: Option<Arc<Watcher>>,
     /// Readiness: a broken zone is a reason here.

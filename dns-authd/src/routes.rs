@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use daemon::admin::{Reply, Request, Routes};
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use dns_answer::Snapshot;
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
@@ -24,8 +24,8 @@ use crate::status;
 /// Adds the paths.
 pub fn add(
     routes: &Routes,
-    cell: &Arc<Cell<Snapshot>>,
-    reports: &Arc<Cell<Reports>>,
+    cell: &Arc<Latest<Snapshot>>,
+    reports: &Arc<Latest<Reports>>,
     publisher: &SyncSender<Command>,
 ) {
     let reports = Arc::clone(reports);

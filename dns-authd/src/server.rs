@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 use std::sync::Arc;
 
-use daemon::snapshot::{Cell, Reader};
+use daemon::latest::{Latest, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 
@@ -17,9 +17,9 @@ use crate::random;
 #[derive(Clone, Debug)]
 pub struct Supply {
     /// The published snapshot.
-    pub cell: Arc<Cell<Snapshot>>,
+    pub cell: Arc<Latest<Snapshot>>,
     /// The access lists.
-    pub access: Arc<Cell<Access>>,
+    pub access: Arc<Latest<Access>>,
     /// Where queries wait.
     pub hold: Hold,
     /// Where threads count.

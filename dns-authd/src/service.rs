@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
+use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
 use daemon::run::{Context, Service, StartError};
-use daemon::snapshot::Cell;
 use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
@@ -48,15 +48,15 @@ pub struct Authd {
     streams: Streams,
     stock: Stock,
     totals: Totals,
-    access: Arc<Cell<Access>>,
+    access: Arc<Latest<Access>>,
     fixed: Fixed,
 }
 
 /// The published zones, and the threads that update them.
 #[derive(Debug)]
 struct Stock {
-    cell: Arc<Cell<Snapshot>>,
-    reports: Arc<Cell<Reports>>,
+    cell: Arc<Latest<Snapshot>>,
+    reports: Arc<Latest<Reports>>,
     publisher: publisher::Handle,
     link: Link,
     pace: watch::Sender<Pace>,
@@ -93,7 +93,7 @@ impl Service for Authd {
             &totals,
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
-        let access = Cell::new(config.access.clone());
+        let access = Latest::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             config.network.tcp,
@@ -204,11 +204,11 @@ impl Stock {
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
         let plan = plan(config);
         let seed = Seed(random::seed());
-        let cell = Cell::new(Snapshot {
+        let cell = Latest::new(Snapshot {
             table: Table::new(seed, Vec::new()),
             settings: plan.answers.clone(),
         });
-        let reports = Cell::new(Reports::default());
+        let reports = Latest::new(Reports::default());
         let endpoint = config.health.clone();
         let watcher =
             endpoint.map(|endpoint| Arc::new(Watcher::start(endpoint, Authd::NAME, Vec::new())));

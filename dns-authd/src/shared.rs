@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use daemon::connections::Connections;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use dns_answer::transfer::Transfer;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_serve::{Admission, Answer, Counters, Limits, Messages, Replies, Service};
@@ -34,10 +34,10 @@ const QUIC_DRAIN: Duration = Duration::from_secs(1);
 /// Shared by all connections. One thread runs them all.
 #[derive(Debug)]
 pub struct Shared {
-    cell: Arc<Cell<Snapshot>>,
+    cell: Arc<Latest<Snapshot>>,
     limits: Limits,
     hold: Duration,
-    access: Arc<Cell<Access>>,
+    access: Arc<Latest<Access>>,
     counters: Counters,
     totals: Totals,
     thread: Arc<ThreadTotals>,
@@ -49,10 +49,10 @@ pub struct Shared {
 impl Shared {
     #[must_use]
     pub fn new(
-        cell: Arc<Cell<Snapshot>>,
+        cell: Arc<Latest<Snapshot>>,
         limits: TcpLimits,
         hold: Duration,
-        access: Arc<Cell<Access>>,
+        access: Arc<Latest<Access>>,
         totals: Totals,
     ) -> Arc<Self> {
         let responder = Responder::new(LuaPrograms, random::seed());

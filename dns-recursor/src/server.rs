@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use daemon::acl::Cidrs;
-use daemon::snapshot::{Cell, Reader};
+use daemon::latest::{Latest, Reader};
 use daemon::udp::{Datagram, Outcome, Respond};
 use dns_cache::answer::{self, Asker, Transport};
 use dns_cache::cache::Cache;
@@ -35,7 +35,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct Resources {
     /// The snapshot that queries are judged by.
-    pub cell: Arc<Cell<Snapshot>>,
+    pub cell: Arc<Latest<Snapshot>>,
     /// The cache.
     pub cache: Arc<Cache>,
     /// The clock of the whole service.

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use daemon::config::{Common, Problems};
 use daemon::exit;
+use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
 use daemon::run::{Context, Service, StartError};
-use daemon::snapshot::Cell;
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
 use dns_cache::cache::{Cache, CacheOptions};
@@ -57,7 +57,7 @@ pub struct Recursor {
     streams: Streams,
     connections: Counters,
     driver: driver::Handle,
-    cell: Arc<Cell<Snapshot>>,
+    cell: Arc<Latest<Snapshot>>,
     cache: Arc<Cache>,
     totals: Totals,
     clock: Clock,
@@ -144,7 +144,7 @@ impl Service for Recursor {
             &plan(&config, &table, &sockets.addresses),
         )
         .map_err(|error| StartError::io("resolver does not start", &error))?;
-        let cell = Cell::new(snapshot(&config, &table));
+        let cell = Latest::new(snapshot(&config, &table));
         let resources = Resources {
             cell: Arc::clone(&cell),
             cache: Arc::clone(&cache),
@@ -348,7 +348,7 @@ fn still_holds(question: &[u8], before: &Table, after: &Table, local: &Local) ->
 }
 
 /// Looks up the node's networks at intervals, when the access list depends on them.
-async fn follow_networks(cell: Arc<Cell<Snapshot>>, allow: Arc<Mutex<Allow>>) {
+async fn follow_networks(cell: Arc<Latest<Snapshot>>, allow: Arc<Mutex<Allow>>) {
     loop {
         tokio::time::sleep(NETWORKS_LOOK).await;
         let allow = allow.lock().clone();

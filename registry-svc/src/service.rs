@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
+use daemon::latest::Latest;
 use daemon::listen::{self, Inherited};
 use daemon::run::{Context, Service, StartError};
-use daemon::snapshot::Cell;
 use daemon::succession::{self, Lock};
 use daemon::{exit, readiness::Readiness};
 use registry_auth::Access;
@@ -68,18 +68,18 @@ pub struct Registry {
     /// Ends what other nodes are served.
     nodes: Drain,
     access: Access,
-    limits: Arc<Cell<Limits>>,
+    limits: Arc<Latest<Limits>>,
     space: Space,
-    tls: Option<Arc<Cell<ServerConfig>>>,
+    tls: Option<Arc<Latest<ServerConfig>>>,
     webhooks: Arc<Webhooks>,
     mirrors: Option<Mirrors>,
     http: Http,
     actions: Actions,
     looker: Looker,
     upkeep: Upkeep,
-    shown: Arc<Cell<Config>>,
+    shown: Arc<Latest<Config>>,
     readiness: Readiness,
-    followed: Arc<Cell<Vec<JoinHandle<()>>>>,
+    followed: Arc<Latest<Vec<JoinHandle<()>>>>,
     /// Dropped last: all its tasks have ended by then.
     workers: Workers,
     root: Lock,
@@ -138,11 +138,11 @@ impl Service for Registry {
         let loaded = config.tls.as_ref().map(tls::load).transpose();
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
         let (tls, certificates) = loaded
-            .map(|loaded| (Cell::new(loaded.config), loaded.certificates))
+            .map(|loaded| (Latest::new(loaded.config), loaded.certificates))
             .unzip();
         let webhooks = webhooks(&config)?;
         let cluster = cluster::start(&config, &store, &workers).await?;
-        let limits = Cell::new(limits(&config));
+        let limits = Latest::new(limits(&config));
         let parts = Parts {
             store: store.clone(),
             access: access.clone(),
@@ -164,7 +164,7 @@ impl Service for Registry {
         check_self(context, &store, &api, &workers);
         let settings = server_settings(&config);
         let server = serve(&workers, listeners, api, tls.clone(), settings).await?;
-        let shown = Cell::new(config);
+        let shown = Latest::new(config);
         let registry = Self {
             server,
             looker: Looker::new(store.clone()),
@@ -181,7 +181,7 @@ impl Service for Registry {
             http,
             actions,
             readiness: context.readiness.clone(),
-            followed: Cell::new(Vec::new()),
+            followed: Latest::new(Vec::new()),
             shown,
             workers,
             root,
@@ -428,7 +428,7 @@ async fn serve(
     workers: &Workers,
     listeners: Vec<TcpListener>,
     api: Arc<Api>,
-    tls: Option<Arc<Cell<ServerConfig>>>,
+    tls: Option<Arc<Latest<ServerConfig>>>,
     settings: server::Settings,
 ) -> Result<Server, StartError> {
     workers

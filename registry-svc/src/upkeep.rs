@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon::exit;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_cluster::Cluster;
 use registry_store::others::Others;
@@ -82,7 +82,7 @@ struct Inner {
     store: Store,
     cluster: Option<Cluster>,
     space: Option<Space>,
-    config: Arc<Cell<Config>>,
+    config: Arc<Latest<Config>>,
     state: Mutex<State>,
     /// Octets that the scrub under way has read.
     read: Arc<AtomicU64>,
@@ -140,7 +140,7 @@ impl Upkeep {
         store: &Store,
         cluster: Option<&Cluster>,
         space: Option<&Space>,
-        config: &Arc<Cell<Config>>,
+        config: &Arc<Latest<Config>>,
     ) -> Self {
         let begun = now();
         Self(Arc::new(Inner {
@@ -451,7 +451,7 @@ mod tests {
         let mut config = v1::parse(&document).unwrap();
         // It takes a day.
         config.scrub.rate = 1;
-        let upkeep = Upkeep::new(&store, None, None, &Cell::new(config));
+        let upkeep = Upkeep::new(&store, None, None, &Latest::new(config));
 
         let (_, scrub) = upkeep.start(Task::Scrub).unwrap();
         assert!(upkeep.start(Task::Verify).is_none());

@@ -27,8 +27,8 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::thread::{self, JoinHandle};
 
 use daemon::exit;
+use daemon::latest::Latest;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Cell;
 use tokio::sync::{oneshot, watch};
 
 use crate::drift_file;
@@ -64,9 +64,9 @@ pub struct Options {
     /// Correct the clock. Otherwise the clock stays as it is, and clients get the missing correction added.
     pub corrects_clock: bool,
     /// Publishes the view.
-    pub views: Arc<Cell<View>>,
+    pub views: Arc<Latest<View>>,
     /// Publishes the time for clients.
-    pub reference: Arc<Cell<Reference>>,
+    pub reference: Arc<Latest<Reference>>,
     /// The memory of clients; a step of the clock makes it worthless.
     pub tables: Option<Arc<Tables>>,
     /// Answer clients in the loop, from this.
@@ -85,8 +85,8 @@ impl Options {
     pub fn new(corrects_clock: bool) -> Self {
         Self {
             corrects_clock,
-            views: Cell::new(View::default()),
-            reference: Cell::new(Reference::default()),
+            views: Latest::new(View::default()),
+            reference: Latest::new(Reference::default()),
             tables: None,
             supply: None,
             state: None,

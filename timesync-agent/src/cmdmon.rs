@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use ipnet::IpNet;
 use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::task::JoinHandle;
@@ -83,9 +83,9 @@ impl Policy {
 
 /// The state that all sockets share.
 struct Shared {
-    views: Arc<Cell<View>>,
+    views: Arc<Latest<View>>,
     tables: Arc<Tables>,
-    policy: Arc<Cell<Policy>>,
+    policy: Arc<Latest<Policy>>,
     random: Mutex<Random>,
     control: Box<dyn Control>,
 }
@@ -112,7 +112,7 @@ impl Server {
     /// keeps the time without chronyc, too.
     pub fn start(
         settings: &Settings,
-        views: Arc<Cell<View>>,
+        views: Arc<Latest<View>>,
         tables: Arc<Tables>,
         random: Random,
         control: Box<dyn Control>,
@@ -121,7 +121,7 @@ impl Server {
         let shared = Arc::new(Shared {
             views,
             tables,
-            policy: Cell::new(Policy::new(settings, resolve)),
+            policy: Latest::new(Policy::new(settings, resolve)),
             random: Mutex::new(random),
             control,
         });

@@ -13,8 +13,8 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use daemon::latest::Latest;
 use daemon::metrics::{Page, labels};
-use daemon::snapshot::Cell;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
@@ -117,7 +117,7 @@ pub const PTP_PROCESS_STATUS: &str = "openshift_ptp_process_status";
 
 /// Reads the newest view at each scrape.
 pub struct Scrape {
-    views: Arc<Cell<View>>,
+    views: Arc<Latest<View>>,
     tables: Arc<Tables>,
     node: String,
     corrects_clock: bool,
@@ -127,7 +127,7 @@ impl Scrape {
     /// From these views and the counters of clients, for the node of this name.
     #[must_use]
     pub fn new(
-        views: Arc<Cell<View>>,
+        views: Arc<Latest<View>>,
         tables: Arc<Tables>,
         node: String,
         corrects_clock: bool,

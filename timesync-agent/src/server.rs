@@ -13,8 +13,8 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
-use daemon::snapshot::{Cell, Reader};
 use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
 use rustix::time::{ClockId, clock_gettime};
 use transmit_times::TransmitTimes;
@@ -38,9 +38,9 @@ const N_READINGS: u32 = 1000;
 #[derive(Clone, Debug)]
 pub struct AnswerData {
     /// The access list, and the form of answers.
-    pub policy: Arc<Cell<Policy>>,
+    pub policy: Arc<Latest<Policy>>,
     /// The time for clients.
-    pub reference: Arc<Cell<Reference>>,
+    pub reference: Arc<Latest<Reference>>,
     /// The memory of clients.
     pub tables: Arc<Tables>,
 }

@@ -14,9 +14,9 @@ use std::time::Duration;
 use daemon::admin::{Reply, Routes};
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
+use daemon::latest::{Latest, Reader};
 use daemon::readiness::{Latch, Readiness};
 use daemon::run::{Context, Service, StartError};
-use daemon::snapshot::{Cell, Reader};
 use daemon::succession::{self, Lock, LockError};
 use serde_json::Value;
 use tokio::task::JoinHandle;
@@ -54,7 +54,7 @@ pub struct Timesync {
     chronyc: cmdmon::Server,
     /// Executes chronyc's commands.
     controller: Controller,
-    views: Arc<Cell<View>>,
+    views: Arc<Latest<View>>,
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
@@ -118,7 +118,7 @@ impl Service for Timesync {
         let settings = &config.settings;
         keep_capabilities(&config)?;
         let keys = read_keys(settings);
-        let views = Cell::new(View::default());
+        let views = Latest::new(View::default());
         let precision = server::measure_precision();
         let seed = system::seed().map_err(|error| StartError::io("get random numbers", &error))?;
         let mut random = Random::new(seed);
@@ -299,8 +299,8 @@ fn forbid() {
 /// The data that clients are answered from.
 fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Random) -> AnswerData {
     AnswerData {
-        policy: Cell::new(policy(settings, keys, precision)),
-        reference: Cell::new(Reference::default()),
+        policy: Latest::new(policy(settings, keys, precision)),
+        reference: Latest::new(Reference::default()),
         tables: Tables::new(
             settings.server.client_log_limit,
             [random.bits(), random.bits()],
@@ -356,7 +356,7 @@ fn resolve(name: &str) -> Vec<IpAddr> {
 fn show(
     config: &Config,
     context: &Context,
-    views: &Arc<Cell<View>>,
+    views: &Arc<Latest<View>>,
     supply: &AnswerData,
     health: &Arc<Health>,
 ) -> Follower {
@@ -385,7 +385,7 @@ fn warn_all(config: &Config) {
 }
 
 /// The page, for a browser.
-fn add_page(admin: &Routes, views: &Arc<Cell<View>>, history: &Arc<Mutex<History>>) {
+fn add_page(admin: &Routes, views: &Arc<Latest<View>>, history: &Arc<Mutex<History>>) {
     let (views, history) = (Arc::clone(views), Arc::clone(history));
     admin.get("/", move |_| {
         let history = history.lock();

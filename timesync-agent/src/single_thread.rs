@@ -6,7 +6,7 @@
 use std::net::ToSocketAddrs as _;
 use std::sync::Arc;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 
 use crate::agent::{self, AgentError, Options};
 use crate::server::{self, AnswerData};
@@ -48,8 +48,8 @@ pub fn run(settings: &Settings, keys: KeyRing, corrects_clock: bool) -> Result<(
             [random.bits(), random.bits()],
         );
         options.supply = Some(AnswerData {
-            policy: Cell::new(policy),
-            reference: Cell::new(Reference::default()),
+            policy: Latest::new(policy),
+            reference: Latest::new(Reference::default()),
             tables,
         });
     }

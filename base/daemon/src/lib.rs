@@ -36,7 +36,6 @@ pub mod progress;
 pub mod readiness;
 pub mod run;
 pub mod signal;
-pub mod snapshot;
 pub mod succession;
 #[cfg(feature = "tls")]
 pub mod tls;

@@ -20,7 +20,7 @@ use rustls::sign::CertifiedKey;
 
 use crate::disk::{self, Stamp};
 use crate::exit;
-use crate::snapshot::Cell;
+use crate::latest::Latest;
 
 /// How often [`Certificates::follow`] looks at the files: a new certificate comes hours before the
 /// old one runs out.
@@ -89,7 +89,7 @@ pub enum CertificateError {
 /// The certificates of a server; clones share them.
 #[derive(Clone, Debug)]
 pub struct Certificates {
-    shown: Arc<Cell<Vec<Loaded>>>,
+    shown: Arc<Latest<Vec<Loaded>>>,
     /// Held while files are read, so that what was read last is what is shown.
     reading: Arc<Mutex<()>>,
 }
@@ -110,7 +110,7 @@ impl Certificates {
     /// When a certificate cannot be used.
     pub fn read(files: &[CertificateFiles]) -> Result<Self, CertificateError> {
         Ok(Self {
-            shown: Cell::new(load_all(files)?),
+            shown: Latest::new(load_all(files)?),
             reading: Arc::default(),
         })
     }

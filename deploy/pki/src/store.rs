@@ -18,8 +18,8 @@ use durable::Rights;
 use site::secrets::Secrets;
 use site::{Node, Site};
 
-/// The certificate of an authority that is made here is good for about twenty years: whoever has to
-/// trust it is told by hand.
+/// Validity of an authority's certificate, in days: about twenty years, because an operator installs it by hand
+/// on every machine that trusts it.
 const AUTHORITY_DAYS: u64 = 7305;
 
 /// How certificates are made.

@@ -36,8 +36,8 @@ impl Folder {
 
 struct Desk {
     folder: Folder,
-    cell: Arc<Cell<Snapshot>>,
-    reports: Arc<Cell<Reports>>,
+    cell: Arc<Latest<Snapshot>>,
+    reports: Arc<Latest<Reports>>,
     readiness: Readiness,
     directories: watch::Receiver<BTreeSet<PathBuf>>,
     publisher: Handle,
@@ -72,11 +72,11 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
 fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
     let (sender, directories) = watch::channel(BTreeSet::new());
     let channels = Channels {
-        cell: Cell::new(Snapshot {
+        cell: Latest::new(Snapshot {
             table: Table::new(Seed(1), Vec::new()),
             settings: Settings::default(),
         }),
-        reports: Cell::new(Reports::default()),
+        reports: Latest::new(Reports::default()),
         watcher: None,
         readiness: Readiness::new(),
         directories: sender,

@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use daemon::tls::{CertificateFiles, Certificates};
 use dns_answer::Snapshot;
 use dns_answer::live::{LiveAnswer, LiveSets};
@@ -99,11 +99,11 @@ async fn exchange(
 
 /// A server without zones, which refuses every query, over TLS.
 async fn start(certificates: &Certificates, limits: TcpLimits) -> SocketAddr {
-    let cell = Cell::new(Snapshot {
+    let cell = Latest::new(Snapshot {
         table: Table::new(Seed(1), Vec::new()),
         settings: dns_answer::Settings::default(),
     });
-    let access = Cell::new(Access::default());
+    let access = Latest::new(Access::default());
     let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());
     let config = certificates.server_config(&[b"dot"]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -168,7 +168,7 @@ async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
 //--- Pipelining
 
 /// What connections to a server share that has one zone, in which queries for the live set wait this long.
-fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Cell<Access>>) {
+fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>) {
     let text = "example. 60 SOA a. b. 7 2 3 4 5\nlive.example. 60 LUA A ifportup()\n";
     let plain = snapshot("example.", &records(text));
     let served = &plain.table.zones()[0];
@@ -181,7 +181,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Cell<Access>>) {
         zone: served.zone.clone(),
         live: Arc::new(LiveSets::new(vec![live], None)),
     };
-    let cell = Cell::new(Snapshot {
+    let cell = Latest::new(Snapshot {
         table: plain.table.replace([Arc::new(served)]),
         settings: plain.settings,
     });
@@ -189,7 +189,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Cell<Access>>) {
         idle,
         ..TcpLimits::default()
     };
-    let access = Cell::new(Access::default());
+    let access = Latest::new(Access::default());
     let totals = Totals::default();
     let shared = Shared::new(cell, limits, hold, Arc::clone(&access), totals);
     (shared, access)

@@ -29,7 +29,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use daemon::calendar::Timestamp;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
@@ -235,7 +235,7 @@ pub const DEFAULT_SERVICE: &str = "outpost-registry";
 /// Decides about requests; clones share it.
 #[derive(Clone, Debug)]
 pub struct Access {
-    policy: Arc<Cell<Policy>>,
+    policy: Arc<Latest<Policy>>,
     verifier: Arc<Verifier>,
 }
 
@@ -244,7 +244,7 @@ impl Access {
     #[must_use]
     pub fn new(policy: Policy) -> Self {
         Self {
-            policy: Cell::new(policy),
+            policy: Latest::new(policy),
             verifier: Arc::new(Verifier::new()),
         }
     }

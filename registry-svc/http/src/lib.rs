@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use hyper::body::Body as HttpBody;
 use hyper::header::{ALLOW, CONNECTION, HeaderName, WWW_AUTHENTICATE};
 use hyper::http::request::Parts as Head;
@@ -86,7 +86,7 @@ pub struct Parts {
 /// The API; shared by all connections.
 pub struct Api {
     parts: Parts,
-    limits: Arc<Cell<Limits>>,
+    limits: Arc<Latest<Limits>>,
     uploads: Uploads,
     /// Octets of manifests that may be received.
     manifests: Semaphore,
@@ -110,7 +110,7 @@ struct Call<'a> {
 impl Api {
     /// An API within `limits`, which may be changed while it serves.
     #[must_use]
-    pub fn new(parts: Parts, limits: Arc<Cell<Limits>>) -> Self {
+    pub fn new(parts: Parts, limits: Arc<Latest<Limits>>) -> Self {
         Self {
             parts,
             limits,

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::drain::{Drain, Guard};
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -78,7 +78,7 @@ pub struct Server {
 #[derive(Debug)]
 struct Shared {
     api: Arc<Api>,
-    tls: Option<Arc<Cell<ServerConfig>>>,
+    tls: Option<Arc<Latest<ServerConfig>>>,
     settings: Settings,
     room: Arc<Semaphore>,
     clients: Clients,
@@ -100,7 +100,7 @@ impl Server {
     pub fn start(
         listeners: Vec<StdListener>,
         api: Arc<Api>,
-        tls: Option<Arc<Cell<ServerConfig>>>,
+        tls: Option<Arc<Latest<ServerConfig>>>,
         settings: Settings,
     ) -> io::Result<Self> {
         let (drain, guard) = Drain::new();

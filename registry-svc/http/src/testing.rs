@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use registry_auth::Access;
 use registry_store::disk::RealDisk;
 use registry_store::{IndexKind, Settings, Store};
@@ -29,7 +29,7 @@ impl Registry {
         let parts = parts(&root).await;
         Self {
             store: parts.store.clone(),
-            api: Arc::new(Api::new(parts, Cell::new(limits))),
+            api: Arc::new(Api::new(parts, Latest::new(limits))),
             _root: root,
         }
     }

@@ -47,7 +47,7 @@ impl Registry {
     async fn at(root: TempDir, limits: Limits) -> Self {
         let parts = testing::parts(&root).await;
         Self {
-            api: Arc::new(Api::new(parts, Cell::new(limits))),
+            api: Arc::new(Api::new(parts, Latest::new(limits))),
             root,
         }
     }

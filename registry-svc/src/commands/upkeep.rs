@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use daemon::admin;
 use daemon::config::Document;
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use daemon::{errln, exit, outln};
 use registry_facts::record::{NodeId, Vector};
 use serde_json::Value;
@@ -109,7 +109,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
                 None => v1::parse(&Document::inline("defaults", DEFAULTS))
                     .map_err(|problems| LookError::Refused(problems.to_string()))?,
             };
-            let upkeep = Upkeep::new(&opened.store, None, None, &Cell::new(config));
+            let upkeep = Upkeep::new(&opened.store, None, None, &Latest::new(config));
             let mut progress = Progress::new(args.json);
             let report = match upkeep.start(task) {
                 None => Value::Null,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use ntp::keys::{Algorithm, Key, KeyRing};
 use ntp::responder::{Acl, Counter, Policy, Tables};
 use ntp::wire::{Message, Packet};
@@ -62,8 +62,8 @@ fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, AnswerData) {
         ..Reference::default()
     };
     let supply = AnswerData {
-        policy: Cell::new(policy),
-        reference: Cell::new(reference),
+        policy: Latest::new(policy),
+        reference: Latest::new(reference),
         tables: Tables::new(1 << 16, [1, 2]),
     };
     let sockets = addresses

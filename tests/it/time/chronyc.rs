@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use tests::binaries::binary;
 use tests::daemon::run;
 use tests::scratch::{Scratch, loopback};
@@ -256,7 +256,7 @@ impl Dice {
 struct Answering {
     address: String,
     files: Scratch,
-    views: Arc<Cell<View>>,
+    views: Arc<Latest<View>>,
     stop: Option<tokio::sync::oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -268,7 +268,7 @@ impl Answering {
         settings.commands.port = COMMAND_PORT;
         settings.commands.bind_addresses = vec![ip.into()];
         settings.commands.socket = Some(files.join("chronyd.sock"));
-        let views = Cell::new(View::default());
+        let views = Latest::new(View::default());
         let shown = Arc::clone(&views);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (started, ready) = std::sync::mpsc::channel();

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
-use daemon::snapshot::Reader;
+use daemon::latest::Reader;
 
 use crate::server::AnswerData;
 use crate::system::Events;

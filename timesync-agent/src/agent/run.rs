@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
 
+use daemon::latest::Latest;
 use daemon::run::Heartbeat;
-use daemon::snapshot::Cell;
 
 use crate::resolver::Resolver;
 use crate::server::AnswerData;
@@ -65,8 +65,8 @@ pub(super) struct Run {
     leaps: Leaps,
     thermometer: Thermometer,
     reporter: Reporter,
-    views: Arc<Cell<View>>,
-    reference: Arc<Cell<Reference>>,
+    views: Arc<Latest<View>>,
+    reference: Arc<Latest<Reference>>,
     tables: Option<Arc<Tables>>,
     leaves: Option<StateFile>,
     heartbeat: Heartbeat,

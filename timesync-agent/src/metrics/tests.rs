@@ -9,7 +9,7 @@ use time_model::view::{
 fn scraped(view: View) -> String {
     let metrics = Metrics::new("timesync-agent");
     let scrape = Scrape::new(
-        Cell::new(view),
+        Latest::new(view),
         Tables::new(1 << 16, [1, 2]),
         "master-0".to_owned(),
         false,

@@ -31,8 +31,8 @@ fn supply() -> AnswerData {
         ..Reference::default()
     };
     AnswerData {
-        policy: Cell::new(policy),
-        reference: Cell::new(reference),
+        policy: Latest::new(policy),
+        reference: Latest::new(reference),
         tables: Tables::new(settings.client_log_limit, [1, 2]),
     }
 }

@@ -77,13 +77,13 @@ fn load() -> Result<Config, Problems> {
 /// Greets whoever sends a datagram.
 struct Greeter {
     engine: Engine,
-    greeting: Arc<crate::snapshot::Cell<String>>,
+    greeting: Arc<crate::latest::Latest<String>>,
     address: SocketAddr,
     work: Duration,
     gives_up: Option<Duration>,
 }
 
-struct Greet(crate::snapshot::Reader<String>);
+struct Greet(crate::latest::Reader<String>);
 
 impl Respond for Greet {
     fn refresh(&mut self) {
@@ -109,9 +109,9 @@ impl Service for Greeter {
         let options = UdpOptions::default();
         let sockets = listen::udp(&mut context.inherited, "greet", &config.listen, options)?;
         let address = sockets[0].local_addr()?;
-        let greeting = crate::snapshot::Cell::new(config.greeting);
+        let greeting = crate::latest::Latest::new(config.greeting);
         let engine = Engine::start(sockets, 1, EngineOptions::default(), |_| {
-            Greet(crate::snapshot::Reader::new(Arc::clone(&greeting)))
+            Greet(crate::latest::Reader::new(Arc::clone(&greeting)))
         })?;
         context.progress.register_all(engine.heartbeats());
         if config.stall {

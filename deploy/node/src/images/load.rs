@@ -1,7 +1,7 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
 //! For each slot the archive that it runs is found, and the store is looked at: an image that is
-//! whole by its record costs a look at its bytes and nothing more. Everything else is loaded anew. An
+//! whole by its record costs a look at its bytes and nothing more. Everything else is loaded again. An
 //! archive that is damaged is replaced by another of the same service, because an older version
 //! that serves is better than none.
 

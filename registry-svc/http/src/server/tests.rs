@@ -31,7 +31,7 @@ impl Site {
     async fn start(
         settings: Settings,
         limits: Limits,
-        tls: Option<Arc<Cell<ServerConfig>>>,
+        tls: Option<Arc<Latest<ServerConfig>>>,
     ) -> Self {
         let registry = Registry::with(limits).await;
         let listener = StdListener::bind("127.0.0.1:0").unwrap();
@@ -237,7 +237,7 @@ fn what_is_spoken_is_told_apart_wherever_the_first_segment_ends() {
 fn both_protocols_are_spoken_in_tls_and_the_first_is_preferred() {
     block_on(async {
         let (config, roots) = certificate();
-        let tls = Some(Cell::new(config));
+        let tls = Some(Latest::new(config));
         let site = Site::start(Settings::default(), Limits::default(), tls).await;
         for (offered, chosen) in [
             (&[&b"h2"[..], b"http/1.1"][..], &b"http/1.1"[..]),
@@ -300,7 +300,7 @@ fn who_says_nothing_or_half_of_it_is_cut_off() {
 #[test]
 fn who_does_not_finish_a_handshake_is_cut_off() {
     block_on(async {
-        let tls = Some(Cell::new(certificate().0));
+        let tls = Some(Latest::new(certificate().0));
         let site = Site::start(short(), Limits::default(), tls).await;
         for said in ["", "\u{16}\u{3}\u{1}"] {
             let mut client = site.connect().await;

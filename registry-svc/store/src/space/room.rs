@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use daemon::snapshot::Cell;
+use daemon::latest::Latest;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
 use parking_lot::Mutex;
@@ -38,7 +38,7 @@ pub struct Space(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Store,
-    settings: Arc<Cell<Settings>>,
+    settings: Arc<Latest<Settings>>,
     /// Octets that are free as soon as the trash is emptied.
     freeable: AtomicU64,
     told: Mutex<Standing>,
@@ -50,7 +50,7 @@ impl Space {
     pub fn new(store: Store, settings: Settings) -> Self {
         Self(Arc::new(Inner {
             store,
-            settings: Cell::new(settings),
+            settings: Latest::new(settings),
             freeable: AtomicU64::new(0),
             told: Mutex::new(Standing::Ample),
         }))
