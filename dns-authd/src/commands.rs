@@ -39,7 +39,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Check(args) => check_all(&args),
         Verb::Import { format } => import(format),
         Verb::Status(args) => {
-            run::status(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
+            run::status_untyped(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
         }
         Verb::Zone { verb } => zone(verb),
     }

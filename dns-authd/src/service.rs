@@ -72,6 +72,7 @@ struct Streams {
 impl Service for Authd {
     const NAME: &'static str = "dns-authd";
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::counted;
-use daemon::run::headline;
+use daemon::run::headline_untyped;
 use dns_answer::tally::{RCODES, TRANSPORTS};
 use dns_lua::Certainty;
 use serde_json::{Value, json};
@@ -124,7 +124,7 @@ pub fn render(answer: &Value, now: SystemTime) -> String {
         text.push('\n');
     };
     if answer.get("service").is_some() {
-        text.push_str(&headline(answer));
+        text.push_str(&headline_untyped(answer));
     }
     let count = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
     let queries = detail.get("queries").and_then(Value::as_object);

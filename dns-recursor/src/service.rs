@@ -120,6 +120,7 @@ impl Fixed {
 impl Service for Recursor {
     const NAME: &'static str = "dns-recursor";
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config_text::counted;
 use daemon::config::HumanDuration;
-use daemon::run::headline;
+use daemon::run::headline_untyped;
 use dns_cache::cache::Usage;
 use dns_cache::instant::Instant;
 use dns_front::front::Source;
@@ -93,7 +93,7 @@ const fn fitness(fitness: Fitness) -> &'static str {
 /// The status of a running server, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
-    let mut text = headline(status);
+    let mut text = headline_untyped(status);
     // Writing to a string does not fail.
     let _written = write_detail(&mut text, &status["detail"]);
     text

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use api::healthd::{Clock, Detail, Target};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use serde_json::Value;
 
-use crate::status::{clock_words, rows, word};
+use proto::health::{AdminState, ClockState, Liveness};
+
+use crate::status::{clock_words, or_dash};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
@@ -25,15 +27,13 @@ th{font-weight:600}td.number{text-align:right;font-variant-numeric:tabular-nums}
 
 /// The page, from the `detail` of the status.
 #[must_use]
-pub fn render(detail: &Value) -> String {
-    let mut nodes: BTreeMap<Option<IpAddr>, Vec<&Value>> = BTreeMap::new();
-    for target in rows(detail, "targets") {
-        let address = word(target, "address").parse::<SocketAddr>().ok();
+pub fn render(detail: &Detail) -> String {
+    let mut nodes: BTreeMap<Option<IpAddr>, Vec<&Target>> = BTreeMap::new();
+    for target in &detail.targets {
+        let address = target.address.parse::<SocketAddr>().ok();
         let node = address.map(|address| address.ip().to_canonical());
         nodes.entry(node).or_default().push(target);
     }
-    let serves = word(detail, "serves");
-    let generation = detail.get("generation").and_then(Value::as_u64);
     let page = html! {
         (DOCTYPE)
         html lang="en" {
@@ -41,15 +41,15 @@ pub fn render(detail: &Value) -> String {
                 meta charset="utf-8";
                 meta http-equiv="refresh" content=(REFRESH);
                 meta name="viewport" content="width=device-width";
-                title { (serves) }
+                title { (detail.serves) }
                 style { (PreEscaped(STYLE)) }
             }
             body {
-                h1 { (serves) }
-                p { "Generation " (generation.unwrap_or(0)) ", watched by " (watchers(detail)) "." }
+                h1 { (detail.serves) }
+                p { "Generation " (detail.generation) ", watched by " (watchers(detail)) "." }
                 @for (node, targets) in &nodes { (of_node(*node, targets)) }
                 @if nodes.is_empty() { p { "No service asks for a target yet." } }
-                (clocks(detail))
+                (clocks(&detail.clocks))
             }
         }
     };
@@ -57,9 +57,11 @@ pub fn render(detail: &Value) -> String {
 }
 
 /// The subscribers that ask for targets.
-fn watchers(detail: &Value) -> String {
-    let names: Vec<&str> = rows(detail, "subscribers")
-        .map(|subscriber| word(subscriber, "name"))
+fn watchers(detail: &Detail) -> String {
+    let names: Vec<&str> = detail
+        .subscribers
+        .iter()
+        .map(|subscriber| subscriber.name.as_str())
         .collect();
     match names.is_empty() {
         true => "nobody".to_owned(),
@@ -68,9 +70,9 @@ fn watchers(detail: &Value) -> String {
 }
 
 /// The targets of a node.
-fn of_node(node: Option<IpAddr>, targets: &[&Value]) -> Markup {
+fn of_node(node: Option<IpAddr>, targets: &[&Target]) -> Markup {
     let name = node.map_or_else(|| "elsewhere".to_owned(), |node| node.to_string());
-    let is_up = |target: &&&Value| word(target, "liveness") == "up";
+    let is_up = |target: &&&Target| target.liveness == Liveness::Up;
     let n_up = targets.iter().filter(is_up).count();
     html! {
         h2 { (name) ": " (n_up) " of " (targets.len()) " up" }
@@ -81,29 +83,23 @@ fn of_node(node: Option<IpAddr>, targets: &[&Value]) -> Markup {
     }
 }
 
-fn row(target: &Value) -> Markup {
-    let liveness = match word(target, "liveness") {
-        "up" => "up",
-        "down" => "down",
-        _ => "unknown",
-    };
-    let admin = Some(word(target, "admin")).filter(|admin| *admin != "ready");
-    let latency = target.get("latency_seconds").and_then(Value::as_f64);
-    let latency = format!("{:.1} ms", latency.unwrap_or(0.0) * 1000.0);
+fn row(target: &Target) -> Markup {
+    let liveness = target.liveness.to_string();
+    let admin = Some(target.admin).filter(|admin| *admin != AdminState::Ready);
+    let latency = format!("{:.1} ms", target.latency_seconds * 1000.0);
     html! {
         tr {
-            td class=(liveness) { (liveness) @if let Some(admin) = admin { ", " (admin) } }
-            td { (word(target, "target")) }
+            td class=(liveness) { (liveness) @if let Some(admin) = admin { ", " (admin.to_string()) } }
+            td { (target.target) }
             td.number { (latency) }
-            td { (word(target, "since")) }
-            td { (word(target, "reason")) }
+            td { (or_dash(target.since.as_deref())) }
+            td { (target.reason) }
         }
     }
 }
 
 /// The clocks of nodes, if any is reported.
-fn clocks(detail: &Value) -> Markup {
-    let clocks: Vec<&Value> = rows(detail, "clocks").collect();
+fn clocks(clocks: &[Clock]) -> Markup {
     html! {
         @if !clocks.is_empty() {
             h2 { "Clocks" }
@@ -115,47 +111,65 @@ fn clocks(detail: &Value) -> Markup {
     }
 }
 
-fn clock_row(clock: &Value) -> Markup {
-    let is_stale = clock.get("stale").and_then(Value::as_bool) == Some(true);
-    let class = match word(clock, "state") {
-        _ if is_stale => "unknown",
-        "locked" | "local" => "up",
-        "unsynchronised" => "down",
-        _ => "unknown",
+fn clock_row(clock: &Clock) -> Markup {
+    let class = match clock.state {
+        _ if clock.stale => "unknown",
+        ClockState::Locked | ClockState::Local => "up",
+        ClockState::Unsynchronised => "down",
+        ClockState::Syncing | ClockState::Holdover => "unknown",
     };
     html! {
         tr {
-            td { (word(clock, "reporter")) }
+            td { (clock.reporter) }
             td class=(class) { (clock_words(clock)) }
-            td { (word(clock, "since")) }
+            td { (or_dash(clock.since.as_deref())) }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use api::healthd::Subscriber;
+    use proto::health::Leap;
 
     use super::*;
 
-    fn target(address: &str, liveness: &str, reason: &str) -> Value {
-        json!({
-            "target": format!("tcp {address}"), "address": address, "liveness": liveness, "admin": "ready",
-            "since": "2026-11-21T09:31:00.000Z", "latency_seconds": 0.0123, "reason": reason,
-        })
+    fn target(address: &str, liveness: Liveness, reason: &str) -> Target {
+        Target {
+            id: String::new(),
+            target: format!("tcp {address}"),
+            kind: "tcp".to_owned(),
+            address: address.to_owned(),
+            liveness,
+            warm: false,
+            admin: AdminState::Ready,
+            since: Some("2026-11-21T09:31:00.000Z".to_owned()),
+            last_check: None,
+            latency_seconds: 0.0123,
+            interval: "5s".to_owned(),
+            reason: reason.to_owned(),
+            transitions: 0,
+        }
     }
 
     #[test]
     fn targets_stand_under_their_node() {
-        let detail = json!({
-            "serves": "3 targets, 2 up", "generation": 7,
-            "subscribers": [{"name": "dns-authd", "targets": 3}],
-            "targets": [
-                target("192.168.7.14:6443", "up", "connected"),
-                target("192.168.7.13:6443", "up", "connected"),
-                target("192.168.7.14:443", "down", "refused"),
+        let subscriber = Subscriber {
+            name: "dns-authd".to_owned(),
+            targets: 3,
+            since: None,
+        };
+        let detail = Detail {
+            serves: "3 targets, 2 up".to_owned(),
+            generation: 7,
+            subscribers: vec![subscriber],
+            targets: vec![
+                target("192.168.7.14:6443", Liveness::Up, "connected"),
+                target("192.168.7.13:6443", Liveness::Up, "connected"),
+                target("192.168.7.14:443", Liveness::Down, "refused"),
             ],
-        });
+            ..Detail::default()
+        };
         let page = render(&detail);
         let places: Vec<usize> = [
             "<h1>3 targets, 2 up</h1>",
@@ -173,31 +187,43 @@ mod tests {
     #[test]
     fn what_a_server_said_is_text() {
         let reason = "<script>alert(\"&\")</script>";
-        let detail = json!({"targets": [target("192.0.2.1:80", "<b>", reason)]});
-        let page = render(&detail);
+        let said = target("192.0.2.1:80", Liveness::Down, reason);
+        let page = render(&Detail {
+            targets: vec![said],
+            ..Detail::default()
+        });
         assert!(page.contains("&lt;script&gt;alert(&quot;&amp;&quot;)&lt;/script&gt;"));
-        assert!(
-            !page.contains("<script>") && !page.contains("<b>"),
-            "{page}"
-        );
+        assert!(!page.contains("<script>"), "{page}");
     }
 
     #[test]
     fn clocks_stand_by_themselves() {
-        let clock = json!({
-            "reporter": "master-0", "state": "locked", "stale": false, "since": "2026-11-21T09:31:00.000Z",
-            "offset_seconds": -0.000_012, "root_distance_seconds": 0.0015, "stratum": 3, "leap": "insert second",
-            "sources": 4, "selectable_sources": 3, "reference": "<ntp>",
+        let clock = Clock {
+            reporter: "master-0".to_owned(),
+            state: ClockState::Locked,
+            stale: false,
+            age_seconds: 1.0,
+            since: Some("2026-11-21T09:31:00.000Z".to_owned()),
+            offset_seconds: -0.000_012,
+            root_distance_seconds: 0.0015,
+            stratum: 3,
+            leap: Leap::Insert,
+            sources: 4,
+            selectable_sources: 3,
+            reference: "<ntp>".to_owned(),
+        };
+        let page = render(&Detail {
+            clocks: vec![clock],
+            ..Detail::default()
         });
-        let page = render(&json!({"clocks": [clock]}));
         let words = "<td>master-0</td><td class=\"up\">locked to &lt;ntp&gt;, stratum 3, offset -0.012 ms, \
                      root distance 1.500 ms, 3 of 4 sources, leap: insert second</td>";
         assert!(page.contains(words), "{page}");
-        assert!(!render(&Value::Null).contains("Clocks"));
+        assert!(!render(&Detail::default()).contains("Clocks"));
     }
 
     #[test]
     fn an_idle_healthd_has_a_page() {
-        assert!(render(&Value::Null).contains("No service asks for a target yet."));
+        assert!(render(&Detail::default()).contains("No service asks for a target yet."));
     }
 }

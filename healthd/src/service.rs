@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use api::healthd::Detail;
 use config_text::{counted, counted_as};
 use daemon::admin::{Reply, Routes};
 use daemon::clock;
@@ -18,7 +19,6 @@ use parking_lot::Mutex;
 use proto::health::Target;
 use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::Value;
 
 use crate::collector::TargetCollector;
 use crate::config::{Config, Listen};
@@ -67,6 +67,7 @@ impl Service for Healthd {
     const NAME: &'static str = "healthd";
 
     type Config = Config;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -154,7 +155,7 @@ impl Service for Healthd {
         Ok(format!("{configured}, {serves} in all"))
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Detail {
         self.driver
             .look_now(|monitor, now| status::detail(monitor, &self.names, now))
     }

@@ -2,39 +2,39 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use api::Status;
+use api::healthd::{Clock, Detail, Probes, Subscriber, Target};
 use config_text::counted;
 use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
-use proto::health::Liveness;
-use serde_json::{Value, json};
+
+use proto::health::{AdminState, Leap, Liveness};
 
 use crate::wire_form;
-use liveness::clocks::Clock;
+use liveness::clocks;
 use liveness::monitor::Monitor;
 use liveness::now::Now;
 use liveness::table::Entry;
 
 /// Everything an operator would ask the monitor.
 #[must_use]
-pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Value {
+pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
     let (in_flight, limit) = monitor.in_flight();
-    let subscribers = monitor.subscribers().map(|subscriber| {
-        json!({
-            "name": subscriber.name,
-            "targets": subscriber.n_targets(),
-            "since": time(Some(subscriber.since)),
-        })
+    let subscribers = monitor.subscribers().map(|subscriber| Subscriber {
+        name: subscriber.name.clone(),
+        targets: subscriber.n_targets(),
+        since: time(Some(subscriber.since)),
     });
-    json!({
-        "serves": serves(monitor),
-        "generation": monitor.generation(),
-        "listeners": listeners,
-        "probes": { "in_flight": in_flight, "limit": limit },
-        "subscribers": subscribers.collect::<Vec<_>>(),
-        "targets": monitor.table().entries().map(target).collect::<Vec<_>>(),
-        "clocks": monitor.clocks().iter().map(|one| clock(one, now)).collect::<Vec<_>>(),
-    })
+    Detail {
+        serves: serves(monitor),
+        generation: monitor.generation(),
+        listeners: listeners.to_owned(),
+        probes: Probes { in_flight, limit },
+        subscribers: subscribers.collect(),
+        targets: monitor.table().entries().map(target).collect(),
+        clocks: monitor.clocks().iter().map(|one| clock(one, now)).collect(),
+    }
 }
 
 /// The service in a few words: `9 targets, 6 up`.
@@ -45,40 +45,40 @@ pub fn serves(monitor: &Monitor) -> String {
     format!("{}, {n_up} up", counted(monitor.table().len(), "target"))
 }
 
-fn target(entry: &Entry) -> Value {
-    json!({
-        "id": wire_form::fingerprint(&entry.target),
-        "target": entry.target.to_string(),
-        "kind": entry.target.kind.name(),
-        "address": entry.target.address.to_string(),
-        "liveness": entry.state.liveness().to_string(),
-        "warm": entry.state.is_warm(),
-        "admin": entry.admin.to_string(),
-        "since": time(entry.since),
-        "last_check": time(entry.last_check),
-        "latency_seconds": entry.latency.as_secs_f64(),
-        "interval": HumanDuration(entry.target.schedule.interval).to_string(),
-        "reason": entry.reason,
-        "transitions": entry.counts.n_transitions,
-    })
+fn target(entry: &Entry) -> Target {
+    Target {
+        id: wire_form::fingerprint(&entry.target),
+        target: entry.target.to_string(),
+        kind: entry.target.kind.name().to_owned(),
+        address: entry.target.address.to_string(),
+        liveness: entry.state.liveness(),
+        warm: entry.state.is_warm(),
+        admin: entry.admin,
+        since: time(entry.since),
+        last_check: time(entry.last_check),
+        latency_seconds: entry.latency.as_secs_f64(),
+        interval: HumanDuration(entry.target.schedule.interval).to_string(),
+        reason: entry.reason.clone(),
+        transitions: entry.counts.n_transitions,
+    }
 }
 
-fn clock(clock: &Clock, now: Now) -> Value {
+fn clock(clock: &clocks::Clock, now: Now) -> Clock {
     let report = &clock.report;
-    json!({
-        "reporter": report.reporter,
-        "state": report.state.name(),
-        "stale": clock.is_stale(now.steady),
-        "age_seconds": clock.age(now.steady).as_secs_f64(),
-        "since": time(Some(clock.since)),
-        "offset_seconds": seconds(report.offset),
-        "root_distance_seconds": report.root_distance.as_secs_f64(),
-        "stratum": report.stratum,
-        "leap": report.leap.name(),
-        "sources": report.n_sources,
-        "selectable_sources": report.n_selectable,
-        "reference": report.reference,
-    })
+    Clock {
+        reporter: report.reporter.clone(),
+        state: report.state,
+        stale: clock.is_stale(now.steady),
+        age_seconds: clock.age(now.steady).as_secs_f64(),
+        since: time(Some(clock.since)),
+        offset_seconds: seconds(report.offset),
+        root_distance_seconds: report.root_distance.as_secs_f64(),
+        stratum: report.stratum,
+        leap: report.leap,
+        sources: report.n_sources,
+        selectable_sources: report.n_selectable,
+        reference: report.reference.clone(),
+    }
 }
 
 #[expect(
@@ -89,151 +89,158 @@ fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
-fn time(since_1970: Option<Duration>) -> Value {
-    since_1970.map_or(Value::Null, |time| {
-        Timestamp(UNIX_EPOCH + time).to_string().into()
-    })
+fn time(since_1970: Option<Duration>) -> Option<String> {
+    since_1970.map(|time| Timestamp(UNIX_EPOCH + time).to_string())
 }
 
 //--- Words
 
 /// The status as lines for people.
 #[must_use]
-pub fn render(status: &Value) -> String {
+pub fn render(status: &Status<Detail>) -> String {
     let mut text = headline(status);
-    let detail = status.get("detail").unwrap_or(&Value::Null);
+    let Some(detail) = &status.detail else {
+        return text;
+    };
     text.push_str(&format!(
         "{}, generation {}\n",
-        word(detail, "serves"),
-        detail
-            .get("generation")
-            .and_then(Value::as_u64)
-            .unwrap_or(0)
+        detail.serves, detail.generation
     ));
-    for subscriber in rows(detail, "subscribers") {
+    for subscriber in &detail.subscribers {
         text.push_str(&format!(
             "  watched by {}: {} since {}\n",
-            word(subscriber, "name"),
-            counted(
-                subscriber
-                    .get("targets")
-                    .and_then(Value::as_u64)
-                    .unwrap_or(0),
-                "target"
-            ),
-            word(subscriber, "since")
+            subscriber.name,
+            counted(subscriber.targets, "target"),
+            or_dash(subscriber.since.as_deref())
         ));
     }
-    let width = rows(detail, "targets")
-        .map(|target| word(target, "target").chars().count())
-        .max();
-    for target in rows(detail, "targets") {
-        text.push_str(&row(target, width.unwrap_or(0)));
+    let width = |target: &Target| target.target.chars().count();
+    let widest = detail.targets.iter().map(width).max().unwrap_or(0);
+    for target in &detail.targets {
+        text.push_str(&row(target, widest));
     }
-    for clock in rows(detail, "clocks") {
+    for clock in &detail.clocks {
         text.push_str(&clock_row(clock));
     }
     text
 }
 
 /// A clock in words: `clock of master-0: locked to 192.0.2.1, stratum 3, …`.
-fn clock_row(clock: &Value) -> String {
+fn clock_row(clock: &Clock) -> String {
     format!(
         "  clock of {}: {}, since {}\n",
-        word(clock, "reporter"),
+        clock.reporter,
         clock_words(clock),
-        word(clock, "since")
+        or_dash(clock.since.as_deref())
     )
 }
 
 /// How good a clock is, in a line.
-pub(crate) fn clock_words(clock: &Value) -> String {
-    let number = |key: &str| clock.get(key).and_then(Value::as_f64).unwrap_or(0.0);
-    let count = |key: &str| clock.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let reference = match word(clock, "reference") {
+pub(crate) fn clock_words(clock: &Clock) -> String {
+    let reference = match clock.reference.as_str() {
         "" | "-" => String::new(),
         reference => format!(" to {reference}"),
     };
-    let leap = match word(clock, "leap") {
-        "normal" | "not synchronised" | "-" => String::new(),
+    let leap = match clock.leap {
+        Leap::Normal | Leap::Unsynchronised => String::new(),
         leap => format!(", leap: {leap}"),
     };
-    let stale = match clock.get("stale").and_then(Value::as_bool) {
-        Some(true) => format!(", not heard of for {:.0} s", number("age_seconds")),
-        _ => String::new(),
+    let stale = match clock.stale {
+        true => format!(", not heard of for {:.0} s", clock.age_seconds),
+        false => String::new(),
     };
     format!(
         "{}{reference}, stratum {}, offset {:+.3} ms, root distance {:.3} ms, {} of {}{leap}{stale}",
-        word(clock, "state"),
-        count("stratum"),
-        number("offset_seconds") * 1e3,
-        number("root_distance_seconds") * 1e3,
-        count("selectable_sources"),
-        counted(count("sources"), "source"),
+        clock.state,
+        clock.stratum,
+        clock.offset_seconds * 1e3,
+        clock.root_distance_seconds * 1e3,
+        clock.selectable_sources,
+        counted(clock.sources, "source"),
     )
 }
 
-fn row(target: &Value, width: usize) -> String {
-    let admin = match word(target, "admin") {
-        "ready" => String::new(),
+fn row(target: &Target, width: usize) -> String {
+    let admin = match target.admin {
+        AdminState::Ready => String::new(),
         other => format!(", {other}"),
     };
-    let warm = match target.get("warm").and_then(Value::as_bool) {
-        Some(true) => ", from before the restart",
-        _ => "",
+    let warm = match target.warm {
+        true => ", from before the restart",
+        false => "",
     };
-    let latency = target.get("latency_seconds").and_then(Value::as_f64);
     format!(
         "  {:<7} {:<width$}  {:>8.1} ms  since {}  {}{admin}{warm}\n",
-        word(target, "liveness"),
-        word(target, "target"),
-        latency.unwrap_or(0.0) * 1000.0,
-        word(target, "since"),
-        word(target, "reason"),
+        target.liveness.to_string(),
+        target.target,
+        target.latency_seconds * 1000.0,
+        or_dash(target.since.as_deref()),
+        target.reason,
     )
-}
-
-/// The entries of a list; none when there is no such list.
-pub(crate) fn rows<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> {
-    value
-        .get(key)
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
 }
 
 /// A text, or `-` when there is none.
-pub(crate) fn word<'a>(value: &'a Value, key: &str) -> &'a str {
-    value.get(key).and_then(Value::as_str).unwrap_or("-")
+pub(crate) fn or_dash(text: Option<&str>) -> &str {
+    text.unwrap_or("-")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::State;
+
+    fn status(detail: Option<Detail>) -> Status<Detail> {
+        Status {
+            service: "healthd".to_owned(),
+            slot: None,
+            version: "0.1.0".to_owned(),
+            revision: "abc".to_owned(),
+            pid: 1,
+            state: State::Serving,
+            uptime_seconds: 9.0,
+            ready: true,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+            detail,
+        }
+    }
 
     #[test]
     fn the_status_is_a_table_of_targets() {
-        let status = json!({
-            "service": "healthd", "version": "0.1.0", "revision": "abc", "state": "serving",
-            "ready": true, "uptime_seconds": 9.0,
-            "detail": {
-                "serves": "1 target, 0 up", "generation": 7,
-                "subscribers": [{"name": "dns-authd", "targets": 1, "since": "2026-11-21T09:30:00.000Z"}],
-                "targets": [{
-                    "target": "tcp 192.168.7.13:6443", "liveness": "down", "warm": true, "admin": "drain",
-                    "since": "2026-11-21T09:31:00.000Z", "latency_seconds": 0.0123,
-                    "reason": "connection refused",
-                }],
-            },
-        });
+        let detail = Detail {
+            serves: "1 target, 0 up".to_owned(),
+            generation: 7,
+            subscribers: vec![Subscriber {
+                name: "dns-authd".to_owned(),
+                targets: 1,
+                since: Some("2026-11-21T09:30:00.000Z".to_owned()),
+            }],
+            targets: vec![Target {
+                id: "1".to_owned(),
+                target: "tcp 192.168.7.13:6443".to_owned(),
+                kind: "tcp".to_owned(),
+                address: "192.168.7.13:6443".to_owned(),
+                liveness: Liveness::Down,
+                warm: true,
+                admin: AdminState::Drain,
+                since: Some("2026-11-21T09:31:00.000Z".to_owned()),
+                last_check: None,
+                latency_seconds: 0.0123,
+                interval: "5s".to_owned(),
+                reason: "connection refused".to_owned(),
+                transitions: 1,
+            }],
+            ..Detail::default()
+        };
         assert_eq!(
-            render(&status),
+            render(&status(Some(detail))),
             "healthd 0.1.0 (abc), serving, ready, up 9s\n\
              1 target, 0 up, generation 7\n  \
              watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n  \
              down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
              connection refused, drain, from before the restart\n"
         );
-        assert!(render(&json!({})).contains('?'), "nothing is no panic");
+        let starting = render(&status(None));
+        assert_eq!(starting, "healthd 0.1.0 (abc), serving, ready, up 9s\n");
     }
 }

@@ -28,7 +28,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Serve(args) => run::serve::<Proxy, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
-        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Status(args) => run::status_untyped(&args, DEFAULT_ADMIN, status::render),
         Verb::Sessions { which, status } => sessions(&which, &status),
         Verb::Sources { frontend, status } => {
             let path = with_query("/sources", &[("frontend", frontend)]);

@@ -79,6 +79,7 @@ impl Fixed {
 impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use balance::table::Backend;
 use config_text::counted;
 use daemon::config::HumanDuration;
-use daemon::run::headline;
+use daemon::run::headline_untyped;
 use l4::datagram;
 use l4::relay::Engine;
 use netfilter::FlowTable;
@@ -278,7 +278,7 @@ fn load(counter: &AtomicU64) -> u64 {
 /// The answer of a running proxy, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
-    let mut text = headline(status);
+    let mut text = headline_untyped(status);
     // Writing to a string does not fail.
     let _written = write_detail(&mut text, &status["detail"]);
     text

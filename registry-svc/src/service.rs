@@ -118,6 +118,7 @@ impl Fixed {
 impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

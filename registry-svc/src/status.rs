@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
-use daemon::run::headline;
+use daemon::run::headline_untyped;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
 use registry_facts::record::{Fact, Key, Stamped};
@@ -109,7 +109,7 @@ fn statement(register: Option<&Stamped>) -> String {
 /// The status of a running registry, in lines.
 #[must_use]
 pub fn render(status: &Value) -> String {
-    let mut text = headline(status);
+    let mut text = headline_untyped(status);
     // Writing to a string does not fail.
     let _written = write_detail(&mut text, &status["detail"]);
     text

@@ -108,6 +108,7 @@ impl Service for Timesync {
     const NAME: &'static str = "timesync-agent";
 
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use config_text::counted_as;
 use daemon::calendar::Timestamp;
-use daemon::run::headline;
+use daemon::run::headline_untyped;
 use proto::clock::Link;
 use serde_json::{Value, json};
 
@@ -102,7 +102,7 @@ fn time(time: UnixTime) -> Value {
 /// The status as lines for people.
 #[must_use]
 pub fn render(status: &Value) -> String {
-    let mut text = headline(status);
+    let mut text = headline_untyped(status);
     let detail = status.get("detail").unwrap_or(&Value::Null);
     let corrects = match detail.get("corrects_clock").and_then(Value::as_bool) {
         Some(false) => "; the clock is left alone",

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use config_text::web;
 use parking_lot::RwLock;
-use serde_json::Value;
+use serde::Serialize;
 
 pub use client::{ClientError, Place, Response, get, post};
 pub(crate) use server::{Server, Shared};
@@ -84,13 +84,18 @@ impl Reply {
         }
     }
 
-    /// JSON with a final newline.
-    #[must_use]
-    pub fn json(status: u16, value: &Value) -> Self {
-        Self {
-            status,
-            content_type: "application/json",
-            body: format!("{value:#}\n").into_bytes(),
+    /// JSON with a final newline; 500 and the reason when the value is no JSON.
+    pub fn json(status: u16, value: &impl Serialize) -> Self {
+        match serde_json::to_vec_pretty(value) {
+            Ok(mut body) => {
+                body.push(b'\n');
+                Self {
+                    status,
+                    content_type: "application/json",
+                    body,
+                }
+            }
+            Err(error) => Self::text(500, format!("{error}\n")),
         }
     }
 
@@ -125,7 +130,6 @@ pub enum Method {
 
 type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
-type StatusSource = Arc<dyn Fn() -> Value + Send + Sync>;
 
 /// The paths a service adds; clones share them, and they may be added while the listener is up.
 #[derive(Clone, Default)]
@@ -136,7 +140,6 @@ pub struct Routes {
 #[derive(Default)]
 struct Table {
     handlers: BTreeMap<(String, Method), Handler>,
-    status: Option<StatusSource>,
 }
 
 impl Routes {
@@ -195,11 +198,6 @@ impl Routes {
         });
     }
 
-    /// Sets the source of `detail` in `/status`; wins over the service's own `status`.
-    pub fn status(&self, source: impl Fn() -> Value + Send + Sync + 'static) {
-        self.write(|table| table.status = Some(Arc::new(source)));
-    }
-
     fn write(&self, change: impl FnOnce(&mut Table)) {
         change(&mut self.table.write());
     }
@@ -207,11 +205,6 @@ impl Routes {
     fn handler(&self, method: Method, path: &str) -> Option<Handler> {
         let table = self.table.read();
         table.handlers.get(&(path.to_owned(), method)).cloned()
-    }
-
-    fn status_source(&self) -> Option<StatusSource> {
-        let table = self.table.read();
-        table.status.clone()
     }
 
     fn paths(&self) -> Vec<String> {

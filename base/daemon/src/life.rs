@@ -1,32 +1,9 @@
 //! The state of the process's life.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A stage of the life of a process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
-    /// Sockets are opened and data is loaded.
-    Starting,
-    /// It serves.
-    Serving,
-    /// It serves, and reads its configuration again.
-    Reloading,
-    /// It finishes what has begun.
-    Draining,
-}
-
-impl fmt::Display for State {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Starting => "starting",
-            Self::Serving => "serving",
-            Self::Reloading => "reloading",
-            Self::Draining => "draining",
-        })
-    }
-}
+pub use api::State;
 
 /// The state of one process; clones share it.
 #[derive(Debug, Clone)]

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::Value;
+use serde::Serialize;
 use tokio::runtime::Builder;
 
 use crate::admin::Routes;
@@ -44,7 +44,9 @@ use host::Host;
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
-pub use verbs::{Way, ask, check, headline, import, status, verb};
+pub use verbs::{
+    Way, ask, check, headline, headline_untyped, import, status, status_untyped, verb,
+};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";
@@ -56,6 +58,9 @@ pub trait Service: Sized + 'static {
 
     /// What the configuration file is parsed into.
     type Config: 'static;
+
+    /// The service's own part of `/status`: its module of `api`.
+    type Status: Serialize;
 
     /// The part of the config that every daemon has.
     fn common(config: &Self::Config) -> &Common;
@@ -78,9 +83,7 @@ pub trait Service: Sized + 'static {
     fn reload(&self, config: Self::Config) -> impl Future<Output = Result<String, Problems>>;
 
     /// What `/status` shows as `detail`.
-    fn status(&self) -> Value {
-        Value::Null
-    }
+    fn status(&self) -> Self::Status;
 
     /// Comes when the service cannot go on, with the reason: the process drains and ends with an
     /// error, so that its service manager starts another one. By default it never comes.

@@ -61,23 +61,18 @@ fn a_reload_takes_up_targets_and_limits() {
         assert!(summary.starts_with("2 targets configured"), "{summary}");
         wait_down(&directory.0.path().join("s"), &closed(2)).await;
         let status = service.status();
-        assert_eq!(status["probes"]["limit"], 7);
-        let shown: Vec<&str> = status["targets"]
-            .as_array()
-            .unwrap()
+        assert_eq!(status.probes.limit, 7);
+        let shown: Vec<&str> = status
+            .targets
             .iter()
-            .filter_map(|target| target["address"].as_str())
+            .map(|target| target.address.as_str())
             .collect();
         assert_eq!(shown, ["127.9.9.9:2", "127.9.9.9:3"]);
         config.limits.targets = 1;
         config.limits.in_flight = 9;
         let refused = service.reload(config).await.unwrap_err();
         assert!(refused.to_string().contains("no more than 1"), "{refused}");
-        assert_eq!(
-            service.status()["probes"]["limit"],
-            7,
-            "nothing has changed"
-        );
+        assert_eq!(service.status().probes.limit, 7, "nothing has changed");
         assert!(service.drain(Duration::from_secs(5)).await);
         assert!(!directory.0.path().join("s").exists());
     });

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// How good the time of a node is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum ClockState {
     /// No time from anywhere.
     #[default]
@@ -48,16 +53,22 @@ impl std::fmt::Display for ClockState {
 }
 
 /// A leap second at hand (RFC 5905 §7.3, LI).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
 pub enum Leap {
     /// None.
     #[default]
+    #[serde(rename = "normal")]
     Normal,
     /// The last minute of the day has 61 seconds.
+    #[serde(rename = "insert second")]
     Insert,
     /// The last minute of the day has 59 seconds.
+    #[serde(rename = "delete second")]
     Delete,
     /// The clock is not synchronised.
+    #[serde(rename = "not synchronised")]
     Unsynchronised,
 }
 

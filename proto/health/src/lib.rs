@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 pub use clock::{ClockReport, ClockState, Leap};
 
 /// A target of probes. Its identity is all of it: two equal targets share one probe.
@@ -192,7 +194,10 @@ impl Default for Schedule {
 }
 
 /// The liveness that probes found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Liveness {
     /// Not one probe has ended yet.
     #[default]
@@ -214,7 +219,10 @@ impl std::fmt::Display for Liveness {
 }
 
 /// The operator's decision.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum AdminState {
     /// Counts as its probes say.
     #[default]

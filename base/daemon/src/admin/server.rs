@@ -5,13 +5,14 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::Status;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
@@ -256,28 +257,25 @@ fn metrics(shared: &Shared, headers: &HeaderMap) -> Reply {
     }
 }
 
-async fn status(shared: &Shared) -> Value {
+async fn status(shared: &Shared) -> Status<Value> {
     let reasons = shared.readiness.unready_reasons();
-    json!({
-        "service": shared.service,
-        "slot": shared.slot,
-        "version": crate::args::PACKAGE_VERSION,
-        "revision": crate::args::REVISION,
-        "pid": std::process::id(),
-        "state": shared.life.state().to_string(),
-        "uptime_seconds": shared.started.elapsed().as_secs_f64(),
-        "ready": reasons.is_empty(),
-        "reasons": reasons,
-        "notes": shared.readiness.details(),
-        "detail": detail(shared).await,
-    })
+    Status {
+        service: shared.service.to_owned(),
+        slot: shared.slot.clone(),
+        version: crate::args::PACKAGE_VERSION.to_owned(),
+        revision: crate::args::REVISION.to_owned(),
+        pid: std::process::id(),
+        state: shared.life.state(),
+        uptime_seconds: shared.started.elapsed().as_secs_f64(),
+        ready: reasons.is_empty(),
+        reasons,
+        notes: shared.readiness.details(),
+        detail: detail(shared).await,
+    }
 }
 
-/// The service's own part, null while it starts or is too busy to say.
-async fn detail(shared: &Shared) -> Value {
-    if let Some(source) = shared.routes.status_source() {
-        return source();
-    }
+/// The service's own part; none while it starts or is too busy to say.
+async fn detail(shared: &Shared) -> Option<Value> {
     let (sender, receiver) = oneshot::channel();
     let asked = async {
         shared.status.send(sender).await.ok()?;
@@ -287,5 +285,4 @@ async fn detail(shared: &Shared) -> Value {
         .await
         .ok()
         .flatten()
-        .unwrap_or(Value::Null)
 }

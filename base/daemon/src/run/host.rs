@@ -131,7 +131,7 @@ impl Host {
                 }
                 Some(asked) = self.status.recv() => {
                     // Who asked may have gone.
-                    drop(asked.send(service.status()));
+                    answer(asked, service);
                     continue;
                 }
             };
@@ -193,7 +193,7 @@ impl Host {
             tokio::select! {
                 biased;
                 reloaded = &mut reloading => break reloaded,
-                Some(asked) = self.status.recv() => drop(asked.send(service.status())),
+                Some(asked) = self.status.recv() => answer(asked, service),
             }
         };
         match reloaded {
@@ -364,4 +364,12 @@ fn open_admin(
 )]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// Answers `/status`.
+fn answer<S: Service>(asked: oneshot::Sender<Value>, service: &S) {
+    // A status that is no JSON is none: the rest of the answer still says what runs.
+    let detail = serde_json::to_value(service.status()).unwrap_or_default();
+    // Whoever asked may have left.
+    drop(asked.send(detail));
 }

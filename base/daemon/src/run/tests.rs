@@ -7,7 +7,7 @@ use crate::listen::{self, UdpOptions};
 use crate::udp::{Collector, Datagram, Engine, EngineOptions, Outcome, Respond};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Read;
 use std::net::{SocketAddr, UdpSocket};
@@ -100,6 +100,7 @@ impl Respond for Greet {
 impl Service for Greeter {
     const NAME: &'static str = "greeter";
     type Config = Config;
+    type Status = Value;
 
     fn common(config: &Config) -> &Common {
         &config.common

@@ -8,6 +8,8 @@ use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use api::Status;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Builder;
 
@@ -66,7 +68,66 @@ pub fn import<R: Display>(imported: Result<(String, Vec<R>), impl Display>) -> E
 
 /// Runs `status`: asks the daemon at the admin address and prints what `render` makes of its answer,
 /// or the answer itself with `--json`.
-pub fn status(
+pub fn status<D: DeserializeOwned>(
+    args: &StatusArgs,
+    default_admin: SocketAddr,
+    render: impl FnOnce(&Status<D>) -> String,
+) -> ExitCode {
+    match asked_status(args, default_admin) {
+        Ok(Shown::Json(value)) => outln!("{value:#}"),
+        Ok(Shown::Status(status)) => outln!("{}", render(&status).trim_end()),
+        Err(error) => return unavailable(&error),
+    }
+    exit::code(exit::OK)
+}
+
+/// An answer to `/status`, as it is to be shown.
+enum Shown<D> {
+    /// As it came: keys that this build does not know are shown too.
+    Json(Value),
+    /// As text.
+    Status(Status<D>),
+}
+
+fn asked_status<D: DeserializeOwned>(
+    args: &StatusArgs,
+    default_admin: SocketAddr,
+) -> Result<Shown<D>, ClientError> {
+    let address = args.admin.unwrap_or(default_admin);
+    let body = exchange(address, "/status", Way::Look)?.body;
+    let shown = match args.json {
+        true => serde_json::from_slice(&body).map(Shown::Json),
+        false => serde_json::from_slice(&body).map(Shown::Status),
+    };
+    shown.map_err(|error| failed(address, error))
+}
+
+/// The lines with which every daemon's `status` begins: what runs, since when, and what is wrong.
+#[must_use]
+pub fn headline<D>(status: &Status<D>) -> String {
+    let ready = match status.ready {
+        true => "ready",
+        false => "not ready",
+    };
+    let uptime = Duration::try_from_secs_f64(status.uptime_seconds.trunc()).unwrap_or_default();
+    let mut lines = format!(
+        "{} {} ({}), {}, {ready}, up {}\n",
+        status.service,
+        status.version,
+        status.revision,
+        status.state,
+        HumanDuration(uptime),
+    );
+    for (about, mark) in [(&status.reasons, "!"), (&status.notes, "-")] {
+        for line in about {
+            lines.push_str(&format!("  {mark} {line}\n"));
+        }
+    }
+    lines
+}
+
+/// As [`status`], of a daemon whose status has no type yet.
+pub fn status_untyped(
     args: &StatusArgs,
     default_admin: SocketAddr,
     render: impl FnOnce(&Value) -> String,
@@ -82,15 +143,14 @@ pub fn status(
     if args.json {
         outln!("{value:#}");
     } else {
-        let text = render(&value);
-        outln!("{}", text.trim_end());
+        outln!("{}", render(&value).trim_end());
     }
     exit::code(exit::OK)
 }
 
-/// The lines with which every daemon's `status` begins: what runs, since when, and what is wrong.
+/// As [`headline`], of a daemon whose status has no type yet.
 #[must_use]
-pub fn headline(status: &Value) -> String {
+pub fn headline_untyped(status: &Value) -> String {
     let text = |key: &str| status[key].as_str().unwrap_or("?").to_owned();
     let ready = match status["ready"].as_bool() {
         Some(true) => "ready",
@@ -165,21 +225,28 @@ fn unavailable(error: &ClientError) -> ExitCode {
 mod tests {
     use super::*;
     use crate::config::Problem;
-    use serde_json::json;
+    use api::State;
 
     #[test]
     fn the_headline_says_what_runs_and_what_is_wrong() {
-        let status = json!({
-            "service": "dns-authd", "version": "0.1.0", "revision": "1a2b3c4d5",
-            "state": "serving", "ready": false, "uptime_seconds": 3_725.9,
-            "reasons": ["zones: none loaded"], "notes": ["reload: refused"],
-        });
+        let status = Status::<()> {
+            service: "dns-authd".to_owned(),
+            slot: None,
+            version: "0.1.0".to_owned(),
+            revision: "1a2b3c4d5".to_owned(),
+            pid: 1,
+            state: State::Serving,
+            uptime_seconds: 3_725.9,
+            ready: false,
+            reasons: vec!["zones: none loaded".to_owned()],
+            notes: vec!["reload: refused".to_owned()],
+            detail: None,
+        };
         assert_eq!(
             headline(&status),
             "dns-authd 0.1.0 (1a2b3c4d5), serving, not ready, up 1h2m5s\n  \
              ! zones: none loaded\n  - reload: refused\n"
         );
-        assert_eq!(headline(&json!({})), "? ? (?), ?, not ready, up 0s\n");
     }
 
     #[test]
@@ -193,7 +260,10 @@ mod tests {
         );
         let nobody = "127.0.0.1:1".parse().unwrap();
         let args = StatusArgs::default();
-        assert_eq!(status(&args, nobody, headline), code(exit::UNAVAILABLE));
+        assert_eq!(
+            status(&args, nobody, headline::<()>),
+            code(exit::UNAVAILABLE)
+        );
         for way in [Way::Look, Way::Change] {
             let refused = ask(&args, nobody, "/x", way);
             assert_eq!(refused, Err(code(exit::UNAVAILABLE)));

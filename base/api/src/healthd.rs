@@ -1,0 +1,103 @@
+//! The detail of healthd's status.
+
+use health::{AdminState, ClockState, Leap, Liveness};
+use serde::{Deserialize, Serialize};
+
+/// What healthd probes, who asks for it, and what the clocks of the site say.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// The service in a few words: `9 targets, 6 up`.
+    pub serves: String,
+    /// The generation of the liveness: it grows with each change.
+    pub generation: u64,
+    /// Where subscribers connect.
+    pub listeners: Vec<String>,
+    /// The probes under way.
+    pub probes: Probes,
+    /// The services that ask for targets.
+    pub subscribers: Vec<Subscriber>,
+    /// Every target, in the order of their names.
+    pub targets: Vec<Target>,
+    /// The clocks that time services report.
+    pub clocks: Vec<Clock>,
+}
+
+/// The probes under way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Probes {
+    /// How many there are now.
+    pub in_flight: usize,
+    /// The most there may be.
+    pub limit: usize,
+}
+
+/// A service that asks for targets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscriber {
+    /// Its name.
+    pub name: String,
+    /// How many targets it asks for.
+    pub targets: usize,
+    /// When it subscribed (RFC 3339).
+    pub since: Option<String>,
+}
+
+/// A target and its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
+    /// The fingerprint of the target: it names the target in metrics and events.
+    pub id: String,
+    /// The target as commands name it, such as `tcp 192.0.2.13:6443`.
+    pub target: String,
+    /// `tcp`, `http`, `https`, `grpc`, `dns` or `ntp`.
+    pub kind: String,
+    /// The IP address and port.
+    pub address: String,
+    /// What the probes found.
+    pub liveness: Liveness,
+    /// Whether the state is from before a restart, and no probe has confirmed it yet.
+    pub warm: bool,
+    /// What an operator decided.
+    pub admin: AdminState,
+    /// When the state changed last (RFC 3339).
+    pub since: Option<String>,
+    /// When the target was probed last (RFC 3339).
+    pub last_check: Option<String>,
+    /// How long the last probe took.
+    pub latency_seconds: f64,
+    /// The interval between probes, such as `5s`.
+    pub interval: String,
+    /// What the last probe found, in words.
+    pub reason: String,
+    /// How often the state has changed.
+    pub transitions: u64,
+}
+
+/// A clock that a time service reports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Clock {
+    /// The node whose clock it is.
+    pub reporter: String,
+    /// How good the time is.
+    pub state: ClockState,
+    /// Whether the reports have stopped.
+    pub stale: bool,
+    /// Seconds since the last report.
+    pub age_seconds: f64,
+    /// When the state changed last (RFC 3339).
+    pub since: Option<String>,
+    /// The offset to the reference; positive when the clock is fast.
+    pub offset_seconds: f64,
+    /// The root distance (RFC 5905 §11.1).
+    pub root_distance_seconds: f64,
+    /// The stratum (RFC 5905 §7.3).
+    pub stratum: u8,
+    /// The leap second at hand.
+    pub leap: Leap,
+    /// How many sources the clock has.
+    pub sources: u32,
+    /// How many of them can be selected.
+    pub selectable_sources: u32,
+    /// The reference, as `chronyc tracking` shows it.
+    pub reference: String,
+}

@@ -1,0 +1,63 @@
+//! What daemons say of themselves at `/status`, in types.
+//!
+//! [`Status`] is what every daemon answers; `detail` is the part of one service, in the module of that
+//! service. The daemon fills the type, `status` prints it, the page shows it, `outpost status` and the
+//! tests read it. A key that stands here stays: other programs read the same JSON.
+
+pub mod healthd;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The answer of `GET /status`; `D` is the part of the service.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status<D> {
+    /// The name of the service, such as `dns-authd`.
+    pub service: String,
+    /// The slot of the process: `a` or `b`; none outside slots.
+    pub slot: Option<String>,
+    /// The version of the program.
+    pub version: String,
+    /// The revision that the program was built from.
+    pub revision: String,
+    /// The process ID.
+    pub pid: u32,
+    /// The stage of the life of the process.
+    pub state: State,
+    /// Seconds since the process started.
+    pub uptime_seconds: f64,
+    /// Whether `/readyz` answers 200.
+    pub ready: bool,
+    /// Why the daemon is not ready; empty when it is.
+    pub reasons: Vec<String>,
+    /// What is wrong although the daemon is ready.
+    pub notes: Vec<String>,
+    /// The part of the service; none while it starts, or is too busy to answer.
+    pub detail: Option<D>,
+}
+
+/// A stage of the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// The process opens sockets and loads data.
+    Starting,
+    /// The process serves.
+    Serving,
+    /// The process serves, and reads its configuration again.
+    Reloading,
+    /// The process finishes what has begun.
+    Draining,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Starting => "starting",
+            Self::Serving => "serving",
+            Self::Reloading => "reloading",
+            Self::Draining => "draining",
+        })
+    }
+}

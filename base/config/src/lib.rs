@@ -1,0 +1,1 @@
+//! Every key of every configuration file.
