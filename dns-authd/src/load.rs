@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use config_text::{Problem, Rejected};
 use daemon::args::PACKAGE_VERSION;
-use daemon::config::{Document, Problems};
+use daemon::config::Problems;
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
@@ -50,7 +50,7 @@ impl Source {
         let host = host();
         match self {
             Self::Toml(path) => {
-                let document = Document::read(path)?;
+                let document = daemon::config::read(path)?;
                 let spec: Spec = document.parse()?;
                 let home = path.parent();
                 let named = match spec.named_conf() {

@@ -37,7 +37,7 @@ impl Source {
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Config, Problems> {
         match self {
-            Self::Toml(path) => v1::parse(&Document::read(path)?),
+            Self::Toml(path) => v1::parse(&daemon::config::read(path)?),
             Self::RecursorConf { path, arguments } => {
                 let conf = read_recursor_conf(path, arguments)?;
                 let imported = recursor_conf::import(&conf);

@@ -1,74 +1,38 @@
-//! The configuration of healthd, as the program sees it.
-//!
-//! | value | on reload |
-//! | --- | --- |
-//! | listeners, state directory | fixed for the life of the process |
-//! | targets, limits, metrics | taken up as a whole |
-//!
-//! The file `config/v1.rs` holds what people write.
+//! The configuration of healthd: the file, and the targets that it names.
 
-mod v1;
+mod targets;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use daemon::config::{Common, Document, Problem, Problems};
+use ::config::healthd::{ADMIN_PORT, Healthd, Listen};
+use ::config::{Document, Problem, Problems};
+use daemon::config::Common;
 use proto::health::Target;
 
 use health_probe::check_authorities;
 use liveness::monitor::Limits;
 
 /// The default address of the admin listener.
-pub const DEFAULT_ADMIN: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 9401);
-
-/// The default socket for subscribers.
-pub const DEFAULT_SOCKET: &str = "/run/outpost/healthd.sock";
-
-/// The default directory of the state.
-pub const DEFAULT_STATE: &str = "/var/lib/outpost/healthd";
+pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(
+    std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
+    ADMIN_PORT,
+);
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// The part that every daemon has.
     pub common: Common,
-    /// The listeners for subscribers.
-    pub listen: Vec<Listen>,
-    /// The directory of the state.
-    pub state: PathBuf,
-    /// The bounds of the work.
-    pub limits: Limits,
-    /// Targets that have metrics of their own, at most.
-    pub max_series: usize,
+    /// The file, with the command line's values in it.
+    pub file: Healthd,
     /// Targets that are probed also without a subscriber.
     pub targets: Vec<Target>,
 }
 
-/// A listener for subscribers.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Listen {
-    /// A Unix socket.
-    Unix(PathBuf),
-    /// A loopback address: the contract has no authentication, so it does not leave the node.
-    Tcp(SocketAddr),
-}
-
 impl Default for Config {
     fn default() -> Self {
-        Self {
-            common: Common::with_admin(DEFAULT_ADMIN),
-            listen: vec![Listen::Unix(DEFAULT_SOCKET.into())],
-            state: DEFAULT_STATE.into(),
-            limits: Limits {
-                in_flight: 1024,
-                targets: 16_384,
-                grace: Duration::from_mins(1),
-            },
-            max_series: 1000,
-            targets: Vec::new(),
-        }
+        Self::of(Healthd::default(), Vec::new())
     }
 }
 
@@ -95,7 +59,7 @@ impl Config {
     /// Everything that is wrong with the file.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, Problems> {
         let config = match path {
-            Some(path) => Self::from_document(&Document::read(path)?)?,
+            Some(path) => Self::from_document(&daemon::config::read(path)?)?,
             None => Self::default(),
         };
         Ok(config.with(overrides))
@@ -106,7 +70,29 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
-        document.parse::<v1::Spec>()?.into_config(document)
+        let mut targets = Vec::new();
+        let file = document.parse_with(|file: &Healthd, check| {
+            targets = targets::targets(file, check);
+        })?;
+        Ok(Self::of(file, targets))
+    }
+
+    fn of(file: Healthd, targets: Vec<Target>) -> Self {
+        Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            file,
+            targets,
+        }
+    }
+
+    /// The bounds of the work.
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        Limits {
+            in_flight: self.file.probes.in_flight.get(),
+            targets: self.file.probes.targets.get(),
+            grace: self.file.probes.grace.0,
+        }
     }
 
     /// Reads the files that targets name. A daemon reads them again for each probe, and does not end for one
@@ -124,24 +110,16 @@ impl Config {
 
     fn with(mut self, overrides: &Overrides) -> Self {
         if let Some(socket) = &overrides.socket {
-            self.listen = vec![Listen::Unix(socket.clone())];
+            self.file.listen = vec![Listen::Unix(socket.clone())];
         }
         if let Some(directory) = &overrides.state_dir {
-            self.state.clone_from(directory);
+            self.file.state.clone_from(directory);
         }
         if overrides.admin.is_some() {
+            self.file.admin.listen = overrides.admin.into();
             self.common.admin = overrides.admin;
         }
         self
-    }
-}
-
-impl std::fmt::Display for Listen {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "unix:{}", path.display()),
-            Self::Tcp(address) => write!(f, "http://{address}"),
-        }
     }
 }
 

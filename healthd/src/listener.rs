@@ -15,10 +15,10 @@ use tonic::transport::Server;
 use tonic::transport::server::{Connected, Router};
 use tonic_health::pb::health_server::HealthServer as StandardServer;
 
-use crate::config::Listen;
 use crate::driver::Driver;
 use crate::grpc::HealthApi;
 use crate::grpc_health::StandardHealth;
+use ::config::healthd::Listen;
 
 /// The name of inherited sockets.
 const SOCKET_NAME: &str = "healthd";

@@ -1,10 +1,10 @@
 //! The daemon: it opens listeners and the state at the start, applies a reload, and saves at the end.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use ::config::healthd::Healthd as HealthdFile;
 use api::healthd::Detail;
 use config_text::{counted, counted_as};
 use daemon::admin::{Reply, Routes};
@@ -21,7 +21,7 @@ use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::collector::TargetCollector;
-use crate::config::{Config, Listen};
+use crate::config::Config;
 use crate::driver::Driver;
 use crate::grpc::HealthApi;
 use crate::listener::Listeners;
@@ -49,18 +49,12 @@ pub struct Healthd {
     /// The number of the last statement of configured targets.
     n_statements: Mutex<u64>,
     max_series: Arc<AtomicUsize>,
-    fixed: Fixed,
+    /// The configuration of the start, for the keys that a reload cannot change.
+    started_with: HealthdFile,
     names: Vec<String>,
     bound: Vec<Bound>,
     /// The state directory, which one process writes; none where it cannot be written anyway.
     lock: Option<Lock>,
-}
-
-/// The keys that a reload cannot change.
-#[derive(Debug, PartialEq, Eq)]
-struct Fixed {
-    listen: Vec<Listen>,
-    state: PathBuf,
 }
 
 impl Service for Healthd {
@@ -74,13 +68,13 @@ impl Service for Healthd {
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        let listeners = Listeners::open(&mut context.inherited, &config.listen)?;
+        let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
         let lock = take_state(&config, context).await?;
-        let store = Store::open(&config.state).map_err(|error| {
-            let what = format!("cannot make {}", config.state.display());
+        let store = Store::open(&config.file.state).map_err(|error| {
+            let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)
         })?;
-        let limits = within_descriptors(config.limits);
+        let limits = within_descriptors(config.limits());
         let restored = restore(&store, &context.readiness);
         let counters = Counters::default();
         counters.register(&context.metrics);
@@ -94,7 +88,7 @@ impl Service for Healthd {
             configured.map_err(|error| StartError::new(daemon::exit::CONFIG, error))?;
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
-        let max_series = Arc::new(AtomicUsize::new(config.max_series));
+        let max_series = Arc::new(AtomicUsize::new(config.file.metrics.targets));
         let collector = TargetCollector::new(driver.clone(), Arc::clone(&max_series));
         context.metrics.register_collector(Box::new(collector));
         let saver = Saver::start(store, driver.clone(), context.readiness.clone());
@@ -116,10 +110,7 @@ impl Service for Healthd {
             configured,
             n_statements: Mutex::new(1),
             max_series,
-            fixed: Fixed {
-                listen: config.listen,
-                state: config.state,
-            },
+            started_with: config.file,
             names,
             bound,
             lock,
@@ -127,14 +118,8 @@ impl Service for Healthd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        let fixed = Fixed {
-            listen: config.listen,
-            state: config.state,
-        };
-        if fixed != self.fixed {
-            tracing::warn!("Listeners and the state directory change with the next restart");
-        }
-        let limits = within_descriptors(config.limits);
+        daemon::config::warn_of_restart(&self.started_with, &config.file);
+        let limits = within_descriptors(config.limits());
         let n_targets = config.targets.len();
         let mut number = self.n_statements.lock();
         *number += 1;
@@ -149,7 +134,8 @@ impl Service for Healthd {
         });
         drop(number);
         stated.map_err(|error| Problem::new(error.to_string()))?;
-        self.max_series.store(config.max_series, Ordering::Relaxed);
+        self.max_series
+            .store(config.file.metrics.targets, Ordering::Relaxed);
         let serves = self.driver.look(status::serves);
         let configured = counted_as(n_targets, "target configured", "targets configured");
         Ok(format!("{configured}, {serves} in all"))
@@ -213,7 +199,7 @@ fn add_page(admin: &Routes, driver: &Driver, names: &[String]) {
 /// Takes over the state directory: two healthds would probe everything twice, and each would overwrite the
 /// states of the other.
 async fn take_state(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
-    match succession::take(&config.state, &config.common, context).await {
+    match succession::take(&config.file.state, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),
         Err(error @ LockError::Held { .. }) => Err(StartError::new(daemon::exit::SOFTWARE, error)),
         Err(error @ LockError::Io { .. }) => {

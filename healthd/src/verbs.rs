@@ -13,7 +13,7 @@ use daemon::args::{ServeArgs, StatusArgs};
 use daemon::run;
 use proto::endpoint::Endpoint;
 
-use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_SOCKET, Overrides};
+use crate::config::{Config, DEFAULT_ADMIN, Overrides};
 use crate::service::Healthd;
 use crate::status;
 
@@ -68,7 +68,7 @@ struct ConfigArgs {
 #[derive(Clone, Debug, clap::Args)]
 struct Daemon {
     /// Unix socket of the running daemon
-    #[arg(long, value_name = "PATH", default_value = DEFAULT_SOCKET)]
+    #[arg(long, value_name = "PATH", default_value = ::config::healthd::SOCKET)]
     socket: PathBuf,
 
     /// The running daemon's endpoint; wins over the socket

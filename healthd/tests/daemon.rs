@@ -115,7 +115,11 @@ impl Daemon {
     }
 
     async fn client(&self) -> HealthClient<tonic::transport::Channel> {
-        HealthClient::new(self.endpoint().connect().await.expect("a connection"))
+        HealthClient::new(
+            proto::endpoint::connect(&self.endpoint())
+                .await
+                .expect("a connection"),
+        )
     }
 }
 
@@ -410,7 +414,7 @@ fn any_grpc_tool_can_ask() {
         let target = every(200, address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
-        let channel = daemon.endpoint().connect().await.unwrap();
+        let channel = proto::endpoint::connect(&daemon.endpoint()).await.unwrap();
         let mut client = StandardClient::new(channel);
         let ask = |service: &str| HealthCheckRequest {
             service: service.to_owned(),

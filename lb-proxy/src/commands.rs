@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use config_text::counted;
 use config_text::web::with_query;
 use daemon::args::{self, StatusArgs};
-use daemon::config::{Document, Problems};
+use daemon::config::Problems;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln};
 use serde_json::Value;
@@ -45,7 +45,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = v1::parse(&Document::read(&args.config)?)?;
+    let mut config = v1::parse(&daemon::config::read(&args.config)?)?;
     if let Some(healthd) = &args.healthd {
         config.health.clone_from(&healthd.0);
     }

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::health::ClockReport;
 use crate::reconnect::{backoff, chain};
 use crate::wire;
@@ -157,10 +157,12 @@ impl Teller {
         let reached = match client {
             Some(reached) => reached,
             None => {
-                let channel = self.endpoint.connect().await.map_err(|error| Failure {
-                    reason: chain(&error),
-                    is_unknown: false,
-                })?;
+                let channel = endpoint::connect(&self.endpoint)
+                    .await
+                    .map_err(|error| Failure {
+                        reason: chain(&error),
+                        is_unknown: false,
+                    })?;
                 client.insert(HealthClient::new(channel))
             }
         };

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::health::Target;
 use crate::reconnect::{backoff, chain};
 use crate::wire;
@@ -95,7 +95,7 @@ impl Stream {
 
     /// Passes observations on until the stream ends. `Ok` if it began.
     async fn pass_on(&mut self, first: wire::Observation) -> Result<(), String> {
-        let channel = self.endpoint.connect().await.map_err(|error| {
+        let channel = endpoint::connect(&self.endpoint).await.map_err(|error| {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             chain(&error)
         })?;

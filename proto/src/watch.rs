@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::health::{Snapshot, Target, apply};
 use crate::reconnect::{backoff, chain};
 use crate::wire;
@@ -196,7 +196,7 @@ impl Stream {
 
     /// Opens the stream with the first statement already in it.
     async fn connect(&mut self) -> Result<Open, String> {
-        let channel = self.endpoint.connect().await;
+        let channel = endpoint::connect(&self.endpoint).await;
         let channel = channel.map_err(|error| chain(&error))?;
         let (statements, queue) = mpsc::channel(STATEMENT_QUEUE);
         let (statement, stated) = self.statement();

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use daemon::args;
-use daemon::config::{Document, Problem, Problems};
+use daemon::config::{Problem, Problems};
 use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Verb};
@@ -61,7 +61,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = v1::parse(&Document::read(&args.config)?)?;
+    let mut config = v1::parse(&daemon::config::read(&args.config)?)?;
     if args.admin.is_some() {
         config.common.admin = args.admin;
     }
@@ -136,6 +136,8 @@ fn password(user: &str, cost: u32) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use daemon::config::Document;
+
     use super::*;
 
     /// What is wrong with the files of a configuration; those that it names lie in a directory.

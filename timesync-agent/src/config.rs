@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use config_text::counted;
-use daemon::config::{Common, Document, Problems};
+use daemon::config::{Common, Problems};
 use daemon::disk::Disk;
 use proto::endpoint::Endpoint;
 
@@ -110,7 +110,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
         None => {
             let default = || PathBuf::from(DEFAULT_CONFIG);
             let path = args.config.clone().unwrap_or_else(default);
-            v1::parse(&Document::read(path)?, &mut Disk)?
+            v1::parse(&daemon::config::read(path)?, &mut Disk)?
         }
     };
     if let Some(healthd) = &args.healthd {

@@ -3,14 +3,14 @@
 use health::{AdminState, ClockState, Leap, Liveness};
 use serde::{Deserialize, Serialize};
 
-/// What healthd probes, who asks for it, and what the clocks of the site say.
+/// The targets that healthd probes, their subscribers, and the clocks of the site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
     /// The service in a few words: `9 targets, 6 up`.
     pub serves: String,
     /// The generation of the liveness: it grows with each change.
     pub generation: u64,
-    /// Where subscribers connect.
+    /// The addresses that subscribers connect to.
     pub listeners: Vec<String>,
     /// The probes under way.
     pub probes: Probes,
@@ -53,11 +53,11 @@ pub struct Target {
     pub kind: String,
     /// The IP address and port.
     pub address: String,
-    /// What the probes found.
+    /// The state that the probes found.
     pub liveness: Liveness,
     /// Whether the state is from before a restart, and no probe has confirmed it yet.
     pub warm: bool,
-    /// What an operator decided.
+    /// The operator's decision.
     pub admin: AdminState,
     /// When the state changed last (RFC 3339).
     pub since: Option<String>,
@@ -67,7 +67,7 @@ pub struct Target {
     pub latency_seconds: f64,
     /// The interval between probes, such as `5s`.
     pub interval: String,
-    /// What the last probe found, in words.
+    /// The result of the last probe, in words.
     pub reason: String,
     /// How often the state has changed.
     pub transitions: u64,

@@ -1,4 +1,4 @@
-//! What daemons say of themselves at `/status`, in types.
+//! The answers of daemons at `/status`, in types.
 //!
 //! [`Status`] is what every daemon answers; `detail` is the part of one service, in the module of that
 //! service. The daemon fills the type, `status` prints it, the page shows it, `outpost status` and the
@@ -31,7 +31,7 @@ pub struct Status<D> {
     pub ready: bool,
     /// Why the daemon is not ready; empty when it is.
     pub reasons: Vec<String>,
-    /// What is wrong although the daemon is ready.
+    /// Problems of a daemon that is ready all the same.
     pub notes: Vec<String>,
     /// The part of the service; none while it starts, or is too busy to answer.
     pub detail: Option<D>,

@@ -1,1 +1,41 @@
-//! Every key of every configuration file.
+//! The configuration files of all services: every key with its meaning, default and range, once.
+//!
+//! A service's file is the struct of its module, such as [`healthd::Healthd`]. The struct's documentation is the
+//! text of the manual, `Default` has the defaults, the types have the ranges. From it come:
+//!
+//! | | |
+//! | --- | --- |
+//! | reading | [`Document::parse`]: all problems at once, each with line and column |
+//! | writing | [`Written`]: TOML with the values that are not defaults |
+//! | the reference | [`schema()`]: JSON schema, of which templates and manuals are made |
+//! | reloads | [`restart_needed`]: the changed keys that a reload cannot take up |
+//! | imports | [`Draft`]: a peer's file as this struct, with notes about the rest |
+//!
+//! Rules that hold between keys are checked by the service, which names the key: [`Check::problem`].
+//! Reads no file: that is the caller's.
+
+#![warn(missing_docs)]
+
+mod address;
+mod admin;
+mod document;
+mod draft;
+pub mod healthd;
+mod log;
+mod number;
+mod read;
+mod schema;
+mod units;
+mod write;
+
+pub use address::{Address, AddressError, Ip};
+pub use admin::{Admin, AdminListen};
+pub use config_text::{Position, Problem, nearest};
+pub use document::{Document, Problems, Step};
+pub use draft::{Class, Draft, Note, Notes, Refused};
+pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
+pub use number::{DurationWithin, Whole};
+pub use read::Check;
+pub use schema::{restart_needed, schema};
+pub use units::{ByteSize, HumanDuration, UnitError};
+pub use write::Written;

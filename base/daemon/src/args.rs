@@ -7,6 +7,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+
 use crate::exit;
 use crate::log::{Format, Level};
 
@@ -81,12 +83,24 @@ pub struct SlotArgs {
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct LogArgs {
     /// Log events of this level and above; wins over the configuration file
-    #[arg(long, value_name = "LEVEL", value_enum)]
+    #[arg(long, value_name = "LEVEL", value_parser = level())]
     pub log_level: Option<Level>,
 
     /// Form of the log on standard error; wins over the configuration file
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub log_format: Option<Format>,
+}
+
+fn level() -> impl TypedValueParser<Value = Level> {
+    let words = Level::ALL.map(Level::name);
+    PossibleValuesParser::new(words).try_map(|word| word.parse::<Level>())
+}
+
+fn format() -> impl TypedValueParser<Value = Format> {
+    PossibleValuesParser::new(["text", "json"]).map(|word| match word.as_str() {
+        "json" => Format::Json,
+        _ => Format::Text,
+    })
 }
 
 /// Arguments of `status`.

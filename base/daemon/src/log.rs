@@ -9,12 +9,9 @@
 
 mod line;
 
-use std::fmt;
 use std::io::Write;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-use serde::{Deserialize, Serialize};
 use tracing::subscriber::Interest;
 use tracing::{Event, Metadata, Subscriber, span};
 use tracing_subscriber::Layer;
@@ -22,102 +19,19 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::registry::{LookupSpan, Registry};
 
+pub use ::config::{Log as LogSettings, LogFormat as Format, LogLevel as Level};
+
 use crate::calendar::Timestamp;
 use crate::environment::Environment;
 
-/// How much is logged.
-#[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Default,
-    Serialize,
-    Deserialize,
-    clap::ValueEnum,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Level {
-    /// The daemon fails at its task.
-    Error,
-    /// An operator should look at it.
-    Warn,
-    /// Changes of state an operator would ask about.
-    #[default]
-    Info,
-    /// Single queries, probes and connections.
-    Debug,
-    /// Everything, other crates' events too.
-    Trace,
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        })
+const fn tracing_level(level: Level) -> tracing::Level {
+    match level {
+        Level::Error => tracing::Level::ERROR,
+        Level::Warn => tracing::Level::WARN,
+        Level::Info => tracing::Level::INFO,
+        Level::Debug => tracing::Level::DEBUG,
+        Level::Trace => tracing::Level::TRACE,
     }
-}
-
-/// A word that is no level.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no log level; known are error, warn, info, debug and trace")]
-pub struct UnknownLevel(String);
-
-impl FromStr for Level {
-    type Err = UnknownLevel;
-
-    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
-        [
-            Self::Error,
-            Self::Warn,
-            Self::Info,
-            Self::Debug,
-            Self::Trace,
-        ]
-        .into_iter()
-        .find(|level| level.to_string().eq_ignore_ascii_case(text))
-        .ok_or_else(|| UnknownLevel(text.to_owned()))
-    }
-}
-
-impl From<Level> for tracing::Level {
-    fn from(level: Level) -> Self {
-        match level {
-            Level::Error => Self::ERROR,
-            Level::Warn => Self::WARN,
-            Level::Info => Self::INFO,
-            Level::Debug => Self::DEBUG,
-            Level::Trace => Self::TRACE,
-        }
-    }
-}
-
-/// The form of a line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// For people and the journal.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// How to log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LogSettings {
-    /// How much.
-    pub level: Level,
-    /// In which form.
-    pub format: Format,
 }
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
@@ -170,7 +84,7 @@ fn is_heard(metadata: &Metadata<'_>, level: Level) -> bool {
     } else {
         level.min(Level::Warn)
     };
-    *metadata.level() <= tracing::Level::from(allowed)
+    *metadata.level() <= tracing_level(allowed)
 }
 
 /// Writes each event as one line with one write, so that lines of threads never mix.
@@ -195,7 +109,7 @@ where
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
-        Some(tracing::Level::from(level()).into())
+        Some(tracing_level(level()).into())
     }
 
     fn on_new_span(

@@ -28,7 +28,7 @@ pub struct Targets(BTreeMap<String, TargetStatus>);
 /// When it does not answer.
 pub async fn list(socket: &Path) -> anyhow::Result<Vec<TargetStatus>> {
     let listing = async {
-        let channel = Endpoint::Unix(socket.to_owned()).connect().await?;
+        let channel = proto::endpoint::connect(&Endpoint::Unix(socket.to_owned())).await?;
         let mut client = HealthClient::new(channel);
         let answer = client.list(wire::ListRequest::default()).await?;
         Ok::<_, anyhow::Error>(answer.into_inner().targets)
@@ -54,7 +54,7 @@ pub async fn doubt(socket: &Path, targets: &Targets) -> anyhow::Result<()> {
         })
         .collect();
     let telling = async {
-        let channel = Endpoint::Unix(socket.to_owned()).connect().await?;
+        let channel = proto::endpoint::connect(&Endpoint::Unix(socket.to_owned())).await?;
         let mut client = HealthClient::new(channel);
         client.report(tokio_stream::iter(doubts)).await?;
         Ok::<_, anyhow::Error>(())

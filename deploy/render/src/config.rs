@@ -22,9 +22,13 @@ mod timesync_agent;
 mod zone;
 mod zone_list;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use ::config::Written;
 use config_text::toml::{duration, quoted};
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 pub use self::layout::{Layout, Place};
 pub use self::node_file::{NodeFile, Output, Part};
@@ -212,6 +216,22 @@ fn endpoint(layout: &Layout) -> String {
     } else {
         "none".to_owned()
     }
+}
+
+/// The file of a configuration, with its first line.
+fn written<T: Serialize + JsonSchema>(service: Service, config: &T) -> Written {
+    let head = format!("{service}, rendered by `outpost`.");
+    match Written::new(config) {
+        Ok(file) => file.head(&head),
+        // No value of a site has this; the service names the key that is missing in its place.
+        Err(error) => Written::default().head(&format!("{head} {error}")),
+    }
+}
+
+/// A path that a configuration can have: bytes that are no UTF-8 are replaced, and the service that reads it says that
+/// there is no such file.
+fn in_utf8(path: &Path) -> PathBuf {
+    path.to_string_lossy().into_owned().into()
 }
 
 /// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the

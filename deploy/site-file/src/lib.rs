@@ -101,7 +101,7 @@ pub fn read(path: &Path) -> Result<Site, Problems> {
 ///
 /// When it cannot be read; with what makes one, if there is none.
 pub fn open(path: &Path) -> Result<Document, Problems> {
-    Document::read(path).map_err(|mut problems| {
+    daemon::config::read(path).map_err(|mut problems| {
         if !path.exists() {
             let advice =
                 "; `outpost init` makes one from a few answers, or from install-config.yaml";

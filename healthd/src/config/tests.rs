@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use proto::health::{HttpProbe, TargetKind, Verify};
 
 use super::*;
@@ -72,15 +74,15 @@ const FULL: &str = r#"
 fn everything_can_be_said() {
     let config = parse(FULL).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
-        config.listen,
+        config.file.listen,
         [
             Listen::Unix("/tmp/h.sock".into()),
             Listen::Tcp("127.0.0.1:9400".parse().unwrap())
         ]
     );
-    assert_eq!((config.limits.in_flight, config.limits.targets), (5, 7));
-    assert_eq!(config.limits.grace, Duration::from_mins(2));
-    assert_eq!(config.max_series, 3);
+    assert_eq!((config.limits().in_flight, config.limits().targets), (5, 7));
+    assert_eq!(config.limits().grace, Duration::from_mins(2));
+    assert_eq!(config.file.metrics.targets, 3);
     let [https, dns] = &config.targets[..] else {
         panic!("{:?}", config.targets);
     };
@@ -135,13 +137,13 @@ rise = 0
     let expected = [
         "2:11: 192.168.7.13:9400 can be reached",
         "2:39: \"tcp:x\" is no endpoint",
-        "4:13: at least 1",
-        "8:12: at least 100ms",
+        "4:13: 0 is too small; at least 1",
+        "8:12: 50ms is out of range; it is from 100ms",
         "9:8: a target of kind tcp has no `path`",
-        "11:8: unknown kind `ping`",
-        "18:8: at least 1",
+        "11:8: unknown value `ping`",
         "16:10: `ca-file` is missing",
-        "17:10: no HTTP status",
+        "17:10: 99 is out of range; it is from 100 to 999",
+        "18:8: 0 is too small; at least 1",
     ];
     for (told, expected) in told.iter().zip(expected) {
         assert!(
@@ -215,7 +217,7 @@ fn the_command_line_wins() {
         admin: Some("127.0.0.1:7".parse().unwrap()),
     };
     let config = Config::load(None, &overrides).unwrap();
-    assert_eq!(config.listen, [Listen::Unix("/tmp/x.sock".into())]);
-    assert_eq!(config.state, Path::new("/tmp/x"));
+    assert_eq!(config.file.listen, [Listen::Unix("/tmp/x.sock".into())]);
+    assert_eq!(config.file.state, Path::new("/tmp/x"));
     assert_eq!(config.common.admin, overrides.admin);
 }

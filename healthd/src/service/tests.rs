@@ -7,6 +7,8 @@ use proto::health::Liveness;
 use proto::watch::Watcher;
 
 use super::*;
+use ::config::{HumanDuration, Whole};
+
 use crate::config::Overrides;
 
 /// The directory of a healthd.
@@ -55,8 +57,8 @@ fn a_reload_takes_up_targets_and_limits() {
         let service = Healthd::start(config.clone(), &mut context).await.unwrap();
         wait_down(&directory.0.path().join("s"), &closed(1)).await;
         config.targets = vec![closed(2), closed(3)];
-        config.limits.in_flight = 7;
-        config.limits.grace = Duration::ZERO;
+        config.file.probes.in_flight = Whole::clamped(7);
+        config.file.probes.grace = HumanDuration(Duration::ZERO);
         let summary = service.reload(config.clone()).await.unwrap();
         assert!(summary.starts_with("2 targets configured"), "{summary}");
         wait_down(&directory.0.path().join("s"), &closed(2)).await;
@@ -68,8 +70,8 @@ fn a_reload_takes_up_targets_and_limits() {
             .map(|target| target.address.as_str())
             .collect();
         assert_eq!(shown, ["127.9.9.9:2", "127.9.9.9:3"]);
-        config.limits.targets = 1;
-        config.limits.in_flight = 9;
+        config.file.probes.targets = Whole::clamped(1);
+        config.file.probes.in_flight = Whole::clamped(9);
         let refused = service.reload(config).await.unwrap_err();
         assert!(refused.to_string().contains("no more than 1"), "{refused}");
         assert_eq!(service.status().probes.limit, 7, "nothing has changed");
@@ -126,7 +128,7 @@ fn a_drain_that_is_cut_short_leaves_the_directory_locked_until_the_process_ends(
         })
         .await;
         drop(drain);
-        let taken = Lock::take(&config.state);
+        let taken = Lock::take(&config.file.state);
         assert!(matches!(taken, Err(LockError::Held { .. })), "{taken:?}");
     });
 }

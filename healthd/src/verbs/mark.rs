@@ -69,7 +69,7 @@ impl Place {
 
 pub(super) async fn run(args: Args) -> ExitCode {
     let endpoint = args.daemon.endpoint();
-    let channel = match endpoint.connect().await {
+    let channel = match proto::endpoint::connect(&endpoint).await {
         Ok(channel) => channel,
         Err(error) => {
             errln!("{endpoint}: {}", exit::chain(&error));

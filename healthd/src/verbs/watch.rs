@@ -57,7 +57,7 @@ impl FromStr for Selector {
 pub(super) async fn run(args: Args) -> ExitCode {
     let endpoint = args.daemon.endpoint();
     // Said once and at once; later on the watcher waits for healthd to come back.
-    if let Err(error) = endpoint.connect().await {
+    if let Err(error) = proto::endpoint::connect(&endpoint).await {
         errln!("{endpoint}: {}", exit::chain(&error));
         return exit::code(exit::UNAVAILABLE);
     }

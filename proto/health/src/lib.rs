@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 mod clock;
+mod endpoint;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,6 +15,7 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 
 pub use clock::{ClockReport, ClockState, Leap};
+pub use endpoint::{Endpoint, EndpointError, HealthdArg};
 
 /// A target of probes. Its identity is all of it: two equal targets share one probe.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use config_text::web::encoded;
 use daemon::args::StatusArgs;
-use daemon::config::Document;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln, print};
 use serde_json::Value;
@@ -19,7 +18,7 @@ const DIFFERENT: u8 = 1;
 /// The daemon's admin address: the given one, else the one in the configuration.
 pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
     let configured = || {
-        let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+        let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
         config.ok()?.common.admin
     };
     StatusArgs {

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use daemon::admin;
-use daemon::config::Document;
 use daemon::run::{self, StartError};
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit, outln};
@@ -123,7 +122,7 @@ pub(super) struct Opened {
 
 /// Finds the daemon, or opens the store.
 pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
-    let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+    let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
     let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
     // A given root is read although a daemon may run on another one.

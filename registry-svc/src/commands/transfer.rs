@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use config_text::counted;
-use daemon::config::{Document, Problems as ConfigProblems};
+use daemon::config::Problems as ConfigProblems;
 use daemon::run::StartError;
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit, outln};
@@ -492,7 +492,7 @@ impl Opened {
 }
 
 async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
-    let config = Document::read(&args.config).and_then(|document| v1::parse(&document));
+    let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
     let mut disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let settings = match (&args.root, config) {
         (root, Ok(mut config)) => {

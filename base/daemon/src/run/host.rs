@@ -370,6 +370,6 @@ fn now() -> Instant {
 fn answer<S: Service>(asked: oneshot::Sender<Value>, service: &S) {
     // A status that is no JSON is none: the rest of the answer still says what runs.
     let detail = serde_json::to_value(service.status()).unwrap_or_default();
-    // Whoever asked may have left.
+    // The client may have left.
     drop(asked.send(detail));
 }

@@ -2,7 +2,7 @@
 //! program started again for the one test that is the daemon.
 
 use super::*;
-use crate::config::{AdminSpec, Document, HumanDuration, LogSpec, Problem};
+use crate::config::{AdminSpec, HumanDuration, LogSpec, Problem};
 use crate::listen::{self, UdpOptions};
 use crate::udp::{Collector, Datagram, Engine, EngineOptions, Outcome, Respond};
 use rustix::process::{Pid, Signal, kill_process};
@@ -55,7 +55,7 @@ struct Config {
 
 fn load() -> Result<Config, Problems> {
     let path = std::env::var_os(CONFIG_VARIABLE).unwrap_or_default();
-    let document = Document::read(PathBuf::from(path))?;
+    let document = crate::config::read(PathBuf::from(path))?;
     let spec: Spec = document.parse()?;
     if spec.greeting.get_ref().is_empty() {
         return Err(document

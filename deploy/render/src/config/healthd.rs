@@ -1,27 +1,77 @@
 //! The configuration of healthd.
 
-use config_text::toml::list;
+use std::path::PathBuf;
 
-use super::own_targets::{OwnTarget, own_targets};
-use super::{Layout, admin, endpoint, head, path};
+use ::config::healthd::{Healthd, Kind, Listen, Target, Verify};
+use ::config::{Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
+
+use super::own_targets::{FALL, INTERVAL, OwnTarget, Question, TIMEOUT, own_targets};
+use super::{Layout, in_utf8, written};
 use site::Site;
+use site::places;
 use site::service::Service;
 
 /// Renders the file.
 ///
-/// It names the services of its own node alone: who needs another target asks for it.
+/// It names the services of its own node alone: a service that needs another target asks for it.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let targets = layout
         .node()
         .map_or_else(Vec::new, |node| own_targets(site, node));
-    [
-        head(Service::Healthd, layout),
-        format!("listen = {}\n", list([endpoint(layout)])),
-        format!("state = {}\n", path(&layout.state.join("healthd"))),
-        admin(Service::Healthd, layout),
-        targets.iter().map(OwnTarget::to_toml).collect(),
-    ]
-    .concat()
+    let config = Healthd {
+        drain: HumanDuration(layout.drain),
+        listen: listen(layout).into_iter().collect(),
+        state: in_utf8(&layout.state.join("healthd")),
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::Healthd)),
+        },
+        target: targets.iter().map(target).collect(),
+        ..Healthd::default()
+    };
+    let services = targets.iter().enumerate();
+    let named = services.fold(
+        written(Service::Healthd, &config),
+        |file, (index, target)| {
+            file.comment(&at!["target", index], &format!("{}.", target.service))
+        },
+    );
+    named.to_string()
+}
+
+fn listen(layout: &Layout) -> Option<Listen> {
+    let socket: PathBuf = in_utf8(&layout.healthd_socket);
+    layout
+        .runs(Service::Healthd)
+        .then_some(Listen::Unix(socket))
+}
+
+fn target(own: &OwnTarget) -> Target {
+    let of_kind = |kind| Target {
+        interval: Some(DurationWithin::clamped(INTERVAL)),
+        timeout: Some(DurationWithin::clamped(TIMEOUT)),
+        fall: Some(Whole::clamped(FALL)),
+        ..Target::new(kind, own.address)
+    };
+    match &own.question {
+        Question::Dns { name } => Target {
+            name: Some(name.clone()),
+            rcode: Some("NOERROR".to_owned()),
+            ..of_kind(Kind::Dns)
+        },
+        Question::Ntp => of_kind(Kind::Ntp),
+        Question::Http { path } => Target {
+            path: Some(path.clone()),
+            ..of_kind(Kind::Http)
+        },
+        Question::Https { host, path, status } => Target {
+            path: Some(path.clone()),
+            host: Some(host.clone()),
+            status: Some(Whole::clamped(i64::from(*status))),
+            verify: Some(Verify::Ca),
+            ca_file: Some(places::CA.to_owned()),
+            ..of_kind(Kind::Https)
+        },
+    }
 }
 
 #[cfg(test)]
@@ -39,9 +89,6 @@ version = "v1"
 drain = "2s"
 listen = ["unix:/run/user/1000/outpost-up/healthd.sock"]
 state = "/run/user/1000/outpost-up/state/healthd"
-
-[admin]
-listen = "127.0.0.1:9401"
 "#
         );
     }

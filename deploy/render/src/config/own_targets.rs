@@ -7,8 +7,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use config_text::toml::{duration, quoted};
-
 use super::timesync_agent::gives_time;
 use site::places;
 use site::service::Service;
@@ -112,36 +110,9 @@ fn version_status(site: &Site) -> u16 {
     }
 }
 
-impl OwnTarget {
-    /// The `[[target]]` of healthd's configuration.
-    pub(super) fn to_toml(&self) -> String {
-        let kind = match &self.question {
-            Question::Dns { name } => format!(
-                "kind = \"dns\"\nname = {}\nrcode = \"NOERROR\"\n",
-                quoted(name)
-            ),
-            Question::Ntp => "kind = \"ntp\"\n".to_owned(),
-            Question::Http { path } => format!("kind = \"http\"\npath = {}\n", quoted(path)),
-            Question::Https { host, path, status } => format!(
-                "kind = \"https\"\npath = {}\nhost = {}\nstatus = {status}\nverify = \"ca\"\nca-file = {}\n",
-                quoted(path),
-                quoted(host),
-                quoted(places::CA)
-            ),
-        };
-        format!(
-            "\n# {}.\n[[target]]\n{kind}address = {}\ninterval = {}\ntimeout = {}\nfall = {FALL}\n",
-            self.service,
-            quoted(&self.address.to_string()),
-            duration(INTERVAL),
-            duration(TIMEOUT),
-        )
-    }
-}
-
 /// Soon enough for a status page and for a swap, which asks for a probe at once besides.
-const INTERVAL: Duration = Duration::from_secs(2);
+pub(super) const INTERVAL: Duration = Duration::from_secs(2);
 /// They are on this very node.
-const TIMEOUT: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
 /// A service that is swapped may miss one probe.
-const FALL: u32 = 2;
+pub(super) const FALL: i64 = 2;

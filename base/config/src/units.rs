@@ -1,9 +1,11 @@
 //! Durations and sizes as people write them: `"2s"`, `"64MiB"`.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 /// A text that is no duration or size.
@@ -124,6 +126,20 @@ impl Serialize for HumanDuration {
     }
 }
 
+impl JsonSchema for HumanDuration {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Duration".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": "string", "x-type": "a duration, as in \"2s\"" })
+    }
+}
+
 //--- ByteSize
 
 /// A number of bytes in a configuration file: `"512"`, `"64KiB"`, `"10GB"`, or a plain number.
@@ -203,6 +219,20 @@ impl<'de> Deserialize<'de> for ByteSize {
 impl Serialize for ByteSize {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for ByteSize {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        "Size".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["string", "integer"], "x-type": "a size, as in \"64MiB\"" })
     }
 }
 

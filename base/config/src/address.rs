@@ -1,0 +1,183 @@
+//! Addresses as people write them; the errors say which part is missing.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Deref;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A text that is no address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AddressError {
+    /// An IP address without a port.
+    #[error("a port is missing in `{0}`; write an IP address and a port, as in \"{1}\"")]
+    NoPort(String, SocketAddr),
+    /// A port without an address.
+    #[error(
+        "an IP address is missing in `{0}`; write an IP address and a port, as in \"127.0.0.1:{1}\""
+    )]
+    NoAddress(String, u16),
+    /// A host name.
+    #[error("`{0}` is no IP address with a port, as in \"192.0.2.1:53\" or \"[2001:db8::1]:53\"")]
+    NotAddress(String),
+    /// Not an IP address.
+    #[error("`{0}` is no IP address, as in \"192.0.2.1\" or \"2001:db8::1\"")]
+    NotIp(String),
+    /// An address with a port in a place of an IP address.
+    #[error("`{0}` has a port; an IP address alone is needed, as in \"{1}\"")]
+    Port(String, IpAddr),
+}
+
+/// The example port of errors.
+const EXAMPLE_PORT: u16 = 53;
+
+pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, AddressError> {
+    let trimmed = text.trim();
+    if let Ok(address) = trimmed.parse() {
+        return Ok(address);
+    }
+    let bare = trimmed.trim_start_matches('[').trim_end_matches(']');
+    if let Ok(ip) = bare.parse::<IpAddr>() {
+        let example = SocketAddr::new(ip, EXAMPLE_PORT);
+        return Err(AddressError::NoPort(text.to_owned(), example));
+    }
+    if let Ok(port) = trimmed.trim_start_matches(':').parse() {
+        return Err(AddressError::NoAddress(text.to_owned(), port));
+    }
+    Err(AddressError::NotAddress(text.to_owned()))
+}
+
+fn parse_ip(text: &str) -> Result<IpAddr, AddressError> {
+    let trimmed = text.trim();
+    if let Ok(ip) = trimmed.parse() {
+        return Ok(ip);
+    }
+    match trimmed.parse::<SocketAddr>() {
+        Ok(address) => Err(AddressError::Port(text.to_owned(), address.ip())),
+        Err(_) => Err(AddressError::NotIp(text.to_owned())),
+    }
+}
+
+/// Makes a newtype of an address that is written as text.
+macro_rules! address {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $parse:expr, $words:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl Deref for $name {
+            type Target = $inner;
+
+            fn deref(&self) -> &$inner {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = AddressError;
+
+            fn from_str(text: &str) -> Result<Self, AddressError> {
+                $parse(text).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl From<$inner> for $name {
+            fn from(inner: $inner) -> Self {
+                Self(inner)
+            }
+        }
+
+        impl From<$name> for $inner {
+            fn from(outer: $name) -> Self {
+                outer.0
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+
+        impl JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!({ "type": "string", "x-type": $words })
+            }
+        }
+    };
+}
+
+address!(
+    /// An IP address and a port: `"192.0.2.1:53"`, `"[2001:db8::1]:53"`. Host names are not looked up.
+    Address(SocketAddr),
+    parse_address,
+    "an IP address with its port"
+);
+address!(
+    /// An IP address: `"192.0.2.1"`, `"2001:db8::1"`.
+    Ip(IpAddr),
+    parse_ip,
+    "an IP address"
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_part_that_is_missing() {
+        for (text, expected) in [
+            (
+                "127.0.0.1",
+                "a port is missing in `127.0.0.1`; write an IP address and a port, as in \"127.0.0.1:53\"",
+            ),
+            (
+                "2001:db8::1",
+                "a port is missing in `2001:db8::1`; write an IP address and a port, as in \"[2001:db8::1]:53\"",
+            ),
+            (
+                "9402",
+                "an IP address is missing in `9402`; write an IP address and a port, as in \"127.0.0.1:9402\"",
+            ),
+            (
+                "master-0:6443",
+                "`master-0:6443` is no IP address with a port, as in \"192.0.2.1:53\" or \"[2001:db8::1]:53\"",
+            ),
+        ] {
+            let error = text.parse::<Address>().unwrap_err();
+            assert_eq!(error.to_string(), expected);
+        }
+        let error = "192.0.2.1:53".parse::<Ip>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`192.0.2.1:53` has a port; an IP address alone is needed, as in \"192.0.2.1\""
+        );
+        assert_eq!(
+            "[::1]:53".parse::<Address>().unwrap().to_string(),
+            "[::1]:53"
+        );
+    }
+}

@@ -1,0 +1,216 @@
+//! From the text of a document to a struct, with the place of everything that is wrong.
+//!
+//! Serde stops at the first error. To find the next ones, the entry with the error is taken out and the rest is
+//! parsed again, until nothing is wrong or an error may only be a consequence of an entry that was taken out.
+
+mod error;
+mod value;
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+use crate::{Document, Problem, Problems, Step};
+use error::Kind;
+
+/// More problems than this are of no use to a reader.
+const MAX_PROBLEMS: usize = 32;
+
+/// The only version of the format so far.
+const VERSION: &str = "v1";
+
+impl Document {
+    /// Checks the version and parses the rest into `T`.
+    ///
+    /// # Errors
+    ///
+    /// All problems that can be told apart: syntax errors, unknown keys with the nearest known one, and values of the
+    /// wrong kind or out of range.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Problems> {
+        self.parse_with(|_, _| ())
+    }
+
+    /// As [`Document::parse`], and then checks the rules between keys. `check` sees the defaults in the place of wrong
+    /// values, so that all problems come at once, in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`Document::parse`], and the problems that `check` found.
+    pub fn parse_with<T: DeserializeOwned>(
+        &self,
+        check: impl FnOnce(&T, &mut Check<'_>),
+    ) -> Result<T, Problems> {
+        parse(self, check)
+    }
+}
+
+/// Reads the struct, and lets `check` see it as far as it could be read: without the entries that are wrong.
+fn parse<T: DeserializeOwned>(
+    document: &Document,
+    check: impl FnOnce(&T, &mut Check<'_>),
+) -> Result<T, Problems> {
+    let (mut table, errors) = DeTable::parse_recoverable(&document.text);
+    if !errors.is_empty() {
+        let problem = |error: &toml::de::Error| {
+            let span = error.span().unwrap_or_default();
+            document.problem(span, error.message().trim_end())
+        };
+        return Err(errors.iter().take(MAX_PROBLEMS).map(problem).collect());
+    }
+    let span = table.span();
+    let table = table.get_mut();
+    take_version(document, table)?;
+    let mut problems = Problems::default();
+    let Some(parsed) = parse_table(document, &span, table, &mut problems) else {
+        return Err(problems);
+    };
+    let mut checked = Check {
+        document,
+        table,
+        problems,
+    };
+    check(&parsed, &mut checked);
+    let mut problems = checked.problems;
+    problems.0.sort_by_key(|problem| problem.position.clone());
+    problems.unless_empty(parsed)
+}
+
+/// Parses, takes the wrong entry out, and parses again; none when nothing more can be taken out.
+fn parse_table<T: DeserializeOwned>(
+    document: &Document,
+    span: &Range<usize>,
+    table: &mut DeTable<'_>,
+    problems: &mut Problems,
+) -> Option<T> {
+    let mut removed = Vec::new();
+    loop {
+        let error = match T::deserialize(value::Value::root(span.clone(), table)) {
+            Ok(parsed) => return Some(parsed),
+            Err(error) => error,
+        };
+        let place = error.span.clone().unwrap_or_default();
+        // A missing key may be the one that was taken out, or be there under a misspelt name.
+        if !matches!(error.kind, Kind::MissingKey(name) if removed.iter().any(|key| key == name)) {
+            problems.push(document.problem(place.clone(), error.to_string()));
+        }
+        removed.extend(error.meant().map(str::to_owned));
+        match remove_entry(table, &place) {
+            Some(key) if problems.0.len() < MAX_PROBLEMS => removed.push(key),
+            _ => return None,
+        }
+    }
+}
+
+/// The rules between the keys of a file; it collects the values that break them.
+#[derive(Debug)]
+pub struct Check<'a> {
+    document: &'a Document,
+    table: &'a DeTable<'a>,
+    problems: Problems,
+}
+
+impl Check<'_> {
+    /// Adds a problem with the value at the end of `way`; when the file does not have it, with the last value on the way
+    /// that it has.
+    pub fn problem(&mut self, way: &[Step<'_>], message: impl Into<String>) {
+        let span = place(self.table, way);
+        self.problems.push(self.document.problem(span, message));
+    }
+
+    /// How many problems there are so far.
+    #[must_use]
+    pub const fn n_problems(&self) -> usize {
+        self.problems.0.len()
+    }
+}
+
+/// Takes `version` out of the document: every file that people edit begins with it.
+fn take_version(document: &Document, table: &mut DeTable<'_>) -> Result<(), Problem> {
+    let Some(version) = table.remove("version") else {
+        let words = format!(
+            "missing key `version`; a file of this kind begins with version = \"{VERSION}\""
+        );
+        return Err(document.problem(0..0, words));
+    };
+    let words = match version.get_ref() {
+        DeValue::String(text) if text == VERSION => return Ok(()),
+        DeValue::String(text) => {
+            format!("unknown version `{text}`, this build reads `{VERSION}`")
+        }
+        _ => "`version` is a text, as in version = \"v1\"".to_owned(),
+    };
+    Err(document.problem(version.span(), words))
+}
+
+/// Takes out the innermost entry whose key or value covers `span`, or the item of a list, and returns its key.
+fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
+    let covers = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
+    let mut found = None;
+    for (key, value) in table.iter_mut() {
+        let covered = covers(&key.span()) || covers(&value.span());
+        let inner = match value.get_mut() {
+            DeValue::Table(inner) => remove_entry(inner, span),
+            DeValue::Array(items) => remove_item(items, span, key.get_ref()),
+            _ => None,
+        };
+        if inner.is_some() {
+            return inner;
+        }
+        if covered {
+            found = Some(key.get_ref().to_string());
+        }
+    }
+    let found = found?;
+    table.remove(found.as_str()).map(|_| found)
+}
+
+/// The same within a list: one wrong item leaves the others to be checked.
+fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>, key: &str) -> Option<String> {
+    let mut found = None;
+    for (index, item) in items.iter_mut().enumerate() {
+        let outer = item.span();
+        if let DeValue::Table(inner) = item.get_mut() {
+            let entry = remove_entry(inner, span);
+            if entry.is_some() {
+                return entry;
+            }
+        }
+        if outer.start <= span.start && span.end <= outer.end {
+            found = Some(index);
+        }
+    }
+    let found = found?;
+    let kept = std::mem::replace(items, DeArray::new())
+        .into_iter()
+        .enumerate();
+    *items = kept
+        .filter_map(|(index, item)| (index != found).then_some(item))
+        .collect();
+    Some(key.to_owned())
+}
+
+/// The place of the value at the end of `way`, or of the last one that is there; the start when nothing is.
+fn place(table: &DeTable<'_>, way: &[Step<'_>]) -> Range<usize> {
+    let [Step::Key(key), rest @ ..] = way else {
+        return 0..0;
+    };
+    let Some(mut here) = table.get(*key) else {
+        return 0..0;
+    };
+    for step in rest {
+        let next = match (step, here.get_ref()) {
+            (Step::Key(key), DeValue::Table(table)) => table.get(*key),
+            (Step::Item(index), DeValue::Array(array)) => array.get(*index),
+            _ => None,
+        };
+        match next {
+            Some(next) => here = next,
+            None => break,
+        }
+    }
+    here.span()
+}
+
+#[cfg(test)]
+mod tests;
