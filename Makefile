@@ -51,13 +51,13 @@ deny:
 	$(CARGO) deny --locked check
 
 # Documents that programs write. A generator adds its command to `generate` and its files to GENERATED.
-GENERATED =
+GENERATED = docs/reference docs/man deploy/config
 generate:
-	@:
+	$(CARGO) run --quiet --locked -p generated
 
 # Fails if a generated document is not what its program writes.
 generated: generate
-	@[ -z "$(GENERATED)" ] || git diff --exit-code -- $(GENERATED)
+	git diff --exit-code -- $(GENERATED)
 
 # Every configuration template through the `check` of its service.
 configs:

@@ -69,6 +69,11 @@ pub mod reading {
     }
 }
 
+/// The command line, for its manual pages.
+pub fn command() -> clap::Command {
+    <Outpost as clap::CommandFactory>::command()
+}
+
 /// Runs the command line.
 #[must_use]
 pub fn run() -> ExitCode {

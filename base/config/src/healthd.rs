@@ -22,6 +22,37 @@ pub const SOCKET: &str = "/run/outpost/healthd.sock";
 /// A number that is at least 1.
 pub type Positive<T> = Whole<T, 1>;
 
+/// Targets of every kind, for the manual.
+const TARGETS: &str = r#"
+[[target]]
+kind = "tcp"
+address = "192.168.7.13:22623"
+
+[[target]]
+kind = "https"
+address = "192.168.7.13:6443"
+interval = "2s"
+fall = 3
+path = "/readyz"
+host = "api.ocp4.redhat.ren"
+verify = "ca"
+ca-file = "/etc/outpost/root-ca.crt"
+
+[[target]]
+kind = "grpc"
+address = "127.0.0.1:50051"
+
+[[target]]
+kind = "dns"
+address = "127.0.0.1:5301"
+name = "ocp4.redhat.ren"
+rcode = "NOERROR"
+
+[[target]]
+kind = "ntp"
+address = "192.168.7.1:123"
+"#;
+
 /// The configuration of healthd.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -47,6 +78,7 @@ pub struct Healthd {
     pub metrics: Metrics,
     /// healthd always probes these targets, also without a subscriber. A subscriber that states the same target with
     /// the same settings shares the probe.
+    #[schemars(extend("x-example" = TARGETS))]
     pub target: Vec<Target>,
 }
 
@@ -196,7 +228,7 @@ pub struct Target {
     pub ca_file: Option<String>,
     /// `grpc`: the name of the service. Default: the server as a whole.
     pub service: Option<String>,
-    /// `dns`: the name to query. Default: `.`.
+    /// `dns`: the name to query. Default: the root.
     pub name: Option<String>,
     /// `dns`: the type to query. Default: `SOA`.
     #[serde(rename = "type")]
