@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use api::dns_authd::{Reloaded, Zone};
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
 use daemon::args::{self, StatusArgs};
@@ -11,7 +12,6 @@ use daemon::config::Problems;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln};
 use dns_wire::Name;
-use serde_json::Value;
 
 use crate::args::{Cli, ConfigArgs, Format, Verb, ZoneVerb, split_settings};
 use crate::check::{self, Findings};
@@ -39,7 +39,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Check(args) => check_all(&args),
         Verb::Import { format } => import(format),
         Verb::Status(args) => {
-            run::status_untyped(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
+            run::status(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
         }
         Verb::Zone { verb } => zone(verb),
     }
@@ -162,17 +162,16 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             config,
         } => check_zone(target.as_deref(), origin.as_deref(), &config),
         ZoneVerb::List(args) => {
-            let render = |body: &str| match serde_json::from_str::<Value>(body) {
-                Ok(zones) => status::render_zones(&zones, now()),
-                Err(_) => body.to_owned(),
-            };
-            ask(&args, "/zones", Way::Look, |body| {
-                if args.json {
-                    body.to_owned()
-                } else {
-                    render(body)
-                }
-            })
+            let json = args.json;
+            ask(
+                &args,
+                "/zones",
+                Way::Look,
+                |body| match serde_json::from_str::<Vec<Zone>>(body) {
+                    Ok(zones) if !json => status::render_zones(&zones, now()),
+                    _ => body.to_owned(),
+                },
+            )
         }
         ZoneVerb::Show { name, status } => {
             let path = with_query("/zones/show", &[("name", Some(name))]);
@@ -213,21 +212,22 @@ fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String)
 
 /// The output of `zone reload`.
 fn reloaded(body: &str) -> String {
-    let Ok(outcomes) = serde_json::from_str::<Value>(body) else {
+    let Ok(outcomes) = serde_json::from_str::<Vec<Reloaded>>(body) else {
         return body.to_owned();
     };
     let mut lines = Vec::new();
-    for outcome in outcomes.as_array().into_iter().flatten() {
-        let zone = outcome.get("zone").and_then(Value::as_str).unwrap_or("");
-        match outcome.get("problems").and_then(Value::as_array) {
-            Some(problems) => {
+    for outcome in outcomes {
+        match outcome {
+            Reloaded::Broken { zone, problems } => {
                 lines.push(format!("{zone} is broken and stays as it was"));
-                let problems = problems.iter().filter_map(Value::as_str);
-                lines.extend(problems.map(|problem| format!("  {problem}")));
+                lines.extend(problems.iter().map(|problem| format!("  {problem}")));
             }
-            None => {
-                let number = |key: &str| outcome.get(key).and_then(Value::as_u64).unwrap_or(0);
-                let (serial, records) = (number("serial"), counted(number("records"), "record"));
+            Reloaded::Loaded {
+                zone,
+                serial,
+                records,
+            } => {
+                let records = counted(records, "record");
                 lines.push(format!("{zone} is loaded: serial {serial}, {records}"));
             }
         }

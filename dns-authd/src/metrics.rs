@@ -14,7 +14,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use crate::health::Link;
-use crate::publisher::{Reports, State, ZoneReport};
+use crate::publisher::{Reports, ZoneReport};
+use api::dns_authd::ZoneState;
 
 /// Queries by `transport` and `family`.
 pub const QUERIES: &str = "dns_authd_queries";
@@ -238,7 +239,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
 }
 
 fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
-    let states = [State::Loaded, State::Stale, State::Failed].map(|state| {
+    let states = [ZoneState::Loaded, ZoneState::Stale, ZoneState::Failed].map(|state| {
         let zones = reports.zones.iter();
         let count = zones.filter(|zone| zone.state == state).count();
         (labels(&[("state", state.name())]), float(count as u64))

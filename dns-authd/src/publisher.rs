@@ -14,6 +14,7 @@
 mod report;
 mod zone_state;
 
+use api::dns_authd::ZoneState as State;
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,7 +40,7 @@ use crate::config::Zones;
 use crate::load::{self, Loaded};
 use crate::programs::{LiveSettings, Message};
 
-pub use report::{Reports, State, ZoneReport};
+pub use report::{Reports, ZoneReport};
 use zone_state::ZoneState;
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of

@@ -10,12 +10,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
+use api::dns_authd::Reloaded;
 use daemon::admin::{Reply, Request, Routes};
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
-use serde_json::json;
 use tokio::sync::oneshot;
 
 use crate::publisher::{Command, NoSuchZone, Outcome, Reports};
@@ -71,26 +71,24 @@ async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
     match outcome.await {
         Ok(Ok(outcomes)) => {
             let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
-            let outcomes: Vec<_> = outcomes.iter().map(outcome_value).collect();
+            let outcomes: Vec<Reloaded> = outcomes.into_iter().map(reloaded).collect();
             let status = if failed { 422 } else { 200 };
-            Reply::json(status, &json!(outcomes))
+            Reply::json(status, &outcomes)
         }
         Ok(Err(NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
         Err(_) => Reply::text(503, "the server is ending\n"),
     }
 }
 
-fn outcome_value(outcome: &Outcome) -> serde_json::Value {
-    match &outcome.result {
-        Ok((serial, records)) => json!({
-            "zone": outcome.name.to_string(),
-            "serial": serial,
-            "records": records,
-        }),
-        Err(problems) => json!({
-            "zone": outcome.name.to_string(),
-            "problems": problems,
-        }),
+fn reloaded(outcome: Outcome) -> Reloaded {
+    let zone = outcome.name.to_string();
+    match outcome.result {
+        Ok((serial, records)) => Reloaded::Loaded {
+            zone,
+            serial,
+            records,
+        },
+        Err(problems) => Reloaded::Broken { zone, problems },
     }
 }
 

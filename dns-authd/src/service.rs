@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use api::dns_authd::Detail;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
@@ -17,7 +18,6 @@ use dns_answer::table::Table;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
 use proto::watch::Watcher;
-use serde_json::Value;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
@@ -72,7 +72,7 @@ struct Streams {
 impl Service for Authd {
     const NAME: &'static str = "dns-authd";
     type Config = Config;
-    type Status = Value;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -172,8 +172,8 @@ impl Service for Authd {
         Ok(summary.await.unwrap_or_default())
     }
 
-    fn status(&self) -> Value {
-        status::value(
+    fn status(&self) -> Detail {
+        status::detail(
             &self.stock.reports.current(),
             &self.totals,
             &self.stock.link,

@@ -3,249 +3,219 @@
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use api::Status;
+use api::dns_authd::{Certainty, Detail, Health, HealthState, LiveSet, Zone, ZoneState, Zones};
 use config_text::counted;
-use daemon::run::headline_untyped;
+use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
-use dns_lua::Certainty;
-use serde_json::{Value, json};
 
 use crate::health::Link;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::publisher::{Reports, State, ZoneReport};
+use crate::publisher::{Reports, ZoneReport};
 
 /// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
 
 /// The server at one moment.
 #[must_use]
-pub fn value(reports: &Reports, totals: &Totals, link: &Link) -> Value {
+pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
     let sum = totals.sum();
-    let queries: serde_json::Map<String, Value> = TRANSPORTS
-        .iter()
-        .zip(sum.queries)
-        .map(|((_, name), row)| ((*name).to_owned(), json!(row.iter().sum::<u64>())))
-        .collect();
+    let transports = TRANSPORTS.iter().map(|(_, name)| (*name).to_owned());
     let rcodes = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
-    let responses: serde_json::Map<String, Value> = rcodes
-        .zip(sum.rcodes)
-        .filter(|(_, count)| *count > 0)
-        .map(|(name, count)| (name.to_owned(), json!(count)))
-        .collect();
     // Those in trouble first: they are why an operator looks.
-    let mut zones: Vec<&ZoneReport> = reports.zones.iter().map(|zone| &**zone).collect();
-    zones.sort_by_key(|zone| zone.state == State::Loaded);
+    let mut shown: Vec<&ZoneReport> = reports.zones.iter().map(|zone| &**zone).collect();
+    shown.sort_by_key(|zone| zone.state == ZoneState::Loaded);
     let count = |state| {
-        reports
-            .zones
-            .iter()
-            .filter(|zone| zone.state == state)
-            .count()
+        let zones = reports.zones.iter();
+        zones.filter(|zone| zone.state == state).count()
     };
-    let shown = zones.iter().take(SHOWN_ZONES).map(|zone| zone_value(zone));
-    json!({
-        "queries": queries,
-        "responses": responses,
-        "truncated": sum.truncated,
-        "live_answers": sum.live,
-        "zones": {
-            "loaded": count(State::Loaded),
-            "stale": count(State::Stale),
-            "failed": count(State::Failed),
-            "shown": shown.collect::<Vec<_>>(),
+    Detail {
+        queries: transports
+            .zip(sum.queries.iter().map(|row| row.iter().sum()))
+            .collect(),
+        responses: rcodes
+            .map(str::to_owned)
+            .zip(sum.rcodes)
+            .filter(|(_, count)| *count > 0)
+            .collect(),
+        truncated: sum.truncated,
+        live_answers: sum.live,
+        zones: Zones {
+            loaded: count(ZoneState::Loaded),
+            stale: count(ZoneState::Stale),
+            failed: count(ZoneState::Failed),
+            shown: shown.into_iter().take(SHOWN_ZONES).map(zone).collect(),
         },
-        "health": health_value(reports, link),
-    })
+        health: health(reports, link),
+    }
 }
 
 /// Every zone.
 #[must_use]
-pub fn zones(reports: &Reports) -> Value {
-    let zones = reports.zones.iter().map(|zone| zone_value(zone));
-    json!(zones.collect::<Vec<_>>())
+pub fn zones(reports: &Reports) -> Vec<Zone> {
+    reports.zones.iter().map(|one| zone(one)).collect()
 }
 
-fn zone_value(zone: &ZoneReport) -> Value {
-    let loaded = zone
+fn zone(report: &ZoneReport) -> Zone {
+    let loaded = report
         .loaded
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-    json!({
-        "name": zone.name.to_string(),
-        "file": zone.file.as_ref().map(|file| file.display().to_string()),
-        "state": zone.state.name(),
-        "serial": zone.serial,
-        "records": zone.records,
-        "memory": zone.memory,
-        "loaded": loaded.map(|loaded| loaded.as_secs()),
-        "problems": zone.problems,
-        "warnings": zone.warnings,
-        "live": zone.live.iter().map(live_value).collect::<Vec<_>>(),
-    })
+    Zone {
+        name: report.name.to_string(),
+        file: report.file.as_ref().map(|file| file.display().to_string()),
+        state: report.state,
+        serial: report.serial,
+        records: report.records,
+        memory: report.memory,
+        loaded: loaded.map(|loaded| loaded.as_secs()),
+        problems: report.problems.clone(),
+        warnings: report.warnings.clone(),
+        live: report.live.iter().map(live_set).collect(),
+    }
 }
 
-fn live_value(set: &LiveReport) -> Value {
-    let certainty = match set.certainty {
-        Some(Certainty::Known) => "known",
-        Some(Certainty::AllDown) => "all down",
-        Some(Certainty::Unknown) => "unknown",
-        None => "failed",
-    };
-    json!({
-        "owner": set.owner.to_string(),
-        "type": set.rtype.to_string(),
-        "certainty": certainty,
-        "members": set.members,
-        "ttl": set.ttl,
-        "messages": set.messages,
-    })
+fn live_set(set: &LiveReport) -> LiveSet {
+    LiveSet {
+        owner: set.owner.to_string(),
+        rtype: set.rtype.to_string(),
+        certainty: match set.certainty {
+            Some(dns_lua::Certainty::Known) => Certainty::Known,
+            Some(dns_lua::Certainty::AllDown) => Certainty::AllDown,
+            Some(dns_lua::Certainty::Unknown) => Certainty::Unknown,
+            None => Certainty::Failed,
+        },
+        members: set.members.clone(),
+        ttl: set.ttl,
+        messages: set.messages.clone(),
+    }
 }
 
-fn health_value(reports: &Reports, link: &Link) -> Value {
+fn health(reports: &Reports, link: &Link) -> Health {
+    let targets = reports.n_targets;
     match link.state() {
-        None => json!({ "state": "off", "targets": reports.n_targets }),
-        Some(state) => json!({
-            "state": if state.connected { "connected" } else { "disconnected" },
-            "error": state.error,
-            "targets": reports.n_targets,
-            "age_seconds": link.age().map(|age| age.as_secs_f64()),
-        }),
+        None => Health {
+            targets,
+            ..Health::default()
+        },
+        Some(state) => Health {
+            state: match state.connected {
+                true => HealthState::Connected,
+                false => HealthState::Disconnected,
+            },
+            error: Some(state.error),
+            targets,
+            age_seconds: link.age().map(|age| age.as_secs_f64()),
+        },
     }
 }
 
 //--- Text
 
-/// The answer of `/status` as people read it. `now` is for ages.
+/// The status as people read it. `now` is for ages.
 #[must_use]
-pub fn render(answer: &Value, now: SystemTime) -> String {
-    let mut text = String::new();
-    let detail = answer.get("detail").unwrap_or(answer);
-    let line = |text: &mut String, words: &str| {
-        text.push_str(words);
-        text.push('\n');
-    };
-    if answer.get("service").is_some() {
-        text.push_str(&headline_untyped(answer));
-    }
-    let count = |value: &Value, key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let queries = detail.get("queries").and_then(Value::as_object);
-    let queries: Vec<String> = queries
-        .into_iter()
-        .flatten()
-        .filter(|(_, count)| count.as_u64() != Some(0))
-        .map(|(transport, count)| format!("{count} {transport}"))
-        .collect();
-    let queries = if queries.is_empty() {
-        "none yet".to_owned()
-    } else {
-        queries.join(", ")
-    };
-    line(&mut text, &format!("queries    {queries}"));
-    let responses = detail.get("responses").and_then(Value::as_object);
-    let responses: Vec<String> = responses
-        .into_iter()
-        .flatten()
-        .map(|(rcode, count)| format!("{count} {rcode}"))
-        .collect();
-    if !responses.is_empty() {
-        line(&mut text, &format!("responses  {}", responses.join(", ")));
-    }
-    let health = detail.get("health").unwrap_or(&Value::Null);
-    line(&mut text, &format!("healthd    {}", health_text(health)));
-    let zones = detail.get("zones").unwrap_or(&Value::Null);
-    line(
-        &mut text,
-        &format!(
-            "zones      {} loaded, {} stale, {} failed",
-            count(zones, "loaded"),
-            count(zones, "stale"),
-            count(zones, "failed")
-        ),
-    );
-    let shown = zones.get("shown").and_then(Value::as_array);
-    for zone in shown.into_iter().flatten() {
-        push_zone(&mut text, zone, now);
+pub fn render(status: &Status<Detail>, now: SystemTime) -> String {
+    let mut text = headline(status);
+    if let Some(detail) = &status.detail {
+        // Writing to a string cannot fail.
+        let _written = write_detail(&mut text, detail, now);
     }
     text
+}
+
+fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt::Result {
+    let counted_by_name = |counts: &std::collections::BTreeMap<String, u64>| {
+        let counts = counts.iter().filter(|(_, count)| **count > 0);
+        let words: Vec<String> = counts
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        words.join(", ")
+    };
+    match counted_by_name(&detail.queries) {
+        none if none.is_empty() => writeln!(text, "queries    none yet")?,
+        queries => writeln!(text, "queries    {queries}")?,
+    }
+    match counted_by_name(&detail.responses) {
+        none if none.is_empty() => {}
+        responses => writeln!(text, "responses  {responses}")?,
+    }
+    writeln!(text, "healthd    {}", health_text(&detail.health))?;
+    let zones = &detail.zones;
+    writeln!(
+        text,
+        "zones      {} loaded, {} stale, {} failed",
+        zones.loaded, zones.stale, zones.failed
+    )?;
+    zones
+        .shown
+        .iter()
+        .try_for_each(|zone| write_zone(text, zone, now))
 }
 
 /// The list of `/zones` as people read it.
 #[must_use]
-pub fn render_zones(zones: &Value, now: SystemTime) -> String {
+pub fn render_zones(zones: &[Zone], now: SystemTime) -> String {
     let mut text = String::new();
-    for zone in zones.as_array().into_iter().flatten() {
-        push_zone(&mut text, zone, now);
+    for zone in zones {
+        // Writing to a string cannot fail.
+        let _written = write_zone(&mut text, zone, now);
     }
     text
 }
 
-fn health_text(health: &Value) -> String {
-    let targets = health.get("targets").and_then(Value::as_u64).unwrap_or(0);
-    let targets = counted(targets, "target");
-    let state = string(health, "state");
-    match state {
-        "disconnected" => {
-            let age = health.get("age_seconds").and_then(Value::as_f64);
-            let age = age.map_or_else(
+fn health_text(health: &Health) -> String {
+    let targets = counted(health.targets, "target");
+    match health.state {
+        HealthState::Off => format!("off, {targets}"),
+        HealthState::Connected => format!("connected, {targets}"),
+        HealthState::Disconnected => {
+            let age = health.age_seconds.map_or_else(
                 || "no snapshot yet".to_owned(),
                 |age| format!("last snapshot {age:.0} s ago"),
             );
-            let error = string(health, "error");
+            let error = health.error.as_deref().unwrap_or_default();
             format!("disconnected, {targets}, {age}: {error}")
         }
-        state => format!("{state}, {targets}"),
     }
 }
 
-fn push_zone(text: &mut String, zone: &Value, now: SystemTime) {
-    let number = |key: &str| zone.get(key).and_then(Value::as_u64).unwrap_or(0);
+fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Result {
     let now = now
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
-    let age = match zone.get("loaded").and_then(Value::as_u64) {
+    let age = match zone.loaded {
         Some(loaded) => format!("loaded {} ago", ago(now.saturating_sub(loaded))),
         None => "never loaded".to_owned(),
     };
-    // Writing to a string cannot fail.
-    let _written = writeln!(
+    writeln!(
         text,
         "  {}  {}  serial {}  {}  {age}",
-        string(zone, "name"),
-        string(zone, "state"),
-        number("serial"),
-        counted(number("records"), "record"),
-    );
-    for problem in strings(zone, "problems") {
-        let _written = writeln!(text, "    problem: {problem}");
+        zone.name,
+        zone.state.name(),
+        zone.serial,
+        counted(zone.records, "record"),
+    )?;
+    for problem in &zone.problems {
+        writeln!(text, "    problem: {problem}")?;
     }
-    let live = zone.get("live").and_then(Value::as_array);
-    for set in live.into_iter().flatten() {
-        let members: Vec<&str> = strings(set, "members").collect();
-        let members = if members.is_empty() {
-            "nothing".to_owned()
-        } else {
-            members.join(" ")
+    for set in &zone.live {
+        let members = match set.members.is_empty() {
+            true => "nothing".to_owned(),
+            false => set.members.join(" "),
         };
-        let _written = writeln!(
+        writeln!(
             text,
             "    {} {}  {}  {members}  ttl {}",
-            string(set, "owner"),
-            string(set, "type"),
-            string(set, "certainty"),
-            set.get("ttl").and_then(Value::as_u64).unwrap_or(0),
-        );
-        for message in strings(set, "messages") {
-            let _written = writeln!(text, "      {message}");
+            set.owner,
+            set.rtype,
+            set.certainty.name(),
+            set.ttl,
+        )?;
+        for message in &set.messages {
+            writeln!(text, "      {message}")?;
         }
     }
-}
-
-fn string<'v>(value: &'v Value, key: &str) -> &'v str {
-    value.get(key).and_then(Value::as_str).unwrap_or("")
-}
-
-fn strings<'v>(value: &'v Value, key: &str) -> impl Iterator<Item = &'v str> {
-    let items = value.get(key).and_then(Value::as_array);
-    items.into_iter().flatten().filter_map(Value::as_str)
+    Ok(())
 }
 
 fn ago(seconds: u64) -> String {

@@ -32,7 +32,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Serve(args) => run::serve::<Recursor, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
-        Verb::Status(args) => run::status_untyped(&args, DEFAULT_ADMIN, status::render),
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
         Verb::Cache { verb } => cache(&verb),
     }
 }

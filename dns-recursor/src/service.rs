@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::dns_recursor::Detail;
 use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
@@ -22,7 +23,6 @@ use dns_wire::Type;
 use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
 use rustix::io::Errno;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
@@ -120,7 +120,7 @@ impl Fixed {
 impl Service for Recursor {
     const NAME: &'static str = "dns-recursor";
     type Config = Config;
-    type Status = Value;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -229,7 +229,7 @@ impl Service for Recursor {
         ))
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Detail {
         let snapshot = self.cell.current();
         let report = Report {
             sum: self.totals.sum(),
@@ -239,7 +239,7 @@ impl Service for Recursor {
             healthd: self.link().state().map(|state| state.connected),
             now: self.clock.now(),
         };
-        report.value()
+        report.detail()
     }
 
     async fn drain(self, deadline: Duration) -> bool {

@@ -3,14 +3,15 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use api::Status;
+use api::dns_recursor::{Answers, Cache, Detail, Fitness, Upstream, Zone};
 use config_text::counted;
 use daemon::config::HumanDuration;
-use daemon::run::headline_untyped;
+use daemon::run::headline;
 use dns_cache::cache::Usage;
 use dns_cache::instant::Instant;
 use dns_front::front::Source;
-use dns_resolve::forward::{Fitness, Mode, Table};
-use serde_json::{Value, json};
+use dns_resolve::forward::{self, Mode, Table};
 
 use crate::driver::Observed;
 use crate::totals::Sum;
@@ -31,134 +32,112 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// As JSON.
+    /// The detail of the status.
     #[must_use]
-    pub fn value(&self) -> Value {
-        let zones: Vec<Value> = self
-            .table
-            .routes()
-            .map(|route| {
-                json!({
-                    "zone": route.zone.to_string(),
-                    "recursive": route.mode == Mode::Recursive,
-                    "down": route.is_down(),
-                    "upstreams": route.upstreams.iter().map(ToString::to_string).collect::<Vec<_>>(),
-                })
-            })
-            .collect();
-        let upstreams: Vec<Value> = self
-            .observed
-            .upstreams
-            .iter()
-            .map(|view| {
-                json!({
-                    "address": view.address.to_string(),
-                    "state": fitness(view.fitness),
-                    "why": view.absence.map(|why| why.to_string()),
-                    "since_seconds": self.now.since(view.since).as_secs(),
-                    "round_trip_ms": view.round_trip.map(|time| time.as_secs_f64() * 1e3),
-                })
-            })
-            .collect();
+    pub fn detail(&self) -> Detail {
         let source = |source| self.sum.from_source(source);
-        json!({
-            "queries": self.sum.n_requests(),
-            "answers": {
-                "cache": source(Source::Positive) + source(Source::Negative),
-                "stale": source(Source::Stale),
-                "resolved": source(Source::Resolver),
-                "local": source(Source::Local),
+        let zones = self.table.routes().map(|route| Zone {
+            zone: route.zone.to_string(),
+            recursive: route.mode == Mode::Recursive,
+            down: route.is_down(),
+            upstreams: route.upstreams.iter().map(ToString::to_string).collect(),
+        });
+        let upstreams = self.observed.upstreams.iter().map(|view| Upstream {
+            address: view.address.to_string(),
+            state: fitness(view.fitness),
+            why: view.absence.map(|why| why.to_string()),
+            since_seconds: self.now.since(view.since).as_secs(),
+            round_trip_ms: view.round_trip.map(|time| time.as_secs_f64() * 1e3),
+        });
+        Detail {
+            queries: self.sum.n_requests(),
+            answers: Answers {
+                cache: source(Source::Positive) + source(Source::Negative),
+                stale: source(Source::Stale),
+                resolved: source(Source::Resolver),
+                local: source(Source::Local),
             },
-            "cache": {
-                "positive": self.usage.entries[0],
-                "negative": self.usage.entries[1],
-                "bytes": self.usage.octets[0] + self.usage.octets[1],
+            cache: Cache {
+                positive: self.usage.entries[0],
+                negative: self.usage.entries[1],
+                bytes: self.usage.octets[0] + self.usage.octets[1],
             },
-            "questions_under_way": self.observed.n_flights,
-            "zones": zones,
-            "upstreams": upstreams,
-            "healthd_connected": self.healthd,
-        })
+            questions_under_way: self.observed.n_flights,
+            zones: zones.collect(),
+            upstreams: upstreams.collect(),
+            healthd_connected: self.healthd,
+        }
     }
 }
 
-const fn fitness(fitness: Fitness) -> &'static str {
+const fn fitness(fitness: forward::Fitness) -> Fitness {
     match fitness {
-        Fitness::Good => "good",
-        Fitness::Doubtful => "in doubt",
-        Fitness::Absent => "absent",
+        forward::Fitness::Good => Fitness::Good,
+        forward::Fitness::Doubtful => Fitness::Doubtful,
+        forward::Fitness::Absent => Fitness::Absent,
     }
 }
 
 /// The status of a running server, in lines.
 #[must_use]
-pub fn render(status: &Value) -> String {
-    let mut text = headline_untyped(status);
-    // Writing to a string does not fail.
-    let _written = write_detail(&mut text, &status["detail"]);
+pub fn render(status: &Status<Detail>) -> String {
+    let mut text = headline(status);
+    if let Some(detail) = &status.detail {
+        // Writing to a string does not fail.
+        let _written = write_detail(&mut text, detail);
+    }
     text
 }
 
-fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
-    let number = |value: &Value| value.as_u64().unwrap_or_default();
-    let answers = &detail["answers"];
+fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
+    let answers = &detail.answers;
     writeln!(
         text,
         "queries {}: {} from the cache, {} stale, {} resolved, {} local",
-        number(&detail["queries"]),
-        number(&answers["cache"]),
-        number(&answers["stale"]),
-        number(&answers["resolved"]),
-        number(&answers["local"]),
+        detail.queries, answers.cache, answers.stale, answers.resolved, answers.local,
     )?;
-    let cache = &detail["cache"];
+    let cache = &detail.cache;
     writeln!(
         text,
         "cache: {} and {} in {} KiB",
-        counted(number(&cache["positive"]), "answer"),
-        counted(number(&cache["negative"]), "denial"),
-        number(&cache["bytes"]).div_ceil(1024),
+        counted(cache.positive, "answer"),
+        counted(cache.negative, "denial"),
+        cache.bytes.div_ceil(1024),
     )?;
-    for zone in detail["zones"].as_array().into_iter().flatten() {
-        let upstreams: Vec<&str> = zone["upstreams"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        let kind = match zone["recursive"].as_bool() {
-            Some(true) => "recursive",
-            _ => "authoritative",
+    for zone in &detail.zones {
+        let kind = match zone.recursive {
+            true => "recursive",
+            false => "authoritative",
         };
-        let down = match zone["down"].as_bool() {
-            Some(true) => "  NO UPSTREAM ANSWERS",
-            _ => "",
+        let down = match zone.down {
+            true => "  NO UPSTREAM ANSWERS",
+            false => "",
         };
-        let name = zone["zone"].as_str().unwrap_or("?");
         writeln!(
             text,
-            "zone {name} to {} ({kind}){down}",
-            upstreams.join(" ")
+            "zone {} to {} ({kind}){down}",
+            zone.zone,
+            zone.upstreams.join(" ")
         )?;
     }
-    for upstream in detail["upstreams"].as_array().into_iter().flatten() {
-        let since = Duration::from_secs(number(&upstream["since_seconds"]));
-        let address = upstream["address"].as_str().unwrap_or("?");
-        let state = upstream["state"].as_str().unwrap_or("?");
+    for upstream in &detail.upstreams {
+        let since = Duration::from_secs(upstream.since_seconds);
         write!(
             text,
-            "upstream {address} {state} for {}",
+            "upstream {} {} for {}",
+            upstream.address,
+            upstream.state.name(),
             HumanDuration(since)
         )?;
-        if let Some(why) = upstream["why"].as_str() {
+        if let Some(why) = &upstream.why {
             write!(text, ": {why}")?;
         }
-        if let Some(millis) = upstream["round_trip_ms"].as_f64() {
+        if let Some(millis) = upstream.round_trip_ms {
             write!(text, ", {millis:.1} ms away")?;
         }
         text.push('\n');
     }
-    match detail["healthd_connected"].as_bool() {
+    match detail.healthd_connected {
         Some(true) => writeln!(text, "healthd is connected"),
         Some(false) => writeln!(
             text,
@@ -199,7 +178,7 @@ mod tests {
             observed: Observed {
                 upstreams: vec![UpstreamView {
                     address,
-                    fitness: Fitness::Absent,
+                    fitness: forward::Fitness::Absent,
                     absence: Some(Absence::Refused),
                     since: Instant::from_millis(1_000),
                     round_trip: Some(Duration::from_micros(250)),
@@ -211,7 +190,8 @@ mod tests {
             healthd: Some(false),
             now: Instant::from_millis(66_000),
         };
-        let text = render(&json!({ "service": "dns-recursor", "detail": report.value() }));
+        let status = Status::serving("dns-recursor", report.detail());
+        let text = render(&status);
         for line in [
             "queries 0: 0 from the cache, 0 stale, 0 resolved, 0 local",
             "cache: 3 answers and 1 denial in 3 KiB",
@@ -221,6 +201,5 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
-        assert!(!render(&json!({})).is_empty());
     }
 }

@@ -187,24 +187,6 @@ pub(crate) fn or_dash(text: Option<&str>) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::State;
-
-    fn status(detail: Option<Detail>) -> Status<Detail> {
-        Status {
-            service: "healthd".to_owned(),
-            slot: None,
-            version: "0.1.0".to_owned(),
-            revision: "abc".to_owned(),
-            pid: 1,
-            state: State::Serving,
-            uptime_seconds: 9.0,
-            ready: true,
-            reasons: Vec::new(),
-            notes: Vec::new(),
-            detail,
-        }
-    }
-
     #[test]
     fn the_status_is_a_table_of_targets() {
         let detail = Detail {
@@ -233,14 +215,17 @@ mod tests {
             ..Detail::default()
         };
         assert_eq!(
-            render(&status(Some(detail))),
+            render(&Status::serving("healthd", detail)),
             "healthd 0.1.0 (abc), serving, ready, up 9s\n\
              1 target, 0 up, generation 7\n  \
              watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n  \
              down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
              connection refused, drain, from before the restart\n"
         );
-        let starting = render(&status(None));
+        let starting = render(&Status {
+            detail: None,
+            ..Status::serving("healthd", Detail::default())
+        });
         assert_eq!(starting, "healthd 0.1.0 (abc), serving, ready, up 9s\n");
     }
 }

@@ -2,13 +2,14 @@
 
 use std::process::ExitCode;
 
+use api::lb_proxy::{Killed, Session};
 use config_text::counted;
 use config_text::web::with_query;
 use daemon::args::{self, StatusArgs};
 use daemon::config::Problems;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN, v1};
@@ -28,7 +29,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Serve(args) => run::serve::<Proxy, _>(&args, read),
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
-        Verb::Status(args) => run::status_untyped(&args, DEFAULT_ADMIN, status::render),
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
         Verb::Sessions { which, status } => sessions(&which, &status),
         Verb::Sources { frontend, status } => {
             let path = with_query("/sources", &[("frontend", frontend)]);
@@ -78,17 +79,22 @@ fn import(format: &Format) -> ExitCode {
 
 fn sessions(which: &SessionArgs, status: &StatusArgs) -> ExitCode {
     let path = with_query("/sessions", &parameters(which));
-    list(status, &path, status::render_sessions)
+    list(status, &path, |sessions: &Vec<Session>| {
+        status::render_sessions(sessions)
+    })
 }
 
 /// Prints a JSON answer as it is, or as `render` has it.
-fn list(status: &StatusArgs, path: &str, render: impl Fn(&Value) -> String) -> ExitCode {
+fn list<T: DeserializeOwned>(
+    status: &StatusArgs,
+    path: &str,
+    render: impl Fn(&T) -> String,
+) -> ExitCode {
     let json = status.json;
     ask(status, path, Way::Look, |body| {
-        match serde_json::from_str::<Value>(body) {
-            Ok(value) if json => format!("{value:#}"),
-            Ok(value) => render(&value),
-            Err(_) => body.to_owned(),
+        match serde_json::from_str(body) {
+            Ok(value) if !json => render(&value),
+            _ => body.to_owned(),
         }
     })
 }
@@ -104,13 +110,15 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
     }
     let path = with_query("/sessions/kill", &parameters);
     let json = status.json;
-    ask(status, &path, Way::Change, |body| {
-        let killed = serde_json::from_str::<Value>(body);
-        match killed.ok().and_then(|value| value.get("killed")?.as_u64()) {
-            Some(n) if !json => format!("{} reset", counted(n, "session")),
+    ask(
+        status,
+        &path,
+        Way::Change,
+        |body| match serde_json::from_str(body) {
+            Ok(Killed { killed }) if !json => format!("{} reset", counted(killed, "session")),
             _ => body.to_owned(),
-        }
-    })
+        },
+    )
 }
 
 fn parameters(which: &SessionArgs) -> Vec<(&'static str, Option<String>)> {

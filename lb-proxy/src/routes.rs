@@ -16,13 +16,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::lb_proxy::{Flow, Killed, Path, Relayed, Session};
 use daemon::admin::{Reply, Request, Routes};
 use ipnet::IpNet;
 use l4::relay::{Engine, Filter, SessionInfo};
 use l4_core::flow::FlowInfo;
 use netfilter::{Forwarded, KernelFrontend};
 use proto::health::AdminState;
-use serde_json::{Value, json};
 
 use crate::datagrams::Datagrams;
 use crate::kernel_path::{self, KernelPath};
@@ -78,7 +78,7 @@ pub(crate) fn add(
         let wanted = request.parameter("frontend");
         let reply = Reply::json(
             200,
-            &sources::value(&known.view(), wanted.as_deref(), now()),
+            &sources::of_frontends(&known.view(), wanted.as_deref(), now()),
         );
         async move { reply }
     });
@@ -187,61 +187,59 @@ async fn sessions(
             tracing::warn!(%error, "The kernel does not tell what it forwards");
             Vec::new()
         });
-        let sessions = sessions.iter().map(session_value);
-        let flows = flows
-            .iter()
-            .map(|(frontend, flow)| flow_value(frontend, flow));
+        let sessions = sessions.iter().map(relayed);
+        let flows = flows.iter().map(|(frontend, info)| flow(frontend, info));
         let forwarded = forwarded
             .iter()
-            .map(|session| forwarded_value(session, backend_of(&view, &session.frontend)));
+            .map(|session| forwarded_by_kernel(session, backend_of(&view, &session.frontend)));
         sessions
             .chain(flows)
             .chain(forwarded)
-            .collect::<Vec<Value>>()
+            .collect::<Vec<Session>>()
     });
-    Reply::json(200, &Value::Array(listed.await.unwrap_or_default()))
+    Reply::json(200, &listed.await.unwrap_or_default())
 }
 
-fn session_value(session: &SessionInfo) -> Value {
-    json!({
-        "id": session.id,
-        "frontend": &*session.frontend,
-        "backend": session.backend.as_deref(),
-        "server": session.server.as_deref(),
-        "server_address": session.server_address.map(|address| address.to_string()),
-        "client": session.client.to_string(),
-        "local": session.local.map(|address| address.to_string()),
-        "state": session.state.as_str(),
-        "age_seconds": session.age.as_secs_f64(),
-        "bytes_in": session.bytes_in,
-        "bytes_out": session.bytes_out,
+fn relayed(session: &SessionInfo) -> Session {
+    Session::Relayed(Relayed {
+        id: session.id,
+        frontend: session.frontend.to_string(),
+        backend: session.backend.as_deref().map(str::to_owned),
+        server: session.server.as_deref().map(str::to_owned),
+        server_address: session.server_address.map(|address| address.to_string()),
+        client: session.client.to_string(),
+        local: session.local.map(|address| address.to_string()),
+        state: session.state.as_str().to_owned(),
+        age_seconds: session.age.as_secs_f64(),
+        bytes_in: session.bytes_in,
+        bytes_out: session.bytes_out,
     })
 }
 
-fn flow_value(frontend: &str, flow: &FlowInfo) -> Value {
-    json!({
-        "frontend": frontend,
-        "server": &*flow.server.name,
-        "server_address": flow.server.address.to_string(),
-        "client": flow.client.to_string(),
-        "local": flow.local.map(|address| address.to_string()),
-        "state": "flow",
-        "idle_seconds": flow.idle.as_secs_f64(),
-        "requests": flow.requests,
-        "responses": flow.responses,
+fn flow(frontend: &str, flow: &FlowInfo) -> Session {
+    Session::Flow(Flow {
+        frontend: frontend.to_owned(),
+        server: flow.server.name.to_string(),
+        server_address: flow.server.address.to_string(),
+        client: flow.client.to_string(),
+        local: flow.local.map(|address| address.to_string()),
+        state: "flow".to_owned(),
+        idle_seconds: flow.idle.as_secs_f64(),
+        requests: flow.requests,
+        responses: flow.responses,
     })
 }
 
-fn forwarded_value(session: &Forwarded, backend: Option<&str>) -> Value {
-    json!({
-        "path": "kernel",
-        "frontend": &*session.frontend,
-        "backend": backend,
-        "server": session.server.as_deref(),
-        "server_address": session.server_address.to_string(),
-        "client": session.client.to_string(),
-        "local": session.local.to_string(),
-        "state": session.state.as_str(),
+fn forwarded_by_kernel(session: &Forwarded, backend: Option<&str>) -> Session {
+    Session::Forwarded(api::lb_proxy::Forwarded {
+        path: Path::Kernel,
+        frontend: session.frontend.to_string(),
+        backend: backend.map(str::to_owned),
+        server: session.server.as_deref().map(str::to_owned),
+        server_address: session.server_address.to_string(),
+        client: session.client.to_string(),
+        local: session.local.to_string(),
+        state: session.state.as_str().to_owned(),
     })
 }
 
@@ -283,7 +281,8 @@ async fn kill(
             .unwrap_or(u64::MAX)
             .saturating_add(n_forwarded)
     });
-    Reply::json(200, &json!({ "killed": n_killed.await.unwrap_or(0) }))
+    let killed = n_killed.await.unwrap_or(0);
+    Reply::json(200, &Killed { killed })
 }
 
 //--- Servers
@@ -434,40 +433,32 @@ fn state_of(text: &str) -> Option<AdminState> {
 
 //--- Overrides
 
-/// The operators' overrides, as JSON.
-pub(crate) fn overrides(view: &View) -> Value {
-    let all = view.overrides.iter().map(|((backend, server), said)| {
-        json!({
-            "backend": &**backend,
-            "server": &**server,
-            "state": said.state.map(|state| state.to_string()),
-            "weight": said.weight,
-            "max_connections": said.max_connections,
-        })
-    });
-    Value::Array(all.collect())
+/// The operators' overrides.
+pub(crate) fn overrides(view: &View) -> Vec<api::lb_proxy::Override> {
+    let all = view.overrides.iter();
+    let one = |((backend, server), said): (&ServerKey, &Override)| api::lb_proxy::Override {
+        backend: backend.to_string(),
+        server: server.to_string(),
+        state: said.state,
+        weight: said.weight,
+        max_connections: said.max_connections,
+    };
+    all.map(one).collect()
 }
 
 /// A predecessor's answer to `GET /backends/overrides`.
 #[must_use]
-pub fn parse_overrides(value: &Value) -> Vec<(ServerKey, Override)> {
-    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
-    let entries = value.as_array().into_iter().flatten();
-    let parse = |entry: &Value| {
-        let key = (
-            text(entry, "backend")?.into(),
-            text(entry, "server")?.into(),
-        );
-        let weight = entry.get("weight").and_then(Value::as_u64);
-        let most = entry.get("max_connections").and_then(Value::as_u64);
+pub fn parse_overrides(said: Vec<api::lb_proxy::Override>) -> Vec<(ServerKey, Override)> {
+    let one = |said: api::lb_proxy::Override| {
+        let key = (said.backend.into(), said.server.into());
         let said = Override {
-            state: text(entry, "state").as_deref().and_then(state_of),
-            weight: weight.and_then(|weight| u16::try_from(weight).ok()),
-            max_connections: most.and_then(|most| u32::try_from(most).ok()),
+            state: said.state,
+            weight: said.weight,
+            max_connections: said.max_connections,
         };
-        Some((key, said))
+        (key, said)
     };
-    entries.filter_map(parse).collect()
+    said.into_iter().map(one).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]

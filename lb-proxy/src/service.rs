@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use api::lb_proxy::Detail;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
@@ -15,7 +16,6 @@ use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use netfilter::TableName;
-use serde_json::Value;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
@@ -79,7 +79,7 @@ impl Fixed {
 impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
-    type Status = Value;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -197,8 +197,8 @@ impl Service for Proxy {
         Ok(config.summary())
     }
 
-    fn status(&self) -> Value {
-        self.report().value()
+    fn status(&self) -> Detail {
+        self.report().detail()
     }
 
     async fn drain(self, deadline: Duration) -> bool {

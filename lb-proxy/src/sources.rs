@@ -1,13 +1,14 @@
 //! The activity of the sources of frontends with limits: as JSON from the running proxy, and in lines for
 //! people. It corresponds to HAProxy's `show table`.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use api::lb_proxy::{Source, Sources};
 use balance::limits::{Limits, Rules};
 use config_text::counted;
 use daemon::config::HumanDuration;
-use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::table_builder::View;
@@ -16,7 +17,11 @@ use crate::table_builder::View;
 const MOST: usize = 50;
 
 /// The frontends with limits, or the one that is `wanted`, each with its busiest sources.
-pub(crate) fn value(view: &View, wanted: Option<&str>, now: Instant) -> Value {
+pub(crate) fn of_frontends(
+    view: &View,
+    wanted: Option<&str>,
+    now: Instant,
+) -> BTreeMap<String, Sources> {
     let config = view.config.as_deref();
     let frontends = view.table.frontends.iter().filter_map(|frontend| {
         let limits = frontend.limits.as_ref()?;
@@ -27,7 +32,7 @@ pub(crate) fn value(view: &View, wanted: Option<&str>, now: Instant) -> Value {
         let rules = config.map(|config| rules(config, name)).unwrap_or_default();
         Some((name.to_owned(), of_frontend(limits, rules, now)))
     });
-    Value::Object(frontends.collect::<Map<_, _>>())
+    frontends.collect()
 }
 
 fn rules(config: &Config, name: &str) -> Rules {
@@ -37,43 +42,37 @@ fn rules(config: &Config, name: &str) -> Rules {
     limits.map(|limits| limits.rules).unwrap_or_default()
 }
 
-fn of_frontend(limits: &Limits, rules: Rules, now: Instant) -> Value {
-    let sources = limits.busiest(MOST, now).into_iter().map(|source| {
-        json!({
-            "address": source.address.to_string(),
-            "connections": source.connections,
-            "rate": source.rate,
-        })
+fn of_frontend(limits: &Limits, rules: Rules, now: Instant) -> Sources {
+    let sources = limits.busiest(MOST, now).into_iter().map(|source| Source {
+        address: source.address.to_string(),
+        connections: source.connections,
+        rate: source.rate,
     });
-    json!({
-        "most_connections": rules.connections,
-        "most_rate": rules.rate.map(|rate| rate.count),
-        "period_seconds": rules.rate.map(|rate| rate.period.as_secs_f64()),
-        "room": limits.capacity(),
-        "sources": sources.collect::<Vec<_>>(),
-    })
+    Sources {
+        most_connections: rules.connections,
+        most_rate: rules.rate.map(|rate| rate.count),
+        period_seconds: rules.rate.map(|rate| rate.period.as_secs_f64()),
+        room: limits.capacity(),
+        sources: sources.collect(),
+    }
 }
 
 /// The output of `sources`.
 #[must_use]
-pub fn render(frontends: &Value) -> String {
+pub fn render(frontends: &BTreeMap<String, Sources>) -> String {
     let mut text = String::new();
-    for (name, frontend) in frontends.as_object().into_iter().flatten() {
+    for (name, frontend) in frontends {
         // Writing to a string does not fail.
         let _written = write_frontend(&mut text, name, frontend);
     }
     text
 }
 
-fn write_frontend(text: &mut String, name: &str, frontend: &Value) -> std::fmt::Result {
-    let number = |value: &Value| value.as_u64().unwrap_or_default();
-    let period = frontend["period_seconds"].as_f64().unwrap_or_default();
+fn write_frontend(text: &mut String, name: &str, frontend: &Sources) -> std::fmt::Result {
+    let period = frontend.period_seconds.unwrap_or_default();
     let period = HumanDuration(Duration::try_from_secs_f64(period).unwrap_or_default());
     write!(text, "frontend {name}: a source may")?;
-    match (
-        frontend["most_connections"].as_u64(),
-        frontend["most_rate"].as_u64(),
-    ) {
+    match (frontend.most_connections, frontend.most_rate) {
         (Some(most), None) => writeln!(text, " have {}", counted(most, "connection"))?,
         (None, Some(most)) => {
             let most = counted(most, "connection");
@@ -85,16 +84,12 @@ fn write_frontend(text: &mut String, name: &str, frontend: &Value) -> std::fmt::
         }
         (None, None) => writeln!(text, " do as it likes")?,
     }
-    for source in frontend["sources"].as_array().into_iter().flatten() {
-        write!(
-            text,
-            "  {} {}",
-            source["address"].as_str().unwrap_or("?"),
-            counted(number(&source["connections"]), "connection"),
-        )?;
-        match frontend["most_rate"].is_u64() {
-            true => writeln!(text, ", {} begun in {period}", number(&source["rate"]))?,
-            false => writeln!(text)?,
+    for source in &frontend.sources {
+        let connections = counted(source.connections, "connection");
+        write!(text, "  {} {connections}", source.address)?;
+        match frontend.most_rate {
+            Some(_) => writeln!(text, ", {} begun in {period}", source.rate)?,
+            None => writeln!(text)?,
         }
     }
     Ok(())
@@ -154,10 +149,10 @@ address = "192.0.2.1:6443"
                 held.push(limits.admit([192, 0, 2, last].into(), now).unwrap());
             }
         }
-        let shown = value(&view, Some("api"), now);
-        let sources = shown["api"]["sources"].as_array().unwrap();
+        let shown = of_frontends(&view, Some("api"), now);
+        let sources = &shown["api"].sources;
         assert_eq!(sources.len(), MOST);
-        assert_eq!(sources[0]["address"], "192.0.2.7");
+        assert_eq!(sources[0].address, "192.0.2.7");
         let text = render(&shown);
         assert!(
             text.starts_with(
@@ -171,12 +166,12 @@ address = "192.0.2.1:6443"
     #[test]
     fn only_frontends_with_limits_have_sources() {
         let view = builder().view();
-        let shown = value(&view, None, start());
-        let names: Vec<_> = shown.as_object().unwrap().keys().collect();
+        let shown = of_frontends(&view, None, start());
+        let names: Vec<_> = shown.keys().collect();
         assert_eq!(names, ["api", "web"]);
-        assert_eq!(shown["web"]["most_rate"], Value::Null);
-        let text = render(&value(&view, Some("web"), start()));
+        assert_eq!(shown["web"].most_rate, None);
+        let text = render(&of_frontends(&view, Some("web"), start()));
         assert_eq!(text, "frontend web: a source may have 7 connections\n");
-        assert_eq!(render(&value(&view, Some("free"), start())), "");
+        assert_eq!(render(&of_frontends(&view, Some("free"), start())), "");
     }
 }

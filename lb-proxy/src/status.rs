@@ -7,17 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use balance::table::Backend;
+use api::Status;
+use api::lb_proxy::{
+    Backend, Connections, Detail, FlowTable, Frontend, FrontendTally, Healthd, Kernel, Path, Probe,
+    Protocol, Server, Service, Session, Vip,
+};
+use balance::table;
 use config_text::counted;
 use daemon::config::HumanDuration;
-use daemon::run::headline_untyped;
+use daemon::run::headline;
 use l4::datagram;
 use l4::relay::Engine;
-use netfilter::FlowTable;
-use serde_json::{Value, json};
+use proto::health::Liveness;
 use vrrp_net::status::RouterStatus;
 
-use crate::config::{Config, Frontend, Path, Protocol, Service};
+use crate::config::{self, Config};
 use crate::datagrams::Datagrams;
 use crate::health::Link;
 use crate::kernel_path;
@@ -45,42 +49,41 @@ pub struct Report {
 }
 
 impl Report {
-    /// As JSON.
+    /// The detail of the status.
     #[must_use]
-    pub fn value(&self) -> Value {
+    pub fn detail(&self) -> Detail {
         let now = now();
         let counters = self.engine.counters();
         let listening = self.engine.listening();
         let config = self.view.config.as_deref();
         let frontends = config.map_or(&[][..], |config| &config.frontends);
         let flows = self.datagrams.status();
-        let frontends: Vec<Value> = frontends
+        let frontends = frontends
             .iter()
-            .map(|frontend| self.frontend(frontend, &listening, &flows))
-            .collect();
+            .map(|frontend| self.frontend(frontend, &listening, &flows));
         let forwarded = self.forwarded();
         let backends = self.view.table.backends.iter();
-        let backends: Vec<Value> = backends.map(|backend| self.backend(backend, now)).collect();
-        json!({
-            "sessions": load(&counters.sessions),
-            "most_sessions": self.engine.most_sessions(),
-            "accepted": load(&counters.accepted),
-            "frontends": frontends,
-            "backends": backends,
-            "vips": self.routers.iter().map(|router| vip(router, now)).collect::<Vec<_>>(),
-            "services": services(config),
-            "kernel": self.kernel.as_ref().map(|status| kernel_value(status, &forwarded)),
-            "healthd": self.link.state().map(|state| json!({
-                "connected": state.connected,
-                "error": state.error,
-                "age_seconds": self.link.age().map(|age| age.as_secs_f64()),
-                "generation": self.view.snapshot.generation,
-            })),
-        })
+        let backends = backends.map(|backend| self.backend(backend, now));
+        Detail {
+            sessions: load(&counters.sessions),
+            most_sessions: self.engine.most_sessions(),
+            accepted: load(&counters.accepted),
+            frontends: frontends.collect(),
+            backends: backends.collect(),
+            vips: self.routers.iter().map(|router| vip(router, now)).collect(),
+            services: services(config),
+            kernel: self.kernel.as_ref().map(|status| kernel(status, forwarded)),
+            healthd: self.link.state().map(|state| Healthd {
+                connected: state.connected,
+                error: state.error,
+                age_seconds: self.link.age().map(|age| age.as_secs_f64()),
+                generation: self.view.snapshot.generation,
+            }),
+        }
     }
 
     /// How many sessions of each frontend the kernel forwards; none where it does not tell.
-    fn forwarded(&self) -> BTreeMap<Arc<str>, u64> {
+    fn forwarded(&self) -> BTreeMap<String, u64> {
         let mut sessions = BTreeMap::new();
         let (Some(_), Some(config)) = (&self.kernel, &self.view.config) else {
             return sessions;
@@ -88,17 +91,17 @@ impl Report {
         let frontends = kernel_path::frontends(config, &self.view.table);
         let listed = netfilter::Sessions::new(&frontends).list(MOST_COUNTED, |_| true);
         for session in listed.unwrap_or_default() {
-            *sessions.entry(session.frontend).or_default() += 1;
+            *sessions.entry(session.frontend.to_string()).or_default() += 1;
         }
         sessions
     }
 
     fn frontend(
         &self,
-        frontend: &Frontend,
+        frontend: &config::Frontend,
         listening: &[(Arc<str>, SocketAddr)],
         flows: &[datagram::Status],
-    ) -> Value {
+    ) -> Frontend {
         let name = &frontend.name;
         let bound = listening.iter().filter(|(of, _)| of == name);
         let bound = bound.map(|(_, address)| *address);
@@ -109,49 +112,30 @@ impl Report {
             true => frontend.listen.iter().map(ToString::to_string).collect(),
         };
         let able = self.view.abilities.get(format!("frontend:{name}").as_str());
-        let mut value = json!({
-            "name": &**name,
-            "protocol": match frontend.protocol {
-                Protocol::Tcp => "tcp",
-                Protocol::Udp => "udp",
-            },
-            "path": match frontend.path {
-                Path::User => "user",
-                Path::Kernel | Path::KernelPreferred => "kernel",
-            },
-            "listen": listen,
-            "able": able,
-        });
-        if let (Some(status), Some(object)) = (
-            flows.iter().find(|status| status.frontend == *name),
-            value.as_object_mut(),
-        ) {
-            object.insert("flows".to_owned(), status.flows.into());
-            object.insert("flows_opened".to_owned(), status.counts.opened.into());
-        }
+        let flows = flows.iter().find(|status| status.frontend == *name);
         let known = self.view.table.frontend(name);
-        if let (Some(known), Some(object)) = (known, value.as_object_mut()) {
-            let tally = &known.tally;
-            for (key, count) in [
-                ("sessions", &tally.sessions),
-                ("most_sessions", &tally.most_sessions),
-                ("total", &tally.total),
-                ("denied", &tally.denied),
-                ("limited", &tally.limited),
-                ("rejected", &tally.rejected),
-                ("bytes_in", &tally.bytes_in),
-                ("bytes_out", &tally.bytes_out),
-            ] {
-                object.insert(key.to_owned(), load(count).into());
-            }
+        Frontend {
+            name: name.to_string(),
+            protocol: match frontend.protocol {
+                config::Protocol::Tcp => Protocol::Tcp,
+                config::Protocol::Udp => Protocol::Udp,
+            },
+            path: match frontend.path {
+                config::Path::User => Path::User,
+                config::Path::Kernel | config::Path::KernelPreferred => Path::Kernel,
+            },
+            listen,
+            able: able.copied(),
+            flows: flows.and_then(|status| u64::try_from(status.flows).ok()),
+            flows_opened: flows.map(|status| status.counts.opened),
+            tally: known.map(|known| frontend_tally(&known.tally)),
         }
-        value
     }
 
-    fn backend(&self, backend: &Backend, now: Instant) -> Value {
+    fn backend(&self, backend: &table::Backend, now: Instant) -> Backend {
         let pool = &backend.pool;
         let explained = pool.explain(now);
-        let servers: Vec<Value> = pool
+        let servers = pool
             .servers
             .iter()
             .zip(explained)
@@ -159,113 +143,128 @@ impl Report {
                 let key = (Arc::clone(&pool.name), Arc::clone(&server.name));
                 let history = self.view.histories.get(&key);
                 let tally = &server.load.tally;
-                json!({
-                    "name": &*server.name,
-                    "address": server.address.to_string(),
-                    "state": history.map(|history| history.verdict.name()),
-                    "since_seconds": history.map(|history| now.saturating_duration_since(history.since).as_secs()),
-                    "chosen": explained.reason.is_chosen(),
-                    "why": explained.reason.to_string(),
-                    "probe": self.probe(&key),
-                    "weight": server.weight,
-                    "backup": server.backup,
-                    "sessions": explained.sessions,
-                    "limit": explained.limit,
-                    "total": server.load.total(),
-                    "connect_errors": load(&tally.connect_errors),
-                    "resets": load(&tally.resets),
-                    "bytes_in": load(&tally.bytes_in),
-                    "bytes_out": load(&tally.bytes_out),
-                })
-            })
-            .collect();
-        json!({
-            "name": &*pool.name,
-            "usable": pool.n_usable(),
-            "queued": pool.queue.waiting(),
-            "servers": servers,
-        })
+                Server {
+                    name: server.name.to_string(),
+                    address: server.address.to_string(),
+                    state: history.map(|history| history.verdict.name().to_owned()),
+                    since_seconds: history
+                        .map(|history| now.saturating_duration_since(history.since).as_secs()),
+                    chosen: explained.reason.is_chosen(),
+                    why: explained.reason.to_string(),
+                    probe: self.probe(&key),
+                    weight: server.weight,
+                    backup: server.backup,
+                    sessions: explained.sessions,
+                    limit: explained.limit,
+                    total: server.load.total(),
+                    connect_errors: load(&tally.connect_errors),
+                    resets: load(&tally.resets),
+                    bytes_in: load(&tally.bytes_in),
+                    bytes_out: load(&tally.bytes_out),
+                }
+            });
+        Backend {
+            name: pool.name.to_string(),
+            usable: pool.n_usable(),
+            queued: pool.queue.waiting(),
+            servers: servers.collect(),
+        }
     }
 
-    /// healthd's last finding about a server.
-    fn probe(&self, key: &crate::table_builder::ServerKey) -> Value {
-        let config = self.view.config.as_deref();
-        let server = config.and_then(|config| config.server(&key.0, &key.1));
-        let Some(target) = server.and_then(|server| server.target.as_ref()) else {
-            return Value::Null;
-        };
+    /// healthd's last result about a server.
+    fn probe(&self, key: &crate::table_builder::ServerKey) -> Option<Probe> {
+        let config = self.view.config.as_deref()?;
+        let target = config.server(&key.0, &key.1)?.target.as_ref()?;
         let status = self.view.snapshot.status(target);
-        json!({
-            "target": target.to_string(),
-            "liveness": status.map(|status| status.liveness.to_string()),
-            "admin": status.map(|status| status.admin.to_string()),
-            "reason": status.map(|status| status.reason.as_str()),
-            "latency_ms": status.map(|status| status.latency.as_secs_f64() * 1e3),
+        Some(Probe {
+            target: target.to_string(),
+            liveness: status.map(|status| status.liveness),
+            admin: status.map(|status| status.admin),
+            reason: status.map(|status| status.reason.clone()),
+            latency_ms: status.map(|status| status.latency.as_secs_f64() * 1e3),
         })
     }
 }
 
-fn vip(router: &RouterStatus, now: Instant) -> Value {
+fn frontend_tally(tally: &table::FrontendTally) -> FrontendTally {
+    FrontendTally {
+        sessions: load(&tally.sessions),
+        most_sessions: load(&tally.most_sessions),
+        total: load(&tally.total),
+        denied: load(&tally.denied),
+        limited: load(&tally.limited),
+        rejected: load(&tally.rejected),
+        bytes_in: load(&tally.bytes_in),
+        bytes_out: load(&tally.bytes_out),
+    }
+}
+
+fn vip(router: &RouterStatus, now: Instant) -> Vip {
     let machine = &router.machine;
     let settings = &machine.settings;
-    json!({
-        "name": &*settings.name,
-        "interface": &*settings.interface,
-        "router_id": settings.router_id,
-        "addresses": settings.addresses.iter().map(|it| it.address.to_string()).collect::<Vec<_>>(),
-        "state": machine.state.to_string(),
-        "since_seconds": machine.since.map(|since| now.saturating_duration_since(since).as_secs()),
-        "priority": machine.priority,
-        "faults": machine.faults.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "active": machine.active.map(|heard| heard.source.to_string()),
-        "active_priority": machine.active.map(|heard| heard.priority),
-        "handing_over": machine.is_handing_over,
-        "advertisements_sent": machine.counters.advert_sent,
-        "advertisements_received": machine.counters.advert_rcvd,
-        "became_active": machine.counters.become_master,
-        "duplicates": machine.counters.duplicates,
-    })
+    let addresses = settings.addresses.iter();
+    Vip {
+        name: settings.name.to_string(),
+        interface: settings.interface.to_string(),
+        router_id: settings.router_id,
+        addresses: addresses.map(|it| it.address.to_string()).collect(),
+        state: machine.state.to_string(),
+        since_seconds: machine
+            .since
+            .map(|since| now.saturating_duration_since(since).as_secs()),
+        priority: machine.priority,
+        faults: machine.faults.iter().map(ToString::to_string).collect(),
+        active: machine.active.map(|heard| heard.source.to_string()),
+        active_priority: machine.active.map(|heard| heard.priority),
+        handing_over: machine.is_handing_over,
+        advertisements_sent: machine.counters.advert_sent,
+        advertisements_received: machine.counters.advert_rcvd,
+        became_active: machine.counters.become_master,
+        duplicates: machine.counters.duplicates,
+    }
 }
 
-fn services(config: Option<&Config>) -> Vec<Value> {
+fn services(config: Option<&Config>) -> Vec<Service> {
     let services = config.into_iter().flat_map(|config| &config.services);
-    let value = |service: &Service| {
-        json!({
-            "name": &*service.name,
-            "pool": &*service.pool,
-            "addresses": service.addresses.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        })
+    let service = |service: &config::Service| Service {
+        name: service.name.to_string(),
+        pool: service.pool.to_string(),
+        addresses: service.addresses.iter().map(ToString::to_string).collect(),
     };
-    services.map(value).collect()
+    services.map(service).collect()
 }
 
-fn kernel_value(status: &netfilter::Status, sessions: &BTreeMap<Arc<str>, u64>) -> Value {
-    let connections = status.connections.iter().map(|one| {
-        json!({
-            "frontend": &*one.frontend,
-            "server": &*one.server,
-            "total": one.total,
-        })
+fn kernel(status: &netfilter::Status, sessions: BTreeMap<String, u64>) -> Kernel {
+    let connections = status.connections.iter().map(|one| Connections {
+        frontend: one.frontend.to_string(),
+        server: one.server.to_string(),
+        total: one.total,
     });
-    json!({
-        "changes": status.changes,
-        "failures": status.failures,
-        "repairs": status.repairs,
-        "forgotten": status.forgotten,
-        "error": status.error,
-        "flow_table": flow_table_value(&status.flow_table),
-        "connections": connections.collect::<Vec<_>>(),
-        "sessions": sessions.iter().map(|(name, n)| (name.to_string(), (*n).into())).collect::<serde_json::Map<_, _>>(),
-    })
+    Kernel {
+        changes: status.changes,
+        failures: status.failures,
+        repairs: status.repairs,
+        forgotten: status.forgotten,
+        error: status.error.clone(),
+        flow_table: flow_table(&status.flow_table),
+        connections: connections.collect(),
+        sessions,
+    }
 }
 
-fn flow_table_value(flow_table: &FlowTable) -> Value {
+fn flow_table(flow_table: &netfilter::FlowTable) -> Option<FlowTable> {
     match flow_table {
-        FlowTable::Off => Value::Null,
-        FlowTable::Absent(reason) => json!({ "used": false, "reason": reason }),
-        FlowTable::Used(devices) => {
-            json!({ "used": true, "devices": devices.names().collect::<Vec<_>>() })
-        }
+        netfilter::FlowTable::Off => None,
+        netfilter::FlowTable::Absent(reason) => Some(FlowTable {
+            used: false,
+            reason: Some(reason.clone()),
+            devices: None,
+        }),
+        netfilter::FlowTable::Used(devices) => Some(FlowTable {
+            used: true,
+            reason: None,
+            devices: Some(devices.names().map(str::to_owned).collect()),
+        }),
     }
 }
 
@@ -275,43 +274,42 @@ fn load(counter: &AtomicU64) -> u64 {
 
 //--- For people
 
-/// The answer of a running proxy, in lines.
+/// The status of a running proxy, in lines.
 #[must_use]
-pub fn render(status: &Value) -> String {
-    let mut text = headline_untyped(status);
-    // Writing to a string does not fail.
-    let _written = write_detail(&mut text, &status["detail"]);
+pub fn render(status: &Status<Detail>) -> String {
+    let mut text = headline(status);
+    if let Some(detail) = &status.detail {
+        // Writing to a string does not fail.
+        let _written = write_detail(&mut text, detail);
+    }
     text
 }
 
-fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
-    if let Some(sessions) = kernel["sessions"].as_object() {
-        for (frontend, n) in sessions {
-            writeln!(
-                text,
-                "the kernel forwards {} of {frontend}",
-                counted(number(n), "session")
-            )?;
-        }
+fn write_kernel(text: &mut String, kernel: &Kernel) -> std::fmt::Result {
+    for (frontend, n) in &kernel.sessions {
+        let sessions = counted(*n, "session");
+        writeln!(text, "the kernel forwards {sessions} of {frontend}")?;
     }
-    let flow_table = &kernel["flow_table"];
-    match flow_table["used"].as_bool() {
-        Some(true) => {
-            let devices: Vec<&str> = items(&flow_table["devices"]).map(word).collect();
-            let devices = devices.join(" ");
+    match &kernel.flow_table {
+        Some(FlowTable {
+            used: true,
+            devices,
+            ..
+        }) => {
+            let devices = devices.as_deref().unwrap_or_default().join(" ");
             writeln!(
                 text,
                 "established connections use the kernel's flow table, from {devices}"
             )?;
         }
-        Some(false) => writeln!(
+        Some(FlowTable { reason, .. }) => writeln!(
             text,
             "the kernel has NO flow table: {}",
-            word(&flow_table["reason"])
+            reason.as_deref().unwrap_or_default()
         )?,
         None => {}
     }
-    if let Some(error) = kernel["error"].as_str() {
+    if let Some(error) = &kernel.error {
         writeln!(
             text,
             "the kernel's rules are NOT as they should be: {error}"
@@ -320,164 +318,135 @@ fn write_kernel(text: &mut String, kernel: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
+fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     writeln!(
         text,
         "sessions {} of {} at a time, {} accepted",
-        number(&detail["sessions"]),
-        number(&detail["most_sessions"]),
-        number(&detail["accepted"]),
+        detail.sessions, detail.most_sessions, detail.accepted,
     )?;
-    for frontend in items(&detail["frontends"]) {
+    for frontend in &detail.frontends {
         write_frontend(text, frontend)?;
     }
-    for backend in items(&detail["backends"]) {
+    for backend in &detail.backends {
         write_backend(text, backend)?;
     }
-    for vip in items(&detail["vips"]) {
+    for vip in &detail.vips {
         write_vip(text, vip)?;
     }
-    for service in items(&detail["services"]) {
-        let addresses: Vec<&str> = items(&service["addresses"]).map(word).collect();
-        let (name, pool) = (word(&service["name"]), word(&service["pool"]));
-        writeln!(
-            text,
-            "service {name} has {} of pool {pool}",
-            addresses.join(" ")
-        )?;
+    for service in &detail.services {
+        let Service { name, pool, .. } = service;
+        let addresses = service.addresses.join(" ");
+        writeln!(text, "service {name} has {addresses} of pool {pool}")?;
     }
-    write_kernel(text, &detail["kernel"])?;
-    let healthd = &detail["healthd"];
-    match healthd["connected"].as_bool() {
-        Some(true) => writeln!(text, "healthd is connected"),
-        Some(false) => {
-            let since = match healthd["age_seconds"].as_f64() {
+    if let Some(kernel) = &detail.kernel {
+        write_kernel(text, kernel)?;
+    }
+    match &detail.healthd {
+        Some(healthd) if healthd.connected => writeln!(text, "healthd is connected"),
+        Some(healthd) => {
+            let since = match healthd.age_seconds {
                 Some(age) => format!("its findings of {} ago hold", seconds(age)),
                 None => "every server counts as up".to_owned(),
             };
-            let error = word(&healthd["error"]);
+            let error = &healthd.error;
             writeln!(text, "healthd is NOT connected ({error}); {since}")
         }
         None => writeln!(text, "healthd is not asked"),
     }
 }
 
-fn write_frontend(text: &mut String, frontend: &Value) -> std::fmt::Result {
-    let listen: Vec<&str> = items(&frontend["listen"]).map(word).collect();
-    let kind = match (word(&frontend["protocol"]), word(&frontend["path"])) {
-        ("tcp", "user") => String::new(),
-        (protocol, path) => format!(" ({protocol}, {path} path)"),
+fn write_frontend(text: &mut String, frontend: &Frontend) -> std::fmt::Result {
+    let kind = match (frontend.protocol, frontend.path) {
+        (Protocol::Tcp, Path::User) => String::new(),
+        (protocol, path) => format!(" ({}, {} path)", protocol.name(), path.name()),
     };
-    write!(
-        text,
-        "frontend {} on {}{kind}",
-        word(&frontend["name"]),
-        listen.join(" ")
-    )?;
-    if frontend["total"].is_u64() && !frontend["flows"].is_u64() {
-        write!(
-            text,
-            ": {}, {} in all",
-            counted(number(&frontend["sessions"]), "session"),
-            number(&frontend["total"]),
-        )?;
+    let listen = frontend.listen.join(" ");
+    write!(text, "frontend {} on {listen}{kind}", frontend.name)?;
+    let tally = frontend.tally.unwrap_or_default();
+    match frontend.flows {
+        Some(flows) => {
+            let opened = frontend.flows_opened.unwrap_or_default();
+            write!(text, ": {}, {opened} in all", counted(flows, "flow"))?;
+        }
+        None if frontend.tally.is_some() => {
+            let sessions = counted(tally.sessions, "session");
+            write!(text, ": {sessions}, {} in all", tally.total)?;
+        }
+        None => {}
     }
-    if frontend["flows"].is_u64() {
-        let opened = number(&frontend["flows_opened"]);
-        write!(
-            text,
-            ": {}, {opened} in all",
-            counted(number(&frontend["flows"]), "flow")
-        )?;
-    }
-    for (key, words) in [
-        ("denied", "denied"),
-        ("limited", "over their limit"),
-        ("rejected", "rejected"),
+    for (count, words) in [
+        (tally.denied, "denied"),
+        (tally.limited, "over their limit"),
+        (tally.rejected, "rejected"),
     ] {
-        if number(&frontend[key]) > 0 {
-            write!(text, ", {} {words}", number(&frontend[key]))?;
+        if count > 0 {
+            write!(text, ", {count} {words}")?;
         }
     }
-    match frontend["able"].as_bool() {
+    match frontend.able {
         Some(false) => writeln!(text, "  NO SERVER"),
         _ => writeln!(text),
     }
 }
 
-fn write_vip(text: &mut String, vip: &Value) -> std::fmt::Result {
-    let addresses: Vec<&str> = items(&vip["addresses"]).map(word).collect();
+fn write_vip(text: &mut String, vip: &Vip) -> std::fmt::Result {
     write!(
         text,
         "vip {} {} on {} (router {}): {}",
-        word(&vip["name"]),
-        addresses.join(" "),
-        word(&vip["interface"]),
-        number(&vip["router_id"]),
-        word(&vip["state"]),
+        vip.name,
+        vip.addresses.join(" "),
+        vip.interface,
+        vip.router_id,
+        vip.state,
     )?;
-    if let Some(since) = vip["since_seconds"].as_u64() {
+    if let Some(since) = vip.since_seconds {
         write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;
     }
-    write!(text, ", priority {}", number(&vip["priority"]))?;
-    match (vip["state"].as_str(), vip["active"].as_str()) {
-        (Some("active"), _) | (_, None) => {}
-        (_, Some(active)) => write!(text, ", {active} is active")?,
+    write!(text, ", priority {}", vip.priority)?;
+    match &vip.active {
+        Some(active) if vip.state != "active" => write!(text, ", {active} is active")?,
+        _ => {}
     }
-    let faults: Vec<&str> = items(&vip["faults"]).map(word).collect();
-    if !faults.is_empty() {
-        write!(text, "  {}", faults.join("; "))?;
+    if !vip.faults.is_empty() {
+        write!(text, "  {}", vip.faults.join("; "))?;
     }
-    if number(&vip["duplicates"]) > 0 {
+    if vip.duplicates > 0 {
         write!(text, "  ANOTHER NODE HAS THE ADDRESS TOO")?;
     }
     writeln!(text)
 }
 
-fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
-    let name = word(&backend["name"]);
-    let queued = match number(&backend["queued"]) {
+fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
+    let queued = match backend.queued {
         0 => String::new(),
         n => format!(", {n} wait"),
     };
-    let usable = number(&backend["usable"]);
-    let servers: Vec<&Value> = items(&backend["servers"]).collect();
     writeln!(
         text,
-        "backend {name}: {usable} of {}{queued}",
-        counted(servers.len(), "server")
+        "backend {}: {} of {}{queued}",
+        backend.name,
+        backend.usable,
+        counted(backend.servers.len(), "server")
     )?;
-    for server in servers {
-        write!(
-            text,
-            "  {} {} {}",
-            word(&server["name"]),
-            word(&server["address"]),
-            word(&server["why"]),
-        )?;
-        if let Some(since) = server["since_seconds"].as_u64() {
+    for server in &backend.servers {
+        write!(text, "  {} {} {}", server.name, server.address, server.why)?;
+        if let Some(since) = server.since_seconds {
             write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;
         }
-        write!(
-            text,
-            ", {}, {} in all",
-            counted(number(&server["sessions"]), "session"),
-            number(&server["total"])
-        )?;
-        if number(&server["connect_errors"]) > 0 {
-            write!(
-                text,
-                ", {}",
-                counted(number(&server["connect_errors"]), "failed connect")
-            )?;
+        let sessions = counted(server.sessions, "session");
+        write!(text, ", {sessions}, {} in all", server.total)?;
+        if server.connect_errors > 0 {
+            let errors = counted(server.connect_errors, "failed connect");
+            write!(text, ", {errors}")?;
         }
-        let probe = &server["probe"];
-        match (probe["liveness"].as_str(), probe["reason"].as_str()) {
-            (Some("down"), Some(reason)) => {
-                write!(text, " ({}: {reason})", word(&probe["target"]))?;
+        if let Some(probe) = &server.probe {
+            match (probe.liveness, &probe.reason) {
+                (Some(Liveness::Down), Some(reason)) => {
+                    write!(text, " ({}: {reason})", probe.target)?;
+                }
+                (None, _) => write!(text, " (nothing known yet)")?,
+                _ => {}
             }
-            (None, _) if probe.is_object() => write!(text, " (nothing known yet)")?,
-            _ => {}
         }
         writeln!(text)?;
     }
@@ -486,66 +455,53 @@ fn write_backend(text: &mut String, backend: &Value) -> std::fmt::Result {
 
 /// The output of `sessions`.
 #[must_use]
-pub fn render_sessions(sessions: &Value) -> String {
+pub fn render_sessions(sessions: &[Session]) -> String {
     let mut text = String::new();
-    for session in items(sessions) {
-        let server = match (session["backend"].as_str(), session["server"].as_str()) {
-            (Some(backend), Some(server)) => format!("{backend}/{server}"),
-            (Some(backend), None) => backend.to_owned(),
-            _ => "-".to_owned(),
-        };
-        if word(&session["path"]) == "kernel" {
-            // Writing to a string does not fail.
-            let _written = writeln!(
-                text,
-                "- {} -> {} {server} {}, by the kernel",
-                word(&session["client"]),
-                word(&session["frontend"]),
-                word(&session["state"]),
-            );
-            continue;
-        }
-        if word(&session["state"]) == "flow" {
-            // Writing to a string does not fail.
-            let _written = writeln!(
-                text,
-                "- {} -> {} {} flow idle {}, {} in, {} out",
-                word(&session["client"]),
-                word(&session["frontend"]),
-                word(&session["server"]),
-                seconds(session["idle_seconds"].as_f64().unwrap_or_default()),
-                number(&session["requests"]),
-                number(&session["responses"]),
-            );
-            continue;
-        }
+    for session in sessions {
         // Writing to a string does not fail.
-        let _written = writeln!(
-            text,
-            "{} {} -> {} {} {} {}, {} in, {} out",
-            number(&session["id"]),
-            word(&session["client"]),
-            word(&session["frontend"]),
-            server,
-            word(&session["state"]),
-            seconds(session["age_seconds"].as_f64().unwrap_or_default()),
-            number(&session["bytes_in"]),
-            number(&session["bytes_out"]),
-        );
+        let _written = write_session(&mut text, session);
     }
     text
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or_default()
-}
-
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
+fn write_session(text: &mut String, session: &Session) -> std::fmt::Result {
+    let place = |backend: &Option<String>, server: &Option<String>| match (backend, server) {
+        (Some(backend), Some(server)) => format!("{backend}/{server}"),
+        (Some(backend), None) => backend.clone(),
+        _ => "-".to_owned(),
+    };
+    match session {
+        Session::Forwarded(session) => writeln!(
+            text,
+            "- {} -> {} {} {}, by the kernel",
+            session.client,
+            session.frontend,
+            place(&session.backend, &session.server),
+            session.state,
+        ),
+        Session::Flow(flow) => writeln!(
+            text,
+            "- {} -> {} {} flow idle {}, {} in, {} out",
+            flow.client,
+            flow.frontend,
+            flow.server,
+            seconds(flow.idle_seconds),
+            flow.requests,
+            flow.responses,
+        ),
+        Session::Relayed(session) => writeln!(
+            text,
+            "{} {} -> {} {} {} {}, {} in, {} out",
+            session.id,
+            session.client,
+            session.frontend,
+            place(&session.backend, &session.server),
+            session.state,
+            seconds(session.age_seconds),
+            session.bytes_in,
+            session.bytes_out,
+        ),
+    }
 }
 
 /// Whole seconds, as people read them.

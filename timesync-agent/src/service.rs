@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use api::timesync_agent::Detail;
 use daemon::admin::{Reply, Routes};
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
@@ -18,7 +19,6 @@ use daemon::latest::{Latest, Reader};
 use daemon::readiness::{Latch, Readiness};
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
-use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use self::controller::Controller;
@@ -108,7 +108,7 @@ impl Service for Timesync {
     const NAME: &'static str = "timesync-agent";
 
     type Config = Config;
-    type Status = Value;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -202,7 +202,7 @@ impl Service for Timesync {
         Ok(summary)
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Detail {
         let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,

@@ -4,7 +4,11 @@
 //! service. The daemon fills the type, `status` prints it, the page shows it, `outpost status` and the
 //! tests read it. A key that stands here stays: other programs read the same JSON.
 
+pub mod dns_authd;
+pub mod dns_recursor;
 pub mod healthd;
+pub mod lb_proxy;
+pub mod timesync_agent;
 
 use std::fmt;
 
@@ -35,6 +39,26 @@ pub struct Status<D> {
     pub notes: Vec<String>,
     /// The part of the service; none while it starts, or is too busy to answer.
     pub detail: Option<D>,
+}
+
+impl<D> Status<D> {
+    /// The status of a process that has just begun to serve; in tests, the head of any status.
+    #[must_use]
+    pub fn serving(service: &str, detail: D) -> Self {
+        Self {
+            service: service.to_owned(),
+            slot: None,
+            version: "0.1.0".to_owned(),
+            revision: "abc".to_owned(),
+            pid: 1,
+            state: State::Serving,
+            uptime_seconds: 9.0,
+            ready: true,
+            reasons: Vec::new(),
+            notes: Vec::new(),
+            detail: Some(detail),
+        }
+    }
 }
 
 /// A stage of the life of a process.

@@ -1,5 +1,6 @@
 //! The state of zones, for status and metrics.
 
+use api::dns_authd::ZoneState;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,17 +22,6 @@ pub struct Reports {
     pub n_targets: usize,
 }
 
-/// The state of a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
-    /// The served data is that of its files.
-    Loaded,
-    /// Its files are broken; the data before them is served.
-    Stale,
-    /// Its files are broken and were never loaded: its names get SERVFAIL.
-    Failed,
-}
-
 /// One zone.
 #[derive(Clone, Debug)]
 pub struct ZoneReport {
@@ -40,7 +30,7 @@ pub struct ZoneReport {
     /// Its file.
     pub file: Option<PathBuf>,
     /// Its state.
-    pub state: State,
+    pub state: ZoneState,
     /// The served serial.
     pub serial: u32,
     /// The number of served records.
@@ -63,24 +53,12 @@ pub struct ZoneReport {
     pub live: Vec<LiveReport>,
 }
 
-impl State {
-    /// The state in a word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Loaded => "loaded",
-            Self::Stale => "stale",
-            Self::Failed => "failed",
-        }
-    }
-}
-
 impl ZoneReport {
     pub(super) fn new(declared: &ZoneDecl) -> Self {
         Self {
             name: declared.name.clone(),
             file: declared.file.clone(),
-            state: State::Failed,
+            state: ZoneState::Failed,
             serial: 0,
             records: 0,
             memory: 0,
@@ -102,7 +80,7 @@ impl ZoneReport {
         now: SystemTime,
     ) -> Self {
         Self {
-            state: State::Loaded,
+            state: ZoneState::Loaded,
             serial: zone.soa().serial,
             records: zone.n_records(),
             memory: zone.memory(),
@@ -119,8 +97,8 @@ impl ZoneReport {
     pub(super) fn refused(&self, problems: &[Problem], served: bool, took: Duration) -> Self {
         Self {
             state: match served {
-                true => State::Stale,
-                false => State::Failed,
+                true => ZoneState::Stale,
+                false => ZoneState::Failed,
             },
             took,
             n_refused: self.n_refused + 1,
@@ -141,9 +119,9 @@ impl ZoneReport {
     pub fn trouble(&self) -> Option<String> {
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
-            State::Loaded => return None,
-            State::Stale => "the new file is broken, the old zone is served",
-            State::Failed => "the file is broken, queries get SERVFAIL",
+            ZoneState::Loaded => return None,
+            ZoneState::Stale => "the new file is broken, the old zone is served",
+            ZoneState::Failed => "the file is broken, queries get SERVFAIL",
         };
         Some(format!(
             "{what}: {}, the first: {first}",
@@ -155,8 +133,8 @@ impl ZoneReport {
         Outcome {
             name: self.name.clone(),
             result: match self.state {
-                State::Loaded => Ok((self.serial, self.records)),
-                State::Stale | State::Failed => Err(self.problems.clone()),
+                ZoneState::Loaded => Ok((self.serial, self.records)),
+                ZoneState::Stale | ZoneState::Failed => Err(self.problems.clone()),
             },
         }
     }

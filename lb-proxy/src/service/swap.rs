@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 use vrrp::machine::State;
 use vrrp_net::status::RouterStatus;
 
@@ -29,6 +29,14 @@ pub(super) struct PredecessorState {
     pub(super) overrides: Vec<(ServerKey, Override)>,
 }
 
+/// The state as one process writes it and the next reads it.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Written {
+    active: Vec<String>,
+    overrides: Vec<api::lb_proxy::Override>,
+}
+
 impl PredecessorState {
     /// Out of what a predecessor gave; none when it has not said, or cannot be understood.
     pub(super) fn read(others: &mut Vec<(String, OwnedFd)>) -> Option<Self> {
@@ -39,8 +47,8 @@ impl PredecessorState {
         let read = file
             .seek(SeekFrom::Start(0))
             .and_then(|_| (&file).take(MAX_STATE).read_to_string(&mut text));
-        match read.map(|_| serde_json::from_str::<Value>(&text)) {
-            Ok(Ok(value)) => Some(Self::parse(&value)),
+        match read.map(|_| serde_json::from_str(&text)) {
+            Ok(Ok(written)) => Some(Self::of(written)),
             _ => {
                 tracing::warn!("The predecessor's state cannot be read");
                 None
@@ -54,15 +62,10 @@ impl PredecessorState {
         self.active
     }
 
-    fn parse(value: &Value) -> Self {
-        let active = value.get("active").and_then(Value::as_array);
-        let active = active.into_iter().flatten().filter_map(Value::as_str);
+    fn of(written: Written) -> Self {
         Self {
-            active: active.map(Arc::from).collect(),
-            overrides: value
-                .get("overrides")
-                .map(routes::parse_overrides)
-                .unwrap_or_default(),
+            active: written.active.into_iter().map(Arc::from).collect(),
+            overrides: routes::parse_overrides(written.overrides),
         }
     }
 }
@@ -73,14 +76,14 @@ pub(super) fn state(view: &View, routers: &[RouterStatus]) -> Option<(String, Ow
         .iter()
         .filter(|router| router.machine.state == State::Active)
         .map(|router| router.name().to_string());
-    let state = json!({
-        "active": active.collect::<Vec<_>>(),
-        "overrides": routes::overrides(view),
-    });
+    let state = Written {
+        active: active.collect(),
+        overrides: routes::overrides(view),
+    };
     let written = || -> std::io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;
         let mut file = File::from(rustix::fs::memfd_create("lb-proxy-state", flags)?);
-        file.write_all(state.to_string().as_bytes())?;
+        serde_json::to_writer(&mut file, &state)?;
         Ok(file.into())
     };
     match written() {

@@ -232,7 +232,7 @@ async fn status_and_metrics_show_what_is_there() {
         // Who refuses is passed over at once.
         assert_eq!(connect(address).await.1, "A");
     }
-    let text = status::render(&serde_json::json!({ "detail": proxy.status() }));
+    let text = status::render(&api::Status::serving("lb-proxy", proxy.status()));
     for part in [
         &format!("frontend front on {address}: "),
         "backend back: 2 of 2 servers\n",

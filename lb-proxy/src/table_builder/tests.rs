@@ -186,7 +186,7 @@ fn a_successor_takes_over_what_operators_said() {
     let told = crate::routes::overrides(&before.view());
     let after = builder(TWO);
     let gone = (("api".into(), "gone".into()), Override::default());
-    let overrides = crate::routes::parse_overrides(&told);
+    let overrides = crate::routes::parse_overrides(told);
     assert_eq!(overrides.len(), 1);
     after.take_over(overrides.into_iter().chain([gone]));
     assert_eq!(after.view().overrides, before.view().overrides);

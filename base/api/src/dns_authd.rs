@@ -1,0 +1,182 @@
+//! The answers of dns-authd: its status, its zones, and the result of a reload.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The detail of dns-authd's status.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// Queries by transport: `udp`, `tcp`, `tls`, `https`, `quic`.
+    pub queries: BTreeMap<String, u64>,
+    /// Responses by response code; codes without a response are left out.
+    pub responses: BTreeMap<String, u64>,
+    /// Responses that were truncated (RFC 1035 §4.1.1, TC).
+    pub truncated: u64,
+    /// Answers of live sets.
+    pub live_answers: u64,
+    /// The zones.
+    pub zones: Zones,
+    /// The connection to healthd.
+    pub health: Health,
+}
+
+/// The zones by state, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Zones {
+    /// How many are loaded.
+    pub loaded: usize,
+    /// How many are stale.
+    pub stale: usize,
+    /// How many have failed.
+    pub failed: usize,
+    /// The first 50, those with problems first.
+    pub shown: Vec<Zone>,
+}
+
+/// The state of a zone's data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ZoneState {
+    /// The served data is that of its files.
+    Loaded,
+    /// Its files are broken; the data before them is served.
+    Stale,
+    /// Its files are broken and were never loaded: its names get SERVFAIL.
+    Failed,
+}
+
+impl ZoneState {
+    /// The state in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loaded => "loaded",
+            Self::Stale => "stale",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// A zone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Zone {
+    /// Its name, with the final dot.
+    pub name: String,
+    /// Its file.
+    pub file: Option<String>,
+    /// Its state.
+    pub state: ZoneState,
+    /// The served serial.
+    pub serial: u32,
+    /// The number of served records.
+    pub records: usize,
+    /// The memory of the records, in octets.
+    pub memory: usize,
+    /// When the served data was loaded, in seconds since 1970; none when it never was.
+    pub loaded: Option<u64>,
+    /// Errors of its files.
+    pub problems: Vec<String>,
+    /// Warnings of its files.
+    pub warnings: Vec<String>,
+    /// Its live sets.
+    pub live: Vec<LiveSet>,
+}
+
+/// A set of records that follows liveness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LiveSet {
+    /// The owner name.
+    pub owner: String,
+    /// The type of its records.
+    #[serde(rename = "type")]
+    pub rtype: String,
+    /// How sure the answer is.
+    pub certainty: Certainty,
+    /// The members of the answer.
+    pub members: Vec<String>,
+    /// The TTL of the answer, in seconds.
+    pub ttl: u32,
+    /// Messages of its programs.
+    pub messages: Vec<String>,
+}
+
+/// How sure the answer of a live set is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Certainty {
+    /// The liveness of all members is known.
+    #[serde(rename = "known")]
+    Known,
+    /// No member is up: all are answered.
+    #[serde(rename = "all down")]
+    AllDown,
+    /// The liveness of some members is not known yet.
+    #[serde(rename = "unknown")]
+    Unknown,
+    /// The program has failed: there is no answer.
+    #[serde(rename = "failed")]
+    Failed,
+}
+
+impl Certainty {
+    /// The certainty in words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Known => "known",
+            Self::AllDown => "all down",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// The connection to healthd.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Health {
+    /// The state of the connection.
+    pub state: HealthState,
+    /// The last error of the connection.
+    #[serde(default)]
+    pub error: Option<String>,
+    /// The number of targets that the zones ask for.
+    pub targets: usize,
+    /// Seconds since the last snapshot.
+    #[serde(default)]
+    pub age_seconds: Option<f64>,
+}
+
+/// The state of the connection to healthd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HealthState {
+    /// healthd is not used.
+    #[default]
+    Off,
+    /// Connected.
+    Connected,
+    /// Not connected: the last snapshot holds.
+    Disconnected,
+}
+
+/// The result of a reload for one zone, in the answer of `POST /zones/reload`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reloaded {
+    /// The zone is loaded.
+    Loaded {
+        /// The name of the zone.
+        zone: String,
+        /// Its serial.
+        serial: u32,
+        /// Its number of records.
+        records: usize,
+    },
+    /// Its files are broken; the zone stays as it was.
+    Broken {
+        /// The name of the zone.
+        zone: String,
+        /// Errors of its files.
+        problems: Vec<String>,
+    },
+}

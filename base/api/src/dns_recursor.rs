@@ -1,0 +1,100 @@
+//! The detail of dns-recursor's status.
+
+use serde::{Deserialize, Serialize};
+
+/// Queries, the cache, the routes and their upstreams.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Detail {
+    /// The number of queries.
+    pub queries: u64,
+    /// The answers by source.
+    pub answers: Answers,
+    /// The cache.
+    pub cache: Cache,
+    /// Questions that wait for upstreams.
+    pub questions_under_way: usize,
+    /// The routes of the forward table.
+    pub zones: Vec<Zone>,
+    /// The upstreams of all routes.
+    pub upstreams: Vec<Upstream>,
+    /// Whether healthd is connected; none when it is not used.
+    pub healthd_connected: Option<bool>,
+}
+
+/// Answers by source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
+    /// From fresh entries of the cache.
+    pub cache: u64,
+    /// From stale entries (RFC 8767).
+    pub stale: u64,
+    /// From upstreams.
+    pub resolved: u64,
+    /// From this server itself.
+    pub local: u64,
+}
+
+/// The entries of the cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cache {
+    /// The number of answers.
+    pub positive: usize,
+    /// The number of denials (RFC 2308).
+    pub negative: usize,
+    /// The memory of both, in octets.
+    pub bytes: usize,
+}
+
+/// A route of the forward table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Zone {
+    /// The zone.
+    pub zone: String,
+    /// Whether its upstreams are asked for recursion.
+    pub recursive: bool,
+    /// Whether none of its upstreams answers.
+    pub down: bool,
+    /// The addresses of its upstreams.
+    pub upstreams: Vec<String>,
+}
+
+/// An upstream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Upstream {
+    /// Its IP address and port.
+    pub address: String,
+    /// Its state.
+    pub state: Fitness,
+    /// The reason of its absence, in words.
+    pub why: Option<String>,
+    /// Seconds since the state changed.
+    pub since_seconds: u64,
+    /// The smoothed round trip, in milliseconds.
+    pub round_trip_ms: Option<f64>,
+}
+
+/// The state of an upstream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Fitness {
+    /// It answers.
+    #[serde(rename = "good")]
+    Good,
+    /// It left questions unanswered; it is asked after the good ones.
+    #[serde(rename = "in doubt")]
+    Doubtful,
+    /// It does not answer.
+    #[serde(rename = "absent")]
+    Absent,
+}
+
+impl Fitness {
+    /// The state in words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Doubtful => "in doubt",
+            Self::Absent => "absent",
+        }
+    }
+}
