@@ -28,9 +28,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
     match cli.verb {
         Verb::Serve(args) => run::serve::<Registry, _>(&args, read),
         Verb::Check(args) => check(&args),
-        Verb::Status(args) => {
-            run::status_untyped(&ask::status_args(&args), DEFAULT_ADMIN, status::render)
-        }
+        Verb::Status(args) => run::status(&ask::status_args(&args), DEFAULT_ADMIN, status::render),
         Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
         Verb::Du(args) => look::at(&args, &View::Repositories, status::usage),
         Verb::Tags { repository, look } => {

@@ -5,12 +5,13 @@
 
 use std::fmt::{self, Write as _};
 
+use api::registry_svc::{Cluster, Descriptor, Document, Manifest, Repositories, Tags};
 use config_text::web::{encoded, markup};
 use config_text::{counted, counted_as};
 use serde_json::Value;
 
 use crate::status::octets;
-use crate::views::View;
+use crate::views::Seen;
 
 /// The path of the page.
 pub const ROOT: &str = "/";
@@ -30,15 +31,15 @@ a{color:#0645ad;text-decoration:none}a:hover{text-decoration:underline}.bad{colo
 pre{background:#f6f6f6;padding:1rem;overflow:auto}\
 @media(prefers-color-scheme:dark){body{color:#ddd;background:#181818}th,td{border-color:#444}a{color:#8ab4f8}pre{background:#222}}";
 
-/// The page for a view and what was seen.
+/// The page of a view; the other nodes stand below the repositories.
 #[must_use]
-pub fn render(view: &View, seen: &Value) -> String {
+pub fn render(seen: &Seen, cluster: Option<&Cluster>) -> String {
     let mut page = String::new();
     // Writing to a string does not fail.
-    let _written = match view {
-        View::Repositories => repositories(&mut page, seen),
-        View::Tags { .. } => tags(&mut page, seen),
-        View::Manifest { .. } => manifest(&mut page, seen),
+    let _written = match seen {
+        Seen::Repositories(seen) => repositories(&mut page, seen, cluster),
+        Seen::Tags(seen) => tags(&mut page, seen),
+        Seen::Manifest(seen) => manifest(&mut page, seen),
     };
     page
 }
@@ -58,105 +59,102 @@ fn end(page: &mut String) {
     page.push_str("</body></html>\n");
 }
 
-fn repositories(page: &mut String, seen: &Value) -> fmt::Result {
+fn repositories(page: &mut String, seen: &Repositories, cluster: Option<&Cluster>) -> fmt::Result {
     begin(page, "Repositories")?;
-    let total = &seen["total"];
+    let total = &seen.total;
     write!(
         page,
         "<p>{}, {}, {}; {} in all, what is shared counted once.</p>\
          <table><thead><tr><th>Repository</th><th class=\"n\">Tags</th><th class=\"n\">Manifests</th>\
          <th class=\"n\">Blobs</th><th class=\"n\">Size</th></tr></thead><tbody>",
-        counted(number(&total["tags"]), "tag"),
-        counted(number(&total["manifests"]), "manifest"),
-        counted(number(&total["blobs"]), "blob"),
-        octets(number(&total["bytes"])),
+        counted(total.tags, "tag"),
+        counted(total.manifests, "manifest"),
+        counted(total.blobs, "blob"),
+        octets(total.bytes),
     )?;
-    for one in items(&seen["repositories"]).take(ROWS) {
-        let name = word(&one["name"]);
+    for one in seen.repositories.iter().take(ROWS) {
+        let held = &one.held;
         write!(
             page,
             "<tr><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td></tr>",
-            repository_link(name),
-            number(&one["tags"]),
-            number(&one["manifests"]),
-            number(&one["blobs"]),
-            octets(number(&one["bytes"])),
+            repository_link(&one.name),
+            held.tags,
+            held.manifests,
+            held.blobs,
+            octets(held.bytes),
         )?;
     }
     page.push_str("</tbody></table>");
-    say_cut(page, items(&seen["repositories"]).count())?;
-    replication(page, &seen["cluster"])?;
+    say_cut(page, seen.repositories.len())?;
+    if let Some(cluster) = cluster {
+        replication(page, cluster)?;
+    }
     end(page);
     Ok(())
 }
 
-/// The other nodes, if there are any.
-fn replication(page: &mut String, cluster: &Value) -> fmt::Result {
-    if !cluster.is_object() {
-        return Ok(());
-    }
+/// The other nodes.
+fn replication(page: &mut String, cluster: &Cluster) -> fmt::Result {
     write!(
         page,
         "<h2>Replication</h2><p>This is node {}; {}, {}, \
          {} nowhere to be had.</p><table><thead><tr><th>Node</th><th>Address</th><th>State</th>\
          <th class=\"n\">Behind</th><th class=\"n\">Lacks</th><th class=\"n\">Differences</th></tr></thead><tbody>",
-        markup(word(&cluster["node"])),
+        markup(&cluster.node),
         counted_as(
-            number(&cluster["records_waiting"]),
+            cluster.records_waiting,
             "record waits for content",
             "records wait for content"
         ),
         counted_as(
-            number(&cluster["fetching"]),
+            cluster.fetching,
             "blob is being fetched",
             "blobs are being fetched"
         ),
-        counted_as(number(&cluster["missing_blobs"]), "is", "are"),
+        counted_as(cluster.missing_blobs, "is", "are"),
     )?;
-    for peer in items(&cluster["peers"]) {
-        let state = match peer["connected"].as_bool() {
-            Some(true) => "connected".to_owned(),
-            _ => format!(
+    for peer in &cluster.peers {
+        let state = match peer.connected {
+            true => "connected".to_owned(),
+            false => format!(
                 "<span class=\"bad\">not connected</span> {}",
-                markup(peer["error"].as_str().unwrap_or_default())
+                markup(&peer.error)
             ),
         };
         write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{state}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td><td class=\"n\">{}</td></tr>",
-            markup(word(&peer["name"])),
-            markup(word(&peer["address"])),
-            number(&peer["behind"]),
-            number(&peer["lacks"]),
-            number(&peer["differences"]),
+            markup(&peer.name),
+            markup(&peer.address),
+            peer.behind,
+            peer.lacks.unwrap_or_default(),
+            peer.differences,
         )?;
     }
     page.push_str("</tbody></table>");
     Ok(())
 }
 
-fn tags(page: &mut String, seen: &Value) -> fmt::Result {
-    let repository = word(&seen["repository"]);
+fn tags(page: &mut String, seen: &Tags) -> fmt::Result {
+    let repository = &seen.repository;
     begin(page, repository)?;
     page.push_str(
         "<table><thead><tr><th>Tag</th><th>Digest</th><th>Media type</th><th>Pushed</th></tr></thead><tbody>",
     );
-    for tag in items(&seen["tags"]).take(ROWS) {
-        let name = word(&tag["tag"]);
-        let digest = word(&tag["digest"]);
+    for tag in seen.tags.iter().take(ROWS) {
         write!(
             page,
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
-            manifest_link(repository, name, &markup(name)),
-            digest_link(repository, digest),
-            markup(tag["mediaType"].as_str().unwrap_or_default()),
-            markup(word(&tag["pushed"])),
+            manifest_link(repository, &tag.tag, &markup(&tag.tag)),
+            digest_link(repository, &tag.digest),
+            markup(tag.media_type.as_deref().unwrap_or_default()),
+            markup(&tag.pushed),
         )?;
     }
     page.push_str("</tbody></table>");
-    say_cut(page, items(&seen["tags"]).count())?;
+    say_cut(page, seen.tags.len())?;
     end(page);
     Ok(())
 }
@@ -168,48 +166,45 @@ fn say_cut(page: &mut String, n: usize) -> fmt::Result {
     Ok(())
 }
 
-fn manifest(page: &mut String, seen: &Value) -> fmt::Result {
-    let repository = word(&seen["repository"]);
+fn manifest(page: &mut String, seen: &Manifest<Value>) -> fmt::Result {
+    let repository = &seen.repository;
     begin(page, repository)?;
     write!(page, "<p>{}</p><table><tbody>", repository_link(repository))?;
     row(
         page,
         "Digest",
-        &format!("<code>{}</code>", markup(word(&seen["digest"]))),
+        &format!("<code>{}</code>", markup(&seen.digest)),
     )?;
-    row(page, "Media type", &markup(word(&seen["mediaType"])))?;
-    row(page, "Size", &octets(number(&seen["size"])))?;
-    let tags: Vec<String> = items(&seen["tags"]).map(|tag| markup(word(tag))).collect();
+    row(page, "Media type", &markup(&seen.media_type))?;
+    row(page, "Size", &octets(seen.size))?;
+    let tags: Vec<String> = seen.tags.iter().map(|tag| markup(tag)).collect();
     row(page, "Tags", &tags.join(" "))?;
-    if let Some(kind) = seen["artifactType"].as_str() {
+    if let Some(kind) = &seen.artifact_type {
         row(page, "Artifact type", &markup(kind))?;
     }
-    if let Some(subject) = seen["subject"].as_str() {
+    if let Some(subject) = &seen.subject {
         row(page, "Subject", &digest_link(repository, subject))?;
     }
     page.push_str("</tbody></table>");
-    let missing: Vec<&str> = items(&seen["missing"]).map(word).collect();
-    let document = &seen["manifest"];
+    // A manifest of a kind of its own has none of these lists; it is printed below.
+    let document: Document = serde_json::from_value(seen.manifest.clone()).unwrap_or_default();
     for (list, title) in [
-        ("manifests", "Manifests"),
-        ("layers", "Layers"),
-        ("blobs", "Blobs"),
+        (&document.manifests, "Manifests"),
+        (&document.layers, "Layers"),
+        (&document.blobs, "Blobs"),
     ] {
-        content(page, repository, title, &document[list], &missing)?;
+        content(page, repository, title, list, &seen.missing)?;
     }
-    if items(&seen["referrers"]).next().is_some() {
+    if !seen.referrers.is_empty() {
         page.push_str("<h2>Referrers</h2><table><tbody>");
-        for one in items(&seen["referrers"]).take(ROWS) {
-            let kind = one["artifactType"].as_str();
-            let kind = kind
-                .or_else(|| one["mediaType"].as_str())
-                .unwrap_or_default();
+        for one in seen.referrers.iter().take(ROWS) {
+            let kind = one.artifact_type.as_ref().unwrap_or(&one.media_type);
             write!(
                 page,
                 "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td></tr>",
-                digest_link(repository, word(&one["digest"])),
+                digest_link(repository, &one.digest),
                 markup(kind),
-                octets(number(&one["size"])),
+                octets(one.size),
             )?;
         }
         page.push_str("</tbody></table>");
@@ -217,7 +212,7 @@ fn manifest(page: &mut String, seen: &Value) -> fmt::Result {
     write!(
         page,
         "<h2>Manifest</h2><pre>{}</pre>",
-        markup(&format!("{document:#}"))
+        markup(&format!("{:#}", seen.manifest))
     )?;
     end(page);
     Ok(())
@@ -228,32 +223,30 @@ fn content(
     page: &mut String,
     repository: &str,
     title: &str,
-    list: &Value,
-    missing: &[&str],
+    list: &[Descriptor],
+    missing: &[String],
 ) -> fmt::Result {
-    if items(list).next().is_none() {
+    if list.is_empty() {
         return Ok(());
     }
     write!(page, "<h2>{title}</h2><table><tbody>")?;
-    for one in items(list).take(ROWS) {
-        let digest = word(&one["digest"]);
+    for one in list.iter().take(ROWS) {
         let shown = match title {
-            "Manifests" => digest_link(repository, digest),
-            _ => format!("<code>{}</code>", markup(digest)),
+            "Manifests" => digest_link(repository, &one.digest),
+            _ => format!("<code>{}</code>", markup(&one.digest)),
         };
-        let lack = match missing.contains(&digest) {
+        let lack = match missing.contains(&one.digest) {
             true => " <span class=\"bad\">missing</span>",
             false => "",
         };
-        let platform = &one["platform"];
-        let platform = match (platform["os"].as_str(), platform["architecture"].as_str()) {
-            (Some(os), Some(architecture)) => markup(&format!("{os}/{architecture}")),
-            _ => markup(one["mediaType"].as_str().unwrap_or_default()),
+        let platform = match &one.platform {
+            Some(platform) => markup(&format!("{}/{}", platform.os, platform.architecture)),
+            None => markup(one.media_type.as_deref().unwrap_or_default()),
         };
         write!(
             page,
             "<tr><td>{shown}{lack}</td><td>{platform}</td><td class=\"n\">{}</td></tr>",
-            octets(number(&one["size"])),
+            octets(one.size),
         )?;
     }
     page.push_str("</tbody></table>");
@@ -286,18 +279,6 @@ fn manifest_link(repository: &str, reference: &str, markup: &str) -> String {
     )
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -306,32 +287,26 @@ mod tests {
 
     const EVIL: &str = "<script>alert('x')</script>\" onload=\"";
 
-    fn view() -> View {
-        View::Manifest {
-            repository: "a/b".parse().unwrap(),
-            reference: "latest".parse().unwrap(),
-        }
+    fn manifest(seen: Value) -> Seen {
+        Seen::Manifest(serde_json::from_value(seen).unwrap())
     }
 
     #[test]
     fn repositories_lead_to_their_tags() {
-        let seen = json!({
+        let seen = serde_json::from_value(json!({
             "repositories": [{ "name": "a/b", "tags": 1, "manifests": 2, "blobs": 3, "bytes": 4096 }],
             "total": { "tags": 1, "manifests": 2, "blobs": 3, "bytes": 4096 },
-        });
-        let page = render(&View::Repositories, &seen);
+        }));
+        let page = render(&Seen::Repositories(seen.unwrap()), None);
         assert!(
             page.contains("<a href=\"/ui/repository?repository=a/b\">a/b</a>"),
             "{page}"
         );
         assert!(page.contains("4.0 KiB"));
-        let tags = View::Tags {
-            repository: "a/b".parse().unwrap(),
-        };
-        let seen = json!({ "repository": "a/b", "tags": [
+        let seen = serde_json::from_value(json!({ "repository": "a/b", "tags": [
             { "tag": "v1", "digest": "sha256:d", "pushed": "2026-11-21T09:30:00.250Z" },
-        ] });
-        let page = render(&tags, &seen);
+        ] }));
+        let page = render(&Seen::Tags(seen.unwrap()), None);
         assert!(
             page.contains("/ui/manifest?repository=a/b&amp;reference=v1\">v1</a>"),
             "{page}"
@@ -340,13 +315,13 @@ mod tests {
 
     #[test]
     fn a_manifest_shows_layers_referrers_and_what_is_missing() {
-        let seen = json!({
+        let seen = manifest(json!({
             "repository": "a/b", "digest": "sha256:d", "mediaType": "m", "size": 1,
-            "tags": ["v1"], "subject": "sha256:s", "missing": ["sha256:l"],
-            "referrers": [{ "digest": "sha256:r", "artifactType": "sbom", "size": 1 }],
+            "tags": ["v1"], "artifactType": null, "subject": "sha256:s", "missing": ["sha256:l"],
+            "referrers": [{ "digest": "sha256:r", "mediaType": "m", "artifactType": "sbom", "size": 1 }],
             "manifest": { "layers": [{ "digest": "sha256:l", "size": 2048, "mediaType": "t" }] },
-        });
-        let page = render(&view(), &seen);
+        }));
+        let page = render(&seen, None);
         for part in [
             "<h2>Layers</h2>",
             "<code>sha256:l</code> <span class=\"bad\">missing</span>",
@@ -360,24 +335,35 @@ mod tests {
 
     #[test]
     fn nothing_that_is_shown_is_markup() {
-        let seen = json!({
+        let seen = manifest(json!({
             "repository": EVIL, "digest": EVIL, "mediaType": EVIL, "size": 1, "tags": [EVIL],
             "artifactType": EVIL, "subject": EVIL, "missing": [EVIL],
-            "referrers": [{ "digest": EVIL, "artifactType": EVIL, "mediaType": EVIL }],
-            "repositories": [{ "name": EVIL }],
-            "cluster": { "node": EVIL, "peers": [{ "name": EVIL, "address": EVIL, "error": EVIL }] },
-            "total": {},
+            "referrers": [{ "digest": EVIL, "artifactType": EVIL, "mediaType": EVIL, "size": 1 }],
             "manifest": {
                 "layers": [{ "digest": EVIL, "mediaType": EVIL, "platform": { "os": EVIL, "architecture": EVIL } }],
                 "manifests": [{ "digest": EVIL }],
                 "annotations": { "x": EVIL },
             },
-        });
-        let tags = View::Tags {
-            repository: "a".parse().unwrap(),
-        };
-        for view in [View::Repositories, tags, view()] {
-            let page = render(&view, &seen);
+        }));
+        let tags = serde_json::from_value(json!({ "repository": EVIL, "tags": [
+            { "tag": EVIL, "digest": EVIL, "pushed": EVIL, "mediaType": EVIL },
+        ] }));
+        let repositories = serde_json::from_value(json!({
+            "repositories": [{ "name": EVIL, "tags": 1, "manifests": 2, "blobs": 3, "bytes": 4096 }],
+            "total": { "tags": 1, "manifests": 2, "blobs": 3, "bytes": 4096 },
+        }));
+        let cluster: Cluster = serde_json::from_value(json!({
+            "node": EVIL, "records_waiting": 0, "fetching": 0, "missing_blobs": 0,
+            "peers": [{ "name": EVIL, "address": EVIL, "connected": false, "error": EVIL, "heard": EVIL,
+                        "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 }],
+        }))
+        .unwrap();
+        for seen in [
+            seen,
+            Seen::Tags(tags.unwrap()),
+            Seen::Repositories(repositories.unwrap()),
+        ] {
+            let page = render(&seen, Some(&cluster));
             assert!(!page.contains("<script"), "{page}");
             assert!(!page.contains("alert('"), "{page}");
             assert!(!page.contains("\" onload"), "{page}");
@@ -387,8 +373,8 @@ mod tests {
     #[test]
     fn an_empty_answer_is_still_a_page() {
         for page in [
-            render(&View::Repositories, &Value::Null),
-            render(&view(), &json!({})),
+            render(&Seen::Repositories(Repositories::default()), None),
+            render(&Seen::Manifest(Box::default()), None),
         ] {
             assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>\n"));
         }

@@ -10,15 +10,15 @@
 //! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
 //! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
 
+use api::registry_svc::Started;
 use daemon::admin::{Reply, Request, Routes};
 use daemon::exit;
 use registry_cluster::Cluster;
 use registry_cluster::compare::CompareError;
-use serde_json::Value;
 use tokio::runtime::Handle;
 
 use crate::upkeep::{Task, Upkeep};
-use crate::views::{Looker, View, ViewError};
+use crate::views::{Looker, Seen, View, ViewError};
 use crate::{page, status};
 
 /// The path of the difference to another node.
@@ -101,16 +101,9 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
         Ok(view) => view,
         Err(error) => return refusal(&error),
     };
+    let cluster = shown.cluster.as_ref().map(status::cluster);
     match shown.looker.look(&view).await {
-        Ok(mut value) => {
-            // The other nodes stand below the repositories.
-            if let (View::Repositories, Some(of), Some(value)) =
-                (&view, &shown.cluster, value.as_object_mut())
-            {
-                value.insert("cluster".to_owned(), status::cluster(of));
-            }
-            Reply::html(page::render(&view, &value))
-        }
+        Ok(seen) => Reply::html(page::render(&seen, cluster.as_ref())),
         Err(error) => refusal(&error),
     }
 }
@@ -121,7 +114,7 @@ fn start(upkeep: &Upkeep, request: &Request) -> Reply {
         return refusal(&ViewError::Parameter("task"));
     };
     match upkeep.start(task) {
-        Some((number, _)) => Reply::json(202, &serde_json::json!({ "number": number })),
+        Some((number, _)) => Reply::json(202, &Started { number }),
         None => Reply::text(409, "one is running: see GET /upkeep\n"),
     }
 }
@@ -145,7 +138,7 @@ async fn diff(shown: &Shown, request: &Request) -> Reply {
     }
 }
 
-async fn look(looker: &Looker, path: &str, query: &str) -> Result<Value, ViewError> {
+async fn look(looker: &Looker, path: &str, query: &str) -> Result<Seen, ViewError> {
     looker.look(&View::parse(path, query)?).await
 }
 

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::registry_svc::{Detail, Requests};
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::latest::Latest;
@@ -38,7 +39,6 @@ use registry_store::space::Space;
 use registry_store::{Settings, Store, StoreError, store};
 use registry_webhook::Webhooks;
 use rustls::ServerConfig;
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::config::{self, Config, IndexKind};
@@ -118,7 +118,7 @@ impl Fixed {
 impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
-    type Status = Value;
+    type Status = Detail;
 
     fn common(config: &Config) -> &Common {
         &config.common
@@ -237,21 +237,25 @@ impl Service for Registry {
         Ok(summary)
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> Detail {
         let config = self.shown.current();
-        json!({
-            "listen": self.server.addresses().iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "tls": self.tls.is_some(),
-            "root": config.root.display().to_string(),
-            "node": node(&config).as_str(),
-            "read_only": config.read_only,
-            "requests": requests(&self.http),
-            "held": self.looker.last().map(|survey| crate::status::held(&survey)),
-            "cluster": self.cluster.as_ref().map(crate::status::cluster),
-            "upkeep": self.upkeep.status(),
-            "space": self.space.status(),
-            "webhooks": crate::status::webhooks(&self.webhooks.status()),
-        })
+        let addresses = self.server.addresses();
+        Detail {
+            listen: addresses.iter().map(ToString::to_string).collect(),
+            tls: self.tls.is_some(),
+            root: config.root.display().to_string(),
+            node: node(&config).as_str().to_owned(),
+            read_only: config.read_only,
+            requests: requests(&self.http),
+            held: self
+                .looker
+                .last()
+                .map(|survey| crate::status::held(&survey)),
+            cluster: self.cluster.as_ref().map(crate::status::cluster),
+            upkeep: self.upkeep.status(),
+            space: self.space.status(),
+            webhooks: crate::status::webhooks(&self.webhooks.status()),
+        }
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -565,9 +569,13 @@ fn server_settings(config: &Config) -> server::Settings {
     }
 }
 
-fn requests(http: &Http) -> Value {
-    let (answered, received, sent) = http.totals();
-    json!({ "answered": answered, "received_bytes": received, "sent_bytes": sent })
+fn requests(http: &Http) -> Requests {
+    let (answered, received_bytes, sent_bytes) = http.totals();
+    Requests {
+        answered,
+        received_bytes,
+        sent_bytes,
+    }
 }
 
 fn warn_all(config: &Config) {

@@ -3,92 +3,95 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use api::Status;
+use api::registry_svc::{
+    self as shown, Detail, Differences, Document, Held, Manifest, Outcome, Peer, Repositories,
+    Space, Tags, Upkeep, Webhook,
+};
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
-use daemon::run::headline_untyped;
+use daemon::run::headline;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;
 use registry_webhook::EndpointStatus;
-use serde_json::{Value, json};
 
-/// The content, as JSON.
+/// The content.
 #[must_use]
-pub fn held(survey: &Survey) -> Value {
-    let total = survey.total();
-    json!({
-        "repositories": survey.n_repositories(),
-        "tags": total.tags,
-        "manifests": total.manifests,
-        "blobs": total.blobs,
-        "bytes": total.octets,
-    })
+pub fn held(survey: &Survey) -> Held {
+    Held {
+        repositories: survey.n_repositories(),
+        sum: crate::views::holding(&survey.total()),
+    }
 }
 
-/// How the cluster is doing, as JSON.
-pub fn cluster(cluster: &Cluster) -> Value {
+/// The other nodes.
+pub fn cluster(cluster: &Cluster) -> shown::Cluster {
     let status = cluster.status();
-    json!({
-        "node": status.node,
-        "records_waiting": status.waiting,
-        "fetching": status.fetching,
-        "missing_blobs": status.missing.len(),
-        "peers": status.peers.iter().map(peer).collect::<Vec<_>>(),
-    })
+    shown::Cluster {
+        node: status.node,
+        records_waiting: status.waiting,
+        fetching: status.fetching,
+        missing_blobs: status.missing.len(),
+        peers: status.peers.iter().map(peer).collect(),
+    }
 }
 
-fn peer(peer: &PeerStatus) -> Value {
-    json!({
-        "name": peer.name.as_str(),
-        "address": peer.address,
-        "connected": peer.connected,
-        "error": peer.error,
-        "heard": peer.heard.map(|ago| HumanDuration(Duration::from_secs(ago.as_secs())).to_string()),
-        "behind": peer.behind,
-        "lacks": peer.lacks,
-        "differences": peer.differences,
-        "missing_blobs": peer.missing_blobs,
-    })
+fn peer(peer: &PeerStatus) -> Peer {
+    let heard = |ago: Duration| HumanDuration(Duration::from_secs(ago.as_secs())).to_string();
+    Peer {
+        name: peer.name.as_str().to_owned(),
+        address: peer.address.clone(),
+        connected: peer.connected,
+        error: peer.error.clone(),
+        heard: peer.heard.map(heard),
+        behind: peer.behind,
+        lacks: peer.lacks,
+        differences: peer.differences,
+        missing_blobs: peer.missing_blobs,
+    }
 }
 
-/// The endpoints of events, as JSON.
+/// The endpoints of events.
 #[must_use]
-pub fn webhooks(endpoints: &[EndpointStatus]) -> Value {
-    let all = endpoints.iter().map(|endpoint| {
-        json!({
-            "name": endpoint.name,
-            "url": endpoint.url,
-            "waiting": endpoint.waiting,
-            "delivered": endpoint.delivered,
-            "dropped": endpoint.dropped,
-            "failures_in_a_row": endpoint.failures_in_a_row,
-            "error": endpoint.error,
-        })
-    });
-    all.collect()
+pub fn webhooks(endpoints: &[EndpointStatus]) -> Vec<Webhook> {
+    let webhook = |endpoint: &EndpointStatus| Webhook {
+        name: endpoint.name.clone(),
+        url: endpoint.url.clone(),
+        waiting: endpoint.waiting,
+        delivered: endpoint.delivered,
+        dropped: endpoint.dropped,
+        failures_in_a_row: endpoint.failures_in_a_row,
+        error: endpoint.error.clone(),
+    };
+    endpoints.iter().map(webhook).collect()
 }
 
-/// The differences between two nodes, as JSON.
+/// The differences between two nodes.
 #[must_use]
-pub fn differences(differences: &[Difference]) -> Value {
+pub fn differences(differences: &[Difference]) -> Differences {
     let all = differences.iter().map(|difference| match difference {
-        Difference::Blob { digest, here } => json!({
-            "what": format!("blob {digest}"),
-            "here": if *here { "held" } else { "" },
-            "there": if *here { "" } else { "held" },
-        }),
-        Difference::Register { key, here, there } => json!({
-            "what": match key {
+        Difference::Blob { digest, here } => shown::Difference {
+            what: format!("blob {digest}"),
+            here: if *here { "held" } else { "" }.to_owned(),
+            there: if *here { "" } else { "held" }.to_owned(),
+        },
+        Difference::Register { key, here, there } => shown::Difference {
+            what: match key {
                 Key::Blob { repository, digest } => format!("blob {digest} in {repository}"),
-                Key::Manifest { repository, digest } => format!("manifest {digest} in {repository}"),
+                Key::Manifest { repository, digest } => {
+                    format!("manifest {digest} in {repository}")
+                }
                 Key::Tag { repository, tag } => format!("tag {repository}:{tag}"),
             },
-            "here": statement(here.as_ref()),
-            "there": statement(there.as_ref()),
-        }),
+            here: statement(here.as_ref()),
+            there: statement(there.as_ref()),
+        },
     });
-    json!({ "differences": all.collect::<Vec<_>>() })
+    Differences {
+        differences: all.collect(),
+    }
 }
 
 /// One node's side of a difference.
@@ -108,60 +111,59 @@ fn statement(register: Option<&Stamped>) -> String {
 
 /// The status of a running registry, in lines.
 #[must_use]
-pub fn render(status: &Value) -> String {
-    let mut text = headline_untyped(status);
-    // Writing to a string does not fail.
-    let _written = write_detail(&mut text, &status["detail"]);
+pub fn render(status: &Status<Detail>) -> String {
+    let mut text = headline(status);
+    if let Some(detail) = &status.detail {
+        // Writing to a string does not fail.
+        let _written = write_detail(&mut text, detail);
+    }
     text
 }
 
-fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
-    let listen: Vec<&str> = items(&detail["listen"]).map(word).collect();
-    let how = match detail["tls"].as_bool() {
-        Some(true) => "TLS",
-        _ => "plain text",
+fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
+    let how = match detail.tls {
+        true => "TLS",
+        false => "plain text",
     };
-    writeln!(text, "serves on {} ({how})", listen.join(" "))?;
-    write!(text, "root {}", word(&detail["root"]))?;
-    if detail["read_only"].as_bool() == Some(true) {
+    writeln!(text, "serves on {} ({how})", detail.listen.join(" "))?;
+    write!(text, "root {}", detail.root)?;
+    if detail.read_only {
         write!(text, ", read-only")?;
     }
     writeln!(text)?;
-    let held = &detail["held"];
-    if held.is_object() {
+    if let Some(held) = &detail.held {
         writeln!(
             text,
             "holds {}, {}, {}, {}, {}",
-            counted(number(&held["repositories"]), "repository"),
-            counted(number(&held["tags"]), "tag"),
-            counted(number(&held["manifests"]), "manifest"),
-            counted(number(&held["blobs"]), "blob"),
-            octets(number(&held["bytes"])),
+            counted(held.repositories, "repository"),
+            counted(held.sum.tags, "tag"),
+            counted(held.sum.manifests, "manifest"),
+            counted(held.sum.blobs, "blob"),
+            octets(held.sum.bytes),
         )?;
     }
-    write_space(text, &detail["space"])?;
-    write_upkeep(text, &detail["upkeep"])?;
-    let requests = &detail["requests"];
+    write_space(text, &detail.space)?;
+    write_upkeep(text, &detail.upkeep)?;
     writeln!(
         text,
         "{} answered, {} received, {} sent",
-        counted(number(&requests["answered"]), "request"),
-        octets(number(&requests["received_bytes"])),
-        octets(number(&requests["sent_bytes"])),
+        counted(detail.requests.answered, "request"),
+        octets(detail.requests.received_bytes),
+        octets(detail.requests.sent_bytes),
     )?;
-    write_cluster(text, &detail["cluster"])?;
-    for webhook in items(&detail["webhooks"]) {
+    if let Some(cluster) = &detail.cluster {
+        write_cluster(text, cluster)?;
+    }
+    for webhook in &detail.webhooks {
         write!(
             text,
             "webhook {}: {} delivered, {} wait",
-            word(&webhook["name"]),
-            number(&webhook["delivered"]),
-            number(&webhook["waiting"]),
+            webhook.name, webhook.delivered, webhook.waiting,
         )?;
-        if number(&webhook["dropped"]) > 0 {
-            write!(text, ", {} dropped", number(&webhook["dropped"]))?;
+        if webhook.dropped > 0 {
+            write!(text, ", {} dropped", webhook.dropped)?;
         }
-        match webhook["error"].as_str() {
+        match &webhook.error {
             Some(error) => writeln!(text, "  FAILS: {error}")?,
             None => writeln!(text)?,
         }
@@ -169,36 +171,37 @@ fn write_detail(text: &mut String, detail: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_space(text: &mut String, space: &Value) -> std::fmt::Result {
-    if !space["free_bytes"].is_number() {
+fn write_space(text: &mut String, space: &Space) -> std::fmt::Result {
+    let Some(free) = space.free_bytes else {
         return Ok(());
-    }
-    write!(
-        text,
-        "{} free of {}",
-        octets(number(&space["free_bytes"])),
-        octets(number(&space["total_bytes"])),
-    )?;
-    match space["standing"].as_str() {
-        Some("scarce") => writeln!(text, ", FILLING UP"),
-        Some("full") => writeln!(text, ", FULL: nothing is pushed any more"),
+    };
+    let total = octets(space.total_bytes.unwrap_or_default());
+    write!(text, "{} free of {total}", octets(free))?;
+    match space.standing.as_str() {
+        "scarce" => writeln!(text, ", FILLING UP"),
+        "full" => writeln!(text, ", FULL: nothing is pushed any more"),
         _ => writeln!(text),
     }
 }
 
-fn write_upkeep(text: &mut String, upkeep: &Value) -> std::fmt::Result {
-    for running in items(&upkeep["running"]) {
-        writeln!(text, "{} is running", word(&running["task"]))?;
+fn write_upkeep(text: &mut String, upkeep: &Upkeep) -> std::fmt::Result {
+    for running in &upkeep.running {
+        writeln!(text, "{} is running", running.task)?;
     }
-    let of_sweep = |what: &str| upkeep.pointer(&format!("/last_sweep/report/{what}/blobs"));
-    if let (Some(trashed), Some(deleted)) = (of_sweep("trashed"), of_sweep("deleted")) {
-        let (trashed, deleted) = (counted(number(trashed), "blob"), number(deleted));
+    if let Some(sweep) = &upkeep.last_sweep
+        && let Outcome::Done(report) = &sweep.report
+    {
+        let trashed = counted(report.trashed.blobs, "blob");
+        let deleted = report.deleted.blobs;
         writeln!(
             text,
             "last sweep: {trashed} to the trash, {deleted} deleted"
         )?;
     }
-    if upkeep.pointer("/last_scrub/report/whole") == Some(&Value::Bool(false)) {
+    if let Some(scrub) = &upkeep.last_scrub
+        && let Outcome::Done(report) = &scrub.report
+        && !report.whole
+    {
         writeln!(
             text,
             "last scrub: NOT EVERYTHING IS WHOLE: see `registry-svc verify`"
@@ -207,53 +210,37 @@ fn write_upkeep(text: &mut String, upkeep: &Value) -> std::fmt::Result {
     Ok(())
 }
 
-fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
-    if !cluster.is_object() {
-        return Ok(());
-    }
-    write!(text, "node {}", word(&cluster["node"]))?;
-    for (key, one, many) in [
+fn write_cluster(text: &mut String, cluster: &shown::Cluster) -> std::fmt::Result {
+    write!(text, "node {}", cluster.node)?;
+    for (n, one, many) in [
         (
-            "records_waiting",
+            cluster.records_waiting,
             "record waits for content",
             "records wait for content",
         ),
-        ("fetching", "blob is fetched", "blobs are fetched"),
+        (cluster.fetching, "blob is fetched", "blobs are fetched"),
         (
-            "missing_blobs",
+            cluster.missing_blobs,
             "blob is nowhere to be had",
             "blobs are nowhere to be had",
         ),
     ] {
-        if number(&cluster[key]) > 0 {
-            write!(text, ", {}", counted_as(number(&cluster[key]), one, many))?;
+        if n > 0 {
+            write!(text, ", {}", counted_as(n, one, many))?;
         }
     }
     writeln!(text)?;
-    for peer in items(&cluster["peers"]) {
-        write!(
-            text,
-            "peer {} {}: ",
-            word(&peer["name"]),
-            word(&peer["address"])
-        )?;
-        match peer["connected"].as_bool() {
-            Some(true) => write!(
-                text,
-                "connected, {} behind",
-                counted(number(&peer["behind"]), "record")
-            )?,
-            _ => write!(text, "NOT CONNECTED ({})", word(&peer["error"]))?,
+    for peer in &cluster.peers {
+        write!(text, "peer {} {}: ", peer.name, peer.address)?;
+        match peer.connected {
+            true => write!(text, "connected, {} behind", counted(peer.behind, "record"))?,
+            false => write!(text, "NOT CONNECTED ({})", peer.error)?,
         }
-        if let Some(lacks) = peer["lacks"].as_u64() {
+        if let Some(lacks) = peer.lacks {
             write!(text, ", lacks {lacks} of ours")?;
         }
-        if number(&peer["differences"]) > 0 {
-            write!(
-                text,
-                ", {}",
-                counted(number(&peer["differences"]), "difference")
-            )?;
+        if peer.differences > 0 {
+            write!(text, ", {}", counted(peer.differences, "difference"))?;
         }
         writeln!(text)?;
     }
@@ -262,40 +249,38 @@ fn write_cluster(text: &mut String, cluster: &Value) -> std::fmt::Result {
 
 /// The differences between two nodes, in lines.
 #[must_use]
-pub fn difference_lines(view: &Value) -> String {
+pub fn difference_lines(view: &Differences) -> String {
     let mut text = String::new();
-    let said = |value: &Value| match word(value) {
+    let or_dash = |text: &str| match text {
         "" => "-".to_owned(),
-        said => said.to_owned(),
+        text => text.to_owned(),
     };
-    for one in items(&view["differences"]) {
-        let (here, there) = (said(&one["here"]), said(&one["there"]));
-        let _written = writeln!(text, "{}: here {here}, there {there}", word(&one["what"]));
+    for one in &view.differences {
+        let (here, there) = (or_dash(&one.here), or_dash(&one.there));
+        let _written = writeln!(text, "{}: here {here}, there {there}", one.what);
     }
     text
 }
 
 /// Repositories in lines.
 #[must_use]
-pub fn repositories(view: &Value) -> String {
-    items(&view["repositories"])
-        .map(|repository| format!("{}\n", word(&repository["name"])))
-        .collect()
+pub fn repositories(view: &Repositories) -> String {
+    let names = view.repositories.iter();
+    names.map(|one| format!("{}\n", one.name)).collect()
 }
 
 /// The content of each repository, the largest first, with the sum at the end.
 #[must_use]
-pub fn usage(view: &Value) -> String {
-    let mut all: Vec<&Value> = items(&view["repositories"]).collect();
-    all.sort_by_key(|one| std::cmp::Reverse(number(&one["bytes"])));
-    let total = &view["total"];
-    let line = |name: &str, one: &Value| {
+pub fn usage(view: &Repositories) -> String {
+    let mut all: Vec<_> = view.repositories.iter().collect();
+    all.sort_by_key(|one| std::cmp::Reverse(one.held.bytes));
+    let line = |name: &str, held: &shown::Holding| {
         format!(
             "{:>10}  {:>6} {:>6} {:>6}  {name}\n",
-            octets(number(&one["bytes"])),
-            number(&one["tags"]),
-            number(&one["manifests"]),
-            number(&one["blobs"]),
+            octets(held.bytes),
+            held.tags,
+            held.manifests,
+            held.blobs,
         )
     };
     let mut text = format!(
@@ -303,79 +288,69 @@ pub fn usage(view: &Value) -> String {
         "size", "tags", "manif.", "blobs"
     );
     for one in all {
-        text.push_str(&line(word(&one["name"]), one));
+        text.push_str(&line(&one.name, &one.held));
     }
-    text.push_str(&line("in all; what is shared counts once", total));
+    text.push_str(&line("in all; what is shared counts once", &view.total));
     text
 }
 
 /// The tags of a repository in lines.
 #[must_use]
-pub fn tags(view: &Value) -> String {
+pub fn tags(view: &Tags) -> String {
     let mut text = String::new();
-    for tag in items(&view["tags"]) {
-        let _written = writeln!(
-            text,
-            "{}  {}  {}",
-            word(&tag["tag"]),
-            word(&tag["digest"]),
-            word(&tag["pushed"]),
-        );
+    for tag in &view.tags {
+        let _written = writeln!(text, "{}  {}  {}", tag.tag, tag.digest, tag.pushed);
     }
     text
 }
 
 /// A manifest in lines.
 #[must_use]
-pub fn manifest(view: &Value) -> String {
+pub fn manifest(view: &Manifest<Document>) -> String {
     let mut text = String::new();
     // Writing to a string does not fail.
     let _written = write_manifest(&mut text, view);
     text
 }
 
-fn write_manifest(text: &mut String, view: &Value) -> std::fmt::Result {
-    writeln!(text, "digest      {}", word(&view["digest"]))?;
-    writeln!(text, "media type  {}", word(&view["mediaType"]))?;
-    writeln!(text, "size        {}", octets(number(&view["size"])))?;
-    for (key, name) in [("artifactType", "artifact"), ("subject", "subject")] {
-        if let Some(value) = view[key].as_str() {
-            writeln!(text, "{name:<12}{value}")?;
-        }
+fn write_manifest(text: &mut String, view: &Manifest<Document>) -> std::fmt::Result {
+    writeln!(text, "digest      {}", view.digest)?;
+    writeln!(text, "media type  {}", view.media_type)?;
+    writeln!(text, "size        {}", octets(view.size))?;
+    if let Some(kind) = &view.artifact_type {
+        writeln!(text, "artifact    {kind}")?;
     }
-    let tags: Vec<&str> = items(&view["tags"]).map(word).collect();
-    if !tags.is_empty() {
-        writeln!(text, "tags        {}", tags.join(" "))?;
+    if let Some(subject) = &view.subject {
+        writeln!(text, "subject     {subject}")?;
     }
-    let manifest = &view["manifest"];
-    if let Some(config) = manifest["config"].as_object() {
-        let digest = config.get("digest").map_or("?", word);
-        writeln!(text, "config      {digest}")?;
+    if !view.tags.is_empty() {
+        writeln!(text, "tags        {}", view.tags.join(" "))?;
+    }
+    let document = &view.manifest;
+    if let Some(config) = &document.config {
+        writeln!(text, "config      {}", config.digest)?;
     }
     for (list, name) in [
-        ("layers", "layer"),
-        ("manifests", "manifest"),
-        ("blobs", "blob"),
+        (&document.layers, "layer"),
+        (&document.manifests, "manifest"),
+        (&document.blobs, "blob"),
     ] {
-        for one in items(&manifest[list]) {
-            let size = octets(number(&one["size"]));
-            write!(text, "{name:<12}{} {size:>10}", word(&one["digest"]))?;
-            let platform = &one["platform"];
-            if let (Some(os), Some(architecture)) =
-                (platform["os"].as_str(), platform["architecture"].as_str())
-            {
-                write!(text, "  {os}/{architecture}")?;
+        for one in list {
+            let size = octets(one.size);
+            write!(text, "{name:<12}{} {size:>10}", one.digest)?;
+            if let Some(platform) = &one.platform {
+                write!(text, "  {}/{}", platform.os, platform.architecture)?;
             }
             writeln!(text)?;
         }
     }
-    for referrer in items(&view["referrers"]) {
-        let kind = referrer["artifactType"].as_str();
-        let kind = kind.unwrap_or_else(|| word(&referrer["mediaType"]));
-        writeln!(text, "referrer    {}  {kind}", word(&referrer["digest"]))?;
+    for referrer in &view.referrers {
+        let kind = referrer.artifact_type.as_ref();
+        let kind = kind.unwrap_or(&referrer.media_type);
+        writeln!(text, "referrer    {}  {kind}", referrer.digest)?;
     }
-    for missing in items(&view["missing"]) {
-        writeln!(text, "MISSING     {}", word(missing))?;
+    for missing in &view.missing {
+        writeln!(text, "MISSING     {missing}")?;
     }
     Ok(())
 }
@@ -399,20 +374,10 @@ pub fn octets(n: u64) -> String {
     }
 }
 
-fn items(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-fn word(value: &Value) -> &str {
-    value.as_str().unwrap_or("?")
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -432,20 +397,23 @@ mod tests {
 
     #[test]
     fn a_status_is_told_in_lines() {
-        let status = json!({
-            "service": "registry-svc", "version": "0.1.0", "revision": "1a2b3c4d5",
-            "state": "serving", "ready": true, "uptime_seconds": 5.0,
-            "detail": {
-                "listen": ["127.0.0.1:5443"], "tls": true, "root": "/r", "read_only": true,
-                "held": { "repositories": 2, "tags": 3, "manifests": 4, "blobs": 5, "bytes": 2048 },
-                "requests": { "answered": 7, "received_bytes": 0, "sent_bytes": 1024 },
-                "cluster": { "node": "a#1", "records_waiting": 2, "peers": [
-                    { "name": "b", "address": "192.0.2.1:5444", "connected": true, "behind": 3, "lacks": 1 },
-                    { "name": "c", "address": "192.0.2.2:5444", "connected": false, "error": "refused" },
-                ] },
-                "webhooks": [{ "name": "w", "delivered": 1, "waiting": 2, "dropped": 0, "error": "no answer" }],
-            },
-        });
+        let detail: Detail = serde_json::from_value(json!({
+            "listen": ["127.0.0.1:5443"], "tls": true, "root": "/r", "node": "a", "read_only": true,
+            "held": { "repositories": 2, "tags": 3, "manifests": 4, "blobs": 5, "bytes": 2048 },
+            "requests": { "answered": 7, "received_bytes": 0, "sent_bytes": 1024 },
+            "cluster": { "node": "a#1", "records_waiting": 2, "fetching": 0, "missing_blobs": 0, "peers": [
+                { "name": "b", "address": "192.0.2.1:5444", "connected": true, "error": "", "heard": "1s",
+                  "behind": 3, "lacks": 1, "differences": 0, "missing_blobs": 0 },
+                { "name": "c", "address": "192.0.2.2:5444", "connected": false, "error": "refused",
+                  "heard": null, "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 },
+            ] },
+            "upkeep": { "running": [], "last_sweep": null, "last_scrub": null },
+            "space": { "standing": "enough", "free_bytes": null, "total_bytes": null },
+            "webhooks": [{ "name": "w", "url": "u", "delivered": 1, "waiting": 2, "dropped": 0,
+                           "failures_in_a_row": 1, "error": "no answer" }],
+        }))
+        .unwrap();
+        let status = Status::serving("registry-svc", detail);
         let text = render(&status);
         let lines: Vec<&str> = text.lines().skip(1).collect();
         assert_eq!(
@@ -461,19 +429,18 @@ mod tests {
                 "webhook w: 1 delivered, 2 wait  FAILS: no answer",
             ]
         );
-        // Whatever a daemon of another version says, it is shown as far as it is understood.
-        assert!(render(&json!({})).contains("serves on"));
     }
 
     #[test]
     fn usage_begins_with_the_largest() {
-        let view = json!({
+        let view: Repositories = serde_json::from_value(json!({
             "repositories": [
                 { "name": "small", "tags": 1, "manifests": 1, "blobs": 1, "bytes": 10 },
                 { "name": "large", "tags": 1, "manifests": 1, "blobs": 1, "bytes": 5000 },
             ],
             "total": { "tags": 2, "manifests": 2, "blobs": 2, "bytes": 5010 },
-        });
+        }))
+        .unwrap();
         assert_eq!(repositories(&view), "small\nlarge\n");
         let text = usage(&view);
         let names: Vec<&str> = text
@@ -486,15 +453,17 @@ mod tests {
 
     #[test]
     fn a_manifest_shows_layers_and_what_is_missing() {
-        let view = json!({
-            "digest": "sha256:a", "mediaType": "m", "size": 10, "tags": ["latest"],
-            "subject": null, "referrers": [{ "digest": "sha256:r", "artifactType": "sbom" }],
+        let view: Manifest<Document> = serde_json::from_value(json!({
+            "repository": "a/b", "digest": "sha256:a", "mediaType": "m", "size": 10, "tags": ["latest"],
+            "artifactType": null, "subject": null,
+            "referrers": [{ "digest": "sha256:r", "mediaType": "m", "size": 1, "artifactType": "sbom" }],
             "missing": ["sha256:l"],
             "manifest": {
                 "config": { "digest": "sha256:c" },
                 "layers": [{ "digest": "sha256:l", "size": 2048 }],
             },
-        });
+        }))
+        .unwrap();
         let text = manifest(&view);
         for line in [
             "tags        latest",
@@ -505,9 +474,14 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line} in\n{text}");
         }
-        let index = json!({ "manifest": { "manifests": [
+        let document: Document = serde_json::from_value(json!({ "manifests": [
             { "digest": "sha256:x", "size": 1, "platform": { "os": "linux", "architecture": "arm64" } },
-        ] } });
+        ] }))
+        .unwrap();
+        let index = Manifest {
+            manifest: document,
+            ..Manifest::default()
+        };
         assert!(manifest(&index).contains("linux/arm64"));
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use api::registry_svc::{Last, Outcome, ScrubReport, SweepReport};
 use daemon::exit;
 use daemon::latest::Latest;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,7 +19,6 @@ use registry_store::space::{Space, Standing};
 use registry_store::sweep;
 use registry_store::sweep::Mode;
 use registry_store::{Store, StoreError};
-use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::config::Config;
@@ -95,9 +95,8 @@ struct State {
     scrubbing: Option<Running>,
     /// How many have been started: a number for each.
     n_started: u64,
-    /// The number, name and report of the last sweep and the last scrub.
-    last_sweep: Option<Value>,
-    last_scrub: Option<Value>,
+    last_sweep: Option<Last<SweepReport>>,
+    last_scrub: Option<Last<ScrubReport>>,
     swept: Instant,
     scrubbed: Instant,
 }
@@ -222,8 +221,10 @@ impl Upkeep {
         Some((
             number,
             tokio::spawn(async move {
-                let done = this.perform(task).await;
-                this.finish(task, number, done);
+                match task.is_sweep() {
+                    true => this.sweep(task, number).await,
+                    false => this.scrub(task, number).await,
+                }
             }),
         ))
     }
@@ -235,43 +236,72 @@ impl Upkeep {
             .map(|cluster| cluster as &dyn Others)
     }
 
-    async fn perform(&self, task: Task) -> Result<Value, StoreError> {
-        let config = self.0.config.current();
-        if task.is_sweep() {
-            let mut settings = config.sweep;
-            if self.0.cluster.is_some() {
-                settings.grace = settings.grace.max(GRACE_AMONG_NODES);
-            }
-            if self.is_full() {
-                // No client can push content again that is in the trash; the first grace and leases
-                // still hold.
-                settings.trash = Duration::ZERO;
-            }
-            let mode = match task {
-                Task::DryRun => Mode::DryRun,
-                _ => Mode::Sweep,
-            };
-            let others = self.others();
-            let report = sweep::sweep(&self.0.store, others, &settings, mode).await?;
-            if mode == Mode::Sweep {
-                self.0.totals.swept(&report);
-                if let Some(space) = &self.0.space {
-                    // Records may wait for another node for a long time: no reason to come again.
-                    space.expect(report.trashed.octets + report.in_trash.octets);
-                }
-                tracing::info!(
-                    trashed = report.trashed.n,
-                    deleted = report.deleted.n,
-                    deleted_octets = report.deleted.octets,
-                    waiting = report.waiting.n,
-                    restated = report.n_restated,
-                    took = ?report.took,
-                    "Swept"
-                );
-            }
-            let text = report.to_string();
-            return Ok(with_text(report.json(), &text));
+    async fn sweep(&self, task: Task, number: u64) {
+        let swept = self.swept(task).await;
+        let report = Self::outcome(task, swept);
+        let mut state = self.state();
+        state.sweeping = None;
+        state.last_sweep = Some(Last {
+            number,
+            task: task.name().to_owned(),
+            report,
+        });
+        if task == Task::Sweep {
+            state.swept = now();
         }
+    }
+
+    async fn swept(&self, task: Task) -> Result<SweepReport, StoreError> {
+        let config = self.0.config.current();
+        let mut settings = config.sweep;
+        if self.0.cluster.is_some() {
+            settings.grace = settings.grace.max(GRACE_AMONG_NODES);
+        }
+        if self.is_full() {
+            // No client can push content again that is in the trash; the first grace and leases
+            // still hold.
+            settings.trash = Duration::ZERO;
+        }
+        let mode = match task {
+            Task::DryRun => Mode::DryRun,
+            _ => Mode::Sweep,
+        };
+        let others = self.others();
+        let report = sweep::sweep(&self.0.store, others, &settings, mode).await?;
+        if mode == Mode::Sweep {
+            self.0.totals.swept(&report);
+            if let Some(space) = &self.0.space {
+                // Records may wait for another node for a long time: no reason to come again.
+                space.expect(report.trashed.octets + report.in_trash.octets);
+            }
+            tracing::info!(
+                trashed = report.trashed.n,
+                deleted = report.deleted.n,
+                deleted_octets = report.deleted.octets,
+                waiting = report.waiting.n,
+                restated = report.n_restated,
+                took = ?report.took,
+                "Swept"
+            );
+        }
+        Ok(report.shown())
+    }
+
+    async fn scrub(&self, task: Task, number: u64) {
+        let scrubbed = self.scrubbed(task).await;
+        let report = Self::outcome(task, scrubbed);
+        let mut state = self.state();
+        state.scrubbing = None;
+        state.last_scrub = Some(Last {
+            number,
+            task: task.name().to_owned(),
+            report,
+        });
+        state.scrubbed = now();
+    }
+
+    async fn scrubbed(&self, task: Task) -> Result<ScrubReport, StoreError> {
+        let config = self.0.config.current();
         let pace = Pace {
             rate: (task == Task::Scrub).then_some(config.scrub.rate),
             read: Arc::clone(&self.0.read),
@@ -286,55 +316,41 @@ impl Upkeep {
             took = ?report.took,
             "Scrubbed"
         );
-        let text = report.to_string();
-        Ok(with_text(report.json(), &text))
+        Ok(report.shown())
     }
 
-    fn finish(&self, task: Task, number: u64, done: Result<Value, StoreError>) {
-        let report = match done {
-            Ok(report) => report,
+    fn outcome<R>(task: Task, done: Result<R, StoreError>) -> Outcome<R> {
+        match done {
+            Ok(report) => Outcome::Done(report),
             Err(error) => {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     task = task.name(),
                     "Upkeep failed"
                 );
-                json!({ "error": exit::chain(&error) })
+                Outcome::Failed {
+                    error: exit::chain(&error),
+                }
             }
-        };
-        let last = json!({ "number": number, "task": task.name(), "report": report });
-        let mut state = self.state();
-        *state.running(task) = None;
-        if task.is_sweep() {
-            state.last_sweep = Some(last);
-            if task == Task::Sweep {
-                state.swept = now();
-            }
-        } else {
-            state.last_scrub = Some(last);
-            state.scrubbed = now();
         }
     }
 
     /// The running tasks, and the results of the last ones.
     #[must_use]
-    pub fn status(&self) -> Value {
+    pub fn status(&self) -> api::registry_svc::Upkeep {
         let state = self.state();
-        let shown = |running: &Running| {
-            let read = || self.0.read.load(Ordering::Relaxed);
-            json!({
-                "task": running.task.name(),
-                "number": running.number,
-                "seconds": running.since.elapsed().as_secs_f64(),
-                "read_bytes": (!running.task.is_sweep()).then(read),
-            })
-        };
         let running = [&state.sweeping, &state.scrubbing].into_iter().flatten();
-        json!({
-            "running": running.map(shown).collect::<Vec<_>>(),
-            "last_sweep": state.last_sweep,
-            "last_scrub": state.last_scrub,
-        })
+        let shown = running.map(|running| api::registry_svc::Running {
+            task: running.task.name().to_owned(),
+            number: running.number,
+            seconds: running.since.elapsed().as_secs_f64(),
+            read_bytes: (!running.task.is_sweep()).then(|| self.0.read.load(Ordering::Relaxed)),
+        });
+        api::registry_svc::Upkeep {
+            running: shown.collect(),
+            last_sweep: state.last_sweep.clone(),
+            last_scrub: state.last_scrub.clone(),
+        }
     }
 
     /// Counts since the start.
@@ -394,14 +410,6 @@ impl Upkeep {
     }
 }
 
-/// A report with the lines that people read, so that a verb prints what the daemon says.
-fn with_text(mut report: Value, text: &str) -> Value {
-    if let Some(fields) = report.as_object_mut() {
-        fields.insert("text".to_owned(), text.into());
-    }
-    report
-}
-
 impl Totals {
     fn swept(&self, report: &sweep::Report) {
         let add = |total: &AtomicU64, n: u64| total.fetch_add(n, Ordering::Relaxed);
@@ -459,9 +467,9 @@ mod tests {
         assert!(upkeep.start(Task::DryRun).is_none());
         sweep.await.unwrap();
         let status = upkeep.status();
-        assert_eq!(status["last_sweep"]["number"], number);
-        assert_eq!(status["running"].as_array().unwrap().len(), 1);
-        assert_eq!(status["running"][0]["task"], "scrub");
+        assert_eq!(status.last_sweep.unwrap().number, number);
+        assert_eq!(status.running.len(), 1);
+        assert_eq!(status.running[0].task, "scrub");
         scrub.abort();
     }
 }

@@ -7,18 +7,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use api::registry_svc::{Manifest, Referrer, Repositories, Repository, Tag, Tags};
 use config_text::web::encoded;
 use daemon::calendar::Timestamp;
 use oci::digest::Digest;
 use oci::manifest;
-use oci::manifest::Manifest;
-use oci::reference::{Reference, RepositoryName, Tag};
+use oci::reference::{self, Reference, RepositoryName};
 use parking_lot::{Mutex, MutexGuard};
 use registry_auth::form::Form;
 use registry_facts::record::{Fact, Key};
 use registry_facts::survey::{Holding, Survey};
 use registry_store::{Store, StoreError, Stored};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// Facts that are read at once.
 const PIECE: usize = 4096;
@@ -121,6 +122,18 @@ impl View {
     }
 }
 
+/// The content of a view.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Seen {
+    /// All repositories.
+    Repositories(Repositories),
+    /// The tags of a repository.
+    Tags(Tags),
+    /// A manifest.
+    Manifest(Box<Manifest<Value>>),
+}
+
 /// Looks at a store; clones share what was found out last.
 #[derive(Clone)]
 pub struct Looker {
@@ -154,15 +167,15 @@ impl Looker {
     ///
     /// # Errors
     /// When it is not there, or the store cannot be read.
-    pub async fn look(&self, view: &View) -> Result<Value, ViewError> {
-        match view {
-            View::Repositories => Ok(repositories(&*self.survey().await?)),
-            View::Tags { repository } => self.tags(repository),
+    pub async fn look(&self, view: &View) -> Result<Seen, ViewError> {
+        Ok(match view {
+            View::Repositories => Seen::Repositories(repositories(&*self.survey().await?)),
+            View::Tags { repository } => Seen::Tags(self.tags(repository)?),
             View::Manifest {
                 repository,
                 reference,
-            } => self.manifest(repository, reference).await,
-        }
+            } => Seen::Manifest(Box::new(self.manifest(repository, reference).await?)),
+        })
     }
 
     /// The content of the store; counted again when something has changed since the last time.
@@ -200,7 +213,7 @@ impl Looker {
         self.last.lock()
     }
 
-    fn tags(&self, repository: &RepositoryName) -> Result<Value, ViewError> {
+    fn tags(&self, repository: &RepositoryName) -> Result<Tags, ViewError> {
         let tags = self.store.tags(repository, None, TAGS)?;
         let unknown = || ViewError::Unknown(format!("repository {repository}"));
         let tags = tags.ok_or_else(unknown)?;
@@ -220,33 +233,34 @@ impl Looker {
             else {
                 continue;
             };
-            let mut value = json!({
-                "tag": tag.as_str(),
-                "digest": digest.to_string(),
-                "pushed": moment(stamped.stamp.milliseconds()),
-            });
-            let key = Key::Manifest {
+            let manifest = Key::Manifest {
                 repository: repository.clone(),
                 digest,
             };
-            if let Some(Fact::Manifest {
-                link: Some(link), ..
-            }) = self.store.register(&key)?.map(|stamped| stamped.fact)
-                && let Some(value) = value.as_object_mut()
-            {
-                value.insert("mediaType".to_owned(), (&*link.media_type).into());
-                value.insert("size".to_owned(), link.size.into());
-            }
-            shown.push(value);
+            let manifest = self.store.register(&manifest)?.map(|stamped| stamped.fact);
+            let link = match manifest {
+                Some(Fact::Manifest { link, .. }) => link,
+                _ => None,
+            };
+            shown.push(Tag {
+                tag: tag.as_str().to_owned(),
+                digest: digest.to_string(),
+                pushed: moment(stamped.stamp.milliseconds()),
+                media_type: link.as_ref().map(|link| link.media_type.to_string()),
+                size: link.map(|link| link.size),
+            });
         }
-        Ok(json!({ "repository": repository.as_str(), "tags": shown }))
+        Ok(Tags {
+            repository: repository.as_str().to_owned(),
+            tags: shown,
+        })
     }
 
     async fn manifest(
         &self,
         repository: &RepositoryName,
         reference: &Reference,
-    ) -> Result<Value, ViewError> {
+    ) -> Result<Manifest<Value>, ViewError> {
         let stored = self.store.manifest(repository, reference).await?;
         let unknown = || ViewError::Unknown(format!("manifest {reference} in {repository}"));
         let stored = stored.ok_or_else(unknown)?;
@@ -259,7 +273,7 @@ impl Looker {
         for digest in digests {
             let reference = Reference::Digest(digest);
             let referrer = self.store.manifest(repository, &reference).await?;
-            referrers.extend(referrer.as_ref().map(referrer_value));
+            referrers.extend(referrer.as_ref().map(shown_referrer));
         }
         let mut missing = Vec::new();
         for digest in parsed.iter().flat_map(|parsed| parsed.closure.required()) {
@@ -267,23 +281,29 @@ impl Looker {
                 missing.push(digest.to_string());
             }
         }
-        Ok(json!({
-            "repository": repository.as_str(),
-            "digest": stored.digest.to_string(),
-            "mediaType": &*stored.media_type,
-            "size": stored.bytes.len(),
-            "tags": self.tags_of(repository, &stored.digest)?,
-            "artifactType": parsed.as_ref().and_then(|parsed| parsed.artifact_type.clone()),
-            "subject": subject(parsed.as_ref()),
-            "referrers": referrers,
-            "missing": missing,
-            "manifest": document,
-        }))
+        Ok(Manifest {
+            repository: repository.as_str().to_owned(),
+            digest: stored.digest.to_string(),
+            media_type: stored.media_type.to_string(),
+            size: size(&stored),
+            tags: self.tags_of(repository, &stored.digest)?,
+            artifact_type: parsed
+                .as_ref()
+                .and_then(|parsed| parsed.artifact_type.clone()),
+            subject: subject(parsed.as_ref()),
+            referrers,
+            missing,
+            manifest: document,
+        })
     }
 
     /// The tags that point to a manifest.
-    fn tags_of(&self, repository: &RepositoryName, digest: &Digest) -> Result<Value, StoreError> {
-        let tags: Vec<Tag> = self
+    fn tags_of(
+        &self,
+        repository: &RepositoryName,
+        digest: &Digest,
+    ) -> Result<Vec<String>, StoreError> {
+        let tags: Vec<reference::Tag> = self
             .store
             .tags(repository, None, TAGS_OF_MANIFEST)?
             .unwrap_or_default();
@@ -300,7 +320,7 @@ impl Looker {
                 pointing.push(tag.as_str().to_owned());
             }
         }
-        Ok(pointing.into())
+        Ok(pointing)
     }
 }
 
@@ -319,41 +339,44 @@ fn survey(store: &Store) -> Result<Survey, StoreError> {
     }
 }
 
-fn repositories(survey: &Survey) -> Value {
-    let holding = |holding: &Holding| {
-        json!({
-            "tags": holding.tags,
-            "manifests": holding.manifests,
-            "blobs": holding.blobs,
-            "bytes": holding.octets,
-        })
-    };
-    let all = survey.repositories().map(|(name, held)| {
-        let mut value = holding(held);
-        if let Some(value) = value.as_object_mut() {
-            value.insert("name".to_owned(), name.as_str().into());
-        }
-        value
+fn repositories(survey: &Survey) -> Repositories {
+    let all = survey.repositories().map(|(name, held)| Repository {
+        name: name.as_str().to_owned(),
+        held: holding(held),
     });
-    json!({
-        "repositories": all.collect::<Vec<_>>(),
-        "total": holding(&survey.total()),
-    })
+    Repositories {
+        repositories: all.collect(),
+        total: holding(&survey.total()),
+    }
 }
 
-fn referrer_value(stored: &Stored) -> Value {
+/// A sum of content, as it is shown.
+pub(crate) const fn holding(holding: &Holding) -> api::registry_svc::Holding {
+    api::registry_svc::Holding {
+        tags: holding.tags,
+        manifests: holding.manifests,
+        blobs: holding.blobs,
+        bytes: holding.octets,
+    }
+}
+
+fn shown_referrer(stored: &Stored) -> Referrer {
     let parsed = manifest::parse(&stored.bytes, Some(&stored.media_type)).ok();
-    json!({
-        "digest": stored.digest.to_string(),
-        "mediaType": &*stored.media_type,
-        "size": stored.bytes.len(),
-        "artifactType": parsed.and_then(|parsed| parsed.artifact_type),
-    })
+    Referrer {
+        digest: stored.digest.to_string(),
+        media_type: stored.media_type.to_string(),
+        size: size(stored),
+        artifact_type: parsed.and_then(|parsed| parsed.artifact_type),
+    }
 }
 
-fn subject(parsed: Option<&Manifest>) -> Value {
-    let subject = parsed.and_then(|parsed| parsed.subject.as_ref());
-    subject.map_or(Value::Null, |subject| subject.digest.to_string().into())
+fn size(stored: &Stored) -> u64 {
+    u64::try_from(stored.bytes.len()).unwrap_or(u64::MAX)
+}
+
+fn subject(parsed: Option<&manifest::Manifest>) -> Option<String> {
+    let subject = parsed?.subject.as_ref()?;
+    Some(subject.digest.to_string())
 }
 
 /// Milliseconds since the epoch, as people read them.

@@ -110,7 +110,7 @@ pub enum Certainty {
     /// No member is up: all are answered.
     #[serde(rename = "all down")]
     AllDown,
-    /// The liveness of some members is not known yet.
+    /// The liveness of some members is unknown.
     #[serde(rename = "unknown")]
     Unknown,
     /// The program has failed: there is no answer.

@@ -50,7 +50,7 @@ pub struct Cache {
 pub struct Zone {
     /// The zone.
     pub zone: String,
-    /// Whether its upstreams are asked for recursion.
+    /// Whether this server asks its upstreams for recursion.
     pub recursive: bool,
     /// Whether none of its upstreams answers.
     pub down: bool,
@@ -79,7 +79,7 @@ pub enum Fitness {
     /// It answers.
     #[serde(rename = "good")]
     Good,
-    /// It left questions unanswered; it is asked after the good ones.
+    /// It left questions unanswered; this server asks it after the good ones.
     #[serde(rename = "in doubt")]
     Doubtful,
     /// It does not answer.

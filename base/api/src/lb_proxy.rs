@@ -24,7 +24,7 @@ pub struct Detail {
     pub services: Vec<Service>,
     /// The kernel's rules; none when the kernel forwards nothing.
     pub kernel: Option<Kernel>,
-    /// The connection to healthd; none when it is not asked.
+    /// The connection to healthd; none when lb-proxy does not use it.
     pub healthd: Option<Healthd>,
 }
 
@@ -81,7 +81,7 @@ pub struct Frontend {
     pub path: Path,
     /// Its addresses.
     pub listen: Vec<String>,
-    /// Whether a server can take its connections; none while that is not known.
+    /// Whether a server can take its connections; none while that is unknown.
     pub able: Option<bool>,
     /// Flows now, of a UDP frontend.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -68,7 +68,7 @@ pub struct Source {
     pub mode: String,
     /// The state of its selection in words.
     pub state: String,
-    /// Whether it is asked.
+    /// Whether the agent asks it.
     pub online: bool,
     /// Its stratum.
     pub stratum: u8,

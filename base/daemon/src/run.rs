@@ -44,9 +44,7 @@ use host::Host;
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
-pub use verbs::{
-    Way, ask, check, headline, headline_untyped, import, status, status_untyped, verb,
-};
+pub use verbs::{Way, ask, check, headline, import, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";

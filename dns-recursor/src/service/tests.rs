@@ -779,8 +779,8 @@ async fn what_is_going_on_is_told() {
         assert!(page.contains(line), "{line} in\n{page}");
     }
     let status = server.recursor.status();
-    assert_eq!(status["queries"], 3);
-    assert_eq!(status["answers"]["cache"], 2);
-    assert_eq!(status["zones"][0]["zone"], "example.");
-    assert_eq!(status["cache"]["positive"], 1);
+    assert_eq!(status.queries, 3);
+    assert_eq!(status.answers.cache, 2);
+    assert_eq!(status.zones[0].zone, "example.");
+    assert_eq!(status.cache.positive, 1);
 }

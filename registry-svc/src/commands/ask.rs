@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
+use api::registry_svc::Differences;
 use config_text::web::encoded;
 use daemon::args::StatusArgs;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln, print};
-use serde_json::Value;
 
 use crate::args::AskArgs;
 use crate::config::{DEFAULT_ADMIN, v1};
@@ -30,31 +30,36 @@ pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
 /// Says what two nodes do not have alike.
 pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     let path = format!("{}?node={}", routes::DIFF, encoded(node));
-    let value = &match ask(args, &path) {
-        Ok(value) => value,
+    let text = match ask(args, &path) {
+        Ok(text) => text,
         Err(code) => return code,
     };
-    if args.json {
-        outln!("{value:#}");
-    } else {
-        print::out(format_args!("{}", status::difference_lines(value)));
+    let view: Differences = match serde_json::from_str(&text) {
+        Ok(view) => view,
+        Err(error) => {
+            errln!("the daemon's answer cannot be understood: {error}");
+            return exit::code(exit::SOFTWARE);
+        }
+    };
+    match args.json {
+        true => outln!("{}", text.trim_end()),
+        false => print::out(format_args!("{}", status::difference_lines(&view))),
     }
-    match value["differences"].as_array() {
-        Some(all) if all.is_empty() => exit::code(exit::OK),
-        _ => exit::code(DIFFERENT),
+    match view.differences.is_empty() {
+        true => exit::code(exit::OK),
+        false => exit::code(DIFFERENT),
     }
 }
 
 /// The daemon's response, or the exit code after the reason was printed.
-fn ask(args: &StatusArgs, path: &str) -> Result<Value, ExitCode> {
+fn ask(args: &StatusArgs, path: &str) -> Result<String, ExitCode> {
     let response = run::ask(args, DEFAULT_ADMIN, path, Way::Look)?;
     let text = response.text();
-    if !response.is_success() {
-        errln!("{}", text.trim_end());
-        return Err(exit::code(exit::DATA));
+    match response.is_success() {
+        true => Ok(text),
+        false => {
+            errln!("{}", text.trim_end());
+            Err(exit::code(exit::DATA))
+        }
     }
-    serde_json::from_str(&text).map_err(|error| {
-        errln!("the daemon's answer cannot be understood: {error}");
-        exit::code(exit::SOFTWARE)
-    })
 }

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use daemon::admin;
 use daemon::run::{self, StartError};
 use daemon::succession::{Lock, LockError};
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit};
 use registry_facts::name::NodeName;
 use registry_store::disk::{Disk, RealDisk};
 use registry_store::{Settings, Store, StoreError};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::LookArgs;
@@ -79,22 +80,29 @@ impl LookError {
 }
 
 /// Shows a view in lines as `render` makes them, or as JSON.
-pub(super) fn at(args: &LookArgs, view: &View, render: impl Fn(&Value) -> String) -> ExitCode {
+pub(super) fn at<T: DeserializeOwned>(
+    args: &LookArgs,
+    view: &View,
+    render: impl Fn(&T) -> String,
+) -> ExitCode {
     run::verb(async { shown(look(args, view).await, args.json, render) })
 }
 
-fn shown(
+fn shown<T: DeserializeOwned>(
     looked: Result<Value, LookError>,
     is_json: bool,
-    render: impl Fn(&Value) -> String,
+    render: impl Fn(&T) -> String,
 ) -> ExitCode {
-    match looked {
-        Ok(value) if is_json => {
-            outln!("{value:#}");
-            exit::code(exit::OK)
+    let text = looked.and_then(|value| match is_json {
+        true => Ok(format!("{value:#}\n")),
+        false => {
+            let view = serde_json::from_value(value).map_err(LookError::Answer)?;
+            Ok(render(&view))
         }
-        Ok(value) => {
-            daemon::print::out(format_args!("{}", render(&value)));
+    });
+    match text {
+        Ok(text) => {
+            daemon::print::out(format_args!("{text}"));
             exit::code(exit::OK)
         }
         Err(error) => {
@@ -169,7 +177,7 @@ async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
         Reached::Disk(opened) => {
             let looked = Looker::new(opened.store.clone()).look(view).await;
             opened.store.close().await;
-            Ok(looked?)
+            serde_json::to_value(looked?).map_err(LookError::Answer)
         }
     }
 }

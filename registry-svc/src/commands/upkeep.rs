@@ -4,12 +4,13 @@ use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use api::registry_svc::{Outcome, ScrubReport, Started, SweepReport};
 use daemon::admin;
 use daemon::config::Document;
 use daemon::latest::Latest;
 use daemon::{errln, exit, outln};
 use registry_facts::record::{NodeId, Vector};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::look::{LookError, Opened, Reached, reach};
 use crate::args::LookArgs;
@@ -45,33 +46,54 @@ pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
             return exit::code(error.code());
         }
     };
-    if let Some(error) = report.get("error").and_then(Value::as_str) {
-        errln!("{error}");
-        return exit::code(exit::SOFTWARE);
-    }
-    match args.json {
-        true => {
-            let mut report = report.clone();
-            if let Some(fields) = report.as_object_mut() {
-                fields.remove("text");
-            }
-            outln!("{report:#}");
-        }
-        false => outln!(
-            "{}",
-            report
-                .get("text")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-        ),
-    }
-    match report.get("whole").and_then(Value::as_bool) {
-        Some(false) => exit::code(exit::DATA),
-        _ => exit::code(exit::OK),
+    match report {
+        Report::Sweep(outcome) => shown(outcome, args.json, |report| {
+            (std::mem::take(&mut report.text), exit::OK)
+        }),
+        Report::Scrub(outcome) => shown(outcome, args.json, |report| {
+            let code = match report.whole {
+                true => exit::OK,
+                false => exit::DATA,
+            };
+            (std::mem::take(&mut report.text), code)
+        }),
     }
 }
 
-async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
+/// Prints a report as JSON, or in the lines that `parts` takes out of it; `parts` knows the exit code too.
+fn shown<R: Serialize>(
+    outcome: Outcome<R>,
+    is_json: bool,
+    parts: impl Fn(&mut R) -> (String, u8),
+) -> ExitCode {
+    let mut report = match outcome {
+        Outcome::Done(report) => report,
+        Outcome::Failed { error } => {
+            errln!("{error}");
+            return exit::code(exit::SOFTWARE);
+        }
+    };
+    let (text, code) = parts(&mut report);
+    match is_json {
+        true => match serde_json::to_value(&report) {
+            Ok(value) => outln!("{value:#}"),
+            Err(error) => {
+                exit::report(&error);
+                return exit::code(exit::SOFTWARE);
+            }
+        },
+        false => outln!("{text}"),
+    }
+    exit::code(code)
+}
+
+/// The report of a task.
+enum Report {
+    Sweep(Outcome<SweepReport>),
+    Scrub(Outcome<ScrubReport>),
+}
+
+async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
     let path = format!("/upkeep?task={}", task.name());
     match reach(args).await? {
         Reached::Daemon(address) => {
@@ -83,19 +105,17 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             if !started.is_success() {
                 return Err(LookError::Refused(text.trim_end().to_owned()));
             }
-            let started: Value = serde_json::from_str(&text).map_err(LookError::Answer)?;
-            let number = started.get("number").unwrap_or(&Value::Null);
+            let Started { number } = serde_json::from_str(&text).map_err(LookError::Answer)?;
             let mut progress = Progress::new(args.json);
             loop {
                 tokio::time::sleep(ASK).await;
                 let answer = admin::get(address, "/upkeep").await.map_err(refused)?;
-                let status: Value =
-                    serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
-                if let Some(report) = report_of(&status, number) {
+                let status = serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
+                progress.show(&status, number);
+                if let Some(report) = report_of(status, number) {
                     progress.end();
                     return Ok(report);
                 }
-                progress.show(&status, number);
             }
         }
         Reached::Disk(opened) => {
@@ -112,18 +132,17 @@ async fn done(args: &LookArgs, task: Task) -> Result<Value, LookError> {
             let upkeep = Upkeep::new(&opened.store, None, None, &Latest::new(config));
             let mut progress = Progress::new(args.json);
             let report = match upkeep.start(task) {
-                None => Value::Null,
+                None => None,
                 Some((number, mut work)) => {
-                    let number = Value::from(number);
                     while tokio::time::timeout(ASK, &mut work).await.is_err() {
-                        progress.show(&upkeep.status(), &number);
+                        progress.show(&upkeep.status(), number);
                     }
                     progress.end();
-                    report_of(&upkeep.status(), &number).unwrap_or_default()
+                    report_of(upkeep.status(), number)
                 }
             };
             opened.store.close().await;
-            Ok(report)
+            report.ok_or_else(|| LookError::Refused("the task ended without a report".to_owned()))
         }
     }
 }
@@ -147,12 +166,11 @@ fn has_heard_others(own: &NodeId, heard: &Vector) -> bool {
 }
 
 /// The report of the task of this number, once it is done.
-fn report_of(status: &Value, number: &Value) -> Option<Value> {
-    ["last_sweep", "last_scrub"]
-        .into_iter()
-        .filter_map(|last| status.get(last))
-        .find(|last| last.get("number") == Some(number))
-        .and_then(|last| last.get("report").cloned())
+fn report_of(status: api::registry_svc::Upkeep, number: u64) -> Option<Report> {
+    let sweep = status.last_sweep.filter(|last| last.number == number);
+    let scrub = status.last_scrub.filter(|last| last.number == number);
+    let sweep = sweep.map(|last| Report::Sweep(last.report));
+    sweep.or_else(|| scrub.map(|last| Report::Scrub(last.report)))
 }
 
 /// Shows progress on standard error.
@@ -171,26 +189,14 @@ impl Progress {
         }
     }
 
-    fn show(&mut self, status: &Value, number: &Value) {
-        let running = status.get("running").and_then(Value::as_array);
-        let is_it = |it: &&Value| it.get("number") == Some(number);
-        let Some(running) = running.and_then(|running| running.iter().find(is_it)) else {
+    #[expect(clippy::cast_precision_loss, reason = "shown in whole MiB")]
+    fn show(&mut self, status: &api::registry_svc::Upkeep, number: u64) {
+        let running = status.running.iter().find(|it| it.number == number);
+        let Some(running) = running.filter(|_| !self.is_quiet) else {
             return;
         };
-        if self.is_quiet {
-            return;
-        }
-        let number = |name| {
-            running
-                .get(name)
-                .and_then(Value::as_f64)
-                .unwrap_or_default()
-        };
-        let task = running
-            .get("task")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let (seconds, mebibytes) = (number("seconds"), number("read_bytes") / 1_048_576.0);
+        let (task, seconds) = (&running.task, running.seconds);
+        let mebibytes = running.read_bytes.unwrap_or_default() as f64 / 1_048_576.0;
         let line = format!("{task}: {seconds:.0} s, {mebibytes:.0} MiB read");
         if self.is_terminal {
             daemon::print::err(format_args!("\r{line}\x1b[K"));

@@ -72,8 +72,8 @@ fn a_registry_serves_is_reloaded_and_ends() {
             ["read-only: nothing can be pushed"]
         );
         let status = registry.status();
-        assert_eq!(status["read_only"], true);
-        assert_eq!(status["requests"]["answered"], 3);
+        assert!(status.read_only);
+        assert_eq!(status.requests.answered, 3);
         assert!(registry.drain(Duration::from_secs(30)).await);
         assert!(TcpStream::connect(address).await.is_err());
         // What is in the root is whole, and nobody else has it before this process has ended.

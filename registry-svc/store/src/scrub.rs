@@ -8,6 +8,7 @@
 //! Reads go past the page cache: a scrub is about the content on the disk, and leaves the memory to
 //! the node's other programs.
 
+use api::registry_svc::{Missing, ScrubReport, Unreadable};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 use config_text::counted;
 use oci::digest::{Algorithm, Digest, Hasher};
 use registry_facts::index::key::MANIFEST;
-use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::disk::{ALIGNMENT, Access};
@@ -226,35 +226,34 @@ impl Report {
         self.unreadable.is_empty() && self.missing.is_empty() && n_lost <= self.n_repaired
     }
 
-    /// As `--json` prints it.
+    /// The report as operators see it.
     #[must_use]
-    pub fn json(&self) -> Value {
-        let digests = |digests: &[Digest]| -> Vec<String> {
-            digests
-                .iter()
-                .take(MOST_LISTED)
-                .map(ToString::to_string)
-                .collect()
-        };
-        let missing = self.missing.iter().take(MOST_LISTED).map(|(manifest, digest)| {
-            json!({ "manifest": manifest.to_string(), "digest": digest.to_string() })
-        });
-        let unreadable = self
-            .unreadable
-            .iter()
-            .take(MOST_LISTED)
-            .map(|(digest, error)| json!({ "digest": digest.to_string(), "error": error }));
-        json!({
-            "whole": self.is_whole(),
-            "blobs": self.n_blobs,
-            "bytes": self.octets,
-            "manifests": self.n_manifests,
-            "damaged": digests(&self.damaged),
-            "repaired": self.n_repaired,
-            "unreadable": unreadable.collect::<Vec<_>>(),
-            "missing": missing.collect::<Vec<_>>(),
-            "seconds": self.took.as_secs_f64(),
-        })
+    pub fn shown(&self) -> ScrubReport {
+        let damaged = self.damaged.iter().take(MOST_LISTED);
+        let unreadable = self.unreadable.iter().take(MOST_LISTED);
+        let missing = self.missing.iter().take(MOST_LISTED);
+        ScrubReport {
+            whole: self.is_whole(),
+            blobs: self.n_blobs,
+            bytes: self.octets,
+            manifests: self.n_manifests,
+            damaged: damaged.map(ToString::to_string).collect(),
+            repaired: self.n_repaired,
+            unreadable: unreadable
+                .map(|(digest, error)| Unreadable {
+                    digest: digest.to_string(),
+                    error: error.clone(),
+                })
+                .collect(),
+            missing: missing
+                .map(|(manifest, digest)| Missing {
+                    manifest: manifest.to_string(),
+                    digest: digest.to_string(),
+                })
+                .collect(),
+            seconds: self.took.as_secs_f64(),
+            text: self.to_string(),
+        }
     }
 }
 

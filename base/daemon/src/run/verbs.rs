@@ -126,54 +126,6 @@ pub fn headline<D>(status: &Status<D>) -> String {
     lines
 }
 
-/// As [`status`], of a daemon whose status has no type yet.
-pub fn status_untyped(
-    args: &StatusArgs,
-    default_admin: SocketAddr,
-    render: impl FnOnce(&Value) -> String,
-) -> ExitCode {
-    let address = args.admin.unwrap_or(default_admin);
-    let answer = exchange(address, "/status", Way::Look).and_then(|response| {
-        serde_json::from_slice(&response.body).map_err(|error| failed(address, error))
-    });
-    let value: Value = match answer {
-        Ok(value) => value,
-        Err(error) => return unavailable(&error),
-    };
-    if args.json {
-        outln!("{value:#}");
-    } else {
-        outln!("{}", render(&value).trim_end());
-    }
-    exit::code(exit::OK)
-}
-
-/// As [`headline`], of a daemon whose status has no type yet.
-#[must_use]
-pub fn headline_untyped(status: &Value) -> String {
-    let text = |key: &str| status[key].as_str().unwrap_or("?").to_owned();
-    let ready = match status["ready"].as_bool() {
-        Some(true) => "ready",
-        _ => "not ready",
-    };
-    let seconds = status["uptime_seconds"].as_f64().unwrap_or_default();
-    let uptime = Duration::try_from_secs_f64(seconds.trunc()).unwrap_or_default();
-    let mut lines = format!(
-        "{} {} ({}), {}, {ready}, up {}\n",
-        text("service"),
-        text("version"),
-        text("revision"),
-        text("state"),
-        HumanDuration(uptime),
-    );
-    for (key, mark) in [("reasons", "!"), ("notes", "-")] {
-        for line in status[key].as_array().into_iter().flatten() {
-            lines.push_str(&format!("  {mark} {}\n", line.as_str().unwrap_or_default()));
-        }
-    }
-    lines
-}
-
 //--- The running daemon
 
 /// Whether a verb changes something.

@@ -1,5 +1,6 @@
 use bytes::Bytes;
 use oci::reference::RepositoryName;
+use serde_json::json;
 
 use super::*;
 use crate::disk::RealDisk;

@@ -111,15 +111,15 @@ impl Space {
         })
     }
 
-    /// How full the disk is, as JSON.
+    /// The room on the disk as operators see it.
     #[must_use]
-    pub fn status(&self) -> serde_json::Value {
+    pub fn status(&self) -> api::registry_svc::Space {
         let room = self.room().ok();
-        serde_json::json!({
-            "standing": self.standing().name(),
-            "free_bytes": room.map(|room| room.free),
-            "total_bytes": room.map(|room| room.total),
-        })
+        api::registry_svc::Space {
+            standing: self.standing().name().to_owned(),
+            free_bytes: room.map(|room| room.free),
+            total_bytes: room.map(|room| room.total),
+        }
     }
 
     /// Looks after the disk for as long as it is polled.

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use api::registry_svc::SweepReport;
 use config_text::counted;
-use serde_json::{Value, json};
 
 /// Some blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,8 +21,11 @@ impl Amount {
         self.octets += octets;
     }
 
-    fn json(self) -> Value {
-        json!({ "blobs": self.n, "bytes": self.octets })
+    const fn shown(self) -> api::registry_svc::Amount {
+        api::registry_svc::Amount {
+            blobs: self.n,
+            bytes: self.octets,
+        }
     }
 }
 
@@ -69,24 +72,25 @@ pub struct Report {
 }
 
 impl Report {
-    /// As `--json` prints it.
+    /// The report as operators see it.
     #[must_use]
-    pub fn json(&self) -> Value {
-        json!({
-            "dry_run": self.is_dry_run,
-            "manifests": self.n_manifests,
-            "untagged_deleted": self.n_untagged,
-            "uploads_expired": self.n_sessions,
-            "blobs": self.n_examined,
-            "trashed": self.trashed.json(),
-            "young": self.young.json(),
-            "wanted": self.wanted.json(),
-            "in_trash": self.in_trash.json(),
-            "waiting_for_nodes": self.waiting.json(),
-            "links_restated": self.n_restated,
-            "deleted": self.deleted.json(),
-            "seconds": self.took.as_secs_f64(),
-        })
+    pub fn shown(&self) -> SweepReport {
+        SweepReport {
+            dry_run: self.is_dry_run,
+            manifests: self.n_manifests,
+            untagged_deleted: self.n_untagged,
+            uploads_expired: self.n_sessions,
+            blobs: self.n_examined,
+            trashed: self.trashed.shown(),
+            young: self.young.shown(),
+            wanted: self.wanted.shown(),
+            in_trash: self.in_trash.shown(),
+            waiting_for_nodes: self.waiting.shown(),
+            links_restated: self.n_restated,
+            deleted: self.deleted.shown(),
+            seconds: self.took.as_secs_f64(),
+            text: self.to_string(),
+        }
     }
 }
 
