@@ -226,7 +226,8 @@ impl Given {
 
 /// The files of `--from`; those that say what the domain is come first, because others need it.
 fn ordered(paths: &[PathBuf]) -> Result<Vec<Document>, Failure> {
-    let documents: Result<Vec<Document>, Problems> = paths.iter().map(daemon::config::read).collect();
+    let documents: Result<Vec<Document>, Problems> =
+        paths.iter().map(daemon::config::read).collect();
     let mut documents = documents.map_err(|problems| data(&problems))?;
     documents.sort_by_key(|document| !document.text.contains("baseDomain"));
     Ok(documents)

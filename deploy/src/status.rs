@@ -12,9 +12,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use api::outpost::{self, Down, Node, Reached, Unknown};
 use daemon::{errln, exit, outln, run};
 use proto::wire::Liveness;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
@@ -51,25 +52,27 @@ pub(crate) fn run(args: &StatusArgs) -> ExitCode {
 }
 
 async fn this(json: bool) -> u8 {
-    let status = node(&NodePaths::below(Path::new("/"))).await.to_json();
+    let status = node(&NodePaths::below(Path::new("/"))).await.shown();
     match json {
-        true => outln!("{status:#}"),
+        true => print_json(&status),
         false => outln!("{}", show::node(&status).trim_end()),
     }
     code_of(&status)
 }
 
-/// 0 when everything could be asked, and every service that is here serves and is ready.
-fn code_of(status: &Value) -> u8 {
-    let services = status.get("services").and_then(Value::as_array);
-    let is_good = services.is_some_and(|services| {
-        services
-            .iter()
-            .all(|service| service.get("ready") == Some(&Value::Bool(true)))
-    });
-    let unknown = status.get("unknown").and_then(Value::as_array);
-    let is_known =
-        unknown.is_none_or(Vec::is_empty) && status.get("healthd_error").is_none_or(Value::is_null);
+fn print_json(shown: &impl Serialize) {
+    match serde_json::to_string_pretty(shown) {
+        Ok(text) => outln!("{text}"),
+        // None of the fields can be without a form in JSON.
+        Err(error) => errln!("{error}"),
+    }
+}
+
+/// 0 when everything is known, and every service that is here serves and is ready.
+fn code_of(status: &Node) -> u8 {
+    let mut services = status.services.iter();
+    let is_good = services.all(|service| service.ready == Some(true));
+    let is_known = status.unknown.is_empty() && status.healthd_error.is_none();
     match is_good && is_known {
         true => exit::OK,
         false => exit::UNAVAILABLE,
@@ -100,20 +103,24 @@ async fn all(site: &Path, login: &str, json: bool) -> u8 {
     for (node, asked) in site.nodes.iter().zip(asked) {
         let asked = asked.await.unwrap_or_else(|error| Err(error.into()));
         code = code.max(asked.as_ref().map_or(exit::UNAVAILABLE, code_of));
-        if json {
-            shown.push(asked.unwrap_or_else(
-                |error| json!({ "node": node.name, "error": format!("{error:#}") }),
-            ));
-            continue;
-        }
-        let text = match asked {
-            Ok(status) => show::node(&status),
-            Err(error) => show::unreachable(&node.name, &format!("{error:#}")),
+        let reached = match asked {
+            Ok(status) => Reached::Node(status),
+            Err(error) => Reached::Unreachable {
+                node: node.name.clone(),
+                error: format!("{error:#}"),
+            },
         };
-        outln!("{}", text.trim_end());
+        match &reached {
+            _ if json => {}
+            Reached::Node(status) => outln!("{}", show::node(status).trim_end()),
+            Reached::Unreachable { node, error } => {
+                outln!("{}", show::unreachable(node, error).trim_end());
+            }
+        }
+        shown.push(reached);
     }
     if json {
-        outln!("{:#}", Value::Array(shown));
+        print_json(&shown);
     }
     code
 }
@@ -135,35 +142,36 @@ enum Answer<T> {
 #[derive(Clone, Debug)]
 struct NodeStatus {
     name: String,
-    services: Vec<(Service, Answer<Value>)>,
+    services: Vec<(Service, Answer<outpost::Service>)>,
     /// The targets that healthd finds down.
-    down: Answer<Vec<Value>>,
+    down: Answer<Vec<Down>>,
 }
 
 impl NodeStatus {
-    fn to_json(&self) -> Value {
+    fn shown(self) -> Node {
         let (mut services, mut unknown) = (Vec::new(), Vec::new());
-        for (service, answer) in &self.services {
+        for (service, answer) in self.services {
             match answer {
                 Answer::Absent => {}
                 Answer::Known(status) => services.push(status),
-                Answer::Unreachable(error) => {
-                    unknown.push(json!({ "service": service.name(), "error": error }));
-                }
+                Answer::Unreachable(error) => unknown.push(Unknown {
+                    service: service.name().to_owned(),
+                    error,
+                }),
             }
         }
-        let (down, healthd_error) = match &self.down {
-            Answer::Absent => (&[][..], None),
-            Answer::Known(down) => (down.as_slice(), None),
-            Answer::Unreachable(error) => (&[][..], Some(error)),
+        let (down, healthd_error) = match self.down {
+            Answer::Absent => (Vec::new(), None),
+            Answer::Known(down) => (down, None),
+            Answer::Unreachable(error) => (Vec::new(), Some(error)),
         };
-        json!({
-            "node": self.name,
-            "services": services,
-            "unknown": unknown,
-            "down": down,
-            "healthd_error": healthd_error,
-        })
+        Node {
+            node: self.name,
+            services,
+            unknown,
+            down,
+            healthd_error,
+        }
     }
 }
 
@@ -189,7 +197,7 @@ async fn node(paths: &NodePaths) -> NodeStatus {
     }
 }
 
-async fn down(paths: &NodePaths) -> Answer<Vec<Value>> {
+async fn down(paths: &NodePaths) -> Answer<Vec<Down>> {
     let targets = match liveness::list(&paths.healthd()).await {
         Ok(targets) => targets,
         Err(error) => return Answer::Unreachable(format!("{error:#}")),
@@ -197,11 +205,14 @@ async fn down(paths: &NodePaths) -> Answer<Vec<Value>> {
     let down = targets
         .iter()
         .filter(|one| one.liveness() == Liveness::Down)
-        .map(|one| json!({ "target": liveness::name(one), "reason": one.reason }));
+        .map(|one| Down {
+            target: liveness::name(one),
+            reason: one.reason.clone(),
+        });
     Answer::Known(down.collect())
 }
 
-async fn of(paths: &NodePaths, service: Service) -> Answer<Value> {
+async fn of(paths: &NodePaths, service: Service) -> Answer<outpost::Service> {
     let live = record::live(paths, service);
     let record = Record::read(paths, service);
     let mut slots = Vec::new();
@@ -223,36 +234,40 @@ async fn of(paths: &NodePaths, service: Service) -> Answer<Value> {
     }
     let socket = paths.admin_socket(service, live);
     let process = Process::at_or(socket, places::admin(service));
-    let status = process.status().await.unwrap_or_default();
-    let of_process = |key: &str| status.get(key).cloned().unwrap_or_default();
-    let reasons = status.get("reasons").cloned().unwrap_or_else(|| json!([]));
-    Answer::Known(json!({
-        "service": service.name(),
-        "live": live.name(),
-        "version": of_process("version"),
-        "revision": of_process("revision"),
-        "state": of_process("state"),
-        "ready": of_process("ready"),
-        "uptime_seconds": of_process("uptime_seconds"),
-        "reasons": reasons,
-        "slots": slots,
-        "queues": queues(&ports),
-        "last": record.last,
-    }))
+    let shown = outpost::Service {
+        service: service.name().to_owned(),
+        live: live.name().to_owned(),
+        slots,
+        queues: queues(&ports),
+        last: record.last,
+        ..outpost::Service::default()
+    };
+    Answer::Known(match process.status().await {
+        Ok(status) => outpost::Service {
+            version: Some(status.version),
+            revision: Some(status.revision),
+            state: Some(status.state),
+            ready: Some(status.ready),
+            uptime_seconds: Some(status.uptime_seconds),
+            reasons: status.reasons,
+            ..shown
+        },
+        Err(_) => shown,
+    })
 }
 
-fn slot_status(slot: Slot, unit: &Unit, record: &Record) -> Value {
+fn slot_status(slot: Slot, unit: &Unit, record: &Record) -> outpost::Slot {
     let has = record.slots.get(slot.name());
-    json!({
-        "slot": slot.name(),
-        "active": unit.get("ActiveState"),
-        "sub": unit.get("SubState"),
-        "result": unit.get("Result"),
-        "restarts": unit.n_restarts(),
-        "watchdog_age_seconds": age(unit),
-        "version": has.map(|has| has.version.as_str()),
-        "image": has.and_then(|has| has.image.as_deref()),
-    })
+    outpost::Slot {
+        slot: slot.name().to_owned(),
+        active: unit.get("ActiveState").to_owned(),
+        sub: unit.get("SubState").to_owned(),
+        result: unit.get("Result").to_owned(),
+        restarts: unit.n_restarts(),
+        watchdog_age_seconds: age(unit),
+        version: has.map(|has| has.version.clone()),
+        image: has.and_then(|has| has.image.clone()),
+    }
 }
 
 /// How long ago the process told that it makes progress, by the clock that never steps.
@@ -267,41 +282,42 @@ fn age(unit: &Unit) -> Option<f64> {
     Some((now - told).max(0.0))
 }
 
-fn queues(ports: &[u16]) -> Vec<Value> {
+fn queues(ports: &[u16]) -> Vec<outpost::Queue> {
     let tables = TABLES.iter().filter_map(|(path, kind)| {
         let table = std::fs::read_to_string(path).ok()?;
         Some(queues::of(&table, *kind, ports))
     });
-    tables
-        .flatten()
-        .map(|queue| {
-            json!({
-                "kind": queue.kind.name(),
-                "address": queue.address.to_string(),
-                "waiting": queue.waiting,
-                "dropped": queue.dropped,
-            })
-        })
-        .collect()
+    let shown = tables.flatten().map(|queue| outpost::Queue {
+        kind: queue.kind.name().to_owned(),
+        address: queue.address.to_string(),
+        waiting: queue.waiting,
+        dropped: queue.dropped,
+    });
+    shown.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn code(services: Answer<Value>, down: Answer<Vec<Value>>) -> u8 {
+    fn code(services: Answer<outpost::Service>, down: Answer<Vec<Down>>) -> u8 {
         let status = NodeStatus {
             name: "master-0".to_owned(),
             services: vec![(Service::Healthd, services)],
             down,
         };
-        code_of(&status.to_json())
+        code_of(&status.shown())
     }
 
     #[test]
     fn what_could_not_be_asked_is_not_well() {
-        let ready = || Answer::Known(json!({ "service": "healthd", "ready": true }));
-        let waiting = Answer::Known(json!({ "service": "healthd", "ready": false }));
+        let healthd = |ready| {
+            Answer::Known(outpost::Service {
+                ready: Some(ready),
+                ..outpost::Service::default()
+            })
+        };
+        let (ready, waiting) = (|| healthd(true), healthd(false));
         assert_eq!(code(ready(), Answer::Known(Vec::new())), exit::OK);
         assert_eq!(code(Answer::Absent, Answer::Absent), exit::OK);
         assert_eq!(code(waiting, Answer::Known(Vec::new())), exit::UNAVAILABLE);
@@ -327,7 +343,7 @@ mod tests {
             down: Answer::Unreachable("cannot reach healthd: no such file".to_owned()),
         };
         assert_eq!(
-            show::node(&status.to_json()),
+            show::node(&status.shown()),
             "master-0\n  ! healthd: state unknown: no systemd\n  \
              ! liveness unknown: cannot reach healthd: no such file\n"
         );

@@ -35,9 +35,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::canary::Life;
 use self::executor::Executor;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
+use api::outpost::LastSwap;
 use site::service::Service;
 use site_node::paths::NodePaths;
-use site_node::record::{self, Last, Record};
+use site_node::record::{self, Record};
 use slot_swap::{Action, Event, Outcome, Plan, Swap, With};
 
 /// `outpost swap`.
@@ -141,7 +142,7 @@ fn end(swap: &Swap, executor: &Executor, teller: &Teller) -> u8 {
     if matches!(outcome, Outcome::Swapped(_)) {
         has_served(&mut record, executor);
     }
-    record.last = Some(Last {
+    record.last = Some(LastSwap {
         outcome: word.to_owned(),
         reason: reason.cloned(),
         ended: executor::wall(),

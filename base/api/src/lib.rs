@@ -8,6 +8,7 @@ pub mod dns_authd;
 pub mod dns_recursor;
 pub mod healthd;
 pub mod lb_proxy;
+pub mod outpost;
 pub mod registry_svc;
 pub mod timesync_agent;
 

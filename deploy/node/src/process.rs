@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use api::Status;
 use daemon::admin::{self, ClientError, Place, Response, SELF_CHECK};
-use serde_json::Value;
+use serde::de::IgnoredAny;
 
 /// How long a process on this node may take to answer; a self-check may wait for an outside server.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -25,6 +26,15 @@ pub enum AskError {
     /// It does not answer in time.
     #[error("{0} gives no answer within {time} s", time = ANSWER.as_secs())]
     Slow(Place),
+    /// The answer is no status.
+    #[error("the answer of {place} cannot be understood")]
+    Answer {
+        /// The process.
+        place: Place,
+        /// The mistake.
+        #[source]
+        error: serde_json::Error,
+    },
     /// The exchange failed.
     #[error(transparent)]
     Failed(#[from] ClientError),
@@ -79,9 +89,12 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn status(&self) -> Result<Value, AskError> {
+    pub async fn status(&self) -> Result<Status<IgnoredAny>, AskError> {
         let answer = self.get("/status").await?;
-        Ok(serde_json::from_slice(&answer.body).unwrap_or(Value::Null))
+        serde_json::from_slice(&answer.body).map_err(|error| AskError::Answer {
+            place: self.place.clone(),
+            error,
+        })
     }
 
     async fn get(&self, path: &str) -> Result<Response, AskError> {

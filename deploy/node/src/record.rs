@@ -3,6 +3,7 @@
 //! Two files, of which the one without content decides: a unit can look whether a file is there, and
 //! a file is there or not whenever the power goes. The other one is for people.
 
+use api::outpost::LastSwap;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -22,7 +23,7 @@ pub struct Record {
     pub slots: BTreeMap<String, Filling>,
     /// How the last swap ended.
     #[serde(default)]
-    pub last: Option<Last>,
+    pub last: Option<LastSwap>,
 }
 
 /// The content that a swap put into a slot.
@@ -50,18 +51,6 @@ impl Filling {
         self.revision = revision;
         self.has_served = true;
     }
-}
-
-/// How a swap ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Last {
-    /// In a word.
-    pub outcome: String,
-    /// Why, if it did not go as it should.
-    #[serde(default)]
-    pub reason: Option<String>,
-    /// When, in seconds since 1970.
-    pub ended: u64,
 }
 
 /// The slot on record.

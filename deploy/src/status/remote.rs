@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use serde_json::Value;
+use api::outpost::Node;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -45,7 +45,7 @@ const COMMAND: &str = "sh -c 'ask=\"/usr/local/bin/outpost status --node --json\
 /// # Errors
 ///
 /// When it does not answer in time, or with something else; with what was said of that.
-pub(super) async fn ask(login: &str, address: IpAddr) -> anyhow::Result<Value> {
+pub(super) async fn ask(login: &str, address: IpAddr) -> anyhow::Result<Node> {
     let mut command = Command::new("ssh");
     command
         .args(OPTIONS)
@@ -57,7 +57,7 @@ pub(super) async fn ask(login: &str, address: IpAddr) -> anyhow::Result<Value> {
 }
 
 /// Runs ssh to its end.
-async fn answer(mut command: Command) -> anyhow::Result<Value> {
+async fn answer(mut command: Command) -> anyhow::Result<Node> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     /// What comes of a program in the place of ssh.
-    async fn said(script: &str) -> Result<Value, String> {
+    async fn said(script: &str) -> Result<Node, String> {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         answer(command).await.map_err(|error| format!("{error:#}"))
@@ -102,7 +102,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_node_that_is_not_well_answers_all_the_same() {
-        let expected = Ok(serde_json::json!({ "node": "m0" }));
+        let expected = Ok(Node {
+            node: "m0".to_owned(),
+            ..Node::default()
+        });
         assert_eq!(said("echo '{\"node\": \"m0\"}'; exit 69").await, expected);
     }
 

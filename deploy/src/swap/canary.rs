@@ -42,9 +42,8 @@ impl Before {
         let process = Process::at_or(socket, admin(service));
         let was_ready = matches!(process.readiness().await, Ok(Ok(())));
         let was_sound = matches!(process.self_check().await, Ok(Ok(_)));
-        let status = process.status().await.unwrap_or_default();
-        let text = |key: &str| Some(status.get(key)?.as_str()?.to_owned());
-        let version = text("version").zip(text("revision"));
+        let status = process.status().await.ok();
+        let version = status.map(|status| (status.version, status.revision));
         let targets = match service {
             // It cannot tell of itself while it is swapped.
             Service::Healthd => Targets::default(),

@@ -1,5 +1,6 @@
 //! Takes the steps of a swap on this node.
 
+use api::State;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -160,7 +161,7 @@ impl Executor {
             return true;
         }
         match Process::at(socket).status().await {
-            Ok(status) => status.get("state").is_none_or(|state| state != "draining"),
+            Ok(status) => status.state != State::Draining,
             Err(AskError::Nobody(_)) => false,
             Err(_) => true,
         }

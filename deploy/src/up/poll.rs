@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use api::Status;
 use config_text::counted;
 use daemon::admin;
-use serde_json::Value;
+use proto::health::Liveness;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
@@ -51,25 +53,38 @@ async fn ask(service: Service, address: SocketAddr) -> Option<Sample> {
     let ready = admin::get(address, "/readyz").await.ok()?;
     let metrics = admin::get(address, "/metrics").await.ok()?.text();
     let status = admin::get(address, "/status").await.ok()?;
-    let status: Value = serde_json::from_slice(&status.body).unwrap_or(Value::Null);
-    let detail = status.get("detail").unwrap_or(&Value::Null);
+    let (serves, seen) = match service {
+        Service::Healthd => match detail::<api::healthd::Detail>(&status.body) {
+            Some(detail) => (
+                Some(detail.serves),
+                detail.targets.iter().filter_map(target).collect(),
+            ),
+            None => (None, Vec::new()),
+        },
+        _ => (serves(service, &status.body, &metrics), Vec::new()),
+    };
     Some(Sample {
         service,
         at: now(),
         unready: (!ready.is_success()).then(|| ready.text()),
         count: sample::total(&metrics, counter(service)),
-        serves: serves(service, detail, &metrics),
-        seen: seen(detail),
+        serves,
+        seen,
     })
 }
 
+/// The service's own part of its status.
+fn detail<D: DeserializeOwned>(body: &[u8]) -> Option<D> {
+    serde_json::from_slice::<Status<D>>(body).ok()?.detail
+}
+
 /// A summary of what a service serves.
-fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
+fn serves(service: Service, body: &[u8], metrics: &str) -> Option<String> {
     match service {
-        Service::Healthd => Some(detail.get("serves")?.as_str()?.to_owned()),
+        Service::Healthd => Some(detail::<api::healthd::Detail>(body)?.serves),
         Service::DnsAuthd => {
-            let n_loaded = detail.get("zones")?.get("loaded")?.as_u64()?;
-            Some(counted(n_loaded, "zone"))
+            let zones = detail::<api::dns_authd::Detail>(body)?.zones;
+            Some(counted(zones.loaded, "zone"))
         }
         Service::DnsRecursor => {
             let hits = sample::total(metrics, "coredns_cache_hits_total")?;
@@ -81,27 +96,21 @@ fn serves(service: Service, detail: &Value, metrics: &str) -> Option<String> {
             Some(format!("{open} open"))
         }
         Service::RegistrySvc => {
-            let n_held = detail.get("held")?.get("repositories")?.as_u64()?;
-            Some(counted(n_held, "repository"))
+            let held = detail::<api::registry_svc::Detail>(body)?.held?;
+            Some(counted(held.repositories, "repository"))
         }
-        Service::TimesyncAgent => Some(detail.get("serves")?.as_str()?.to_owned()),
+        Service::TimesyncAgent => Some(detail::<api::timesync_agent::Detail>(body)?.serves),
     }
 }
 
-/// The liveness of each address; empty for other services than healthd.
-fn seen(detail: &Value) -> Vec<(SocketAddr, Seen)> {
-    let targets = detail.get("targets").and_then(Value::as_array);
-    targets.into_iter().flatten().filter_map(target).collect()
-}
-
-fn target(target: &Value) -> Option<(SocketAddr, Seen)> {
-    let address = target.get("address")?.as_str()?.parse().ok()?;
-    let seen = match target.get("liveness")?.as_str()? {
-        "up" => Seen::Up,
-        "down" => Seen::Down,
-        _ => Seen::Unknown,
+/// The liveness of an address.
+fn target(target: &api::healthd::Target) -> Option<(SocketAddr, Seen)> {
+    let seen = match target.liveness {
+        Liveness::Up => Seen::Up,
+        Liveness::Down => Seen::Down,
+        Liveness::Unknown => Seen::Unknown,
     };
-    Some((address, seen))
+    Some((target.address.parse().ok()?, seen))
 }
 
 /// The counter that tells how much a service does.

@@ -1,0 +1,145 @@
+//! The output of `outpost status --json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::State;
+
+/// A node: its services, and the targets that healthd finds down.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Node {
+    /// The name of the node.
+    pub node: String,
+    /// The services that the node has.
+    #[serde(default)]
+    pub services: Vec<Service>,
+    /// The services whose state is unknown.
+    #[serde(default)]
+    pub unknown: Vec<Unknown>,
+    /// The targets that healthd finds down.
+    #[serde(default)]
+    pub down: Vec<Down>,
+    /// The reason why the liveness is unknown; none when healthd answered, or the node has no healthd.
+    #[serde(default)]
+    pub healthd_error: Option<String>,
+}
+
+/// A node of a site, as `outpost status --site` lists it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Reached {
+    /// The node did not answer.
+    Unreachable {
+        /// The name of the node.
+        node: String,
+        /// The reason.
+        error: String,
+    },
+    /// The node's answer.
+    Node(Node),
+}
+
+/// A service whose state is unknown: whether the node has it is unknown too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unknown {
+    /// The name of the service.
+    pub service: String,
+    /// The reason.
+    pub error: String,
+}
+
+/// A target that healthd finds down.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Down {
+    /// The target, such as `tcp 192.0.2.13:6443`.
+    pub target: Option<String>,
+    /// The result of the last probe, in words.
+    pub reason: String,
+}
+
+/// A service of a node. The facts about its process are none when the process does not answer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Service {
+    /// The name of the service.
+    pub service: String,
+    /// The slot on record: `a` or `b`.
+    pub live: String,
+    /// The version of the process.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// The revision of the process.
+    #[serde(default)]
+    pub revision: Option<String>,
+    /// The stage of its life.
+    #[serde(default)]
+    pub state: Option<State>,
+    /// Whether it is ready.
+    #[serde(default)]
+    pub ready: Option<bool>,
+    /// Seconds since it started.
+    #[serde(default)]
+    pub uptime_seconds: Option<f64>,
+    /// Why it is not ready.
+    #[serde(default)]
+    pub reasons: Vec<String>,
+    /// Its slots.
+    #[serde(default)]
+    pub slots: Vec<Slot>,
+    /// The queues of its sockets in the kernel.
+    #[serde(default)]
+    pub queues: Vec<Queue>,
+    /// The last swap.
+    #[serde(default)]
+    pub last: Option<LastSwap>,
+}
+
+/// A slot: a place for one version of a service.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Slot {
+    /// `a` or `b`.
+    pub slot: String,
+    /// The state of its unit, as systemd names it (`ActiveState`).
+    pub active: String,
+    /// The detail of that state (`SubState`).
+    #[serde(default)]
+    pub sub: String,
+    /// The result of the unit (`Result`).
+    #[serde(default)]
+    pub result: String,
+    /// How often systemd started it again.
+    #[serde(default)]
+    pub restarts: u64,
+    /// Seconds since the process reported progress.
+    #[serde(default)]
+    pub watchdog_age_seconds: Option<f64>,
+    /// The version in the slot.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// The identity of its image.
+    #[serde(default)]
+    pub image: Option<String>,
+}
+
+/// The queue of a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// `udp` or `tcp`.
+    pub kind: String,
+    /// The IP address and port.
+    pub address: String,
+    /// Octets of datagrams, or connections, that wait.
+    pub waiting: u64,
+    /// Datagrams that the kernel dropped because the queue was full.
+    pub dropped: u64,
+}
+
+/// The end of a swap.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastSwap {
+    /// The outcome in a word: `swapped`, `kept`, …
+    pub outcome: String,
+    /// The reason, when the swap did not go as it should.
+    #[serde(default)]
+    pub reason: Option<String>,
+    /// When it ended, in seconds since 1970.
+    pub ended: u64,
+}
