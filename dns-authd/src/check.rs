@@ -15,7 +15,7 @@ use dns_zone::check::{self, Severity};
 use dns_zone::parse::ZoneFile;
 use peer_bind::{ZoneDecl, ZoneKind};
 
-use crate::config::{Config, Zones};
+use crate::config::{Config, Zones, certificate};
 use crate::load;
 use crate::programs;
 
@@ -40,8 +40,8 @@ pub fn all(config: &Config) -> Findings {
     for warning in &config.warnings {
         findings.remarks.push(format!("warning: {warning}"));
     }
-    if let Some(tls) = &config.tls
-        && let Err(error) = Certificates::read(&[tls.files()])
+    if let Some(tls) = &config.file.tls
+        && let Err(error) = Certificates::read(&[certificate(tls)])
     {
         findings.problems.push(Problem::new(exit::chain(&error)));
     }
@@ -52,7 +52,7 @@ pub fn all(config: &Config) -> Findings {
     }
     let mut files = Vec::new();
     for declared in &config.zones.declared {
-        files.extend(findings.zone(declared, &config.zones, &config.live.lua, config.lua));
+        files.extend(findings.zone(declared, &config.zones, &config.lua));
     }
     for finding in check::check_parents(&files) {
         findings.add(&finding);
@@ -67,16 +67,11 @@ pub fn one(
     origin: Option<&Name>,
 ) -> Result<Findings, Problems> {
     let default_zones;
-    let (zones, settings, is_lua) = match config {
-        Some(config) => (&config.zones, Arc::clone(&config.live.lua), config.lua),
+    let (zones, settings) = match config {
+        Some(config) => (&config.zones, Arc::clone(&config.lua)),
         None => {
-            default_zones = Zones {
-                declared: Vec::new(),
-                options: Arc::default(),
-                check_interval: None,
-                notify: false,
-            };
-            (&default_zones, Arc::default(), true)
+            default_zones = Zones::default();
+            (&default_zones, Arc::default())
         }
     };
     let declared = find(zones, target, origin).ok_or_else(|| {
@@ -85,7 +80,7 @@ pub fn one(
         )))
     })?;
     let mut findings = Findings::default();
-    findings.zone(&declared, zones, &settings, is_lua);
+    findings.zone(&declared, zones, &settings);
     Ok(findings)
 }
 
@@ -122,7 +117,6 @@ impl Findings {
         declared: &ZoneDecl,
         zones: &Zones,
         settings: &Arc<LuaSettings>,
-        is_lua: bool,
     ) -> Option<ZoneFile> {
         self.n_zones += 1;
         let file = match load::read_zone(declared, zones, &mut Vec::new()) {
@@ -141,7 +135,7 @@ impl Findings {
                 self.n_records += zone.n_records();
                 let snippets: Vec<Snippet> = programs::all_snippets(&Arc::new(zone));
                 self.n_programs += snippets.len();
-                if is_lua {
+                if settings.limits.enabled {
                     let broken = dns_lua::check(&snippets, settings);
                     self.problems.extend(broken);
                 } else if !snippets.is_empty() {
@@ -178,14 +172,13 @@ mod tests {
     use daemon::config::Document;
 
     use super::*;
-    use crate::config::v1::Spec;
 
     #[test]
     fn a_certificate_that_cannot_be_used_is_a_problem() {
         let text = "version = \"v1\"\n[tls]\ncertificate = \"/nowhere/c\"\nkey = \"/nowhere/k\"\n";
         let document = Document::inline("dns-authd.toml", text);
-        let spec: Spec = document.parse().unwrap();
-        let config = spec.into_config(&document, None, "node").unwrap();
+        let none = |_: &Path| unreachable!();
+        let config = Config::from_document(&document, "node", none).unwrap();
         let problems = all(&config).problems;
         let [problem] = problems.as_slice() else {
             panic!("{problems:?}");

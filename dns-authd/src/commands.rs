@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use ::config::Draft;
+use ::config::dns_authd::DnsAuthd;
 use api::dns_authd::{Reloaded, Zone};
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
@@ -62,7 +64,7 @@ impl Verb {
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
     if let Some(healthd) = &args.healthd {
-        config.health.clone_from(&healthd.0);
+        config = config.with_healthd(healthd.clone());
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
@@ -114,18 +116,24 @@ fn report(findings: &Findings) -> ExitCode {
 }
 
 fn import(format: Format) -> ExitCode {
-    let page = match format {
-        Format::Pdns { file } => {
-            load::read_pdns_conf(&file, &[]).map(|(pdns, named)| import::pdns_conf(&pdns, &named))
+    let (files, draft) = match format {
+        Format::Pdns { file } => match load::read_pdns_conf(&file, &[]) {
+            Ok((pdns, named)) => {
+                let files = pdns.files.iter().chain(&named.files).cloned().collect();
+                (files, Ok(import::pdns_conf(&pdns, &named, None)))
+            }
+            Err(rejected) => (Vec::new(), Err(rejected)),
+        },
+        Format::Named { files } => {
+            let draft = import_named(&files);
+            (files, draft)
         }
-        Format::Named { files } => import_named(&files),
     };
-    // Remarks about a file are comments of the page.
-    run::import::<String>(page.map(|page| (page, Vec::new())))
+    run::import(&files, draft)
 }
 
 /// Several zone lists become one.
-fn import_named(files: &[PathBuf]) -> Result<String, Rejected> {
+fn import_named(files: &[PathBuf]) -> Result<Draft<DnsAuthd>, Rejected> {
     let mut all: Option<peer_bind::NamedConf> = None;
     for file in files {
         let named = load::read_named_conf(file)?;
@@ -149,7 +157,7 @@ fn import_named(files: &[PathBuf]) -> Result<String, Rejected> {
             }
         }
     }
-    Ok(all.as_ref().map_or_else(String::new, import::named_conf))
+    Ok(import::named_conf(&all.unwrap_or_default()))
 }
 
 //--- The running server

@@ -1,52 +1,47 @@
-//! The configuration, from either kind of file.
+//! The configuration: the file, or a pdns.conf in its terms, and what it comes to.
 //!
-//! [`v1`] is the TOML that people write; [`peer`] turns a pdns.conf into the same. Reads no file: the shell
-//! does.
+//! Reads no file: the shell does.
 
 pub mod import;
-pub mod peer;
 #[cfg(test)]
 mod tests;
-pub mod v1;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config_text::Problem;
+use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, Tls, Zone};
+use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
+use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::Settings;
+use dns_lua::LuaSettings;
+use dns_wire::Name;
 use dns_zone::parse::Options;
-use peer_bind::ZoneDecl;
-use proto::endpoint::Endpoint;
+use health::HealthdArg;
+use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
-use crate::programs::LiveSettings;
 
 /// The admin listener, unless the configuration says otherwise.
-pub const DEFAULT_ADMIN: SocketAddr = loopback(9402);
-/// The address to listen on, unless the configuration has another.
-pub const DEFAULT_LISTEN: SocketAddr = loopback(5301);
+pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
+
+/// The longest identity of a server, in characters.
+const MAX_ID: usize = 128;
 
 /// The whole configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The settings that every daemon has.
     pub common: Common,
-    /// How the network is used. Fixed for the life of the process.
-    pub network: Network,
-    /// Encrypted transports. Fixed, but for the certificate.
-    pub tls: Option<Tls>,
+    /// The file, with the command line's values in it.
+    pub file: DnsAuthd,
     /// The zones, and the options for reading their files.
     pub zones: Zones,
-    /// The limits of programs, and the answers while liveness is unknown.
-    pub live: LiveSettings,
-    /// Whether `LUA` records are answered.
-    pub lua: bool,
-    /// The address of healthd; `None` leaves every target unknown. Fixed.
-    pub health: Option<Endpoint>,
+    /// The limits of programs, their schedule, and the answers while no target is up.
+    pub lua: Arc<LuaSettings>,
     /// How answers are made.
     pub answers: Settings,
     /// The clients that may query, and those that may transfer zones.
@@ -55,130 +50,159 @@ pub struct Config {
     pub warnings: Vec<Problem>,
 }
 
-/// How the network is used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// The addresses to listen on, over UDP and TCP.
-    pub listen: Vec<SocketAddr>,
-    /// UDP threads and sockets for each address; 0 is one for each processor.
-    pub threads: usize,
-    /// `SO_RCVBUF` of UDP sockets, when it is not to be the system's.
-    pub receive_buffer: Option<usize>,
-    /// Bounds of TCP.
-    pub tcp: TcpLimits,
-}
-
-/// Bounds of TCP (RFC 7766 §6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpLimits {
-    /// Connections in all.
-    pub connections: usize,
-    /// Connections of one client address.
-    pub per_client: usize,
-    /// How long a connection may be idle.
-    pub idle: Duration,
-    /// Answers of one connection under way at a time.
-    pub pipeline: usize,
-}
-
-impl Default for TcpLimits {
-    fn default() -> Self {
-        Self {
-            connections: 512,
-            per_client: 64,
-            idle: Duration::from_secs(10),
-            pipeline: 16,
-        }
-    }
-}
-
-/// Encrypted transports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// The certificate chain, in PEM.
-    pub certificate: PathBuf,
-    /// Its key, in PEM.
-    pub key: PathBuf,
-    /// DNS over TLS (RFC 7858).
-    pub dot: Vec<SocketAddr>,
-    /// DNS over HTTPS (RFC 8484).
-    pub doh: Vec<SocketAddr>,
-    /// DNS over QUIC (RFC 9250).
-    pub doq: Vec<SocketAddr>,
-    /// The path of DNS over HTTPS.
-    pub doh_path: String,
-}
-
-impl Tls {
-    /// The files of the certificate.
-    #[must_use]
-    pub fn files(&self) -> CertificateFiles {
-        CertificateFiles::new(&self.certificate, &self.key)
-    }
-
-    /// Whether nothing but the certificate differs.
-    fn is_alike(&self, other: &Self) -> bool {
-        let doors = |tls: &Self| (tls.dot.clone(), tls.doh.clone(), tls.doq.clone());
-        doors(self) == doors(other) && self.doh_path == other.doh_path
-    }
-}
-
-/// The part that is fixed for the life of the process.
-#[derive(Clone, Debug)]
-pub struct Fixed {
-    network: Network,
-    tls: Option<Tls>,
-    health: Option<Endpoint>,
-    hold: Duration,
-}
-
-impl Fixed {
-    /// The part that is fixed once this configuration is served.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
-        Self {
-            network: config.network.clone(),
-            tls: config.tls.clone(),
-            health: config.health.clone(),
-            hold: config.live.hold,
-        }
-    }
-
-    /// The settings of another configuration that have no effect before the next restart.
-    #[must_use]
-    pub fn left_for_restart(&self, other: &Self) -> Vec<&'static str> {
-        let is_same_tls = match (&self.tls, &other.tls) {
-            (None, None) => true,
-            (Some(ours), Some(theirs)) => ours.is_alike(theirs),
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        let mut left = Vec::new();
-        if self.network != other.network {
-            left.push("Listen addresses and limits of TCP change with the next restart");
-        }
-        if !is_same_tls {
-            left.push("[tls] changes with the next restart, except its certificate");
-        }
-        if self.health != other.health || self.hold != other.hold {
-            left.push("The endpoint and hold of [health] change with the next restart");
-        }
-        left
-    }
-}
-
 /// The zones, and the options for reading their files.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Zones {
     /// The zones, those that are not served from a file left out.
     pub declared: Vec<ZoneDecl>,
     /// How master files are read.
     pub options: Arc<Options>,
-    /// How often files are looked at; `None` is never.
-    pub check_interval: Option<Duration>,
-    /// Whether changes of files are noticed at once.
-    pub notify: bool,
 }
 
-const fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::V4(std::net::SocketAddrV4::new(Ipv4Addr::LOCALHOST, port))
+impl Config {
+    /// What a file comes to. `host` is the node's name.
+    #[must_use]
+    pub fn of(file: DnsAuthd, declared: Vec<ZoneDecl>, warnings: Vec<Problem>, host: &str) -> Self {
+        let access = Access {
+            ask: file.allow_from.as_deref().cloned(),
+            transfer: Cidrs::clone(&file.transfers.allow),
+        };
+        let lists = file.allow_from.iter().chain([&file.transfers.allow]);
+        let odd = lists.flat_map(|list: &Networks| list.warnings());
+        let odd = odd.map(|odd| Problem::new(odd.clone()));
+        Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            zones: Zones {
+                declared,
+                options: Arc::new(Options::of(&file.zones, file.lua)),
+            },
+            lua: Arc::new(LuaSettings {
+                limits: file.lua,
+                health: file.health.clone(),
+            }),
+            answers: answers(&file, host),
+            access,
+            warnings: warnings.into_iter().chain(odd).collect(),
+            file,
+        }
+    }
+
+    /// Parses the text of a configuration file. `read` reads the named.conf that it names.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, and with the named.conf.
+    pub fn from_document(
+        document: &Document,
+        host: &str,
+        read: impl FnOnce(&Path) -> Result<NamedConf, Problems>,
+    ) -> Result<Self, Problems> {
+        let (mut declared, mut warnings) = (Vec::new(), Vec::new());
+        let file = document.parse_with(|file: &DnsAuthd, check| {
+            match file.zones.named_conf.as_deref().map(read) {
+                Some(Ok(named)) => {
+                    declared.extend(named.zones.into_iter().filter(ZoneDecl::is_served));
+                    warnings.extend(named.warnings);
+                }
+                Some(Err(problems)) => check.extend(problems),
+                None => {}
+            }
+            let directory = file.zones.directory.as_deref();
+            // A relative file is beside the configuration unless `directory` is set.
+            let home = directory.or_else(|| document.path.parent());
+            for (index, zone) in file.zone.iter().enumerate() {
+                match declare(zone, index, home, check) {
+                    Ok(zone) if declared.iter().any(|known| known.name == zone.name) => {
+                        let message = format!("zone {} is declared twice", zone.name);
+                        check.problem(&at!["zone", index, "name"], message);
+                    }
+                    Ok(zone) => declared.push(zone),
+                    Err(message) => check.problem(&at!["zone", index, "name"], message),
+                }
+            }
+            if let Some(tls) = &file.tls
+                && !tls.is_path()
+            {
+                let path = &tls.doh_path;
+                let message = format!("doh-path is the path of a URL, as /dns-query, not `{path}`");
+                check.problem(&at!["tls", "doh-path"], message);
+            }
+        })?;
+        Ok(Self::of(file, declared, warnings, host))
+    }
+
+    /// The same with another healthd.
+    #[must_use]
+    pub fn with_healthd(mut self, endpoint: HealthdArg) -> Self {
+        self.file.health.endpoint = endpoint;
+        Arc::make_mut(&mut self.lua).health = self.file.health.clone();
+        self
+    }
+
+    /// How long queries wait for first results.
+    #[must_use]
+    pub fn hold(&self) -> Duration {
+        self.lua.health.hold()
+    }
+}
+
+/// The files of the certificate.
+#[must_use]
+pub fn certificate(tls: &Tls) -> CertificateFiles {
+    CertificateFiles::new(&tls.certificate, &tls.key)
+}
+
+/// The zone of an item of `[[zone]]`.
+fn declare(
+    zone: &Zone,
+    index: usize,
+    home: Option<&Path>,
+    check: &Check<'_>,
+) -> Result<ZoneDecl, String> {
+    let text = &zone.name;
+    let name =
+        Name::parse(text).map_err(|error| format!("`{text}` is not a zone name: {error}"))?;
+    Ok(ZoneDecl {
+        name,
+        kind: ZoneKind::Primary,
+        file: Some(home.map_or_else(|| zone.file.clone(), |home| home.join(&zone.file))),
+        primaries: Vec::new(),
+        also_notify: Vec::new(),
+        position: check.position(&at!["zone", index, "name"]),
+    })
+}
+
+fn answers(file: &DnsAuthd, host: &str) -> Settings {
+    let id = match file.answers.id.as_deref() {
+        Some("none" | "") => None,
+        Some(id) => Some(id.chars().take(MAX_ID).collect()),
+        None => Some(host.to_owned()),
+    };
+    Settings {
+        udp_payload: file.answers.udp_payload.get(),
+        any: file.answers.any,
+        chaos: chaos(&file.answers.version, id.as_deref()),
+        nsid: id.map(|id: String| id.into_bytes().into()),
+        client_subnet: file.answers.client_subnet,
+        keepalive: keepalive(file.tcp.idle.0),
+    }
+}
+
+/// The answers to CHAOS TXT questions.
+fn chaos(version: &str, id: Option<&str>) -> Vec<(Name, String)> {
+    let version = Some(version).filter(|version| !matches!(*version, "none" | ""));
+    let entries = [
+        ("version.bind.", version),
+        ("version.server.", version),
+        ("id.server.", id),
+        ("hostname.bind.", id),
+    ];
+    entries
+        .into_iter()
+        .filter_map(|(name, text)| Some((Name::parse(name).ok()?, text?.to_owned())))
+        .collect()
+}
+
+/// An idle time in the units of RFC 7828.
+fn keepalive(idle: Duration) -> u16 {
+    u16::try_from(idle.as_millis() / 100).unwrap_or(u16::MAX)
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use ::config::Note;
 use config_text::{Problem, Rejected};
 use daemon::args::PACKAGE_VERSION;
 use daemon::config::Problems;
@@ -22,8 +23,7 @@ use dns_zone::record::RecordData;
 use peer_bind::{NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
 
-use crate::config::v1::Spec;
-use crate::config::{Config, Zones, peer};
+use crate::config::{Config, Zones, import};
 
 /// The largest zone file; a larger one is surely not a zone file.
 const MAX_FILE_SIZE: u64 = 4 << 30;
@@ -51,20 +51,22 @@ impl Source {
         match self {
             Self::Toml(path) => {
                 let document = daemon::config::read(path)?;
-                let spec: Spec = document.parse()?;
                 let home = path.parent();
-                let named = match spec.named_conf() {
-                    Some(named) => {
-                        let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
-                        Some(read_named_conf(&named)?)
-                    }
-                    None => None,
-                };
-                spec.into_config(&document, named, &host)
+                Config::from_document(&document, &host, |named| {
+                    let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
+                    Ok(read_named_conf(&named)?)
+                })
             }
             Self::Pdns { path, arguments } => {
                 let (pdns, named) = read_pdns_conf(path, arguments)?;
-                Ok(peer::config(&pdns, named, PACKAGE_VERSION, &host))
+                let draft = import::pdns_conf(&pdns, &named, Some(PACKAGE_VERSION));
+                let notes = draft.notes.iter().map(Note::problem).collect();
+                let mut file = draft.config;
+                // The zones have their places in the list.
+                file.zone.clear();
+                file.zones.directory = Some(named.directory);
+                let served = named.zones.into_iter().filter(ZoneDecl::is_served);
+                Ok(Config::of(file, served.collect(), notes, &host))
             }
         }
     }

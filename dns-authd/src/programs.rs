@@ -18,17 +18,6 @@ use dns_zone::{LiveSet, Zone};
 
 pub use per_query::LuaPrograms;
 
-/// Settings of live sets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LiveSettings {
-    /// The limits of programs and the defaults of their checks.
-    pub lua: Arc<LuaSettings>,
-    /// The TTL of answers while the liveness is unknown.
-    pub unknown_ttl: Duration,
-    /// The time that the first queries for a set wait for probe results; zero for no wait.
-    pub hold: Duration,
-}
-
 /// The live sets of one zone with their evaluations.
 #[derive(Debug, Default)]
 pub struct LiveZone {
@@ -108,7 +97,7 @@ impl LiveZone {
         &mut self,
         zone: &Zone,
         view: &View,
-        settings: &LiveSettings,
+        settings: &Arc<LuaSettings>,
         is_affected: &dyn Fn(&Target) -> bool,
     ) -> Vec<Message> {
         let mut fresh = Vec::new();
@@ -152,15 +141,15 @@ impl LiveZone {
 
     /// The encoded answers for the data path.
     #[must_use]
-    pub fn serve(&self, view: &View, settings: &LiveSettings) -> LiveSets {
+    pub fn serve(&self, view: &View, settings: &Arc<LuaSettings>) -> LiveSets {
         if self.is_empty() {
             return LiveSets::default();
         }
         let context = Context {
             snippets: Arc::clone(&self.snippets),
             view: view.clone(),
-            settings: Arc::clone(&settings.lua),
-            unknown_ttl: seconds(settings.unknown_ttl),
+            settings: Arc::clone(settings),
+            unknown_ttl: seconds(settings.health.unknown_ttl.0),
         };
         let answers = self.sets.iter().map(|known| known.answer.clone());
         LiveSets::new(answers.collect(), Some(Arc::new(context)))
@@ -233,7 +222,7 @@ fn evaluate(
     set: &LiveSet,
     snippets: &[Snippet],
     view: &View,
-    settings: &LiveSettings,
+    settings: &Arc<LuaSettings>,
     waited: bool,
 ) -> Known {
     let mut sum = Sum {
@@ -262,9 +251,9 @@ fn evaluate(
     } = sum;
     known.certainty = Some(certainty);
     if certainty == Certainty::Unknown {
-        ttl = ttl.min(seconds(settings.unknown_ttl));
+        ttl = ttl.min(seconds(settings.health.unknown_ttl.0));
         known.waited = waited;
-        known.answer.hold = !waited && !settings.hold.is_zero();
+        known.answer.hold = !waited && !settings.health.hold().is_zero();
     }
     known.answer.ttl = ttl;
     for source in sources {
@@ -288,11 +277,10 @@ impl Sum {
         snippet: &Snippet,
         number: u32,
         view: &View,
-        settings: &LiveSettings,
+        settings: &Arc<LuaSettings>,
     ) -> Result<(), LuaError> {
-        let evaluation = dns_lua::on_this_thread(&settings.lua, |evaluator| {
-            evaluator.evaluate(snippet, &view.0)
-        })?;
+        let evaluation =
+            dns_lua::on_this_thread(settings, |evaluator| evaluator.evaluate(snippet, &view.0))?;
         self.known.targets.extend(evaluation.targets);
         for note in &evaluation.notes {
             self.known.messages.push(message(snippet, note));

@@ -28,6 +28,7 @@ use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
 use dns_answer::table::{Served, Table};
 use dns_answer::{Settings, Snapshot};
+use dns_lua::LuaSettings;
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
@@ -38,7 +39,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
 use crate::load::{self, Loaded};
-use crate::programs::{LiveSettings, Message};
+use crate::programs::Message;
 
 pub use report::{Reports, ZoneReport};
 use zone_state::ZoneState;
@@ -85,10 +86,8 @@ pub enum Command {
 pub struct Plan {
     /// The zones.
     pub zones: Zones,
-    /// The settings of live sets.
-    pub live: LiveSettings,
-    /// Whether `LUA` records are answered.
-    pub lua: bool,
+    /// The settings of live sets, and whether there are any.
+    pub lua: Arc<LuaSettings>,
     /// The settings of answers.
     pub answers: Settings,
 }
@@ -247,9 +246,9 @@ impl Publisher {
     /// Adopts a configuration: zones that stay keep their data unless their files, or the options for
     /// reading them, have changed.
     fn configure(&mut self, plan: Plan) -> String {
-        let same_reading =
-            *self.plan.zones.options == *plan.zones.options && self.plan.lua == plan.lua;
-        let same_live = self.plan.live == plan.live;
+        let same_reading = *self.plan.zones.options == *plan.zones.options
+            && self.plan.lua.limits.enabled == plan.lua.limits.enabled;
+        let same_live = self.plan.lua == plan.lua;
         self.plan = plan;
         let mut old: HashMap<Name, ZoneState> = self
             .zones
@@ -372,7 +371,12 @@ impl Publisher {
             .filter_map(|place| self.zones.get(*place))
             .map(|kept| &kept.declared)
             .collect();
-        let loaded = load::all(&declared, &self.plan.zones, self.seed, self.plan.lua);
+        let loaded = load::all(
+            &declared,
+            &self.plan.zones,
+            self.seed,
+            self.plan.lua.limits.enabled,
+        );
         let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
         if n_records >= MANY_RECORDS {
             // Parsing takes several times the memory that is kept.
@@ -440,7 +444,7 @@ impl Publisher {
         }
         for message in kept
             .live
-            .evaluate(&zone, &view, &self.plan.live, is_affected)
+            .evaluate(&zone, &view, &self.plan.lua, is_affected)
         {
             log_message(&zone, &message);
         }
@@ -514,7 +518,7 @@ impl Publisher {
         let view = View(Arc::clone(&self.health) as _);
         let live = match kept.live.is_empty() {
             true => LiveSets::default(),
-            false => kept.live.serve(&view, &self.plan.live),
+            false => kept.live.serve(&view, &self.plan.lua),
         };
         Arc::new(Served {
             apex: kept.declared.name.clone(),

@@ -1,12 +1,15 @@
 //! Starts the parts of the server in order, reloads them, and ends them.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use ::config::Address;
+use ::config::dns_authd::{DnsAuthd, Tls};
 use api::dns_authd::Detail;
-use daemon::config::{Common, Problem, Problems};
+use daemon::config::{Common, Problem, Problems, warn_of_restart};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
@@ -21,11 +24,10 @@ use proto::watch::Watcher;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
-use crate::config::{Config, Fixed, Network, Tls};
+use crate::config::{Config, certificate};
 use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
-use crate::programs::LiveSettings;
 use crate::publisher::{self, Channels, Command, Plan, Reports};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
@@ -49,7 +51,7 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
-    fixed: Fixed,
+    started_with: DnsAuthd,
 }
 
 /// The published zones, and the threads that update them.
@@ -82,7 +84,6 @@ impl Service for Authd {
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        let fixed = Fixed::of(&config);
         let listeners = Listeners::open(&config, context)?;
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
@@ -90,15 +91,15 @@ impl Service for Authd {
         let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
             stock.publisher.sender(),
-            hold_time(&config),
+            config.hold(),
             &totals,
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
         let access = Latest::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            config.network.tcp,
-            hold_time(&config),
+            config.file.tcp,
+            config.hold(),
             Arc::clone(&access),
             totals.clone(),
         );
@@ -115,7 +116,7 @@ impl Service for Authd {
             hold,
             totals: totals.clone(),
         };
-        let engine = server::start(listeners.udp, threads(&config.network), &supply)
+        let engine = server::start(listeners.udp, threads(&config.file), &supply)
             .map_err(|error| StartError::io("UDP does not start", &error))?;
         // A thread that sleeps must not keep an old snapshot.
         let (waker, also) = (engine.waker(), engine.waker());
@@ -143,21 +144,19 @@ impl Service for Authd {
             stock,
             totals,
             access,
-            fixed,
+            started_with: config.file,
         })
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         // First of all, so that a configuration is adopted as a whole, or not at all.
         self.streams
-            .take_certificate(config.tls.as_ref())
+            .take_certificate(config.file.tls.as_ref())
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         for warning in &config.warnings {
             tracing::warn!("{warning}");
         }
-        for left in self.fixed.left_for_restart(&Fixed::of(&config)) {
-            tracing::warn!("{left}");
-        }
+        warn_of_restart(&self.started_with, &config.file);
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();
@@ -210,7 +209,7 @@ impl Stock {
             settings: plan.answers.clone(),
         });
         let reports = Latest::new(Reports::default());
-        let endpoint = config.health.clone();
+        let endpoint = config.file.health.endpoint.0.clone();
         let watcher =
             endpoint.map(|endpoint| Arc::new(Watcher::start(endpoint, Authd::NAME, Vec::new())));
         let (directories, watched) = watch::channel(BTreeSet::new());
@@ -244,16 +243,8 @@ impl Stock {
 
 const fn pace(config: &Config) -> Pace {
     Pace {
-        interval: config.zones.check_interval,
-        notify: config.zones.notify,
-    }
-}
-
-/// The time that queries wait for first results: zero when none will come.
-fn hold_time(config: &Config) -> Duration {
-    match config.health {
-        Some(_) => config.live.hold,
-        None => Duration::ZERO,
+        interval: config.file.zones.check_interval.0,
+        notify: config.file.zones.notify,
     }
 }
 
@@ -261,20 +252,20 @@ fn hold_time(config: &Config) -> Duration {
 fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
-        live: LiveSettings {
-            hold: hold_time(config),
-            ..config.live.clone()
-        },
-        lua: config.lua,
+        lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
     }
 }
 
-fn threads(network: &Network) -> usize {
-    match network.threads {
+fn threads(file: &DnsAuthd) -> usize {
+    match file.threads {
         0 => thread::available_parallelism().map_or(1, usize::from),
         threads => threads,
     }
+}
+
+fn addresses(listed: &[Address]) -> Vec<SocketAddr> {
+    listed.iter().map(|address| address.0).collect()
 }
 
 /// The sockets for queries.
@@ -294,14 +285,15 @@ struct EncryptedListeners {
 
 impl Listeners {
     fn open(config: &Config, context: &mut Context) -> Result<Self, StartError> {
-        let network = &config.network;
+        let file = &config.file;
+        let buffer = file.receive_buffer.map(|size| usize::try_from(size.0));
         let options = UdpOptions {
-            per_address: threads(network),
-            receive_buffer: network.receive_buffer,
+            per_address: threads(file),
+            receive_buffer: buffer.and_then(Result::ok),
             ..UdpOptions::default()
         };
         let inherited = &mut context.inherited;
-        let udp = listen::udp(inherited, SOCKETS, &network.listen, options)?;
+        let udp = listen::udp(inherited, SOCKETS, &addresses(&file.listen), options)?;
         // With port 0, TCP listens on the port that UDP got.
         let mut addresses = Vec::new();
         for socket in &udp {
@@ -312,7 +304,7 @@ impl Listeners {
             }
         }
         let tcp = listen::tcp(inherited, SOCKETS, &addresses)?;
-        let tls = config.tls.clone();
+        let tls = file.tls.clone();
         let encrypted = tls.map(|tls| EncryptedListeners::open(tls, context));
         Ok(Self {
             udp,
@@ -325,9 +317,14 @@ impl Listeners {
 impl EncryptedListeners {
     fn open(tls: Tls, context: &mut Context) -> Result<Self, StartError> {
         let inherited = &mut context.inherited;
-        let dot = listen::tcp(inherited, "dns-tls", &tls.dot)?;
-        let doh = listen::tcp(inherited, "dns-https", &tls.doh)?;
-        let doq = listen::udp(inherited, "dns-quic", &tls.doq, UdpOptions::default())?;
+        let dot = listen::tcp(inherited, "dns-tls", &addresses(&tls.dot))?;
+        let doh = listen::tcp(inherited, "dns-https", &addresses(&tls.doh))?;
+        let doq = listen::udp(
+            inherited,
+            "dns-quic",
+            &addresses(&tls.doq),
+            UdpOptions::default(),
+        )?;
         let streams = dot.iter().chain(&doh);
         let addresses = streams.map(std::net::TcpListener::local_addr);
         let datagrams = doq.iter().map(std::net::UdpSocket::local_addr);
@@ -341,7 +338,7 @@ impl EncryptedListeners {
 impl EncryptedListeners {
     /// Adds each listener with its protocol, and gives the certificates that they show.
     fn add_to(self, listeners: &mut dns_serve::Listeners) -> Result<Certificates, StartError> {
-        let certificates = Certificates::read(&[self.tls.files()])
+        let certificates = Certificates::read(&[certificate(&self.tls)])
             .map_err(|error| StartError::new(exit::CONFIG, error))?;
         let config = |protocols: &[&[u8]]| match certificates.server_config(protocols) {
             Ok(config) => Ok(Arc::new(config)),
@@ -391,9 +388,9 @@ impl Streams {
     /// Adopts the certificate that a configuration names, perhaps from other files than before.
     fn take_certificate(&self, tls: Option<&Tls>) -> Result<(), CertificateError> {
         match (&self.certificates, tls) {
-            (Some(certificates), Some(tls)) => certificates.replace(&[tls.files()]),
+            (Some(certificates), Some(tls)) => certificates.replace(&[certificate(tls)]),
             // The next start must find the files that it needs.
-            (None, Some(tls)) => Certificates::read(&[tls.files()]).map(drop),
+            (None, Some(tls)) => Certificates::read(&[certificate(tls)]).map(drop),
             (_, None) => Ok(()),
         }
     }

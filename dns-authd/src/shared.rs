@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::config::dns_authd::Tcp;
 use daemon::connections::Connections;
 use daemon::latest::Latest;
 use dns_answer::transfer::Transfer;
@@ -15,7 +16,6 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::access::Access;
-use crate::config::TcpLimits;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::random;
@@ -50,7 +50,7 @@ impl Shared {
     #[must_use]
     pub fn new(
         cell: Arc<Latest<Snapshot>>,
-        limits: TcpLimits,
+        limits: Tcp,
         hold: Duration,
         access: Arc<Latest<Access>>,
         totals: Totals,
@@ -59,11 +59,11 @@ impl Shared {
         let limits = Limits {
             connections: limits.connections,
             per_client: limits.per_client,
-            pipeline: limits.pipeline,
-            idle: limits.idle,
+            pipeline: limits.pipeline.max(1),
+            idle: limits.idle.0,
             quic_idle: QUIC_IDLE,
             handshake: HANDSHAKE,
-            write: limits.idle,
+            write: limits.idle.0,
             last: LAST,
             answer: QUIC_DRAIN.max(hold + LAST),
         };

@@ -71,7 +71,7 @@ fn import(format: &Format) -> ExitCode {
         Format::Corefile { file } => load::import_with(import::corefile, file),
         Format::Dnsmasq { file } => load::import_with(import::dnsmasq, file),
     };
-    run::import(imported)
+    run::import_text(imported)
 }
 
 //--- The running server

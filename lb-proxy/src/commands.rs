@@ -72,7 +72,7 @@ fn import(format: &Format) -> ExitCode {
         Format::Haproxy { files } => import::haproxy(files),
         Format::Keepalived { file, config_id } => import::keepalived(file, config_id.as_deref()),
     };
-    run::import(imported.map(|imported| (imported.toml, imported.remarks)))
+    run::import_text(imported.map(|imported| (imported.toml, imported.remarks)))
 }
 
 //--- The running proxy

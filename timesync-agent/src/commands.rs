@@ -163,5 +163,5 @@ fn check(args: &ConfigArgs) -> ExitCode {
 
 fn import(format: &Format) -> ExitCode {
     let Format::Chrony { file } = format;
-    run::import(config::import(file))
+    run::import_text(config::import(file))
 }

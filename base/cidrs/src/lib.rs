@@ -112,6 +112,11 @@ impl Cidrs {
         self.v4.0.is_empty() && self.v6.0.is_empty()
     }
 
+    /// The entries as they are written, in their order.
+    pub fn entries(&self) -> impl Iterator<Item = String> {
+        self.entries.iter().map(ToString::to_string)
+    }
+
     /// The odd entries that were understood, such as `192.168.7.13/24` for `192.168.7.0/24`.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
@@ -142,10 +147,9 @@ impl FromStr for Cidrs {
 
 impl fmt::Display for Cidrs {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Entry { network, allow }) in self.entries.iter().enumerate() {
+        for (index, entry) in self.entries.iter().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
-            let not = if *allow { "" } else { "!" };
-            write!(formatter, "{comma}{not}{network}")?;
+            write!(formatter, "{comma}{entry}")?;
         }
         Ok(())
     }
@@ -163,6 +167,13 @@ impl fmt::Debug for Cidrs {
 struct Entry {
     network: IpNet,
     allow: bool,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let not = if self.allow { "" } else { "!" };
+        write!(formatter, "{not}{}", self.network)
+    }
 }
 
 fn parse_entry(text: &str) -> Result<(Entry, Option<String>), NotANetwork> {

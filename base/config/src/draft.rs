@@ -33,8 +33,8 @@ impl fmt::Display for Class {
 /// A directive of a peer's file that is not in the configuration as it stood there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
-    /// The place of the directive.
-    pub position: Position,
+    /// The place of the directive; none when it stood on a command line, or is a default.
+    pub position: Option<Position>,
     /// The directive, as in the file.
     pub what: String,
     /// Whether nothing of it is in the configuration; else it is there and differs.
@@ -52,13 +52,30 @@ impl Note {
             true => "not carried",
             false => "differs",
         };
+        let place = match &self.position {
+            Some(position) => format!("{position}: "),
+            None => String::new(),
+        };
         one_line(&format!(
-            "{verb}: {}: {}{}: {}",
-            self.position,
+            "{verb}: {place}{}{}: {}",
             self.mark(),
             self.what,
             self.reason
         ))
+    }
+
+    /// The note as a problem, for logs: class, directive and reason, with the place.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        let verb = match self.lost {
+            true => "is not carried over",
+            false => "differs",
+        };
+        let words = format!("{}`{}` {verb}: {}", self.mark(), self.what, self.reason);
+        Problem {
+            position: self.position.clone(),
+            message: one_line(&words),
+        }
     }
 
     /// The class, unless it is the ordinary one.
@@ -73,12 +90,7 @@ impl Note {
 /// As an editor or a log shows it: place, class, directive, reason.
 impl fmt::Display for Note {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verb = match self.lost {
-            true => "is not carried over",
-            false => "differs",
-        };
-        let words = format!("{}`{}` {verb}: {}", self.mark(), self.what, self.reason);
-        Problem::at(self.position.clone(), one_line(&words)).fmt(formatter)
+        self.problem().fmt(formatter)
     }
 }
 
@@ -89,36 +101,48 @@ fn one_line(text: &str) -> String {
 
 /// Notes as they come in, each directive of a place once.
 #[derive(Debug, Default)]
-pub struct Notes(BTreeMap<(Position, String), Note>);
+pub struct Notes(BTreeMap<(Option<Position>, String), Note>);
 
 impl Notes {
     /// Nothing of the directive is in the configuration.
-    pub fn lost(&mut self, class: Class, at: &Position, what: &str, reason: impl fmt::Display) {
-        self.add(class, at, what, reason, true);
+    pub fn lost<'a>(
+        &mut self,
+        class: Class,
+        at: impl Into<Option<&'a Position>>,
+        what: &str,
+        reason: impl fmt::Display,
+    ) {
+        self.add(class, at.into(), what, reason, true);
     }
 
     /// The directive is in the configuration, and is not quite the same.
-    pub fn differs(&mut self, class: Class, at: &Position, what: &str, how: impl fmt::Display) {
-        self.add(class, at, what, how, false);
+    pub fn differs<'a>(
+        &mut self,
+        class: Class,
+        at: impl Into<Option<&'a Position>>,
+        what: &str,
+        how: impl fmt::Display,
+    ) {
+        self.add(class, at.into(), what, how, false);
     }
 
     fn add(
         &mut self,
         class: Class,
-        at: &Position,
+        at: Option<&Position>,
         what: &str,
         reason: impl fmt::Display,
         lost: bool,
     ) {
         let note = || Note {
-            position: at.clone(),
+            position: at.cloned(),
             what: what.to_owned(),
             lost,
             reason: reason.to_string(),
             class,
         };
         self.0
-            .entry((at.clone(), what.to_owned()))
+            .entry((at.cloned(), what.to_owned()))
             .or_insert_with(note);
     }
 

@@ -1,6 +1,5 @@
 //! The configuration of healthd.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,19 +7,17 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use health::{Endpoint, EndpointError};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::{Address, Admin, ByteSize, DurationWithin, HumanDuration, Ip, Log, Whole};
+use crate::text::as_text;
+use crate::{Address, Admin, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole};
 
 /// The port of healthd's admin listener.
 pub const ADMIN_PORT: u16 = 9401;
 
 /// The default socket for subscribers.
 pub const SOCKET: &str = "/run/outpost/healthd.sock";
-
-/// A number that is at least 1.
-pub type Positive<T> = Whole<T, 1>;
 
 /// Targets of every kind, for the manual.
 const TARGETS: &str = r#"
@@ -325,29 +322,4 @@ impl fmt::Display for Listen {
     }
 }
 
-impl Serialize for Listen {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Listen {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for Listen {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "HealthListen".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "x-type": "unix:/path or http://ADDRESS:PORT" })
-    }
-}
+as_text!(Listen, "unix:/path or http://ADDRESS:PORT");

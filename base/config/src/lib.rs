@@ -18,13 +18,16 @@
 
 mod address;
 mod admin;
+pub mod dns_authd;
 mod document;
 mod draft;
 pub mod healthd;
 mod log;
+mod networks;
 mod number;
 mod read;
 mod schema;
+mod text;
 mod units;
 mod write;
 
@@ -34,8 +37,9 @@ pub use config_text::{Position, Problem, nearest};
 pub use document::{Document, Problems, Step};
 pub use draft::{Class, Draft, Note, Notes, Refused};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
-pub use number::{DurationWithin, Whole};
+pub use networks::Networks;
+pub use number::{DurationWithin, Positive, Whole};
 pub use read::Check;
 pub use schema::{restart_needed, schema};
-pub use units::{ByteSize, HumanDuration, UnitError};
+pub use units::{ByteSize, Every, HumanDuration, UnitError};
 pub use write::Written;

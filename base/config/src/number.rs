@@ -14,6 +14,9 @@ use crate::HumanDuration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Whole<T, const MIN: i64, const MAX: i64 = { i64::MAX }>(T);
 
+/// A number that is at least 1.
+pub type Positive<T> = Whole<T, 1>;
+
 impl<T: Copy, const MIN: i64, const MAX: i64> Whole<T, MIN, MAX> {
     /// The number.
     #[must_use]

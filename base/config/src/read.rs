@@ -11,7 +11,7 @@ use std::ops::Range;
 use serde::de::DeserializeOwned;
 use toml::de::{DeArray, DeTable, DeValue};
 
-use crate::{Document, Problem, Problems, Step};
+use crate::{Document, Position, Problem, Problems, Step};
 use error::Kind;
 
 /// More problems than this are of no use to a reader.
@@ -116,6 +116,17 @@ impl Check<'_> {
     pub fn problem(&mut self, way: &[Step<'_>], message: impl Into<String>) {
         let span = place(self.table, way);
         self.problems.push(self.document.problem(span, message));
+    }
+
+    /// Adds problems of another file that this one names.
+    pub fn extend(&mut self, problems: Problems) {
+        self.problems.extend(problems);
+    }
+
+    /// The place of the value at the end of `way`, or of the last one on the way that the file has.
+    #[must_use]
+    pub fn position(&self, way: &[Step<'_>]) -> Position {
+        self.document.position(place(self.table, way).start)
     }
 
     /// How many problems there are so far.

@@ -8,6 +8,8 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::text::as_text;
+
 /// A text that is no duration or size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -139,6 +141,35 @@ impl JsonSchema for HumanDuration {
         json_schema!({ "type": "string", "x-type": "a duration, as in \"2s\"" })
     }
 }
+
+//--- Every
+
+/// An interval in a configuration file, or `"never"`. Zero is never, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Every(pub Option<Duration>);
+
+impl FromStr for Every {
+    type Err = UnitError;
+
+    fn from_str(text: &str) -> Result<Self, UnitError> {
+        if text == "never" {
+            return Ok(Self(None));
+        }
+        let HumanDuration(interval) = text.parse()?;
+        Ok(Self((!interval.is_zero()).then_some(interval)))
+    }
+}
+
+impl fmt::Display for Every {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(interval) => HumanDuration(interval).fmt(formatter),
+            None => formatter.write_str("never"),
+        }
+    }
+}
+
+as_text!(Every, "a duration, as in \"2s\", or \"never\"");
 
 //--- ByteSize
 

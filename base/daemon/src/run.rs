@@ -44,7 +44,7 @@ use host::Host;
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
-pub use verbs::{Way, ask, check, headline, import, status, verb};
+pub use verbs::{Way, ask, check, headline, import, import_text, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";

@@ -22,11 +22,14 @@ mod timesync_agent;
 mod zone;
 mod zone_list;
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use ::config::Written;
+use ::config::{Networks, Written};
 use config_text::toml::{duration, quoted};
 
+use health::{Endpoint, HealthdArg};
+use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -108,13 +111,14 @@ fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
 
 /// The networks that may query: the node itself, the networks of the site, and those of its clients, such as
 /// pods, whose own resolver asks the node's.
-fn askers(site: &Site) -> Vec<String> {
-    let own = ["127.0.0.0/8", "::1/128"].map(str::to_owned);
+fn askers(site: &Site) -> Networks {
+    let own = [
+        IpNet::new_assert(Ipv4Addr::LOCALHOST.into(), 8).trunc(),
+        IpNet::from(IpAddr::from(Ipv6Addr::LOCALHOST)),
+    ];
     let networks = site.networks.iter().chain(&site.clients);
-    let networks = networks.map(ipnet::IpNet::trunc);
-    own.into_iter()
-        .chain(networks.map(|network| network.to_string()))
-        .collect()
+    let networks = networks.map(IpNet::trunc);
+    own.into_iter().chain(networks).collect()
 }
 
 /// The zones of a site, and the list of them.
@@ -210,12 +214,13 @@ fn admin(service: Service, layout: &Layout) -> String {
 }
 
 /// The healthd of the node, as its subscribers name it.
-fn endpoint(layout: &Layout) -> String {
-    if layout.runs(Service::Healthd) {
-        format!("unix:{}", layout.healthd_socket.display())
-    } else {
-        "none".to_owned()
-    }
+fn endpoint(layout: &Layout) -> HealthdArg {
+    let socket = in_utf8(&layout.healthd_socket);
+    HealthdArg(
+        layout
+            .runs(Service::Healthd)
+            .then_some(Endpoint::Unix(socket)),
+    )
 }
 
 /// The file of a configuration, with its first line.

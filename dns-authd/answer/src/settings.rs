@@ -2,6 +2,8 @@
 
 use dns_wire::Name;
 
+pub use config::dns_authd::Any;
+
 /// Settings of answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -30,13 +32,4 @@ impl Default for Settings {
             keepalive: 100,
         }
     }
-}
-
-/// The answer to a question of type ANY (RFC 8482 §4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Any {
-    /// One RRset of the name.
-    One,
-    /// All RRsets, but over UDP only a request to come back over TCP.
-    AllOverTcp,
 }

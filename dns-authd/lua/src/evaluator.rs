@@ -59,7 +59,7 @@ impl Evaluator {
             let limit = sandbox
                 .lua
                 .used_memory()
-                .saturating_add(run.settings.memory);
+                .saturating_add(run.settings.memory());
             sandbox.lua.set_memory_limit(limit)?;
             Ok(sandbox)
         };
@@ -208,7 +208,7 @@ impl Evaluator {
             .begin(Rc::clone(subject), plan, seed, globals.clone());
         let function = self.compiled(&subject.snippet.code)?;
         function.set_environment(globals)?;
-        if let Some(limit) = self.run.settings.instructions {
+        if let Some(limit) = self.run.settings.instructions() {
             let run = Rc::clone(&self.run);
             let triggers = HookTriggers::new().every_nth_instruction(limit.get());
             // Setting the hook again restarts the count from zero.
@@ -417,7 +417,7 @@ impl Evaluator {
             None => format!("return {code}"),
         };
         let function = self.load(source)?;
-        let max_octets = self.run.settings.memory / TEXT_SHARE;
+        let max_octets = self.run.settings.memory() / TEXT_SHARE;
         self.chunks.keep(code, function.clone(), max_octets);
         Ok(function)
     }
@@ -443,7 +443,10 @@ impl Evaluator {
 
 fn out_of_instructions(run: &Run) -> LuaError {
     LuaError::Instructions {
-        limit: run.settings.instructions.map_or(0, std::num::NonZero::get),
+        limit: run
+            .settings
+            .instructions()
+            .map_or(0, std::num::NonZero::get),
     }
 }
 
@@ -457,7 +460,7 @@ fn explain(error: &mlua::Error, run: &Run) -> LuaError {
     }
     if is_memory(error) {
         return LuaError::Memory {
-            limit: run.settings.memory,
+            limit: run.settings.memory(),
         };
     }
     LuaError::Program(message(error))

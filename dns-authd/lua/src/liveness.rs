@@ -117,7 +117,7 @@ fn conclude(
     let ttl_bound = Some(bound(rated, settings));
     let undecided = rated.iter().find(|set| has(set, Liveness::Unknown));
     if let Some(set) = undecided
-        && settings.while_unknown == WhileUnknown::All
+        && settings.health.while_unknown == WhileUnknown::All
     {
         let members = those(set, |state| state != Liveness::Down);
         let all = Selector::Select(Select::All);
@@ -129,7 +129,7 @@ fn conclude(
     };
     let first = rated.iter().find(|set| !set.is_empty());
     let members = first.map_or_else(Vec::new, |set| those(set, |_| true));
-    let backup = match (&options.backup, settings.all_down) {
+    let backup = match (&options.backup, settings.health.all_down) {
         (Some(backup), _) => backup.clone(),
         (None, AllDown::Random) => Selector::Select(Select::Random),
         (None, AllDown::All) => Selector::Select(Select::All),
@@ -174,7 +174,7 @@ fn bound(sets: &[Vec<(&Candidate, Liveness)>], settings: &LuaSettings) -> Durati
         .filter_map(|(candidate, state)| Some(time_to_change(candidate.target.as_ref()?, *state)))
         .min()
         .unwrap_or_default()
-        .max(settings.min_ttl)
+        .max(settings.health.min_ttl.0)
 }
 
 /// The least time that a target in this state keeps it, as a rule: the first result that contradicts the

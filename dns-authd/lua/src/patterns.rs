@@ -189,7 +189,7 @@ fn substitute(lua: &Lua, run: &Run, arguments: &GsubArguments) -> mlua::Result<(
         if let Some(end) = end.filter(|end| last_end != Some(*end)) {
             n_matches += 1;
             replace(lua, &matcher, replacement, (at, end), &mut result)?;
-            if result.len() > run.settings.memory {
+            if result.len() > run.settings.memory() {
                 return Err(values::refuse("string.gsub: the result is too long"));
             }
             at = end;

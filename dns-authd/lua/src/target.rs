@@ -62,13 +62,18 @@ pub(crate) fn url(
 const USER_AGENT: &str = "PowerDNS Authoritative Server";
 
 fn schedule(probe: &ProbeOptions, settings: &LuaSettings) -> Schedule {
-    let interval = whole(probe.interval.unwrap_or(settings.interval)).max(Schedule::MIN_INTERVAL);
+    let interval =
+        whole(probe.interval.unwrap_or(settings.health.interval.0)).max(Schedule::MIN_INTERVAL);
     Schedule {
         interval,
-        fast_interval: whole(settings.fast_interval).clamp(Schedule::MIN_INTERVAL, interval),
-        timeout: whole(probe.timeout.unwrap_or(settings.timeout)),
-        rise: settings.rise.max(1),
-        fall: probe.fall.unwrap_or(settings.fall).max(1),
+        fast_interval: whole(settings.health.fast_interval.0)
+            .clamp(Schedule::MIN_INTERVAL, interval),
+        timeout: whole(probe.timeout.unwrap_or(settings.health.timeout.0)),
+        rise: settings.health.rise.get(),
+        fall: probe
+            .fall
+            .unwrap_or_else(|| settings.health.fall.get())
+            .max(1),
     }
 }
 
@@ -80,6 +85,7 @@ fn whole(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use config::HumanDuration;
     use proto::wire;
 
     use super::*;
@@ -105,13 +111,9 @@ mod tests {
             interval: Some(Duration::from_secs(1 << 40)),
             ..ProbeOptions::default()
         };
-        let strange = LuaSettings {
-            fast_interval: Duration::from_secs(1 << 40),
-            timeout: Duration::ZERO,
-            rise: 0,
-            fall: 0,
-            ..LuaSettings::default()
-        };
+        let mut strange = LuaSettings::default();
+        strange.health.fast_interval = HumanDuration(Duration::from_secs(1 << 40));
+        strange.health.timeout = HumanDuration(Duration::ZERO);
         for probe in [ProbeOptions::default(), full, empty] {
             for settings in [LuaSettings::default(), strange.clone()] {
                 let https = Url::parse("https://a.example:8443/x?y").unwrap();

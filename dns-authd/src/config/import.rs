@@ -1,168 +1,206 @@
-//! A peer's files as this server's TOML.
+//! A peer's files as a configuration of this server: `pdns_server`'s own defaults where it has the setting.
 
-use config_text::toml::{list, quoted};
-use dns_lua::LuaSettings;
+use std::collections::BTreeSet;
+
+use ::config::dns_authd::{Answers, Any, DnsAuthd, Health, Lua, Tcp, Transfers, Zone, Zones};
+use ::config::{Address, Class, Draft, Every, HumanDuration, Notes, Whole};
+use config_text::{Position, Problem};
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version};
 
-/// A pdns.conf and its zone list as a configuration file of this server.
+/// The settings of `pdns_server` that let in, answer or trust less than this server does without them.
+const SECURITY: [&str; 14] = [
+    "api-key",
+    "bind-dnssec-db",
+    "chroot",
+    "edns-cookie-secret",
+    "lua-prequery-script",
+    "max-tcp-connection-duration",
+    "max-tcp-connections-per-client",
+    "max-tcp-transactions-per-conn",
+    "proxy-protocol-from",
+    "tcp-control-range",
+    "tcp-control-secret",
+    "views",
+    "webserver-allow-from",
+    "webserver-password",
+];
+
+/// Words of the settings that change only logs, figures or the way in which the process is started.
+const COSMETIC: [&str; 10] = [
+    "cache",
+    "carbon",
+    "daemon",
+    "guardian",
+    "log",
+    "queue",
+    "security-poll",
+    "setgid",
+    "setuid",
+    "threads",
+];
+
+/// A pdns.conf and its zone list as a configuration. `version` is the version of this server when the
+/// configuration is only for it.
 #[must_use]
-pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf) -> String {
-    let mut page = Page::new();
-    let files: Vec<String> = pdns
-        .files
-        .iter()
-        .chain(&named.files)
-        .map(|file| file.display().to_string())
-        .collect();
-    page.line(&format!("# From {}.", files.join(", ")));
+pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> Draft<DnsAuthd> {
+    let mut notes = Notes::default();
     for dropped in &pdns.dropped {
-        let (key, value, reason) = (&dropped.key, &dropped.value, dropped.reason);
-        page.line(&format!("# not carried: {key}={value}: {reason}"));
+        let (key, value) = (&dropped.key, &dropped.value);
+        let what = format!("{key}={value}");
+        notes.lost(class(key), dropped.position.as_ref(), &what, dropped.reason);
     }
-    if let Some(message) = super::peer::not_notified(named) {
-        page.line(&format!("# not carried: {message}"));
+    let network = &pdns.network;
+    let config = DnsAuthd {
+        listen: pdns.listen.iter().copied().map(Address).collect(),
+        threads: network.receivers,
+        zones: Zones {
+            directory: directory(named),
+            check_interval: Every(pdns.check_interval),
+            notify: pdns.check_interval.is_some(),
+            default_ttl: pdns.zone_files.default_ttl,
+            include_depth: pdns.zone_files.include_depth,
+            generate_steps: pdns.zone_files.generate_steps,
+            skip_out_of_zone: pdns.zone_files.skip_out_of_zone,
+            ..Zones::default()
+        },
+        zone: zones(named, &mut notes),
+        lua: Lua {
+            enabled: pdns.lua.records != LuaRecords::No,
+            instructions: pdns.lua.exec_limit.unwrap_or(0),
+            insert_whitespace: pdns.lua.whitespace,
+            ..Lua::default()
+        },
+        health: Health {
+            interval: HumanDuration(pdns.lua.check_interval),
+            ..Health::default()
+        },
+        answers: answers(pdns, version),
+        tcp: Tcp {
+            connections: network.tcp_connections,
+            per_client: network.tcp_connections,
+            idle: HumanDuration(network.tcp_idle),
+            ..Tcp::default()
+        },
+        transfers: Transfers {
+            allow: match pdns.transfers.disabled {
+                true => Default::default(),
+                false => pdns.transfers.allowed.iter().copied().collect(),
+            },
+        },
+        ..DnsAuthd::default()
+    };
+    Draft {
+        config,
+        notes: notes.into_notes(),
     }
-    page.line("version = \"v1\"");
-    page.line(&format!("listen = {}", list(&pdns.listen)));
-    if pdns.network.receivers != 0 {
-        page.line(&format!("threads = {}", pdns.network.receivers));
-    }
-    page.zones_section(pdns, named);
-    page.rest(pdns);
-    page.zones(named);
-    page.text
 }
 
-/// A named.conf as a configuration file of this server.
+/// A named.conf as a configuration.
 #[must_use]
-pub fn named_conf(named: &NamedConf) -> String {
-    let mut page = Page::new();
-    page.line("version = \"v1\"");
-    page.section("zones");
-    page.directory(named);
-    page.zones(named);
-    page.text
-}
-
-struct Page {
-    text: String,
-}
-
-impl Page {
-    const fn new() -> Self {
-        Self {
-            text: String::new(),
-        }
-    }
-
-    fn line(&mut self, line: &str) {
-        self.text.push_str(line);
-        self.text.push('\n');
-    }
-
-    fn section(&mut self, name: &str) {
-        self.line(&format!("\n[{name}]"));
-    }
-
-    /// The directory of `$INCLUDE`. One without a root is relative to the directory of the list.
-    fn directory(&mut self, named: &NamedConf) {
-        if named.directory.is_absolute() {
-            let directory = named.directory.display().to_string();
-            self.line(&format!("directory = {}", quoted(&directory)));
-        }
-    }
-
-    fn zones_section(&mut self, pdns: &PdnsConf, named: &NamedConf) {
-        self.section("zones");
-        self.directory(named);
-        match pdns.check_interval {
-            Some(interval) => {
-                self.line(&format!("check-interval = \"{}s\"", interval.as_secs()));
-            }
-            None => {
-                self.line("check-interval = \"never\"");
-                self.line("notify = false");
-            }
-        }
-        self.line(&format!("default-ttl = {}", pdns.zone_files.default_ttl));
-        self.line(&format!(
-            "include-depth = {}",
-            pdns.zone_files.include_depth
-        ));
-        self.line(&format!(
-            "generate-steps = {}",
-            pdns.zone_files.generate_steps
-        ));
-        if pdns.zone_files.skip_out_of_zone {
-            self.line("skip-out-of-zone = true");
-        }
-    }
-
-    fn rest(&mut self, pdns: &PdnsConf) {
-        self.section("lua");
-        self.line(&format!("enabled = {}", pdns.lua.records != LuaRecords::No));
-        let limit = pdns.lua.exec_limit.unwrap_or(0);
-        self.line(&format!("instructions = {limit}"));
-        self.line(&format!("insert-whitespace = {}", pdns.lua.whitespace));
-        if pdns.lua.check_interval != LuaSettings::default().interval {
-            self.section("health");
-            let seconds = pdns.lua.check_interval.as_secs();
-            self.line(&format!("interval = \"{seconds}s\""));
-        }
-        self.section("answers");
-        match &pdns.answers.version {
-            Version::Full => self.line("version = \"Outpost dns-authd\""),
-            Version::Name => self.line("version = \"Outpost dns-authd\""),
-            Version::Anonymous => self.line("version = \"none\""),
-            Version::Text(text) => self.line(&format!("version = {}", quoted(text))),
-        }
-        match &pdns.answers.server_id {
-            ServerId::Host => {}
-            ServerId::Disabled => self.line("id = \"none\""),
-            ServerId::Text(id) => self.line(&format!("id = {}", quoted(id))),
-        }
-        if pdns.answers.any_to_tcp {
-            self.line("any = \"all-over-tcp\"");
-        }
-        self.line(&format!("udp-payload = {}", pdns.answers.udp_limit));
-        if pdns.answers.client_subnet {
-            self.line("client-subnet = true");
-        }
-        self.section("tcp");
-        let connections = pdns.network.tcp_connections;
-        self.line(&format!("connections = {connections}"));
-        self.line(&format!("per-client = {connections}"));
-        let idle = pdns.network.tcp_idle.as_secs();
-        self.line(&format!("idle = \"{idle}s\""));
-        if !pdns.transfers.disabled && !pdns.transfers.allowed.is_empty() {
-            self.section("transfers");
-            self.line(&format!("allow = {}", list(&pdns.transfers.allowed)));
-        }
-    }
-
-    fn zones(&mut self, named: &NamedConf) {
-        for warning in &named.warnings {
-            self.line(&format!("# not carried: {warning}"));
-        }
-        for zone in &named.zones {
-            match (&zone.file, zone.is_served()) {
-                (Some(file), true) => {
-                    self.line("\n[[zone]]");
-                    self.line(&format!("name = {}", quoted(&zone.name.to_string())));
-                    self.line(&format!("file = {}", quoted(&file.display().to_string())));
-                }
-                _ => self.line(&format!(
-                    "# not carried: zone {}: {}",
-                    zone.name,
-                    kind(zone)
-                )),
-            }
-        }
+pub fn named_conf(named: &NamedConf) -> Draft<DnsAuthd> {
+    let mut notes = Notes::default();
+    let config = DnsAuthd {
+        zones: Zones {
+            directory: directory(named),
+            ..Zones::default()
+        },
+        zone: zones(named, &mut notes),
+        ..DnsAuthd::default()
+    };
+    Draft {
+        config,
+        notes: notes.into_notes(),
     }
 }
 
-fn kind(zone: &ZoneDecl) -> String {
+fn class(key: &str) -> Class {
+    if SECURITY.contains(&key) {
+        Class::Security
+    } else if COSMETIC.iter().any(|word| key.contains(word)) {
+        Class::Cosmetic
+    } else {
+        Class::Behaviour
+    }
+}
+
+/// The directory of `$INCLUDE`. A relative one starts at the directory of the list.
+fn directory(named: &NamedConf) -> Option<std::path::PathBuf> {
+    let directory = &named.directory;
+    directory.is_absolute().then(|| directory.clone())
+}
+
+fn answers(pdns: &PdnsConf, version: Option<&str>) -> Answers {
+    let answers = &pdns.answers;
+    let name = "Outpost dns-authd";
+    Answers {
+        version: match (&answers.version, version) {
+            (Version::Full, Some(version)) => format!("{name} {version}"),
+            (Version::Full | Version::Name, _) => name.to_owned(),
+            (Version::Anonymous, _) => "none".to_owned(),
+            (Version::Text(text), _) => text.clone(),
+        },
+        id: match &answers.server_id {
+            ServerId::Host => None,
+            ServerId::Disabled => Some("none".to_owned()),
+            ServerId::Text(id) => Some(id.clone()),
+        },
+        any: match answers.any_to_tcp {
+            true => Any::AllOverTcp,
+            false => Any::One,
+        },
+        udp_payload: Whole::clamped(answers.udp_limit.into()),
+        client_subnet: answers.client_subnet,
+    }
+}
+
+/// The zones that are served, and notes about the others.
+fn zones(named: &NamedConf, notes: &mut Notes) -> Vec<Zone> {
+    if let Some(servers) = notified(named) {
+        let reason = "this server sends no NOTIFY; they find changes at their next refresh";
+        notes.lost(
+            Class::Behaviour,
+            None,
+            &format!("also-notify {servers}"),
+            reason,
+        );
+    }
+    // The list's own remark about a zone that is not served says no more than the note below.
+    let unserved_at = |position: &Position| {
+        let mut unserved = named.zones.iter().filter(|zone| !zone.is_served());
+        unserved.any(|zone| zone.position == *position)
+    };
+    let about_others = |warning: &&Problem| !warning.position.as_ref().is_some_and(unserved_at);
+    for warning in named.warnings.iter().filter(about_others) {
+        let position: Option<&Position> = warning.position.as_ref();
+        notes.lost(Class::Behaviour, position, "zone list", &warning.message);
+    }
+    let mut zones = Vec::new();
+    for zone in &named.zones {
+        match (&zone.file, zone.is_served()) {
+            (Some(file), true) => zones.push(Zone {
+                name: zone.name.to_string(),
+                file: file.clone(),
+            }),
+            _ => {
+                let what = format!("zone {}", zone.name);
+                notes.lost(Class::Behaviour, &zone.position, &what, reason(zone));
+            }
+        }
+    }
+    zones
+}
+
+/// The servers of `also-notify`, separated by commas.
+fn notified(named: &NamedConf) -> Option<String> {
+    let of_zones = named.zones.iter().flat_map(|zone| &zone.also_notify);
+    let all = named.also_notify.iter().chain(of_zones);
+    let servers: BTreeSet<String> = all.map(ToString::to_string).collect();
+    let servers: Vec<String> = servers.into_iter().collect();
+    (!servers.is_empty()).then(|| servers.join(", "))
+}
+
+fn reason(zone: &ZoneDecl) -> String {
     match &zone.kind {
         ZoneKind::Secondary => "secondary zones are not transferred here".to_owned(),
         ZoneKind::Primary | ZoneKind::Native => "it has no file".to_owned(),

@@ -30,12 +30,8 @@ impl LivenessView for Board {
     }
 }
 
-fn settings() -> LiveSettings {
-    LiveSettings {
-        lua: Arc::default(),
-        unknown_ttl: Duration::from_secs(5),
-        hold: Duration::from_millis(150),
-    }
+fn settings() -> Arc<LuaSettings> {
+    Arc::default()
 }
 
 fn zone() -> Arc<Zone> {

@@ -5,7 +5,6 @@ use std::path::Path;
 
 use dns_answer::testing::{client, decode, query};
 use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
-use dns_zone::parse::Options;
 use peer_bind::NamedConf;
 use tempfile::TempDir;
 
@@ -54,16 +53,9 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
     Plan {
         zones: Zones {
             declared: zones,
-            options: Arc::new(Options::default()),
-            check_interval: None,
-            notify: false,
+            options: Arc::default(),
         },
-        live: LiveSettings {
-            lua: Arc::default(),
-            unknown_ttl: Duration::from_secs(5),
-            hold: Duration::from_millis(150),
-        },
-        lua: true,
+        lua: Arc::default(),
         answers: Settings::default(),
     }
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use ::config::dns_authd::Tcp;
 use daemon::latest::Latest;
 use daemon::tls::{CertificateFiles, Certificates};
 use dns_answer::Snapshot;
@@ -25,7 +26,6 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 use crate::access::Access;
-use crate::config::TcpLimits;
 use crate::metrics::Totals;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
@@ -98,7 +98,7 @@ async fn exchange(
 }
 
 /// A server without zones, which refuses every query, over TLS.
-async fn start(certificates: &Certificates, limits: TcpLimits) -> SocketAddr {
+async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
     let cell = Latest::new(Snapshot {
         table: Table::new(Seed(1), Vec::new()),
         settings: dns_answer::Settings::default(),
@@ -126,7 +126,7 @@ fn assert_refused(reply: &[u8]) {
 async fn answers_come_over_tls_and_the_certificate_is_renewed_in_place() {
     let files = Files::new();
     let certificates = files.read();
-    let address = start(&certificates, TcpLimits::default()).await;
+    let address = start(&certificates, Tcp::default()).await;
     let mut first = connect(address, &files).await.unwrap();
     assert_refused(&exchange(&mut first, QUERY).await);
 
@@ -144,10 +144,10 @@ async fn answers_come_over_tls_and_the_certificate_is_renewed_in_place() {
 #[tokio::test]
 async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
     let files = Files::new();
-    let limits = TcpLimits {
+    let limits = Tcp {
         connections: 2,
         per_client: 1,
-        ..TcpLimits::default()
+        ..Tcp::default()
     };
     let address = start(&files.read(), limits).await;
     // One that never shakes hands has a place as well.
@@ -185,9 +185,9 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
         table: plain.table.replace([Arc::new(served)]),
         settings: plain.settings,
     });
-    let limits = TcpLimits {
-        idle,
-        ..TcpLimits::default()
+    let limits = Tcp {
+        idle: ::config::HumanDuration(idle),
+        ..Tcp::default()
     };
     let access = Latest::new(Access::default());
     let totals = Totals::default();
@@ -238,7 +238,7 @@ async fn answered(stream: &mut TcpStream, n: u16) -> Vec<u16> {
 #[tokio::test]
 async fn more_queries_than_may_wait_are_all_answered() {
     let (address, _stop) = start_waiting().await;
-    let n = 3 * u16::try_from(TcpLimits::default().pipeline).unwrap() + 1;
+    let n = 3 * u16::try_from(Tcp::default().pipeline).unwrap() + 1;
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(&pipelined(n)).await.unwrap();
     assert_eq!(answered(&mut stream, n).await, Vec::from_iter(0..n));

@@ -26,6 +26,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use config::dns_authd::{Lua, Zones};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
 use dns_wire::rdata::Token;
 use dns_wire::{Name, Type};
@@ -84,17 +85,31 @@ pub enum OutOfZone {
 
 impl Default for Options {
     fn default() -> Self {
+        Self::of(&Zones::default(), Lua::default())
+    }
+}
+
+impl Options {
+    /// The options of a configuration.
+    #[must_use]
+    pub fn of(zones: &Zones, lua: Lua) -> Self {
         Self {
-            directory: None,
-            default_ttl: 3600,
-            include_depth: 20,
-            include_files: 10_000,
-            generate_steps: 1 << 20,
-            lua_whitespace: true,
-            out_of_zone: OutOfZone::Refuse,
+            directory: zones.directory.clone(),
+            default_ttl: zones.default_ttl,
+            include_depth: zones.include_depth,
+            include_files: MAX_INCLUDED_FILES,
+            generate_steps: zones.generate_steps,
+            lua_whitespace: lua.insert_whitespace,
+            out_of_zone: match zones.skip_out_of_zone {
+                true => OutOfZone::Skip,
+                false => OutOfZone::Refuse,
+            },
         }
     }
 }
+
+/// The most files that one zone may include, counting each time.
+const MAX_INCLUDED_FILES: usize = 10_000;
 
 /// Reads the zone `apex` from the file at `path`.
 ///

@@ -37,7 +37,7 @@ const INCLUDE_FILES: usize = 10_000;
 const DNS_PORT: u16 = 53;
 
 /// The zones and options of a named.conf.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NamedConf {
     /// The directory of relative file names.
     pub directory: PathBuf,

@@ -93,6 +93,12 @@ impl From<Endpoint> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct HealthdArg(pub Option<Endpoint>);
 
+impl Default for HealthdArg {
+    fn default() -> Self {
+        Self(Some(Endpoint::default()))
+    }
+}
+
 impl FromStr for HealthdArg {
     type Err = EndpointError;
 

@@ -18,6 +18,9 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use config::dns_authd::DnsAuthd;
+use config::healthd::Healthd;
+use config::schema;
 use serde_json::Value;
 
 /// A service and the schema of its configuration.
@@ -27,10 +30,11 @@ struct Service {
 }
 
 fn services() -> Vec<Service> {
-    vec![Service {
-        name: "healthd",
-        schema: config::schema::<config::healthd::Healthd>(),
-    }]
+    let service = |name, schema| Service { name, schema };
+    vec![
+        service("healthd", schema::<Healthd>()),
+        service("dns-authd", schema::<DnsAuthd>()),
+    ]
 }
 
 fn main() -> Result<()> {

@@ -73,6 +73,12 @@ fn table(text: &mut String, way: &str, of: Table<'_>, spaced: bool) {
 
 fn value(text: &mut String, key: &Key<'_>) {
     documentation(text, key);
+    let choices = key.choices();
+    if choices.iter().any(|(_, meaning)| !meaning.is_empty()) {
+        for (word, meaning) in &choices {
+            item(text, word, &plain(meaning));
+        }
+    }
     match (key.default(), key.example()) {
         (Some(default), _) => text.push_str(&format!("{} = {default}\n", key.name)),
         (None, Some(example)) => text.push_str(&format!("#~ {} = {example}\n", key.name)),
@@ -114,20 +120,24 @@ fn keys(text: &mut String, of: Table<'_>, way: &str) {
             false => format!(" One of {}.", choices.join(", ")),
         };
         let words = plain(&key.paragraphs().join(" "));
-        let words = format!("{words}{choices}{default}{required}");
-        let lines = wrap(&words, WIDTH - NAMES - 6);
-        let mut lines = lines.iter();
-        let first = lines.next().map_or("", String::as_str);
-        let line = format!("#   {name:<NAMES$}  {first}");
-        text.push_str(&format!("{}\n", line.trim_end()));
-        for line in lines {
-            text.push_str(&format!("#   {:NAMES$}  {line}\n", ""));
-        }
+        item(text, &name, &format!("{words}{choices}{default}{required}"));
         match key.holds() {
             Holds::Value => {}
             Holds::Table(inner) | Holds::Tables(inner) => keys(text, inner, &format!("{name}.")),
             Holds::Named(inner) => keys(text, inner, &format!("{name}.NAME.")),
         }
+    }
+}
+
+/// An item of a list: its name, and words beside it.
+fn item(text: &mut String, name: &str, words: &str) {
+    let lines = wrap(words, WIDTH - NAMES - 6);
+    let mut lines = lines.iter();
+    let first = lines.next().map_or("", String::as_str);
+    let line = format!("#   {name:<NAMES$}  {first}");
+    text.push_str(&format!("{}\n", line.trim_end()));
+    for line in lines {
+        text.push_str(&format!("#   {:NAMES$}  {line}\n", ""));
     }
 }
 

@@ -5,10 +5,14 @@ use std::error::Error;
 use std::fmt::Display;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use ::config::Draft;
 use api::Status;
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Builder;
@@ -48,9 +52,38 @@ pub fn check<T>(checked: Result<T, Problems>, describe: impl FnOnce(&T) -> Strin
     }
 }
 
-/// Ends `import`: prints the configuration that was made of a peer's file, and on standard error what
-/// is to be said about it; or every problem of the file.
-pub fn import<R: Display>(imported: Result<(String, Vec<R>), impl Display>) -> ExitCode {
+/// Ends `import`: prints the configuration that was made of a peer's files, and the notes about the rest on
+/// standard error; or every problem of the files.
+pub fn import<T: Serialize + JsonSchema>(
+    files: &[PathBuf],
+    imported: Result<Draft<T>, impl Display>,
+) -> ExitCode {
+    let draft = match imported {
+        Ok(draft) => draft,
+        Err(problems) => {
+            errln!("{problems}");
+            return exit::code(exit::DATA);
+        }
+    };
+    let files = files.iter().map(|file| file.display().to_string());
+    let head = format!("From {}.", files.collect::<Vec<_>>().join(", "));
+    match draft.written(&head) {
+        Ok(written) => {
+            print::out(format_args!("{written}"));
+            for note in &draft.notes {
+                errln!("{note}");
+            }
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            exit::report(&error);
+            exit::code(exit::DATA)
+        }
+    }
+}
+
+/// Ends `import` of a service whose configuration is not in the crate `config` yet.
+pub fn import_text<R: Display>(imported: Result<(String, Vec<R>), impl Display>) -> ExitCode {
     match imported {
         Ok((toml, remarks)) => {
             print::out(format_args!("{toml}"));
@@ -221,7 +254,7 @@ mod tests {
             assert_eq!(refused, Err(code(exit::UNAVAILABLE)));
         }
         let none = Vec::<Problem>::new;
-        let imported = |result: Result<_, &str>| import(result);
+        let imported = |result: Result<_, &str>| import_text(result);
         assert_eq!(imported(Ok((String::new(), none()))), code(exit::OK));
         assert_eq!(imported(Err("x")), code(exit::DATA));
     }

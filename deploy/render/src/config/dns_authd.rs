@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use config_text::toml::{duration, list, quoted};
+use ::config::dns_authd::{DnsAuthd, Health, Zones};
+use ::config::{Address, Admin, AdminListen, HumanDuration, at};
 
-use super::{Layout, admin, askers, endpoint, head, path, zone_list};
+use super::{Layout, askers, endpoint, in_utf8, written, zone_list};
 use site::Site;
 use site::service::Service;
 
@@ -13,30 +14,42 @@ use site::service::Service;
 /// What listens beyond loopback does so for the other nodes of the site, and answers nobody else.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let is_open = layout.authority.iter().any(|at| !at.ip().is_loopback());
-    let allowed = match is_open {
-        true => format!("allow-from = {}\n", list(askers(site))),
-        false => String::new(),
+    let is_fast = layout.probe_interval < SHORTEST_TTL;
+    let health = Health {
+        endpoint: endpoint(layout),
+        interval: HumanDuration(layout.probe_interval),
+        ..Health::default()
     };
-    let mut text = [
-        head(Service::DnsAuthd, layout),
-        format!("listen = {}\n", list(&layout.authority)),
-        allowed,
-        admin(Service::DnsAuthd, layout),
-        "\n[zones]\n".to_owned(),
-        format!(
-            "named-conf = {}\n",
-            path(&layout.directory.join(zone_list::NAME))
-        ),
-        "\n[health]\n".to_owned(),
-        format!("endpoint = {}\n", quoted(&endpoint(layout))),
-        format!("interval = {}\n", duration(layout.probe_interval)),
-    ]
-    .concat();
-    if layout.probe_interval < SHORTEST_TTL {
-        text.push_str("# The next probe comes before the shortest TTL is over: no cache is to keep an answer.\n");
-        text.push_str("min-ttl = \"0s\"\nunknown-ttl = \"0s\"\n");
+    let no_ttl = HumanDuration(Duration::ZERO);
+    let config = DnsAuthd {
+        drain: HumanDuration(layout.drain),
+        listen: layout.authority.iter().copied().map(Address).collect(),
+        allow_from: is_open.then(|| askers(site)),
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::DnsAuthd)),
+        },
+        zones: Zones {
+            named_conf: Some(in_utf8(&layout.directory.join(zone_list::NAME))),
+            ..Zones::default()
+        },
+        health: match is_fast {
+            true => Health {
+                min_ttl: no_ttl,
+                unknown_ttl: no_ttl,
+                ..health
+            },
+            false => health,
+        },
+        ..DnsAuthd::default()
+    };
+    let comment =
+        "The next probe comes before the shortest TTL is over: no cache may keep an answer.";
+    let written = written(Service::DnsAuthd, &config);
+    match is_fast {
+        true => written.comment(&at!["health", "unknown-ttl"], comment),
+        false => written,
     }
-    text
+    .to_string()
 }
 
 /// A TTL is a whole number of seconds (RFC 2181 §8).
@@ -73,10 +86,6 @@ mod tests {
             r#"# dns-authd, rendered by `outpost`.
 version = "v1"
 drain = "2s"
-listen = ["127.0.0.1:5301"]
-
-[admin]
-listen = "127.0.0.1:9402"
 
 [zones]
 named-conf = "/run/user/1000/outpost-up/zones.conf"
@@ -84,9 +93,9 @@ named-conf = "/run/user/1000/outpost-up/zones.conf"
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 interval = "500ms"
-# The next probe comes before the shortest TTL is over: no cache is to keep an answer.
-min-ttl = "0s"
+# The next probe comes before the shortest TTL is over: no cache may keep an answer.
 unknown-ttl = "0s"
+min-ttl = "0s"
 "#
         );
     }

@@ -17,7 +17,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     ]
     .concat();
     if layout.node().is_some() {
-        text.push_str(&format!("allow-from = {}\n", list(askers(site))));
+        text.push_str(&format!("allow-from = {}\n", list(askers(site).entries())));
     }
     text.push_str(&admin(Service::DnsRecursor, layout));
     let has_choice = layout.authorities.len() > 1 || !layout.upstreams.is_empty();
@@ -25,7 +25,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         text.push_str("\n# Queries leave an upstream that is gone before one of them is lost.\n");
         text.push_str(&format!(
             "[health]\nendpoint = {}\n",
-            quoted(&endpoint(layout))
+            quoted(&endpoint(layout).to_string())
         ));
     }
     text.push_str(match layout.authorities.len() {

@@ -18,7 +18,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let mut text = [
         head(Service::LbProxy, layout),
         admin(Service::LbProxy, layout),
-        format!("\n[health]\nendpoint = {}\n", quoted(&endpoint(layout))),
+        format!(
+            "\n[health]\nendpoint = {}\n",
+            quoted(&endpoint(layout).to_string())
+        ),
         format!("\n[swap]\nsocket = {}\n", path(&layout.swap_socket)),
     ]
     .concat();

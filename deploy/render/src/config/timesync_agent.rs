@@ -40,7 +40,10 @@ fn demonstration(layout: &Layout) -> String {
         ),
         // chronyc finds the chronyd of this machine, if it has one.
         "\n[commands]\nport = 0\nsocket = \"none\"\n".to_owned(),
-        format!("\n[health]\nendpoint = {}\n", quoted(&endpoint(layout))),
+        format!(
+            "\n[health]\nendpoint = {}\n",
+            quoted(&endpoint(layout).to_string())
+        ),
         admin(Service::TimesyncAgent, layout),
     ]
     .concat()
@@ -86,7 +89,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> String {
     ));
     text.push_str(&format!(
         "\n[health]\nendpoint = {}\n",
-        quoted(&endpoint(layout))
+        quoted(&endpoint(layout).to_string())
     ));
     text.push_str(&admin(Service::TimesyncAgent, layout));
     text

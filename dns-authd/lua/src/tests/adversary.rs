@@ -1,5 +1,7 @@
 //! Programs that mean harm, or are merely broken.
 
+use config::ByteSize;
+
 use super::*;
 
 /// Evaluates a TXT record, which takes any string.
@@ -37,10 +39,8 @@ fn loops_end() {
 fn a_limit_can_be_lifted_and_lowered() {
     let count = ";local n = 0 for i = 1, 5000 do n = n + 1 end return n";
     let with = |limit| {
-        let settings = LuaSettings {
-            instructions: std::num::NonZeroU32::new(limit),
-            ..LuaSettings::default()
-        };
+        let mut settings = LuaSettings::default();
+        settings.limits.instructions = limit;
         let mut evaluator = Evaluator::new(Arc::new(settings)).unwrap();
         let view = Board::default().view();
         evaluator
@@ -336,10 +336,8 @@ fn memory_may_run_out_anywhere() {
     ];
     let view = Board::default().view();
     for memory in (0..40_000).step_by(400) {
-        let settings = LuaSettings {
-            memory,
-            ..LuaSettings::default()
-        };
+        let mut settings = LuaSettings::default();
+        settings.limits.memory = ByteSize(memory);
         let Ok(mut evaluator) = Evaluator::new(Arc::new(settings)) else {
             continue;
         };

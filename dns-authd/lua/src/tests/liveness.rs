@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use config::dns_authd::Health;
+use config::{HumanDuration, Whole};
 use proto::health::{HttpProbe, TargetKind, Verify};
 
 use super::*;
@@ -129,10 +131,8 @@ fn the_empty_selector_answers_without_data() {
 fn the_configuration_says_what_is_answered_when_all_is_down() {
     let down = Board::new(&[], &[A, B, C]);
     let with = |all_down, code: &str| {
-        let settings = LuaSettings {
-            all_down,
-            ..LuaSettings::default()
-        };
+        let mut settings = LuaSettings::default();
+        settings.health.all_down = all_down;
         evaluate(code, &down, settings).outcome
     };
     let all = choice(with(AllDown::All, SETS));
@@ -157,10 +157,8 @@ fn the_configuration_says_what_is_answered_when_all_is_down() {
 
 #[test]
 fn what_is_unknown_can_count_as_down() {
-    let settings = LuaSettings {
-        while_unknown: WhileUnknown::AsDown,
-        ..LuaSettings::default()
-    };
+    let mut settings = LuaSettings::default();
+    settings.health.while_unknown = WhileUnknown::AsDown;
     let choice = choice(evaluate(SETS, &Board::default(), settings).outcome);
     assert_eq!(
         gist(&choice),
@@ -361,8 +359,8 @@ fn options_shape_the_targets() {
     let plain = evaluate(FLAT, &Board::default(), LuaSettings::default());
     let settings = LuaSettings::default();
     let schedule = plain.targets[0].schedule;
-    assert_eq!(schedule.interval, settings.interval);
-    assert_eq!(schedule.timeout, settings.timeout);
+    assert_eq!(schedule.interval, settings.health.interval.0);
+    assert_eq!(schedule.timeout, settings.health.timeout.0);
     assert_eq!(plain.targets[0].kind, TargetKind::Tcp);
 }
 
@@ -482,11 +480,14 @@ fn doubt_anywhere_is_doubt_in_the_answer() {
 #[test]
 fn the_ttl_is_bounded_by_the_next_possible_change() {
     let settings = LuaSettings {
-        interval: Duration::from_secs(10),
-        fast_interval: Duration::from_secs(2),
-        rise: 3,
-        fall: 2,
-        min_ttl: Duration::from_secs(4),
+        health: Health {
+            interval: HumanDuration(Duration::from_secs(10)),
+            fast_interval: HumanDuration(Duration::from_secs(2)),
+            rise: Whole::clamped(3),
+            fall: Whole::clamped(2),
+            min_ttl: HumanDuration(Duration::from_secs(4)),
+            ..Health::default()
+        },
         ..LuaSettings::default()
     };
     let bound = |code: &str, up: &[&str], down: &[&str]| {
@@ -715,10 +716,8 @@ fn long_programs_do_not_use_up_the_memory_of_others() {
             Type::TXT,
             &format!(";local t = {{{ballast}}} return {n}"),
         );
-        let settings = LuaSettings {
-            instructions: None,
-            ..LuaSettings::default()
-        };
+        let mut settings = LuaSettings::default();
+        settings.limits.instructions = 0;
         if n == 0 {
             evaluator = Evaluator::new(Arc::new(settings)).unwrap();
         }

@@ -1,0 +1,389 @@
+//! The configuration of dns-authd.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use health::HealthdArg;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Address, Admin, ByteSize, Every, HumanDuration, Log, Networks, Positive, Whole};
+
+/// The port of dns-authd's admin listener.
+pub const ADMIN_PORT: u16 = 9402;
+
+/// The default port for queries, on the loopback address.
+pub const PORT: u16 = 5301;
+
+/// A zone, for the manual.
+const ZONE: &str = r#"
+[[zone]]
+name = "ocp4.redhat.ren"
+file = "/etc/outpost/zones/ocp4.redhat.ren.zone"
+"#;
+
+/// Encrypted transports, for the manual.
+const TLS: &str = r#"
+[tls]
+certificate = "/etc/outpost/tls/dns.crt"
+key = "/etc/outpost/tls/dns.key"
+dot = ["0.0.0.0:853"]
+doh = ["0.0.0.0:443"]
+doq = ["0.0.0.0:853"]
+doh-path = "/dns-query"
+"#;
+
+/// The configuration of dns-authd.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DnsAuthd {
+    /// Addresses to listen on, over UDP and TCP. Beside dns-recursor on the same node, listen on loopback; without it,
+    /// on `["0.0.0.0:53", "[::]:53"]`. dns-authd uses sockets that systemd hands over under the name `dns` instead.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub listen: Vec<Address>,
+    /// The number of UDP threads, and of sockets for each address; 0 is one for each processor.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub threads: usize,
+    /// The receive buffer of each UDP socket, for bursts. More than `net.core.rmem_max` needs `CAP_NET_ADMIN`, or a
+    /// socket unit with `ReceiveBuffer=`. Default: the system's.
+    #[schemars(extend("x-reload" = "restart", "x-example" = "\"1MiB\""))]
+    pub receive_buffer: Option<ByteSize>,
+    /// Networks whose queries are answered; all without this key. The node itself always gets an answer. dns-authd
+    /// responds REFUSED to other clients and closes their connections. Beside dns-recursor, list only the other nodes;
+    /// for a public server, leave the key out. `!` excludes a network; the most specific entry decides.
+    #[schemars(extend("x-example" = "[\"192.168.7.0/24\"]"))]
+    pub allow_from: Option<Networks>,
+    /// How long dns-authd may take to finish running requests when it stops.
+    pub drain: HumanDuration,
+    /// The log.
+    pub log: Log,
+    /// The admin listener.
+    pub admin: Admin<ADMIN_PORT>,
+    /// One table for each zone.
+    #[schemars(extend("x-example" = ZONE))]
+    pub zone: Vec<Zone>,
+    /// Lists of zones, and how zone files are read.
+    pub zones: Zones,
+    /// Programs of LUA records.
+    pub lua: Lua,
+    /// Liveness.
+    pub health: Health,
+    /// Answers.
+    pub answers: Answers,
+    /// Bounds of TCP (RFC 7766 §6), DNS over TLS and DNS over HTTPS together.
+    pub tcp: Tcp,
+    /// Zone transfers.
+    pub transfers: Transfers,
+    /// Encrypted transports; off without this table. dns-authd reads the certificate again when its file changes, and on
+    /// SIGHUP. The limits of `[tcp]` apply to `dot` and `doh` together with TCP, and once more to `doq`; dns-authd
+    /// closes a `doq` connection after 10 silent seconds.
+    #[schemars(extend("x-example" = TLS))]
+    pub tls: Option<Tls>,
+}
+
+impl Default for DnsAuthd {
+    fn default() -> Self {
+        Self {
+            listen: vec![Address::loopback(PORT)],
+            threads: 0,
+            receive_buffer: None,
+            allow_from: None,
+            drain: HumanDuration(Duration::from_secs(10)),
+            log: Log::default(),
+            admin: Admin::default(),
+            zone: Vec::new(),
+            zones: Zones::default(),
+            lua: Lua::default(),
+            health: Health::default(),
+            answers: Answers::default(),
+            tcp: Tcp::default(),
+            transfers: Transfers::default(),
+            tls: None,
+        }
+    }
+}
+
+//--- Zones
+
+/// One zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Zone {
+    /// The name of the zone.
+    pub name: String,
+    /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`.
+    pub file: PathBuf,
+}
+
+/// Lists of zones, and how zone files are read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Zones {
+    /// A named.conf. dns-authd also serves its master, primary and native zones.
+    #[schemars(extend("x-example" = "\"/etc/outpost/named.conf\""))]
+    pub named_conf: Option<PathBuf>,
+    /// The directory of relative zone files and `$INCLUDE` files.
+    #[schemars(extend("x-example" = "\"/etc/outpost/zones\""))]
+    pub directory: Option<PathBuf>,
+    /// How often dns-authd checks the files for changes; `"never"` leaves it to SIGHUP and `dns-authd zone reload`.
+    pub check_interval: Every,
+    /// Whether dns-authd loads a changed file at once (inotify).
+    pub notify: bool,
+    /// The TTL of records without a TTL in their file, in seconds.
+    pub default_ttl: u32,
+    /// How deep `$INCLUDE` may nest.
+    pub include_depth: usize,
+    /// How many records `$GENERATE` may make in one zone; 0 means no limit.
+    pub generate_steps: u32,
+    /// Whether dns-authd leaves out records outside the zone, with a warning. Otherwise it refuses the zone.
+    pub skip_out_of_zone: bool,
+}
+
+impl Default for Zones {
+    fn default() -> Self {
+        Self {
+            named_conf: None,
+            directory: None,
+            check_interval: Every(Some(Duration::from_mins(5))),
+            notify: true,
+            default_ttl: 3600,
+            include_depth: 20,
+            generate_steps: 1 << 20,
+            skip_out_of_zone: false,
+        }
+    }
+}
+
+//--- Liveness
+
+/// Programs of LUA records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Lua {
+    /// Whether dns-authd serves LUA records. Otherwise it leaves them out.
+    pub enabled: bool,
+    /// How many instructions one run of a snippet may take (`lua-records-exec-limit`); 0 means no limit.
+    pub instructions: u32,
+    /// The memory of one interpreter; each thread has one.
+    pub memory: ByteSize,
+    /// Whether dns-authd joins the strings of a LUA record with a blank between them.
+    pub insert_whitespace: bool,
+}
+
+impl Default for Lua {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            instructions: 1000,
+            memory: ByteSize(8 << 20),
+            insert_whitespace: true,
+        }
+    }
+}
+
+/// Liveness. The schedule is that of records without options of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Health {
+    /// The address of healthd: `unix:/path` or `http://ADDRESS:PORT`. With `"none"` every target stays unknown.
+    #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
+    pub endpoint: HealthdArg,
+    /// The interval of probes (`lua-health-checks-interval`).
+    pub interval: HumanDuration,
+    /// The interval of probes while a target's state is undecided.
+    pub fast_interval: HumanDuration,
+    /// The time for one probe.
+    pub timeout: HumanDuration,
+    /// The good results in a row that make a target up.
+    pub rise: Positive<u32>,
+    /// The bad results in a row that make a target down (`minimumFailures`).
+    pub fall: Positive<u32>,
+    /// How long the first queries for a set of targets wait for the first results; `"0"` does not wait.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub hold: HumanDuration,
+    /// The answer while no member is known to be up and some were not probed yet.
+    pub while_unknown: WhileUnknown,
+    /// The largest TTL of the answer while no member is known to be up and some were not probed yet.
+    pub unknown_ttl: HumanDuration,
+    /// The answer when every member is down and the record has no `backupSelector`.
+    pub all_down: AllDown,
+    /// The smallest TTL of a health-checked answer. dns-authd otherwise limits the TTL to the time until a target can
+    /// change its state.
+    pub min_ttl: HumanDuration,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            endpoint: HealthdArg::default(),
+            interval: HumanDuration(Duration::from_secs(5)),
+            fast_interval: HumanDuration(Duration::from_secs(1)),
+            timeout: HumanDuration(Duration::from_secs(2)),
+            rise: Whole::clamped(1),
+            fall: Whole::clamped(1),
+            hold: HumanDuration(Duration::from_millis(150)),
+            while_unknown: WhileUnknown::All,
+            unknown_ttl: HumanDuration(Duration::from_secs(5)),
+            all_down: AllDown::Random,
+            min_ttl: HumanDuration(Duration::from_secs(1)),
+        }
+    }
+}
+
+impl Health {
+    /// How long queries wait for first results: not at all when none will come.
+    #[must_use]
+    pub const fn hold(&self) -> Duration {
+        match self.endpoint.0 {
+            Some(_) => self.hold.0,
+            None => Duration::ZERO,
+        }
+    }
+}
+
+/// The answer when every target is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AllDown {
+    /// One member of the first set that has any, at random, as in PowerDNS.
+    #[default]
+    Random,
+    /// All members of the first set that has any.
+    All,
+    /// No member: an empty answer.
+    Empty,
+    /// SERVFAIL.
+    Servfail,
+}
+
+/// The answer while no target is known to be up and some are not yet probed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WhileUnknown {
+    /// All members that may be up.
+    #[default]
+    All,
+    /// The same as when every member is down.
+    AsDown,
+}
+
+//--- Answers
+
+/// Answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Answers {
+    /// The answer to CHAOS TXT `version.bind` and `version.server`; `"none"` gives none.
+    pub version: String,
+    /// The answer to CHAOS TXT `id.server` and `hostname.bind`, and the NSID (RFC 5001), cut to 128 characters; `"none"`
+    /// gives none. Default: the node's name.
+    #[schemars(extend("x-example" = "\"master-0\""))]
+    pub id: Option<String>,
+    /// The answer to type ANY.
+    pub any: Any,
+    /// The largest UDP response, in octets.
+    pub udp_payload: Whole<u16, 512, 4096>,
+    /// Whether hashed answers use an EDNS client subnet (RFC 7871) as the client's address.
+    pub client_subnet: bool,
+}
+
+impl Default for Answers {
+    fn default() -> Self {
+        Self {
+            version: "none".to_owned(),
+            id: None,
+            any: Any::One,
+            udp_payload: Whole::clamped(1232),
+            client_subnet: false,
+        }
+    }
+}
+
+/// The answer to a question of type ANY (RFC 8482 §4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Any {
+    /// One RRset of the name.
+    #[default]
+    One,
+    /// All RRsets over TCP; over UDP an empty answer with the TC bit.
+    AllOverTcp,
+}
+
+//--- Transports
+
+/// Bounds of TCP (RFC 7766 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tcp {
+    /// The largest number of connections.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub connections: usize,
+    /// The largest number of connections of one client address.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub per_client: usize,
+    /// How long dns-authd waits for a whole query before it closes a connection.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub idle: HumanDuration,
+    /// How many queries of one connection may wait for first results; 0 is read as 1.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub pipeline: usize,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            connections: 512,
+            per_client: 64,
+            idle: HumanDuration(Duration::from_secs(10)),
+            pipeline: 16,
+        }
+    }
+}
+
+/// Zone transfers.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Transfers {
+    /// Networks that may transfer zones (AXFR, and IXFR answered with the whole zone).
+    pub allow: Networks,
+}
+
+/// Encrypted transports.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tls {
+    /// The certificate chain, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+    /// Addresses for DNS over TLS (RFC 7858).
+    #[serde(default)]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub dot: Vec<Address>,
+    /// Addresses for DNS over HTTPS (RFC 8484).
+    #[serde(default)]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doh: Vec<Address>,
+    /// Addresses for DNS over QUIC (RFC 9250).
+    #[serde(default)]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doq: Vec<Address>,
+    /// The path of DNS over HTTPS.
+    #[serde(default = "doh_path")]
+    #[schemars(extend("x-reload" = "restart"))]
+    pub doh_path: String,
+}
+
+fn doh_path() -> String {
+    "/dns-query".to_owned()
+}
+
+impl Tls {
+    /// Whether [`Tls::doh_path`] can be the path of a request: it begins with a slash and holds no `?` or `#`.
+    #[must_use]
+    pub fn is_path(&self) -> bool {
+        let strange = |c: char| "?#{".contains(c) || !c.is_ascii_graphic();
+        self.doh_path.starts_with('/') && !self.doh_path.contains(strange)
+    }
+}
