@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, Tls, Zone};
-use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
+use ::config::{Address, Check, Document, Problem, Problems, at};
 use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
@@ -60,16 +60,13 @@ pub struct Zones {
 }
 
 impl Config {
-    /// What a file comes to. `host` is the node's name.
+    /// The settings of a file. `host` is the node's name.
     #[must_use]
     pub fn of(file: DnsAuthd, declared: Vec<ZoneDecl>, warnings: Vec<Problem>, host: &str) -> Self {
         let access = Access {
             ask: file.allow_from.as_deref().cloned(),
             transfer: Cidrs::clone(&file.transfers.allow),
         };
-        let lists = file.allow_from.iter().chain([&file.transfers.allow]);
-        let odd = lists.flat_map(|list: &Networks| list.warnings());
-        let odd = odd.map(|odd| Problem::new(odd.clone()));
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             zones: Zones {
@@ -82,7 +79,7 @@ impl Config {
             }),
             answers: answers(&file, host),
             access,
-            warnings: warnings.into_iter().chain(odd).collect(),
+            warnings,
             file,
         }
     }
@@ -118,6 +115,14 @@ impl Config {
                     Ok(zone) => declared.push(zone),
                     Err(message) => check.problem(&at!["zone", index, "name"], message),
                 }
+            }
+            let lists = [
+                (file.allow_from.as_ref(), &at!["allow-from"][..]),
+                (Some(&file.transfers.allow), &at!["transfers", "allow"]),
+            ];
+            for (list, way) in lists {
+                let odd = list.map(|list| list.warnings_at(check.position(way)));
+                warnings.extend(odd.into_iter().flatten());
             }
             if let Some(tls) = &file.tls
                 && !tls.is_path()

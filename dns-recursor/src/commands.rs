@@ -1,10 +1,12 @@
 //! The verbs of the command line.
 
 use std::process::ExitCode;
+use std::slice;
 
 use config_text::web::encoded;
 use daemon::args::{self, ServeArgs};
 use daemon::config::Problems;
+use daemon::disk::Disk;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln};
 
@@ -41,7 +43,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
     if let Some(healthd) = &args.healthd {
-        config.health.clone_from(&healthd.0);
+        config.file.health.endpoint.clone_from(healthd);
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
@@ -54,7 +56,7 @@ fn check(args: &ConfigArgs) -> ExitCode {
         for warning in &config.warnings {
             outln!("{warning}");
         }
-        let mut problems = load::forwards_to_itself(&config, &config.network.listen);
+        let mut problems = load::forwards_to_itself(&config, &config.listen());
         problems.0.extend(load::certificate(&config).0);
         problems.unless_empty(config)
     });
@@ -62,16 +64,17 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    let imported = match format {
-        Format::RecursorConf { file } => load::read_recursor_conf(file, &[]).map(|conf| {
-            let imported = recursor_conf::import(&conf);
-            let remarks = load::remarks(&conf, &imported);
-            (imported.toml, remarks)
-        }),
-        Format::Corefile { file } => load::import_with(import::corefile, file),
-        Format::Dnsmasq { file } => load::import_with(import::dnsmasq, file),
+    let (file, imported) = match format {
+        Format::RecursorConf { file } => match load::read_recursor_conf(file, &[]) {
+            Ok(conf) => {
+                return run::import(&conf.files, Ok::<_, Problems>(recursor_conf::import(&conf)));
+            }
+            Err(problems) => (file, Err(problems)),
+        },
+        Format::Corefile { file } => (file, import::corefile(file, &mut Disk).map_err(Into::into)),
+        Format::Dnsmasq { file } => (file, import::dnsmasq(file, &mut Disk).map_err(Into::into)),
     };
-    run::import_text(imported)
+    run::import(slice::from_ref(file), imported)
 }
 
 //--- The running server

@@ -1,116 +1,41 @@
-//! The configuration as parsed: only legal values.
-//!
-//! The listeners, the number of threads, the bounds of the cache, the stale time and the address of healthd
-//! are fixed for the life of the process; a reload changes everything else.
-
-pub mod v1;
+//! The configuration: the file, and what it comes to.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
+use std::num::NonZeroUsize;
+use std::thread;
 
+use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
+use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
-use dns_cache::cache::CacheOptions;
-use dns_front::local::{Local, LocalOptions};
-use dns_front::policy::Outsiders;
+use dns_front::local::Local;
 use dns_resolve::forward::{Mode, Policy, Protocol, Route, Table};
-use dns_resolve::resolver;
 use dns_wire::Name;
 use ipnet::IpNet;
-use proto::endpoint::Endpoint;
 
 /// The address of the admin listener unless the configuration has another.
-pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9403);
+pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 
-/// The addresses of the server unless the configuration has others; without IPv6 in the kernel, those of
-/// IPv4 only.
-pub const DEFAULT_LISTEN: [SocketAddr; 2] = [
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 53),
-    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 53),
-];
+/// The most threads for datagrams: with more, locks in the kernel are the limit.
+const MAX_THREADS: usize = 64;
 
 /// The configuration of one server.
 #[derive(Debug)]
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
-    /// Listeners.
-    pub network: Network,
-    pub access: Access,
+    /// The file, with the command line's values in it.
+    pub file: DnsRecursor,
+    /// The clients that get answers.
+    pub allow: Allow,
+    /// The zones and their servers.
     pub forwards: Vec<Forward>,
-    /// Bounds of the cache, and the stale time.
-    pub cache: CacheOptions,
-    /// The settings of the resolver.
-    pub resolve: resolver::Settings,
-    /// The settings of answers from the cache.
-    pub serve: Serve,
-    /// The names that this server answers itself.
-    pub local: LocalOptions,
-    /// The address of healthd, if it is used.
-    pub health: Option<Endpoint>,
-    /// Settings that are understood, but odd.
-    pub warnings: Vec<String>,
-}
-
-/// Listeners and sockets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// Addresses for UDP and TCP.
-    pub listen: Vec<SocketAddr>,
-    /// Threads for datagrams.
-    pub threads: usize,
-    /// Bounds of TCP.
-    pub tcp: TcpLimits,
-    /// DNS over TLS.
-    pub tls: Option<Tls>,
     /// The addresses that queries to upstreams leave from.
     pub source: Source,
-}
-
-/// DNS over TLS (RFC 7858).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
-    /// Addresses.
-    pub listen: Vec<SocketAddr>,
-    /// The certificate chain, in PEM.
-    pub certificate: PathBuf,
-    /// Its key, in PEM.
-    pub key: PathBuf,
-}
-
-impl Tls {
-    /// The files of the certificate.
-    #[must_use]
-    pub fn files(&self) -> CertificateFiles {
-        CertificateFiles::new(&self.certificate, &self.key)
-    }
-}
-
-/// Bounds of TCP (RFC 7766 §6).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TcpLimits {
-    /// Connections at once.
-    pub connections: usize,
-    /// Connections of one client at once.
-    pub per_client: usize,
-    /// The time that a connection may be silent.
-    pub idle: Duration,
-    /// The most queries of one connection that wait for answers.
-    pub pipeline: usize,
-}
-
-impl Default for TcpLimits {
-    fn default() -> Self {
-        Self {
-            connections: 1024,
-            per_client: 256,
-            idle: Duration::from_secs(10),
-            pipeline: 100,
-        }
-    }
+    /// Settings that are understood, but odd.
+    pub warnings: Vec<Problem>,
 }
 
 /// The source addresses of queries to upstreams; unspecified is the kernel's choice.
@@ -129,17 +54,6 @@ impl Default for Source {
             v6: Ipv6Addr::UNSPECIFIED,
         }
     }
-}
-
-/// The access rules for clients.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// The clients that get answers.
-    pub allow: Allow,
-    /// The treatment of all other clients.
-    pub outsiders: Outsiders,
-    /// The clients whose NOTIFY flushes a zone from the cache.
-    pub notify: Cidrs,
 }
 
 /// The clients that get answers.
@@ -202,18 +116,39 @@ pub struct Forward {
     pub trust_ad: bool,
 }
 
-/// The settings of answers from the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Serve {
-    /// TTL of stale answers.
-    pub stale_ttl: Duration,
-    /// The time that a failure is remembered, and that a stale answer serves without another try.
-    pub recheck: Duration,
-    /// Whether names in demand are refreshed before they expire.
-    pub prefetch: bool,
-}
-
 impl Config {
+    /// Parses the text of a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_document(document: &Document) -> Result<Self, Problems> {
+        let (mut forwards, mut source) = (Vec::new(), Source::default());
+        let mut warnings = Vec::new();
+        let file = document.parse_with(|file: &DnsRecursor, check| {
+            source = sources(file, check);
+            forwards = forwarded(file, check);
+            let lists: [(Option<&Networks>, &str); 2] = [
+                (file.allow_from.as_ref(), "allow-from"),
+                (Some(&file.notify_from), "notify-from"),
+            ];
+            for (list, key) in lists {
+                let odd = list.map(|list| list.warnings_at(check.position(&at![key])));
+                warnings.extend(odd.into_iter().flatten());
+            }
+        })?;
+        Ok(Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            allow: match &file.allow_from {
+                None => Allow::Local,
+                Some(listed) => Allow::Listed(listed.0.clone()),
+            },
+            forwards,
+            source,
+            warnings,
+            file,
+        })
+    }
+
     /// The routes. All upstreams begin as healthy.
     #[must_use]
     pub fn table(&self) -> Table {
@@ -230,7 +165,24 @@ impl Config {
     /// The local names.
     #[must_use]
     pub fn local(&self) -> Local {
-        Local::new(&self.local)
+        Local::new(&self.file.local)
+    }
+
+    /// The number of threads for datagrams.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        match self.file.threads {
+            0 => cores,
+            threads => threads,
+        }
+        .min(MAX_THREADS)
+    }
+
+    /// The addresses to listen on.
+    #[must_use]
+    pub fn listen(&self) -> Vec<SocketAddr> {
+        self.file.listen.iter().map(|address| address.0).collect()
     }
 
     /// Every upstream, once.
@@ -257,6 +209,87 @@ impl Config {
             ),
         }
     }
+}
+
+/// The files of the certificate.
+#[must_use]
+pub fn certificate(tls: &file::Tls) -> CertificateFiles {
+    CertificateFiles::new(&tls.certificate, &tls.key)
+}
+
+/// One source address of each family.
+fn sources(file: &DnsRecursor, check: &mut Check<'_>) -> Source {
+    let (mut v4, mut v6) = (None, None);
+    for (index, address) in file.source_addresses.iter().enumerate() {
+        let before = match address.0 {
+            IpAddr::V4(address) => v4.replace(address).map(IpAddr::V4),
+            IpAddr::V6(address) => v6.replace(address).map(IpAddr::V6),
+        };
+        if let Some(before) = before {
+            let message = format!(
+                "`{address}` is one too many: IPv4 and IPv6 have one source address each, and {before} is given"
+            );
+            check.problem(&at!["source-addresses", index], message);
+        }
+    }
+    let default = Source::default();
+    Source {
+        v4: v4.unwrap_or(default.v4),
+        v6: v6.unwrap_or(default.v6),
+    }
+}
+
+fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
+    let mut forwards: Vec<Forward> = Vec::new();
+    for (index, forward) in file.forward.iter().enumerate() {
+        let text = &forward.zone;
+        let Ok(zone) = Name::parse(text) else {
+            let message = format!("`{text}` is not a domain name");
+            check.problem(&at!["forward", index, "zone"], message);
+            continue;
+        };
+        if forwards.iter().any(|known| known.zone == zone) {
+            let message =
+                format!("`{text}` is forwarded twice; list all its upstreams in one place");
+            check.problem(&at!["forward", index, "zone"], message);
+        }
+        if forward.upstreams.is_empty() {
+            let message = "a zone needs at least one upstream";
+            check.problem(&at!["forward", index, "upstreams"], message);
+        }
+        for (place, upstream) in forward.upstreams.iter().enumerate() {
+            if let Some(words) = refusal(upstream.0, file) {
+                let message = format!("`{upstream}` {words}");
+                check.problem(&at!["forward", index, "upstreams", place], message);
+            }
+        }
+        forwards.push(Forward {
+            zone,
+            mode: match forward.recursive {
+                true => Mode::Recursive,
+                false => Mode::Authoritative,
+            },
+            upstreams: forward.upstreams.iter().map(|address| address.0).collect(),
+            policy: forward.policy,
+            protocol: forward.protocol,
+            trust_ad: forward.trust_ad,
+        });
+    }
+    forwards
+}
+
+/// The reason why an address cannot be an upstream.
+fn refusal(upstream: SocketAddr, file: &DnsRecursor) -> Option<&'static str> {
+    if upstream.ip().is_unspecified() || upstream.port() == 0 {
+        return Some("is not the address of a server");
+    }
+    let own = file.listen.iter().any(|listen| {
+        let everywhere = listen.ip().is_unspecified()
+            && listen.is_ipv4() == upstream.is_ipv4()
+            && upstream.ip().is_loopback();
+        listen.port() == upstream.port() && (listen.ip() == upstream.ip() || everywhere)
+    });
+    own.then_some("is this server itself: its queries would go in a circle")
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep_until;
 
 use crate::clock::Clock;
-use crate::config::{Serve, Source};
+use crate::config::Source;
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
 use crate::upstream::{self, Event};
@@ -78,7 +78,10 @@ pub struct Plan {
     /// Addresses of this server: no referral is followed there.
     pub own_addresses: OwnAddresses,
     /// The settings of stale answers and failures.
-    pub serve: Serve,
+    /// How long a failure is remembered, and a stale answer serves without another try.
+    pub recheck: Duration,
+    /// The TTL of stale answers.
+    pub stale_ttl: Duration,
     /// Source addresses of queries.
     pub source: Source,
 }
@@ -280,7 +283,7 @@ impl Driver {
             } => {
                 if reason.is_costly() {
                     let failure = Message::empty(key.question(), Rcode::SERVFAIL);
-                    let recheck = self.plan.serve.recheck;
+                    let recheck = self.plan.recheck;
                     self.resources
                         .cache
                         .note_failure(&key, failure, recheck, now);
@@ -374,7 +377,7 @@ impl Driver {
     fn fail(&mut self, key: &Key, reason: Reason, clients: Vec<Client>, now: Instant) {
         for client in clients {
             let asker = client.asker();
-            let stale_ttl = self.plan.serve.stale_ttl;
+            let stale_ttl = self.plan.stale_ttl;
             let out = &mut self.out;
             let kept = self
                 .resources

@@ -1,111 +1,129 @@
-//! Other forwarders' configurations as one of this server, in TOML.
+//! Other forwarders' configurations as one of this server.
 //!
-//! The `peer-…` crates read the formats. A setting without a counterpart becomes a comment, `# not carried:
-//! …`, and a remark with its place.
+//! The `peer-…` crates read the formats. A setting without a counterpart becomes a note with its place.
 
 pub mod recursor_conf;
 
 use std::path::Path;
 
-use config_text::toml::{line, list, quoted};
+use ::config::dns_recursor::{self as file, DnsRecursor, Protocol};
+use ::config::{Class, DnsAddress, Draft, HumanDuration, Networks, Notes, Whole};
 use config_text::{Files, Problem};
+use daemon::acl::Cidrs;
 use peer_forwarder::{Forward, Forwarder, Policy, Remark, Setting};
-
-/// A configuration of this server, and remarks for the operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Conversion {
-    pub toml: String,
-    pub remarks: Vec<String>,
-}
 
 /// Imports the Corefile of `CoreDNS`.
 ///
 /// # Errors
 /// Every error of the file.
-pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Conversion, Vec<Problem>> {
-    Ok(write(path, &peer_corefile::read(path, files)?))
+pub fn corefile(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Vec<Problem>> {
+    Ok(draft(&peer_corefile::read(path, files)?))
 }
 
 /// Imports a dnsmasq.conf.
 ///
 /// # Errors
 /// Every error of the file and of those that it includes.
-pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Conversion, Vec<Problem>> {
-    Ok(write(path, &peer_dnsmasq::read(path, files)?))
+pub fn dnsmasq(path: &Path, files: &mut dyn Files) -> Result<Draft<DnsRecursor>, Vec<Problem>> {
+    Ok(draft(&peer_dnsmasq::read(path, files)?))
 }
 
-fn write(from: &Path, forwarder: &Forwarder) -> Conversion {
-    let mut toml = String::new();
-    line(&mut toml, format_args!("# From {}.", from.display()));
+/// Words of the settings that keep clients or answers out: without them this server lets in or answers more.
+const SECURITY: [&str; 8] = [
+    "acl",
+    "bogus-nxdomain",
+    "dnssec",
+    "except-interface",
+    "interface",
+    "rebind",
+    "tls",
+    "tsig",
+];
+
+/// Words of the settings that change only logs, figures or the way in which the process is started.
+const COSMETIC: [&str; 8] = [
+    "dbus",
+    "debug",
+    "errors",
+    "health",
+    "log",
+    "prometheus",
+    "ready",
+    "user",
+];
+
+fn class(what: &str) -> Class {
+    let is = |words: &[&str]| words.iter().any(|word| what.contains(word));
+    if is(&SECURITY) {
+        Class::Security
+    } else if is(&COSMETIC) {
+        Class::Cosmetic
+    } else {
+        Class::Behaviour
+    }
+}
+
+fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {
+    let mut notes = Notes::default();
     for remark in &forwarder.remarks {
-        if let Remark::NotCarried { what, reason, .. } = remark {
-            line(&mut toml, format_args!("# not carried: {what}: {reason}"));
+        match remark {
+            Remark::NotCarried { at, what, reason } => notes.lost(class(what), at, what, reason),
+            Remark::Odd(problem) => {
+                let at = problem.position.as_ref();
+                notes.odd(Class::Behaviour, at, &problem.message);
+            }
         }
     }
-    line(&mut toml, format_args!("version = \"v1\""));
-    let listen = list(forwarder.listen.iter());
-    line(&mut toml, format_args!("listen = {listen}"));
-    if forwarder.open {
-        let everybody = list(["0.0.0.0/0", "::/0"].iter());
-        line(&mut toml, format_args!("allow-from = {everybody}"));
+    let mut config = DnsRecursor {
+        listen: forwarder.listen.iter().copied().map(DnsAddress).collect(),
+        allow_from: forwarder.open.then(|| Networks(Cidrs::any())),
+        forward: forwarder.forwards.iter().map(forward).collect(),
+        ..DnsRecursor::default()
+    };
+    for setting in &forwarder.settings {
+        adopt(&mut config, setting, &mut notes);
     }
-    for (section, lines) in sections(&forwarder.settings) {
-        line(
-            &mut toml,
-            format_args!("\n[{section}]\n{}", lines.join("\n")),
-        );
-    }
-    for forward in &forwarder.forwards {
-        write_forward(&mut toml, forward);
-    }
-    Conversion {
-        toml,
-        remarks: forwarder.remarks.iter().map(ToString::to_string).collect(),
+    Draft {
+        config,
+        notes: notes.into_notes(),
     }
 }
 
-/// The sections of the file with their lines, in the order in which the settings begin them.
-fn sections(settings: &[Setting]) -> Vec<(&'static str, Vec<String>)> {
-    let mut sections: Vec<(&str, Vec<String>)> = Vec::new();
-    for setting in settings {
-        let seconds = |ttl: &u32| quoted(&format!("{ttl}s"));
-        let (section, key, value) = match setting {
-            Setting::Entries(n) => ("cache", "entries", n.to_string()),
-            Setting::NegativeEntries(n) => ("cache", "negative-entries", n.to_string()),
-            Setting::MinTtl(ttl) => ("cache", "min-ttl", seconds(ttl)),
-            Setting::MaxTtl(ttl) => ("cache", "max-ttl", seconds(ttl)),
-            Setting::NegativeMaxTtl(ttl) => ("cache", "negative-max-ttl", seconds(ttl)),
-            Setting::StaleMaxAge(age) => ("stale", "max-age", quoted(age)),
-            Setting::MaxQuestions(n) => ("resolve", "max-questions", n.to_string()),
-            Setting::PrivateReverse => ("local", "private-reverse", true.to_string()),
-            Setting::Version(text) => ("local", "version", quoted(text)),
-        };
-        let text = format!("{key} = {value}");
-        match sections.iter_mut().find(|(name, _)| *name == section) {
-            Some((_, lines)) => lines.push(text),
-            None => sections.push((section, vec![text])),
+fn adopt(config: &mut DnsRecursor, setting: &Setting, notes: &mut Notes) {
+    let entries = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+    let seconds = |ttl: u32| HumanDuration(std::time::Duration::from_secs(ttl.into()));
+    let cache = &mut config.cache;
+    match setting {
+        Setting::Entries(n) => cache.entries = entries(*n),
+        Setting::NegativeEntries(n) => cache.negative_entries = entries(*n),
+        Setting::MinTtl(ttl) => cache.min_ttl = seconds(*ttl),
+        Setting::MaxTtl(ttl) => cache.max_ttl = seconds(*ttl),
+        Setting::NegativeMaxTtl(ttl) => cache.negative_max_ttl = seconds(*ttl),
+        Setting::StaleMaxAge(age) => match age.parse() {
+            Ok(age) => config.stale.max_age = age,
+            Err(error) => notes.lost(Class::Behaviour, None, "the age of stale answers", error),
+        },
+        Setting::MaxQuestions(n) => {
+            config.resolve.max_questions = Whole::clamped(i64::from(*n));
         }
+        Setting::PrivateReverse => config.local.private_reverse = true,
+        Setting::Version(text) => config.local.version = Some(text.clone()),
     }
-    sections
 }
 
-fn write_forward(toml: &mut String, forward: &Forward) {
-    let upstreams = list(forward.upstreams.iter());
-    let zone = quoted(&forward.zone);
-    line(
-        toml,
-        format_args!("\n[[forward]]\nzone = {zone}\nupstreams = {upstreams}\nrecursive = true"),
-    );
-    let policy = forward.policy.map(|policy| match policy {
-        Policy::Sequential => "sequential",
-        Policy::RoundRobin => "round-robin",
-        Policy::Random => "random",
-    });
-    if let Some(policy) = policy {
-        line(toml, format_args!("policy = \"{policy}\""));
-    }
-    if forward.tcp {
-        line(toml, format_args!("protocol = \"tcp\""));
+fn forward(forward: &Forward) -> file::Forward {
+    file::Forward {
+        recursive: true,
+        policy: match forward.policy {
+            Some(Policy::Sequential) | None => file::Policy::Sequential,
+            Some(Policy::RoundRobin) => file::Policy::RoundRobin,
+            Some(Policy::Random) => file::Policy::Random,
+        },
+        protocol: match forward.tcp {
+            true => Protocol::Tcp,
+            false => Protocol::Udp,
+        },
+        ..file::Forward::new(&forward.zone, &forward.upstreams)
     }
 }
 

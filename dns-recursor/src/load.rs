@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use config_text::Files;
+use ::config::Note;
 use daemon::acl;
 use daemon::config::{Document, Problem, Problems};
 use daemon::disk::Disk;
@@ -12,8 +12,7 @@ use daemon::tls::Certificates;
 use dns_resolve::own_addresses::OwnAddresses;
 use peer_recursor_conf::RecursorConf;
 
-use crate::config::{Config, v1};
-use crate::import::Conversion;
+use crate::config::{self, Config};
 use crate::import::recursor_conf;
 
 /// The files to serve from.
@@ -37,14 +36,18 @@ impl Source {
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Config, Problems> {
         match self {
-            Self::Toml(path) => v1::parse(&daemon::config::read(path)?),
+            Self::Toml(path) => Config::from_document(&daemon::config::read(path)?),
             Self::RecursorConf { path, arguments } => {
                 let conf = read_recursor_conf(path, arguments)?;
-                let imported = recursor_conf::import(&conf);
+                let draft = recursor_conf::import(&conf);
                 let name = format!("{}, as TOML", path.display());
-                let mut config = v1::parse(&Document::inline(name, imported.toml.as_str()))?;
-                // The parser has already given all its warnings.
-                config.warnings = remarks(&conf, &imported);
+                let written = draft.written("").map_err(|error| {
+                    Problems::from(Problem::new(format!("{}: {error}", path.display())))
+                })?;
+                let mut config =
+                    Config::from_document(&Document::inline(name, written.to_string()))?;
+                // The notes have the places in the file itself.
+                config.warnings = draft.notes.iter().map(Note::problem).collect();
                 Ok(config)
             }
         }
@@ -61,35 +64,6 @@ pub fn read_recursor_conf(
 ) -> Result<RecursorConf, Problems> {
     let read = peer_recursor_conf::parse(path, &mut Disk, arguments);
     read.map_err(Problems::from)
-}
-
-/// Reads another forwarder's file; returns the configuration and remarks for the operator.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn import_with(
-    import: fn(&Path, &mut dyn Files) -> Result<Conversion, Vec<Problem>>,
-    path: &Path,
-) -> Result<(String, Vec<String>), Problems> {
-    match import(path, &mut Disk) {
-        Ok(imported) => Ok((imported.toml, imported.remarks)),
-        Err(problems) => Err(problems.into()),
-    }
-}
-
-/// Remarks for the operator about a recursor.conf that was understood.
-#[must_use]
-pub fn remarks(conf: &RecursorConf, imported: &recursor_conf::Conversion) -> Vec<String> {
-    let dropped = conf.dropped.iter().map(|dropped| {
-        let message = format!("`{}` is not carried over: {}", dropped.key, dropped.reason);
-        let position = dropped.position.clone();
-        Problem { position, message }.to_string()
-    });
-    let warnings = conf.warnings.iter().map(ToString::to_string);
-    warnings
-        .chain(dropped)
-        .chain(imported.notes.clone())
-        .collect()
 }
 
 /// The addresses that reach this server: those it listens on, and those that the node has now.
@@ -117,8 +91,8 @@ pub fn forwards_to_itself(config: &Config, listening: &[SocketAddr]) -> Problems
 #[must_use]
 pub fn certificate(config: &Config) -> Problems {
     let mut problems = Problems::default();
-    if let Some(tls) = &config.network.tls
-        && let Err(error) = Certificates::read(&[tls.files()])
+    if let Some(tls) = &config.file.tls
+        && let Err(error) = Certificates::read(&[config::certificate(tls)])
     {
         problems.push(Problem::new(exit::chain(&error)));
     }
@@ -135,7 +109,7 @@ mod tests {
         let text = format!(
             "version = \"v1\"\nlisten = [\"127.0.0.1:1\"]\n[[forward]]\nzone = \".\"\nupstreams = [\"{upstream}\"]"
         );
-        v1::parse(&Document::inline("x", text)).unwrap()
+        Config::from_document(&Document::inline("x", text)).unwrap()
     }
 
     #[test]
@@ -159,7 +133,7 @@ mod tests {
         let text = format!(
             "version = \"v1\"\n[tls]\nlisten = []\ncertificate = {chain:?}\nkey = {key:?}\n"
         );
-        let config = v1::parse(&Document::inline("x", text)).unwrap();
+        let config = Config::from_document(&Document::inline("x", text)).unwrap();
         let told = || certificate(&config).to_string();
         assert!(told().contains("chain.pem"), "{}", told());
         let made = rcgen::generate_simple_self_signed(["dns.example".to_owned()]).unwrap();
@@ -179,10 +153,7 @@ mod tests {
             arguments: vec![("threads".to_owned(), "2".to_owned())],
         };
         let config = source.read().unwrap();
-        assert_eq!(
-            (config.network.listen[0].port(), config.network.threads),
-            (5300, 2)
-        );
+        assert_eq!((config.file.listen[0].port(), config.threads()), (5300, 2));
         fs::write(&path, "local-prot=1\n").unwrap();
         let problems = source.read().unwrap_err().to_string();
         assert!(problems.contains("r.conf:1:1: "), "{problems}");

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::config::dns_recursor::{DnsRecursor, LISTEN};
 use api::dns_recursor::Detail;
-use daemon::config::{Common, Problems};
+use daemon::config::{Common, Problems, warn_of_restart};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
@@ -18,15 +19,15 @@ use dns_front::front::View;
 use dns_front::local::Local;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
+use dns_resolve::resolver::Settings;
 use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
 use dns_wire::Type;
 use parking_lot::Mutex;
-use proto::endpoint::Endpoint;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
-use crate::config::{Allow, Config, DEFAULT_LISTEN, Network, Source};
+use crate::config::{Allow, Config, certificate};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
 use crate::healthd::{Healthd, Link};
@@ -69,52 +70,7 @@ pub struct Recursor {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
-    fixed: Fixed,
-}
-
-/// Settings that a reload does not change.
-#[derive(Debug, PartialEq, Eq)]
-struct Fixed {
-    network: Network,
-    cache: CacheOptions,
-    health: Option<Endpoint>,
-}
-
-impl Fixed {
-    fn of(config: &Config) -> Self {
-        Self {
-            network: Network {
-                // Every query uses the source address of the newest configuration.
-                source: Source::default(),
-                ..config.network.clone()
-            },
-            cache: config.cache,
-            health: config.health.clone(),
-        }
-    }
-
-    /// The keys of the settings that differ in `new`.
-    fn changes(&self, new: &Self) -> Vec<&'static str> {
-        let (network, cache) = (&self.network, &self.cache);
-        let settings = [
-            ("listen", network.listen != new.network.listen),
-            ("threads", network.threads != new.network.threads),
-            ("[tcp]", network.tcp != new.network.tcp),
-            ("[tls]", network.tls != new.network.tls),
-            (
-                "cache.entries and cache.size",
-                cache.positive != new.cache.positive,
-            ),
-            (
-                "cache.negative-entries and cache.negative-size",
-                cache.negative != new.cache.negative,
-            ),
-            ("stale.max-age", cache.stale != new.cache.stale),
-            ("health.endpoint", self.health != new.health),
-        ];
-        let changed = settings.into_iter().filter(|(_, differs)| *differs);
-        changed.map(|(key, _)| key).collect()
-    }
+    started_with: DnsRecursor,
 }
 
 impl Service for Recursor {
@@ -132,7 +88,10 @@ impl Service for Recursor {
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
         let seed = Seed(SystemEntropy::default().next());
-        let cache = Arc::new(Cache::new(&config.cache, seed));
+        let cache = Arc::new(Cache::new(
+            &CacheOptions::of(&config.file.cache, &config.file.stale),
+            seed,
+        ));
         let totals = Totals::default();
         let table = Arc::new(config.table());
         let driver = driver::Handle::start(
@@ -153,26 +112,23 @@ impl Service for Recursor {
             jobs: driver.jobs(),
             totals: totals.clone(),
         };
-        let (streams, connections) = tcp::start(
-            sockets.streams,
-            config.network.tcp,
-            Responder::new(&resources),
-        )
-        .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let (streams, connections) =
+            tcp::start(sockets.streams, config.file.tcp, Responder::new(&resources))
+                .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",
             ..EngineOptions::default()
         };
-        let threads = config.network.threads;
+        let threads = config.threads();
         let engine = Engine::start(sockets.udp, threads, options, |_| {
             Responder::new(&resources)
         })
         .map_err(|error| StartError::io("UDP does not start", &error))?;
-        let health = config
-            .health
-            .clone()
+        let endpoint = config.file.health.endpoint.0.clone();
+        let health = endpoint
             .map(|endpoint| Healthd::start(endpoint, Self::NAME, &table, driver.reporter()));
-        let allow = Arc::new(Mutex::new(config.access.allow.clone()));
+        let allow = Arc::new(Mutex::new(config.allow.clone()));
+        tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
         let recursor = Self {
             following: sockets.certificates.as_ref().map(follow),
@@ -189,10 +145,9 @@ impl Service for Recursor {
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
-            fixed: Fixed::of(&config),
+            started_with: config.file,
         };
         recursor.show(context);
-        tracing::info!("Forwarding: {}", config.summary());
         Ok(recursor)
     }
 
@@ -200,11 +155,7 @@ impl Service for Recursor {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
         warn_all(&config);
-        let settings = self.fixed.changes(&Fixed::of(&config));
-        if !settings.is_empty() {
-            let settings = settings.join(", ");
-            tracing::warn!(settings, "These settings change with the next restart");
-        }
+        warn_of_restart(&self.started_with, &config.file);
         if let Some(certificates) = &self.certificates {
             certificates.reload();
         }
@@ -215,7 +166,7 @@ impl Service for Recursor {
         if let Some(health) = &self.health {
             health.adopt(&table);
         }
-        let allow = config.access.allow.clone();
+        let allow = config.allow.clone();
         *self.allow.lock() = allow;
         let before = self.cell.current();
         self.cell.publish(snapshot(&config, &table));
@@ -313,11 +264,12 @@ fn warn_all(config: &Config) {
 /// The resolver's settings, given the addresses that this server listens on.
 fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     Plan {
-        settings: config.resolve,
+        settings: Settings::of(&config.file),
         table: Arc::clone(table),
         own_addresses: load::own_addresses(listening),
-        serve: config.serve,
-        source: config.network.source,
+        recheck: *config.file.cache.failure_ttl,
+        stale_ttl: config.file.stale.ttl.0,
+        source: config.source,
     }
 }
 
@@ -327,12 +279,12 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
         view: Arc::new(View {
             table: Arc::clone(table),
             local: config.local(),
-            outsiders: config.access.outsiders,
-            stale_ttl: config.serve.stale_ttl,
-            prefetch: config.serve.prefetch,
+            outsiders: config.file.outsiders,
+            stale_ttl: config.file.stale.ttl.0,
+            prefetch: config.file.cache.prefetch,
         }),
-        allow: config.access.allow.networks(),
-        notify: config.access.notify.clone(),
+        allow: config.allow.networks(),
+        notify: config.file.notify_from.0.clone(),
     }
 }
 
@@ -377,13 +329,12 @@ struct Sockets {
 
 impl Sockets {
     fn open(config: &Config, context: &mut Context) -> Result<Self, StartError> {
-        let network = &config.network;
         let options = UdpOptions {
-            per_address: network.threads,
+            per_address: config.threads(),
             ..UdpOptions::default()
         };
         let inherited = &mut context.inherited;
-        let udp = open_what_there_is(&network.listen, |listen| {
+        let udp = open_what_there_is(&config.listen(), |listen| {
             listen::udp(inherited, SOCKETS, listen, options)
         })?;
         // With port 0, TCP listens on the port that UDP got.
@@ -402,15 +353,16 @@ impl Sockets {
             ..Listeners::default()
         };
         let mut certificates = None;
-        if let Some(tls) = &network.tls {
-            let read = Certificates::read(&[tls.files()])
+        if let Some(tls) = &config.file.tls {
+            let read = Certificates::read(&[certificate(tls)])
                 .map_err(|error| StartError::new(exit::CONFIG, error))?;
             let config = read
                 .server_config(&[DOT])
                 .map_err(|error| StartError::new(exit::CONFIG, error))?;
             let protocol = Protocol::Tls(Arc::new(config).into());
             certificates = Some(read);
-            for listener in listen::tcp(inherited, TLS_SOCKETS, &tls.listen)? {
+            let addresses: Vec<SocketAddr> = tls.listen.iter().map(|address| address.0).collect();
+            for listener in listen::tcp(inherited, TLS_SOCKETS, &addresses)? {
                 tracing::info!(address = %listener.local_addr()?, "Listening (TLS)");
                 streams.tcp.push((listener, protocol.clone()));
             }
@@ -435,7 +387,7 @@ fn open_what_there_is<T>(
             && error.source.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error())
     };
     match open(listen) {
-        Err(error) if listen == DEFAULT_LISTEN && is_unknown(&error) => {
+        Err(error) if listen == LISTEN && is_unknown(&error) => {
             tracing::warn!("The kernel has no IPv6: listening on IPv4 only");
             let of_ipv4: Vec<SocketAddr> =
                 listen.iter().copied().filter(SocketAddr::is_ipv4).collect();

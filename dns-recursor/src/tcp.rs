@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::config::dns_recursor::Tcp;
 use daemon::connections::Connections;
 use dns_cache::answer::Transport;
 use dns_cache::message::MAX_MESSAGE;
@@ -16,7 +17,6 @@ use dns_serve::{
 };
 use tokio::sync::mpsc;
 
-use crate::config::TcpLimits;
 use crate::driver::ReturnTo;
 use crate::server::{self, Done, Responder};
 
@@ -43,7 +43,7 @@ struct Shared {
 }
 
 impl Shared {
-    fn new(limits: TcpLimits, responder: Responder) -> Arc<Self> {
+    fn new(limits: Tcp, responder: Responder) -> Arc<Self> {
         let refused = Connections::new(
             limits.connections.min(REFUSED),
             limits.per_client.min(REFUSED_PER_CLIENT),
@@ -51,9 +51,9 @@ impl Shared {
         let limits = Limits {
             connections: limits.connections,
             per_client: limits.per_client,
-            pipeline: limits.pipeline,
-            idle: limits.idle,
-            quic_idle: limits.idle,
+            pipeline: limits.pipeline.get(),
+            idle: limits.idle.0,
+            quic_idle: limits.idle.0,
             handshake: PATIENCE,
             write: PATIENCE,
             last: LAST,
@@ -78,7 +78,7 @@ impl Shared {
 /// Starts the thread that runs all connections; gives it and its counters.
 pub fn start(
     listeners: Listeners,
-    limits: TcpLimits,
+    limits: Tcp,
     responder: Responder,
 ) -> io::Result<(Streams, Counters)> {
     let shared = Shared::new(limits, responder);

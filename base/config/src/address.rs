@@ -21,6 +21,11 @@ pub enum AddressError {
     /// A host name.
     #[error("`{0}` is no IP address with a port, as in \"192.0.2.1:53\" or \"[2001:db8::1]:53\"")]
     NotAddress(String),
+    /// Not the address of a DNS server.
+    #[error(
+        "`{0}` is not an address, as in \"192.168.7.1\", \"192.168.7.1:5300\" or \"[fd00::1]:53\""
+    )]
+    NotServer(String),
     /// Not an IP address.
     #[error("`{0}` is no IP address, as in \"192.0.2.1\" or \"2001:db8::1\"")]
     NotIp(String),
@@ -57,6 +62,18 @@ fn parse_ip(text: &str) -> Result<IpAddr, AddressError> {
         Ok(address) => Err(AddressError::Port(text.to_owned(), address.ip())),
         Err(_) => Err(AddressError::NotIp(text.to_owned())),
     }
+}
+
+fn parse_server(text: &str) -> Result<SocketAddr, AddressError> {
+    let bare = text
+        .strip_prefix('[')
+        .and_then(|rest| rest.strip_suffix(']'));
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let ip = bare.unwrap_or(text).parse::<IpAddr>();
+    ip.map(|ip| SocketAddr::new(ip, DnsAddress::PORT))
+        .map_err(|_| AddressError::NotServer(text.to_owned()))
 }
 
 /// Makes a newtype of an address that is written as text.
@@ -116,6 +133,19 @@ address!(
     parse_ip,
     "an IP address"
 );
+
+address!(
+    /// The address of a DNS server: `"192.0.2.1"`, `"192.0.2.1:5300"`, `"[2001:db8::1]:53"`; without a port it is
+    /// [`DnsAddress::PORT`].
+    DnsAddress(SocketAddr),
+    parse_server,
+    "an IP address, with its port unless that is 53"
+);
+
+impl DnsAddress {
+    /// The port of DNS.
+    pub const PORT: u16 = 53;
+}
 
 impl Address {
     /// The port of the loopback address (IPv4).

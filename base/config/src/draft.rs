@@ -30,6 +30,17 @@ impl fmt::Display for Class {
     }
 }
 
+/// The disposition of a directive of a peer's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// Nothing of it is in the configuration.
+    Lost,
+    /// It is in the configuration, and is not quite the same.
+    Differs,
+    /// It is understood, but odd; the note is the reason alone.
+    Odd,
+}
+
 /// A directive of a peer's file that is not in the configuration as it stood there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Note {
@@ -37,8 +48,8 @@ pub struct Note {
     pub position: Option<Position>,
     /// The directive, as in the file.
     pub what: String,
-    /// Whether nothing of it is in the configuration; else it is there and differs.
-    pub lost: bool,
+    /// The disposition of the directive.
+    pub disposition: Disposition,
     /// The reason, or the difference.
     pub reason: String,
     /// The weight.
@@ -48,30 +59,27 @@ pub struct Note {
 impl Note {
     /// The note as a comment of the configuration, without `#`.
     fn comment(&self) -> String {
-        let verb = match self.lost {
-            true => "not carried",
-            false => "differs",
-        };
         let place = match &self.position {
             Some(position) => format!("{position}: "),
             None => String::new(),
         };
-        one_line(&format!(
-            "{verb}: {place}{}{}: {}",
-            self.mark(),
-            self.what,
-            self.reason
-        ))
+        let (mark, what, reason) = (self.mark(), &self.what, &self.reason);
+        one_line(&match self.disposition {
+            Disposition::Lost => format!("not carried: {place}{mark}{what}: {reason}"),
+            Disposition::Differs => format!("differs: {place}{mark}{what}: {reason}"),
+            Disposition::Odd => format!("odd: {place}{mark}{reason}"),
+        })
     }
 
     /// The note as a problem, for logs: class, directive and reason, with the place.
     #[must_use]
     pub fn problem(&self) -> Problem {
-        let verb = match self.lost {
-            true => "is not carried over",
-            false => "differs",
+        let (mark, what, reason) = (self.mark(), &self.what, &self.reason);
+        let words = match self.disposition {
+            Disposition::Lost => format!("{mark}`{what}` is not carried over: {reason}"),
+            Disposition::Differs => format!("{mark}`{what}` differs: {reason}"),
+            Disposition::Odd => format!("{mark}{reason}"),
         };
-        let words = format!("{}`{}` {verb}: {}", self.mark(), self.what, self.reason);
         Problem {
             position: self.position.clone(),
             message: one_line(&words),
@@ -112,7 +120,7 @@ impl Notes {
         what: &str,
         reason: impl fmt::Display,
     ) {
-        self.add(class, at.into(), what, reason, true);
+        self.add(class, at.into(), what, reason, Disposition::Lost);
     }
 
     /// The directive is in the configuration, and is not quite the same.
@@ -123,7 +131,12 @@ impl Notes {
         what: &str,
         how: impl fmt::Display,
     ) {
-        self.add(class, at.into(), what, how, false);
+        self.add(class, at.into(), what, how, Disposition::Differs);
+    }
+
+    /// Something is understood, but odd.
+    pub fn odd<'a>(&mut self, class: Class, at: impl Into<Option<&'a Position>>, message: &str) {
+        self.add(class, at.into(), message, message, Disposition::Odd);
     }
 
     fn add(
@@ -132,12 +145,12 @@ impl Notes {
         at: Option<&Position>,
         what: &str,
         reason: impl fmt::Display,
-        lost: bool,
+        disposition: Disposition,
     ) {
         let note = || Note {
             position: at.cloned(),
             what: what.to_owned(),
-            lost,
+            disposition,
             reason: reason.to_string(),
             class,
         };

@@ -19,6 +19,7 @@
 mod address;
 mod admin;
 pub mod dns_authd;
+pub mod dns_recursor;
 mod document;
 mod draft;
 pub mod healthd;
@@ -31,11 +32,11 @@ mod text;
 mod units;
 mod write;
 
-pub use address::{Address, AddressError, Ip};
+pub use address::{Address, AddressError, DnsAddress, Ip};
 pub use admin::{Admin, AdminListen};
 pub use config_text::{Position, Problem, nearest};
 pub use document::{Document, Problems, Step};
-pub use draft::{Class, Draft, Note, Notes, Refused};
+pub use draft::{Class, Disposition, Draft, Note, Notes, Refused};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
 pub use networks::Networks;
 pub use number::{DurationWithin, Positive, Whole};

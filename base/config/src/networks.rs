@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 
 use cidrs::Cidrs;
+use config_text::{Position, Problem};
 use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -17,6 +18,14 @@ impl Deref for Networks {
 
     fn deref(&self) -> &Cidrs {
         &self.0
+    }
+}
+
+impl Networks {
+    /// The odd entries that were understood, as problems at the place of the list.
+    pub fn warnings_at(&self, position: Position) -> impl Iterator<Item = Problem> {
+        let warnings = self.0.warnings().iter();
+        warnings.map(move |warning| Problem::at(position.clone(), warning.clone()))
     }
 }
 
@@ -34,10 +43,24 @@ impl Serialize for Networks {
 
 impl<'de> Deserialize<'de> for Networks {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let items = Vec::<String>::deserialize(deserializer)?;
+        let items = Vec::<Entry>::deserialize(deserializer)?;
+        let items = items.into_iter().map(|Entry(text)| text);
         Cidrs::from_items(items)
             .map(Self)
             .map_err(de::Error::custom)
+    }
+}
+
+/// One network, so that an error has its place.
+struct Entry(String);
+
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        match Cidrs::from_items([&text]) {
+            Ok(_) => Ok(Self(text)),
+            Err(error) => Err(de::Error::custom(error)),
+        }
     }
 }
 

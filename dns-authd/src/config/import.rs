@@ -173,7 +173,7 @@ fn zones(named: &NamedConf, notes: &mut Notes) -> Vec<Zone> {
     let about_others = |warning: &&Problem| !warning.position.as_ref().is_some_and(unserved_at);
     for warning in named.warnings.iter().filter(about_others) {
         let position: Option<&Position> = warning.position.as_ref();
-        notes.lost(Class::Behaviour, position, "zone list", &warning.message);
+        notes.odd(Class::Behaviour, position, &warning.message);
     }
     let mut zones = Vec::new();
     for zone in &named.zones {

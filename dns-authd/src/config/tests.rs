@@ -106,8 +106,8 @@ fn what_makes_no_sense_is_told_with_its_place() {
             "answers.udp-payload = 100",
             "dns-authd.toml:2:23: 100 is out of range; it is from 512 to 4096",
         ),
-        ("transfers.allow = [\"x\"]", "dns-authd.toml:2:19: "),
-        ("allow-from = [\"10.0.0.0/33\"]", "dns-authd.toml:2:14: "),
+        ("transfers.allow = [\"x\"]", "dns-authd.toml:2:20: "),
+        ("allow-from = [\"10.0.0.0/33\"]", "dns-authd.toml:2:15: "),
         (
             "[tls]\ncertificate = \"c\"\nkey = \"k\"\ndoh-path = \"dns-query\"",
             "dns-authd.toml:5:12: doh-path is the path of a URL, as /dns-query, not `dns-query`",

@@ -51,6 +51,22 @@ pub struct CacheOptions {
     pub stale: Duration,
 }
 
+impl CacheOptions {
+    /// The options of a configuration.
+    #[must_use]
+    pub fn of(cache: &config::dns_recursor::Cache, stale: &config::dns_recursor::Stale) -> Self {
+        let capacity = |entries, size: config::ByteSize| Capacity {
+            entries,
+            octets: usize::try_from(size.0).unwrap_or(usize::MAX),
+        };
+        Self {
+            positive: capacity(cache.entries, cache.size),
+            negative: capacity(cache.negative_entries, cache.negative_size),
+            stale: stale.max_age.0,
+        }
+    }
+}
+
 /// The answers of one server.
 #[derive(Debug)]
 pub struct Cache {

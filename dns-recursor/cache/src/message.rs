@@ -193,10 +193,20 @@ pub struct TtlLimits {
 
 impl Default for TtlLimits {
     fn default() -> Self {
+        Self::of(&config::dns_recursor::Cache::default())
+    }
+}
+
+impl TtlLimits {
+    /// The bounds of a configuration, in whole seconds.
+    #[must_use]
+    pub fn of(cache: &config::dns_recursor::Cache) -> Self {
+        let seconds =
+            |ttl: config::HumanDuration| u32::try_from(ttl.0.as_secs()).unwrap_or(u32::MAX);
         Self {
-            positive_min: 0,
-            positive_max: 86_400,
-            negative_max: 3600,
+            positive_min: seconds(cache.min_ttl),
+            positive_max: seconds(cache.max_ttl),
+            negative_max: seconds(cache.negative_max_ttl),
         }
     }
 }

@@ -10,32 +10,10 @@ use dns_cache::message::{Message, Row};
 use dns_resolve::forward::Table;
 use dns_wire::{Class, Name, Rcode, Section, Type, name};
 
+pub use config::dns_recursor::Local as LocalOptions;
+
 /// TTL of local answers and of their denials (RFC 6303 §3).
 const TTL: u32 = 10_800;
-
-/// The names that are local.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LocalOptions {
-    /// `localhost` and its reverse, `invalid`, and the other special-use names.
-    pub special_names: bool,
-    /// The reverse zones of private addresses; `serve-rfc1918` of PowerDNS.
-    pub private_reverse: bool,
-    /// The answer to `version.bind` and `version.server`; refused when `None`.
-    pub version: Option<String>,
-    /// The answer to `id.server` and `hostname.bind`; refused when `None`.
-    pub id: Option<String>,
-}
-
-impl Default for LocalOptions {
-    fn default() -> Self {
-        Self {
-            special_names: true,
-            private_reverse: true,
-            version: None,
-            id: None,
-        }
-    }
-}
 
 /// The answers of a local zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

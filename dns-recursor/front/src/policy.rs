@@ -5,15 +5,7 @@
 
 use dns_wire::{Class, Query, Rcode, Type};
 
-/// The treatment of clients outside `allow-from`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Outsiders {
-    /// REFUSED, with an extended error, so that a misconfigured client notices at once.
-    #[default]
-    Refuse,
-    /// No response: a scan of the network finds no server here.
-    Ignore,
-}
+pub use config::dns_recursor::Outsiders;
 
 /// The pseudo-type by which servers say that a name does not exist; clients must not query it (RFC 9824
 /// §3.5).

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+pub use config::dns_recursor::{Policy, Protocol};
 use dns_wire::{Name, Type};
 
 /// A zone and its servers.
@@ -36,28 +37,6 @@ pub enum Mode {
     Authoritative,
     /// Recursive: queries have RD set.
     Recursive,
-}
-
-/// The order of a zone's healthy upstreams.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// The first healthy one, in the order of the configuration.
-    #[default]
-    Sequential,
-    /// Each in turn.
-    RoundRobin,
-    /// A random one.
-    Random,
-}
-
-/// The transport that a query to an upstream begins with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// UDP, and TCP when the response is truncated.
-    #[default]
-    Udp,
-    /// Always TCP.
-    Tcp,
 }
 
 impl Route {
@@ -189,31 +168,29 @@ pub enum Fitness {
     Absent,
 }
 
-impl Policy {
-    /// The order of the queries to upstreams: by fitness, and among equals by policy. Absent ones are left
-    /// out. `turn` counts this route's queries, `chance` is random.
-    #[must_use]
-    pub fn order(self, fitness: &[Fitness], turn: u64, mut chance: u64) -> Vec<usize> {
-        let n = fitness.len().max(1);
-        let shift = usize::try_from(turn % n as u64).unwrap_or(0);
-        let mut order: Vec<usize> = (0..fitness.len()).collect();
-        match self {
-            Self::Sequential => {}
-            Self::RoundRobin => order.rotate_left(shift),
-            // Fisher-Yates; the bias of a few dozen in 2^64 does not matter here.
-            Self::Random => {
-                for left in (2..=order.len()).rev() {
-                    let pick = usize::try_from(chance % left as u64).unwrap_or(0);
-                    chance = chance.rotate_right(13).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    order.swap(left - 1, pick);
-                }
+/// The order of the queries to upstreams: by fitness, and among equals by policy. Absent ones are left
+/// out. `turn` counts this route's queries, `chance` is random.
+#[must_use]
+pub fn order(policy: Policy, fitness: &[Fitness], turn: u64, mut chance: u64) -> Vec<usize> {
+    let n = fitness.len().max(1);
+    let shift = usize::try_from(turn % n as u64).unwrap_or(0);
+    let mut order: Vec<usize> = (0..fitness.len()).collect();
+    match policy {
+        Policy::Sequential => {}
+        Policy::RoundRobin => order.rotate_left(shift),
+        // Fisher-Yates; the bias of a few dozen in 2^64 does not matter here.
+        Policy::Random => {
+            for left in (2..=order.len()).rev() {
+                let pick = usize::try_from(chance % left as u64).unwrap_or(0);
+                chance = chance.rotate_right(13).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                order.swap(left - 1, pick);
             }
         }
-        let fit = |upstream: &usize| fitness.get(*upstream).copied().unwrap_or(Fitness::Absent);
-        order.retain(|upstream| fit(upstream) != Fitness::Absent);
-        order.sort_by_key(fit);
-        order
     }
+    let fit = |upstream: &usize| fitness.get(*upstream).copied().unwrap_or(Fitness::Absent);
+    order.retain(|upstream| fit(upstream) != Fitness::Absent);
+    order.sort_by_key(fit);
+    order
 }
 
 #[cfg(test)]
@@ -283,14 +260,14 @@ mod tests {
     fn policies_order_by_fitness_first() {
         use Fitness::{Absent, Doubtful, Good};
         let good = [Good, Good, Good];
-        assert_eq!(Policy::Sequential.order(&good, 5, 9), [0, 1, 2]);
-        assert_eq!(Policy::RoundRobin.order(&good, 0, 9), [0, 1, 2]);
-        assert_eq!(Policy::RoundRobin.order(&good, 5, 9), [2, 0, 1]);
+        assert_eq!(order(Policy::Sequential, &good, 5, 9), [0, 1, 2]);
+        assert_eq!(order(Policy::RoundRobin, &good, 0, 9), [0, 1, 2]);
+        assert_eq!(order(Policy::RoundRobin, &good, 5, 9), [2, 0, 1]);
         let mixed = [Doubtful, Absent, Good, Doubtful];
-        assert_eq!(Policy::Sequential.order(&mixed, 0, 0), [2, 0, 3]);
-        assert_eq!(Policy::RoundRobin.order(&mixed, 3, 0), [2, 3, 0]);
-        assert_eq!(Policy::Random.order(&[Absent, Absent], 0, 7), [0_usize; 0]);
-        assert_eq!(Policy::Random.order(&[], 0, 7), [0_usize; 0]);
+        assert_eq!(order(Policy::Sequential, &mixed, 0, 0), [2, 0, 3]);
+        assert_eq!(order(Policy::RoundRobin, &mixed, 3, 0), [2, 3, 0]);
+        assert_eq!(order(Policy::Random, &[Absent, Absent], 0, 7), [0_usize; 0]);
+        assert_eq!(order(Policy::Random, &[], 0, 7), [0_usize; 0]);
     }
 
     #[test]
@@ -298,7 +275,7 @@ mod tests {
         let mut random = dns_cache::testing::Random(3);
         let mut firsts = [0; 3];
         for _ in 0..3000 {
-            let order = Policy::Random.order(&[Fitness::Good; 3], 0, random.next());
+            let order = order(Policy::Random, &[Fitness::Good; 3], 0, random.next());
             firsts[order[0]] += 1;
         }
         assert!(firsts.iter().all(|n| (850..1150).contains(n)), "{firsts:?}");

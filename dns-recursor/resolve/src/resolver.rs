@@ -39,7 +39,7 @@ use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
 
 use crate::exchange::{Entropy, Match};
-use crate::forward::{Protocol, Route, Table};
+use crate::forward::{self, Protocol, Route, Table};
 use crate::own_addresses::OwnAddresses;
 use crate::upstream_state::{Absence, Report};
 use asking::Cause;
@@ -339,12 +339,11 @@ impl<C, E: Entropy> Resolver<C, E> {
     fn begin(&mut self, key: &Key, route: Arc<Route>, now: Instant) -> Option<FlightId> {
         let (ids, fitness) = self.upstreams.of(&route);
         let chance = self.entropy.next();
-        let order: Vec<UpstreamId> = route
-            .policy
-            .order(&fitness, route.next_turn(), chance)
-            .into_iter()
-            .filter_map(|index| ids.get(index).copied())
-            .collect();
+        let order: Vec<UpstreamId> =
+            forward::order(route.policy, &fitness, route.next_turn(), chance)
+                .into_iter()
+                .filter_map(|index| ids.get(index).copied())
+                .collect();
         if order.is_empty() {
             return None;
         }

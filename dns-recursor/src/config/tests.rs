@@ -1,9 +1,11 @@
+use ::config::restart_needed;
 use daemon::config::{Document, Problems};
+use dns_cache::message::TtlLimits;
 
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Problems> {
-    v1::parse(&Document::inline(
+    Config::from_document(&Document::inline(
         "x.toml",
         format!("version = \"v1\"\n{text}"),
     ))
@@ -16,47 +18,54 @@ fn problems(text: &str) -> Vec<String> {
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/dns-recursor.toml");
 
-#[test]
-fn the_template_is_the_default_configuration_with_one_zone() {
-    let template = v1::parse(&Document::inline("template", TEMPLATE)).unwrap();
-    let own = parse("[[forward]]\nzone = \"ocp4.redhat.ren\"\nupstreams = [\"127.0.0.1:5301\"]");
-    assert_eq!(format!("{template:?}"), format!("{:?}", own.unwrap()));
+fn template(examples: bool) -> Config {
+    let lines = TEMPLATE.lines().map(|line| match line.strip_prefix("#~ ") {
+        Some(example) if examples => format!("{example}\n"),
+        _ => format!("{line}\n"),
+    });
+    let text: String = lines.collect();
+    let document = Document::inline("template", text.as_str());
+    Config::from_document(&document).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 #[test]
-fn what_the_template_shows_as_defaults_are_the_defaults() {
-    // Every commented key, uncommented; sections that are off by default stay so.
-    let mut skip = false;
-    let mut text = String::new();
-    for line in TEMPLATE.lines() {
-        let line = match line.strip_prefix('#') {
-            Some(bare) if bare.starts_with(|c: char| c.is_ascii_lowercase() || c == '[') => bare,
-            Some(_) => continue,
-            None => line,
-        };
-        if line.starts_with('[') {
-            skip = line.starts_with("[tls]");
-        }
-        let example = ["allow-from =", "version = \"dns", "id ="];
-        let second = line.contains("192.0.2.") || line.starts_with("zone = \".\"");
-        if skip || second || example.iter().any(|key| line.starts_with(key)) {
-            continue;
-        }
-        text.push_str(line);
-        text.push('\n');
-    }
-    // The second [[forward]] has lost its keys with its addresses.
-    let text = text.replace("[[forward]]\nrecursive = true\n", "");
-    let shown = v1::parse(&Document::inline("shown", text.as_str())).unwrap();
-    let own = parse("[[forward]]\nzone = \"ocp4.redhat.ren\"\nupstreams = [\"127.0.0.1:5301\"]");
-    assert_eq!(format!("{shown:?}"), format!("{:?}", own.unwrap()));
+fn the_template_is_the_default_configuration() {
+    assert_eq!(template(false).file, DnsRecursor::default());
+    let tables = "[log]\n[admin]\n[cache]\n[stale]\n[resolve]\n[tcp]\n[local]\n[health]\n";
+    assert_eq!(parse(tables).unwrap().file, DnsRecursor::default());
+    assert_eq!(parse("").unwrap().common.admin, Some(DEFAULT_ADMIN));
+}
+
+#[test]
+fn the_examples_of_the_template_can_be_used() {
+    let shown = template(true);
+    assert_eq!(shown.forwards.len(), 2);
+    assert_eq!(shown.file.tls.unwrap().listen.len(), 2);
+    assert_eq!(shown.file.local.id.as_deref(), Some("master-0"));
+}
+
+#[test]
+fn the_keys_that_need_a_restart_are_told_from_the_others() {
+    let changed = |text: &str| {
+        let (plain, other) = (parse("").unwrap(), parse(text).unwrap());
+        restart_needed(&plain.file, &other.file)
+    };
+    let endpoint = "[health]\nendpoint = \"unix:/run/a.sock\"\n";
+    assert_eq!(changed(endpoint), ["health.endpoint"]);
+    assert!(changed("source-addresses = [\"127.0.0.2\"]\n").is_empty());
+    assert!(changed("allow-from = [\"192.0.2.0/24\"]\n").is_empty());
+    let several = "[tcp]\nidle = \"7s\"\n[stale]\nmax-age = \"2d\"\n[cache]\nentries = 1000\n";
+    assert_eq!(
+        changed(several),
+        ["cache.entries", "stale.max-age", "tcp.idle"]
+    );
 }
 
 #[test]
 fn an_empty_file_is_a_server_that_forwards_nothing() {
     let config = parse("").unwrap();
-    assert_eq!(config.network.listen.len(), 2);
-    assert_eq!(config.access.allow, Allow::Local);
+    assert_eq!(config.file.listen.len(), 2);
+    assert_eq!(config.allow, Allow::Local);
     assert!(config.table().is_empty());
     assert_eq!(config.summary(), "nothing is forwarded");
 }
@@ -67,9 +76,9 @@ fn coredns_cache_settings_can_be_said() {
     let config =
         parse("[cache]\nmax-ttl = \"15m\"\nnegative-entries = 9984\nnegative-max-ttl = \"30s\"")
             .unwrap();
-    let limits = config.resolve.limits;
+    let limits = TtlLimits::of(&config.file.cache);
     assert_eq!((limits.positive_max, limits.negative_max), (900, 30));
-    assert_eq!(config.cache.negative.entries, 9984);
+    assert_eq!(config.file.cache.negative_entries, 9984);
 }
 
 #[test]
@@ -79,7 +88,7 @@ fn addresses_may_do_without_a_port() {
          upstreams = [\"192.0.2.1\", \"192.0.2.1:5353\", \"fd00::1\", \"[fd00::1]:5353\", \"[fd00::2]\"]",
     )
     .unwrap();
-    assert_eq!(config.network.listen[1].to_string(), "[::1]:53");
+    assert_eq!(config.file.listen[1].to_string(), "[::1]:53");
     let upstreams: Vec<String> = config.forwards[0]
         .upstreams
         .iter()
@@ -108,14 +117,14 @@ fn every_problem_is_told_with_its_place() {
     for (place, words) in [
         ("x.toml:2:11", "`nowhere` is not an address"),
         ("x.toml:3:15", "10.0.0.0/33"),
-        ("x.toml:4:21", "`x` is not an address"),
+        ("x.toml:4:21", "`x` is no IP address"),
         ("x.toml:6:8", "`a..b` is not a domain name"),
         ("x.toml:10:13", "at least one upstream"),
         ("x.toml:12:8", "twice"),
         ("x.toml:13:14", "the address of a server"),
         ("x.toml:13:25", "the address of a server"),
-        ("x.toml:15:15", "1 to 5 seconds"),
-        ("x.toml:17:12", "above zero"),
+        ("x.toml:15:15", "from 1s to 5s"),
+        ("x.toml:17:12", "at least 1ms"),
         ("x.toml:19:12", ""),
     ] {
         let found = problems
@@ -129,7 +138,7 @@ fn every_problem_is_told_with_its_place() {
 #[test]
 fn queries_leave_from_one_address_of_each_family() {
     let config = parse("source-addresses = [\"192.0.2.1\", \"fd00::1\"]").unwrap();
-    let source = config.network.source;
+    let source = config.source;
     assert_eq!(
         (source.v4.to_string(), source.v6.to_string()),
         ("192.0.2.1".to_owned(), "fd00::1".to_owned())
@@ -169,7 +178,7 @@ fn a_server_does_not_forward_to_itself() {
 #[test]
 fn host_bits_are_taken_with_a_warning() {
     let config = parse("allow-from = [\"192.168.7.0/0\"]").unwrap();
-    let Allow::Listed(networks) = &config.access.allow else {
+    let Allow::Listed(networks) = &config.allow else {
         panic!();
     };
     assert!(networks.contains("8.8.8.8".parse().unwrap()));

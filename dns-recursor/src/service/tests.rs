@@ -13,7 +13,7 @@ use dns_resolve::resolver;
 use dns_wire::{Flags, Name, Query, Rcode, Section};
 
 use super::*;
-use crate::config::v1;
+use crate::config::Config;
 
 /// No answer takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
@@ -176,7 +176,7 @@ struct Server {
 /// A configuration with a port of its own and the rest as given.
 fn config(rest: &str) -> Config {
     let text = format!("version = \"v1\"\nlisten = [\"127.0.0.1:0\"]\nthreads = 2\n{rest}");
-    match v1::parse(&Document::inline("test", text)) {
+    match Config::from_document(&Document::inline("test", text)) {
         Ok(config) => config,
         Err(problems) => panic!("{problems}"),
     }
@@ -665,24 +665,6 @@ fn wait_for_rcode(server: &Server, name: &str, expected: Rcode) -> Vec<u8> {
     }
 }
 
-#[test]
-fn what_takes_a_restart_is_told_from_what_does_not() {
-    let fixed = |rest: &str| Fixed::of(&config(rest));
-    let plain = fixed("");
-    let at = |path: &str| fixed(&format!("[health]\nendpoint = \"unix:/run/{path}\"\n"));
-    assert_ne!(at("a.sock"), plain);
-    assert_ne!(at("a.sock"), at("b.sock"));
-    assert_ne!(fixed("[stale]\nmax-age = \"2d\"\n"), plain);
-    assert_eq!(fixed("source-addresses = [\"127.0.0.2\"]\n"), plain);
-    assert_eq!(fixed("allow-from = [\"192.0.2.0/24\"]\n"), plain);
-    let other = fixed("[tcp]\nidle = \"7s\"\n[stale]\nmax-age = \"2d\"\n[cache]\nentries = 1000\n");
-    assert_eq!(
-        plain.changes(&other),
-        ["[tcp]", "cache.entries and cache.size", "stale.max-age"]
-    );
-    assert!(plain.changes(&fixed("")).is_empty());
-}
-
 #[tokio::test]
 async fn draining_answers_those_who_wait() {
     let upstream = Upstream::start(Box::new(|seen| {
@@ -737,7 +719,7 @@ async fn a_server_that_would_ask_itself_does_not_start() {
          [[forward]]\nzone = \".\"\nupstreams = [\"127.0.0.2:{port}\"]"
     );
     // A wildcard and any loopback address are caught as the file is read.
-    let problems = v1::parse(&Document::inline("x", text)).unwrap_err();
+    let problems = Config::from_document(&Document::inline("x", text)).unwrap_err();
     assert!(problems.to_string().contains("this server itself"));
 }
 
@@ -753,8 +735,8 @@ fn of_the_usual_listeners_those_are_opened_that_the_kernel_has() {
             source: Errno::AFNOSUPPORT.into(),
         }),
     };
-    let opened = open_what_there_is(&DEFAULT_LISTEN, open).unwrap();
-    assert_eq!(opened, DEFAULT_LISTEN[..1]);
+    let opened = open_what_there_is(&LISTEN, open).unwrap();
+    assert_eq!(opened, LISTEN[..1]);
     let chosen = ["[::1]:53".parse().unwrap()];
     assert!(open_what_there_is(&chosen, open).is_err());
 }

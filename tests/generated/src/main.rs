@@ -19,6 +19,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use config::dns_authd::DnsAuthd;
+use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
 use config::schema;
 use serde_json::Value;
@@ -34,6 +35,7 @@ fn services() -> Vec<Service> {
     vec![
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
+        service("dns-recursor", schema::<DnsRecursor>()),
     ]
 }
 

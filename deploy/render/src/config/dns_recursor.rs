@@ -1,8 +1,11 @@
 //! The configuration of dns-recursor.
 
-use config_text::toml::{list, quoted};
+use std::net::SocketAddr;
 
-use super::{Layout, admin, askers, endpoint, head, reverse};
+use ::config::dns_recursor::{DnsRecursor, Forward, Health};
+use ::config::{Admin, AdminListen, DnsAddress, HumanDuration, at};
+
+use super::{Layout, askers, endpoint, reverse, written};
 use site::Site;
 use site::service::Service;
 
@@ -11,41 +14,48 @@ use site::service::Service;
 /// The zones of the site come from the dns-authd of this very node, so that a node answers for the site
 /// with no other there. While its own is away, those of the other nodes answer as well as it would.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
-    let mut text = [
-        head(Service::DnsRecursor, layout),
-        format!("listen = {}\n", list(&layout.dns)),
-    ]
-    .concat();
-    if layout.node().is_some() {
-        text.push_str(&format!("allow-from = {}\n", list(askers(site).entries())));
-    }
-    text.push_str(&admin(Service::DnsRecursor, layout));
+    let is_node = layout.node().is_some();
     let has_choice = layout.authorities.len() > 1 || !layout.upstreams.is_empty();
-    if layout.node().is_some() && has_choice {
-        text.push_str("\n# Queries leave an upstream that is gone before one of them is lost.\n");
-        text.push_str(&format!(
-            "[health]\nendpoint = {}\n",
-            quoted(&endpoint(layout).to_string())
-        ));
-    }
-    text.push_str(match layout.authorities.len() {
-        0 | 1 => "\n# The site's own zones.\n",
-        _ => "\n# The site's own zones: from this node, and while it cannot, from the others.\n",
-    });
     let zones = reverse::zones(site).into_iter().map(|zone| zone.name);
-    for (index, zone) in [site.domain.clone()].into_iter().chain(zones).enumerate() {
-        let gap = if index == 0 { "" } else { "\n" };
-        text.push_str(&format!(
-            "{gap}[[forward]]\nzone = {}\nupstreams = {}\n",
-            quoted(&zone),
-            list(&layout.authorities)
-        ));
-    }
-    if !layout.upstreams.is_empty() {
-        text.push_str("\n# Everything else.\n[[forward]]\nzone = \".\"\nrecursive = true\n");
-        text.push_str(&format!("upstreams = {}\n", list(&layout.upstreams)));
-    }
-    text
+    let zones = [site.domain.clone()].into_iter().chain(zones);
+    let own = zones.map(|zone| Forward::new(zone, &layout.authorities));
+    let n_own = own.clone().count();
+    let config = DnsRecursor {
+        drain: HumanDuration(layout.drain),
+        listen: layout.dns.iter().copied().map(DnsAddress).collect(),
+        allow_from: is_node.then(|| askers(site)),
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::DnsRecursor)),
+        },
+        forward: own.chain(others(&layout.upstreams)).collect(),
+        health: match is_node && has_choice {
+            true => Health {
+                endpoint: endpoint(layout),
+            },
+            false => Health::default(),
+        },
+        ..DnsRecursor::default()
+    };
+    let whose = match layout.authorities.len() {
+        0 | 1 => "The site's own zones.",
+        _ => "The site's own zones: from this node, and while it cannot, from the others.",
+    };
+    written(Service::DnsRecursor, &config)
+        .comment(&at!["forward", 0], whose)
+        .comment(&at!["forward", n_own], "Everything else.")
+        .comment(
+            &at!["health"],
+            "Queries leave an upstream that is gone before one of them is lost.",
+        )
+        .to_string()
+}
+
+/// The servers of every other name.
+fn others(upstreams: &[SocketAddr]) -> Option<Forward> {
+    (!upstreams.is_empty()).then(|| Forward {
+        recursive: true,
+        ..Forward::new(".", upstreams)
+    })
 }
 
 #[cfg(test)]
@@ -56,11 +66,8 @@ mod tests {
 
     const ALONE: &str = r#"# dns-recursor, rendered by `outpost`.
 version = "v1"
-drain = "2s"
 listen = ["127.0.0.1:5300"]
-
-[admin]
-listen = "127.0.0.1:9403"
+drain = "2s"
 
 # The site's own zones.
 [[forward]]
@@ -86,8 +93,8 @@ upstreams = ["127.0.0.1:5301"]
 # Everything else.
 [[forward]]
 zone = "."
-recursive = true
 upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
+recursive = true
 "#;
         assert_eq!(render(&site, &layout), format!("{ALONE}{way_out}"));
     }
@@ -96,10 +103,8 @@ upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
     fn a_node_answers_everywhere_and_to_nobody_but_the_site() {
         let site = Site::example();
         let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
-        assert!(
-            text.contains("listen = [\"0.0.0.0:53\", \"[::]:53\"]\n"),
-            "{text}"
-        );
+        // The default: every address of the node.
+        assert!(!text.contains("listen ="), "{text}");
         assert!(
             text.contains("allow-from = [\"127.0.0.0/8\", \"::1/128\", \"192.168.7.0/24\", \"10.128.0.0/14\"]\n"),
             "{text}"

@@ -16,7 +16,7 @@ use super::timers::Timer;
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Output, Reason, Resolver};
 use crate::exchange::Entropy;
-use crate::forward::{Fitness, Mode, Policy};
+use crate::forward::{self, Fitness, Mode, Policy};
 
 impl<C, E: Entropy> Resolver<C, E> {
     /// Reads a response, and judges whether it is an answer.
@@ -284,7 +284,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             .map(|to| self.upstreams.delegate(to, &flight.route, now))
             .collect();
         let fitness: Vec<Fitness> = ids.iter().map(|it| self.upstreams.fitness(*it)).collect();
-        let order = Policy::Random.order(&fitness, 0, chance);
+        let order = forward::order(Policy::Random, &fitness, 0, chance);
         let order = order.into_iter().filter_map(|at| ids.get(at).copied());
         flight.order = order.collect();
         flight.n_tried = 0;

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use config::dns_recursor::DnsRecursor;
 use dns_cache::cache::{Cache, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::Key;
@@ -30,13 +31,21 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
+        Self::of(&DnsRecursor::default())
+    }
+}
+
+impl Settings {
+    /// The settings of a configuration.
+    #[must_use]
+    pub fn of(file: &DnsRecursor) -> Self {
         Self {
-            deadline: Duration::from_secs(4),
-            stale_wait: Duration::from_millis(400),
-            max_flights: 10_000,
-            max_clients: 20_000,
-            limits: TtlLimits::default(),
-            randomize_case: true,
+            deadline: *file.resolve.deadline,
+            stale_wait: file.stale.wait.0,
+            max_flights: file.resolve.max_questions.get(),
+            max_clients: file.resolve.max_clients.get(),
+            limits: TtlLimits::of(&file.cache),
+            randomize_case: file.resolve.randomize_case,
         }
     }
 }

@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 
 use config_text::{Files, Problem};
 use daemon::config::Document;
+use dns_cache::message::TtlLimits;
 use dns_resolve::forward::{Policy, Protocol};
 
-use crate::config::{Config, v1};
+use crate::config::Config;
 use crate::import::corefile as import;
 
 struct Memory<'a>(&'a str);
@@ -37,9 +38,13 @@ fn read(text: &str) -> Result<(Config, Vec<String>), Vec<String>> {
     let told = |problems: Vec<Problem>| problems.iter().map(ToString::to_string).collect();
     match import(Path::new("Corefile"), &mut Memory(text)) {
         Ok(imported) => {
-            let document = Document::inline("import", imported.toml.as_str());
-            let config = v1::parse(&document).unwrap_or_else(|p| panic!("{p}\n{}", imported.toml));
-            Ok((config, imported.remarks))
+            let toml = imported
+                .written("")
+                .map_or_else(|error| error.to_string(), |toml| toml.to_string());
+            let document = Document::inline("import", toml.as_str());
+            let config = Config::from_document(&document).unwrap_or_else(|p| panic!("{p}\n{toml}"));
+            let remarks = imported.notes.iter().map(ToString::to_string);
+            Ok((config, remarks.collect()))
         }
         Err(problems) => Err(told(problems)),
     }
@@ -55,12 +60,7 @@ fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
          cache 900 {\n        denial 9984 30\n    }\n    reload\n}\n",
     )
     .unwrap();
-    let listen: Vec<String> = config
-        .network
-        .listen
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let listen: Vec<String> = config.file.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["0.0.0.0:5353", "[::]:5353"]);
     let [forward] = config.forwards.as_slice() else {
         panic!();
@@ -71,10 +71,13 @@ fn a_clusters_corefile_keeps_its_routes_and_its_cache() {
     );
     let upstreams: Vec<String> = forward.upstreams.iter().map(ToString::to_string).collect();
     assert_eq!(upstreams, ["192.0.2.53:53", "[fd00::53]:53"]);
-    let limits = config.resolve.limits;
+    let limits = TtlLimits::of(&config.file.cache);
     assert_eq!((limits.positive_max, limits.negative_max), (900, 30));
     assert_eq!(
-        (config.cache.positive.entries, config.cache.negative.entries),
+        (
+            config.file.cache.entries,
+            config.file.cache.negative_entries
+        ),
         (9984, 9984)
     );
     for words in [
@@ -124,16 +127,11 @@ fn every_block_is_a_zone_of_its_own() {
         ]
     );
     assert_eq!(config.forwards[1].protocol, Protocol::Tcp);
-    let listen: Vec<String> = config
-        .network
-        .listen
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let listen: Vec<String> = config.file.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["127.0.0.1:53", "0.0.0.0:5353", "[::]:5353"]);
-    assert_eq!(config.local.version.as_deref(), Some("my server"));
-    assert_eq!(config.resolve.max_flights, 500);
-    let limits = config.resolve.limits;
+    assert_eq!(config.file.local.version.as_deref(), Some("my server"));
+    assert_eq!(config.file.resolve.max_questions.get(), 500);
+    let limits = TtlLimits::of(&config.file.cache);
     assert_eq!((limits.positive_max, limits.negative_max), (3600, 1800));
     assert!(
         remarks
@@ -163,13 +161,13 @@ fn networks_are_the_zones_of_their_reverse_names() {
             "8.b.d.0.1.0.0.2.ip6.arpa.",
         ]
     );
-    let ports: Vec<u16> = config.network.listen.iter().map(SocketAddr::port).collect();
+    let ports: Vec<u16> = config.listen().iter().map(SocketAddr::port).collect();
     assert_eq!(ports, [53, 53, 54, 54, 5353, 5353]);
     let several = |remark: &String| remark.contains("`198.18.0.0/15` is several zones");
     assert!(remarks.iter().any(several), "{remarks:?}");
     // No bound in CoreDNS: the usual one here.
     let usual = dns_resolve::resolver::Settings::default().max_flights;
-    assert_eq!(config.resolve.max_flights, usual);
+    assert_eq!(config.file.resolve.max_questions.get(), usual);
 }
 
 #[test]

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use config_text::{Files, Problem};
 use daemon::config::Document;
+use dns_cache::message::TtlLimits;
 
-use crate::config::{Config, v1};
+use crate::config::Config;
 use crate::import::dnsmasq as import;
 
 struct Memory(BTreeMap<PathBuf, &'static str>);
@@ -41,9 +42,13 @@ fn read(files: &[(&str, &'static str)]) -> Result<(Config, Vec<String>), Vec<Str
     );
     match import(Path::new(files[0].0), &mut memory) {
         Ok(imported) => {
-            let document = Document::inline("import", imported.toml.as_str());
-            let config = v1::parse(&document).unwrap_or_else(|p| panic!("{p}\n{}", imported.toml));
-            Ok((config, imported.remarks))
+            let toml = imported
+                .written("")
+                .map_or_else(|error| error.to_string(), |toml| toml.to_string());
+            let document = Document::inline("import", toml.as_str());
+            let config = Config::from_document(&document).unwrap_or_else(|p| panic!("{p}\n{toml}"));
+            let remarks = imported.notes.iter().map(ToString::to_string);
+            Ok((config, remarks.collect()))
         }
         Err(problems) => Err(told(problems)),
     }
@@ -80,13 +85,16 @@ fn a_nodes_dnsmasq_keeps_its_servers_and_its_bounds() {
         ]
     );
     assert_eq!(
-        (config.cache.positive.entries, config.cache.negative.entries),
+        (
+            config.file.cache.entries,
+            config.file.cache.negative_entries
+        ),
         (10_000, 0)
     );
     assert_eq!(
         (
-            config.resolve.limits.positive_max,
-            config.resolve.max_flights
+            TtlLimits::of(&config.file.cache).positive_max,
+            config.file.resolve.max_questions.get()
         ),
         (1, 10_000)
     );
@@ -111,12 +119,7 @@ fn without_no_resolv_the_systems_servers_are_used() {
         zones(&config),
         [". [192.0.2.9:53, 192.0.2.1:53, [fd00::1]:53]"]
     );
-    let listen: Vec<String> = config
-        .network
-        .listen
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let listen: Vec<String> = config.file.listen.iter().map(ToString::to_string).collect();
     assert_eq!(listen, ["127.0.0.1:5300", "[::1]:5300"]);
 }
 
@@ -151,7 +154,7 @@ fn what_is_lost_is_said_and_what_is_wrong_is_told() {
     .unwrap();
     assert_eq!(remarks.len(), 4, "{remarks:#?}");
     assert_eq!(zones(&config), ["x.example. [192.0.2.1:53]"]);
-    assert_eq!(config.cache.stale.as_secs(), 3600);
+    assert_eq!(config.file.stale.max_age.0.as_secs(), 3600);
     let errors = read(&[(
         "d.conf",
         "  port=x\nserver=nowhere\ncache-size=many\nconf-file=/none\n",

@@ -1,0 +1,390 @@
+//! The configuration of dns-recursor.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cidrs::Cidrs;
+use health::HealthdArg;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Admin, ByteSize, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks, Positive, Whole,
+};
+
+/// The port of dns-recursor's admin listener.
+pub const ADMIN_PORT: u16 = 9403;
+
+/// The addresses of the server unless the configuration has others; without IPv6 in the kernel, those of IPv4 only.
+pub const LISTEN: [SocketAddr; 2] = [
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), DnsAddress::PORT),
+    SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), DnsAddress::PORT),
+];
+
+/// The shortest and the longest time that a failure is remembered, in milliseconds. RFC 9520 §3.2 demands at least a
+/// second; after more than five, a returned upstream goes unnoticed for too long.
+pub const FAILURE_TTL: [u64; 2] = [1000, 5000];
+
+/// Zones, for the manual.
+const FORWARD: &str = r#"
+[[forward]]
+zone = "ocp4.redhat.ren"
+upstreams = ["127.0.0.1:5301"]
+
+[[forward]]
+zone = "."
+upstreams = ["192.0.2.53", "192.0.2.54"]
+recursive = true
+"#;
+
+/// DNS over TLS, for the manual.
+const TLS: &str = r#"
+[tls]
+listen = ["0.0.0.0:853", "[::]:853"]
+certificate = "/etc/outpost/tls/dns.crt"
+key = "/etc/outpost/tls/dns.key"
+"#;
+
+/// The configuration of dns-recursor.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DnsRecursor {
+    /// Addresses to listen on, over UDP and TCP. dns-recursor uses sockets that systemd hands over under the name `dns`
+    /// instead. Without IPv6 in the kernel the default is IPv4 alone.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub listen: Vec<DnsAddress>,
+    /// The number of threads that answer datagrams, at most 64; 0 is one per core.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub threads: usize,
+    /// Networks whose queries are answered. Default: loopback and the private networks of the node, which dns-recursor
+    /// looks up every minute. `!` excludes a network; the most specific entry decides.
+    #[schemars(extend("x-example" = "[\"127.0.0.0/8\", \"::1\", \"192.168.7.0/24\"]"))]
+    pub allow_from: Option<Networks>,
+    /// The response to other clients.
+    pub outsiders: Outsiders,
+    /// Networks whose NOTIFY flushes a zone from the cache, so that clients see a changed zone at once.
+    pub notify_from: Networks,
+    /// Source addresses of queries to upstreams, at most one for IPv4 and one for IPv6. Otherwise the kernel chooses.
+    pub source_addresses: Vec<Ip>,
+    /// How long dns-recursor may take to finish running queries when it stops.
+    pub drain: HumanDuration,
+    /// The log.
+    pub log: Log,
+    /// The admin listener.
+    pub admin: Admin<ADMIN_PORT>,
+    /// Zones and their upstreams. The zone with the longest matching suffix decides. dns-recursor responds SERVFAIL at
+    /// once to a name that no zone matches.
+    #[schemars(extend("x-example" = FORWARD))]
+    pub forward: Vec<Forward>,
+    /// The cache. It is full when the entries or the memory reach their bound, whichever is first.
+    pub cache: Cache,
+    /// Stale answers (RFC 8767).
+    pub stale: Stale,
+    /// Queries to upstreams.
+    pub resolve: Resolve,
+    /// Bounds of TCP (RFC 7766 §6) and DNS over TLS.
+    pub tcp: Tcp,
+    /// DNS over TLS (RFC 7858); off without this table. dns-recursor reads the certificate again when its file changes,
+    /// and on SIGHUP.
+    #[schemars(extend("x-example" = TLS))]
+    pub tls: Option<Tls>,
+    /// Names that dns-recursor itself answers.
+    pub local: Local,
+    /// Liveness of upstreams.
+    pub health: Health,
+}
+
+impl Default for DnsRecursor {
+    fn default() -> Self {
+        let networks = ["127.0.0.0/8", "::1/128"];
+        Self {
+            listen: LISTEN.map(DnsAddress).to_vec(),
+            threads: 0,
+            allow_from: None,
+            outsiders: Outsiders::Refuse,
+            notify_from: Networks(Cidrs::from_items(networks).unwrap_or_default()),
+            source_addresses: Vec::new(),
+            drain: HumanDuration(Duration::from_secs(10)),
+            log: Log::default(),
+            admin: Admin::default(),
+            forward: Vec::new(),
+            cache: Cache::default(),
+            stale: Stale::default(),
+            resolve: Resolve::default(),
+            tcp: Tcp::default(),
+            tls: None,
+            local: Local::default(),
+            health: Health::default(),
+        }
+    }
+}
+
+/// The treatment of clients without access.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outsiders {
+    /// REFUSED, and a TCP or TLS connection is closed after it.
+    #[default]
+    Refuse,
+    /// Nothing, and connections are closed at once.
+    Ignore,
+}
+
+//--- Forwarding
+
+/// A zone and its upstreams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Forward {
+    /// The zone's apex; `.` matches every name.
+    pub zone: String,
+    /// The servers that answer for it. Further servers answer while the node's own server is away.
+    pub upstreams: Vec<DnsAddress>,
+    /// `false`: the upstreams are authoritative for the zone, and queries have no RD flag. dns-recursor itself follows a
+    /// CNAME that leads out of the zone, and a referral to the servers of a child zone (at port 53). `true`: the upstreams
+    /// are recursive, and queries have RD.
+    #[serde(default)]
+    pub recursive: bool,
+    /// The order of healthy upstreams. dns-recursor skips an upstream that does not answer until it does.
+    #[serde(default)]
+    pub policy: Policy,
+    /// The transport.
+    #[serde(default)]
+    pub protocol: Protocol,
+    /// Whether dns-recursor passes on the AD flag of the upstreams (authentic data). Only for a path on which no third
+    /// party can forge responses.
+    #[serde(default)]
+    pub trust_ad: bool,
+}
+
+impl Forward {
+    /// A zone with authoritative upstreams, and the defaults.
+    #[must_use]
+    pub fn new(zone: impl Into<String>, upstreams: &[SocketAddr]) -> Self {
+        Self {
+            zone: zone.into(),
+            upstreams: upstreams.iter().copied().map(DnsAddress).collect(),
+            recursive: false,
+            policy: Policy::default(),
+            protocol: Protocol::default(),
+            trust_ad: false,
+        }
+    }
+}
+
+/// The order of a zone's healthy upstreams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// The first healthy one, in the order of the configuration.
+    #[default]
+    Sequential,
+    /// Each in turn.
+    RoundRobin,
+    /// A random one.
+    Random,
+}
+
+/// The transport that a query to an upstream begins with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// UDP, and TCP when the response is truncated.
+    #[default]
+    Udp,
+    /// Always TCP.
+    Tcp,
+}
+
+//--- Answers
+
+/// The cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cache {
+    /// The largest number of positive answers.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub entries: usize,
+    /// The memory of positive answers.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub size: ByteSize,
+    /// The smallest TTL. A minimum above zero also delays health-checked answers.
+    pub min_ttl: HumanDuration,
+    /// The largest TTL.
+    pub max_ttl: HumanDuration,
+    /// The largest number of negative answers (NXDOMAIN and NODATA).
+    #[schemars(extend("x-reload" = "restart"))]
+    pub negative_entries: usize,
+    /// The memory of negative answers.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub negative_size: ByteSize,
+    /// The largest TTL of negative answers. They live as long as the SOA record and its MINIMUM field allow (RFC 2308),
+    /// and at most this long.
+    pub negative_max_ttl: HumanDuration,
+    /// How long dns-recursor remembers a failure. A stale answer comes before a failure.
+    pub failure_ttl: DurationWithin<{ FAILURE_TTL[0] }, { FAILURE_TTL[1] }>,
+    /// Whether dns-recursor refreshes names in demand in the last tenth of their TTL.
+    pub prefetch: bool,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            entries: 100_000,
+            size: ByteSize(64 << 20),
+            min_ttl: HumanDuration(Duration::ZERO),
+            max_ttl: HumanDuration(Duration::from_hours(24)),
+            negative_entries: 50_000,
+            negative_size: ByteSize(16 << 20),
+            negative_max_ttl: HumanDuration(Duration::from_hours(1)),
+            failure_ttl: DurationWithin::clamped(Duration::from_secs(1)),
+            prefetch: true,
+        }
+    }
+}
+
+/// Stale answers (RFC 8767).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Stale {
+    /// How long dns-recursor keeps expired answers, for when no upstream answers; `"0s"` turns stale answers off. RFC 8767
+    /// §5 recommends one to three days.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub max_age: HumanDuration,
+    /// The TTL of a stale answer. RFC 8767 §4 recommends 30 seconds.
+    pub ttl: HumanDuration,
+    /// How long a client waits for an upstream before it gets a stale answer. Without a healthy upstream it gets the stale
+    /// answer at once.
+    pub wait: HumanDuration,
+}
+
+impl Default for Stale {
+    fn default() -> Self {
+        Self {
+            max_age: HumanDuration(Duration::from_hours(24)),
+            ttl: HumanDuration(Duration::from_secs(30)),
+            wait: HumanDuration(Duration::from_millis(400)),
+        }
+    }
+}
+
+/// The shortest deadline of a question, in milliseconds.
+pub const MIN_DEADLINE: u64 = 1;
+
+/// Queries to upstreams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Resolve {
+    /// How long dns-recursor tries to resolve a question: shorter than clients' own deadline.
+    pub deadline: DurationWithin<MIN_DEADLINE>,
+    /// The largest number of questions in flight.
+    pub max_questions: Positive<usize>,
+    /// The largest number of clients that wait for questions in flight.
+    pub max_clients: Positive<usize>,
+    /// Whether queries have random letter case, against forged responses.
+    pub randomize_case: bool,
+}
+
+impl Default for Resolve {
+    fn default() -> Self {
+        Self {
+            deadline: DurationWithin::clamped(Duration::from_secs(4)),
+            max_questions: Whole::clamped(10_000),
+            max_clients: Whole::clamped(20_000),
+            randomize_case: true,
+        }
+    }
+}
+
+/// Names that dns-recursor itself answers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Local {
+    /// Whether dns-recursor itself answers special names (RFC 6761): `localhost` and its reverse name this host; `invalid`,
+    /// `onion`, `alt` and `home.arpa` do not exist. A `[[forward]]` of such a zone overrides it.
+    pub special_names: bool,
+    /// Whether reverse names of private addresses do not exist unless a `[[forward]]` matches (RFC 6303).
+    pub private_reverse: bool,
+    /// The answer to CHAOS TXT `version.bind` and `version.server`. Without it dns-recursor refuses the query.
+    #[schemars(extend("x-example" = "\"dns-recursor\""))]
+    pub version: Option<String>,
+    /// The answer to CHAOS TXT `id.server` and `hostname.bind`. Without it dns-recursor refuses the query.
+    #[schemars(extend("x-example" = "\"master-0\""))]
+    pub id: Option<String>,
+}
+
+impl Default for Local {
+    fn default() -> Self {
+        Self {
+            special_names: true,
+            private_reverse: true,
+            version: None,
+            id: None,
+        }
+    }
+}
+
+//--- Transports
+
+/// Bounds of TCP (RFC 7766 §6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tcp {
+    /// The largest number of connections.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub connections: usize,
+    /// The largest number of connections of one client.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub per_client: usize,
+    /// How long a connection may be silent.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub idle: HumanDuration,
+    /// How many queries of one connection may wait for answers.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub pipeline: Positive<usize>,
+}
+
+impl Default for Tcp {
+    fn default() -> Self {
+        Self {
+            connections: 1024,
+            per_client: 256,
+            idle: HumanDuration(Duration::from_secs(10)),
+            pipeline: Whole::clamped(100),
+        }
+    }
+}
+
+/// DNS over TLS (RFC 7858).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tls {
+    /// Addresses to listen on.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub listen: Vec<crate::Address>,
+    /// The certificate chain, in PEM.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub key: PathBuf,
+}
+
+/// Liveness of upstreams.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Health {
+    /// The address of healthd, such as `unix:/run/outpost/healthd.sock`, or `"none"`. With healthd, dns-recursor leaves an
+    /// upstream that is down before it loses a query; without it, only its own timeouts tell.
+    #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
+    pub endpoint: HealthdArg,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            endpoint: HealthdArg(None),
+        }
+    }
+}
