@@ -60,7 +60,7 @@ async fn this(json: bool) -> u8 {
     code_of(&status)
 }
 
-fn print_json(shown: &impl Serialize) {
+pub(crate) fn print_json(shown: &impl Serialize) {
     match serde_json::to_string_pretty(shown) {
         Ok(text) => outln!("{text}"),
         // None of the fields can be without a form in JSON.

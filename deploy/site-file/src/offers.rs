@@ -194,6 +194,33 @@ impl Builder<'_, '_> {
         published
     }
 
+    /// Checks that a port stands behind each virtual IP. A file with problems may lack it for another reason.
+    pub(super) fn led(&mut self, vips: &[Vip], published: &[Published]) {
+        if self.report.has_problems() {
+            return;
+        }
+        for (index, vip) in vips.iter().enumerate() {
+            let is_led = |one: &Published| one.vip.as_deref() == Some(vip.name.as_str());
+            if published.iter().any(is_led) {
+                continue;
+            }
+            let remedy = match vip.role {
+                VipRole::Plain => "name it in a [[publish]]",
+                VipRole::Api | VipRole::Ingress => {
+                    "set `openshift` in [platform], or add a [[publish]] of its role"
+                }
+            };
+            let span = self.report.span(&at!["vip", index, "name"]);
+            self.report.warn(
+                span,
+                format!(
+                    "the virtual IP `{}` leads nowhere: no port is published behind it; {remedy}",
+                    vip.name
+                ),
+            );
+        }
+    }
+
     fn publish(
         &mut self,
         index: usize,
