@@ -192,8 +192,8 @@ impl Yaml {
 enum Raw {
     Nothing,
     Text(String),
-    List(Vec<Spanned<Raw>>),
-    Table(Vec<(Spanned<String>, Spanned<Raw>)>),
+    List(Vec<Spanned<Self>>),
+    Table(Vec<(Spanned<String>, Spanned<Self>)>),
 }
 
 impl<'de> Deserialize<'de> for Raw {
