@@ -223,7 +223,8 @@ pub struct Dns {
     pub ttl: Ttl,
     /// The zone's mailbox, below the domain.
     pub contact: String,
-    /// The serial number of the zone (RFC 1982). The default is 1.
+    /// The serial number of the zone (RFC 1982). By default `outpost render` and `outpost bundle` move it with the content of
+    /// the zone, and keep it in `zone.serial` beside this file.
     #[schemars(extend("x-example" = "2014080704"))]
     pub serial: Option<u32>,
     /// The refresh time of the zone's SOA record, as zone files write times.

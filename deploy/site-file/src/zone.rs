@@ -27,7 +27,7 @@ impl Builder<'_, '_> {
         ZoneHead {
             ttl: spec.ttl.get(),
             contact: self.name(&spec.contact, &at!["dns", "contact"], names::label),
-            serial: spec.serial.unwrap_or(1),
+            serial: spec.serial,
             refresh: spec.refresh.clone(),
             retry: spec.retry.clone(),
             expire: spec.expire.clone(),

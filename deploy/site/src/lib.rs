@@ -87,8 +87,8 @@ pub struct ZoneHead {
     pub ttl: u32,
     /// The mailbox of the zone, a label of the domain.
     pub contact: String,
-    /// Serial number (RFC 1982).
-    pub serial: u32,
+    /// Serial number (RFC 1982); without one, `outpost` moves it with the content.
+    pub serial: Option<u32>,
     /// SOA refresh.
     pub refresh: String,
     /// SOA retry.
@@ -312,7 +312,7 @@ impl Site {
             zone: ZoneHead {
                 ttl: 180,
                 contact: "postmaster".to_owned(),
-                serial: 2_014_080_704,
+                serial: Some(2_014_080_704),
                 refresh: "3H".to_owned(),
                 retry: "30M".to_owned(),
                 expire: "2W".to_owned(),
