@@ -371,7 +371,8 @@ pub struct Publish {
     #[serde(default)]
     #[schemars(extend("x-example" = "\"api\"", "x-instead-of" = "role"))]
     pub vip: Option<String>,
-    /// The roles of the nodes that offer the port.
+    /// The roles of the nodes that offer the port. The default is `["master"]`; that of the ingress is `["worker"]` in a site
+    /// with workers, where OpenShift runs its routers. Clients reach those of them on which the port is up.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"master\"]"))]
     pub offered_by: Option<Vec<Role>>,

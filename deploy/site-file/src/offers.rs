@@ -177,8 +177,14 @@ impl Builder<'_, '_> {
         let has_registry = nodes
             .iter()
             .any(|node| node.services.contains(&Service::RegistrySvc));
+        // OpenShift runs its routers on workers as soon as there are some, and masters take no ordinary pods.
+        let has_workers = nodes.iter().any(|node| node.role == Role::Worker);
+        let routers = match has_workers {
+            true => Role::Worker,
+            false => Role::Master,
+        };
         let mut published = match platform.openshift {
-            Some(_) => Published::usual(registry),
+            Some(_) => Published::usual(registry, routers),
             None => vec![Published::registry(registry)],
         };
         published.retain(|one| has_registry || one.offered_by != running_registry());

@@ -580,6 +580,30 @@ fn wrong_values_and_broken_rules_are_told_together_without_their_consequences() 
 }
 
 #[test]
+fn the_ingress_leads_to_the_nodes_that_run_routers() {
+    let worker = "[[node]]\nname = \"w\"\nrole = \"worker\"\naddress = \"192.0.2.20\"\n";
+    let vip = "[[vip]]\nname = \"in\"\nrole = \"ingress\"\naddress = \"192.0.2.101\"\n";
+    let chosen = "[[publish]]\nname = \"ingress\"\noffered-by = [\"master\", \"worker\"]\n";
+    let masters = ["master-0", "master-1", "master-2"];
+    let all = ["master-0", "master-1", "master-2", "w"];
+    for (end, routers, http) in [
+        (String::new(), &masters[..], &masters[..]),
+        (worker.to_owned(), &["w"], &["w"]),
+        (format!("{worker}{vip}"), &["w"], &["w"]),
+        (format!("{worker}{chosen}"), &all, &["w"]),
+    ] {
+        let site = site("platform.openshift = \"4.18\"", "", &end);
+        let offering = |what: &str| -> Vec<&str> {
+            let one = site.published.iter().find(|one| one.what == what).unwrap();
+            site.offering(one).map(|node| node.name.as_str()).collect()
+        };
+        assert_eq!(offering("ingress"), routers, "{end}");
+        assert_eq!(offering("ingress-http"), http, "{end}");
+        assert_eq!(offering("API"), masters, "{end}");
+    }
+}
+
+#[test]
 fn what_leads_nowhere_or_to_the_site_itself_is_a_warning() {
     let vip = |role: &str| {
         format!("[[vip]]\nname = \"v\"\nrole = \"{role}\"\naddress = \"192.0.2.100\"\n")

@@ -322,7 +322,7 @@ impl Site {
                     Host::new("ns2", IpAddr::V4(Ipv4Addr::new(8, 8, 4, 4))),
                 ],
             },
-            published: Published::usual(&Registry::default()),
+            published: Published::usual(&Registry::default(), Role::Master),
             hosts: vec![
                 Host::new("helper", lan(11)),
                 Host::new("yum", lan(1)),
@@ -409,8 +409,8 @@ impl Published {
         self.what.to_lowercase()
     }
 
-    /// The ports of OpenShift's nodes and of the site's registry.
-    pub fn usual(registry: &Registry) -> Vec<Self> {
+    /// The ports of OpenShift's nodes and of the site's registry; nodes of the role `routers` run the routers.
+    pub fn usual(registry: &Registry, routers: Role) -> Vec<Self> {
         let offered = |what: &str, role, port, proxy_port, names: &[&str]| Self {
             what: what.to_owned(),
             role,
@@ -418,7 +418,10 @@ impl Published {
             proxy_port,
             names: names.iter().map(|&name| name.to_owned()).collect(),
             vip: None,
-            offered_by: OfferedBy::Roles(vec![Role::Master]),
+            offered_by: OfferedBy::Roles(vec![match role {
+                VipRole::Ingress => routers,
+                VipRole::Api | VipRole::Plain => Role::Master,
+            }]),
         };
         vec![
             offered(
