@@ -34,7 +34,7 @@ use dns_wire::hash::Seed;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
 use proto::health::{Liveness, Snapshot as Health, Target};
-use proto::watch::Watcher;
+use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
@@ -112,8 +112,8 @@ pub struct Channels {
     pub cell: Arc<Latest<Snapshot>>,
     /// Gets the reports.
     pub reports: Arc<Latest<Reports>>,
-    /// The stream from healthd.
-    pub watcher: Option<Arc<Watcher>>,
+    /// The link to healthd.
+    pub link: Link,
     /// Readiness: a broken zone is a reason here.
     pub readiness: Readiness,
     /// The directories to watch.
@@ -308,11 +308,7 @@ impl Publisher {
 
     /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
     fn take_liveness(&mut self) {
-        let Some(watcher) = &self.channels.watcher else {
-            return;
-        };
-        let new = watcher.current();
-        self.take_health(new);
+        self.take_health(self.channels.link.current());
     }
 
     fn take_health(&mut self, new: Arc<Health>) {
@@ -459,10 +455,9 @@ impl Publisher {
                 watched.entry(target.clone()).or_default().insert(place);
             }
         }
-        if let Some(watcher) = &self.channels.watcher {
-            let targets: BTreeSet<Target> = watched.keys().cloned().collect();
-            watcher.set_targets(targets.into_iter().collect());
-        }
+        let targets: BTreeSet<Target> = watched.keys().cloned().collect();
+        let link = &self.channels.link;
+        link.set_targets(targets.into_iter().collect());
         self.watched = watched;
     }
 

@@ -20,19 +20,18 @@ use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
-use proto::watch::Watcher;
+use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
 use crate::config::{Config, certificate};
-use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
 use crate::publisher::{self, Channels, Command, Plan, Reports};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
-use crate::{random, routes, self_check, server, status};
+use crate::{health, random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -210,13 +209,12 @@ impl Stock {
         });
         let reports = Latest::new(Reports::default());
         let endpoint = config.file.health.endpoint.0.clone();
-        let watcher =
-            endpoint.map(|endpoint| Arc::new(Watcher::start(endpoint, Authd::NAME, Vec::new())));
+        let link = Link::start(endpoint, Authd::NAME, Vec::new());
         let (directories, watched) = watch::channel(BTreeSet::new());
         let channels = Channels {
             cell: Arc::clone(&cell),
             reports: Arc::clone(&reports),
-            watcher: watcher.clone(),
+            link: link.clone(),
             readiness: context.readiness.clone(),
             directories,
         };
@@ -225,9 +223,7 @@ impl Stock {
             .map_err(|error| StartError::io("zone publisher does not start", &error))?;
         let summary = loaded.await.unwrap_or_default();
         tracing::info!("Zones are loaded: {summary}");
-        if let Some(watcher) = &watcher {
-            health::follow(watcher, publisher.sender());
-        }
+        drop(health::follow(&link, publisher.sender()));
         let (pace, paces) = watch::channel(pace(config));
         reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
@@ -235,7 +231,7 @@ impl Stock {
             cell,
             reports,
             publisher,
-            link: Link::new(watcher),
+            link,
             pace,
         })
     }

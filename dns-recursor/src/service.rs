@@ -30,7 +30,7 @@ use crate::clock::Clock;
 use crate::config::{Allow, Config, certificate};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
-use crate::healthd::{Healthd, Link};
+use crate::healthd::Healthd;
 use crate::metrics::Scrape;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
@@ -62,7 +62,7 @@ pub struct Recursor {
     cache: Arc<Cache>,
     totals: Totals,
     clock: Clock,
-    health: Option<Healthd>,
+    health: Healthd,
     networks: JoinHandle<()>,
     /// Reads the certificate again when its files change.
     following: Option<JoinHandle<()>>,
@@ -125,8 +125,7 @@ impl Service for Recursor {
         })
         .map_err(|error| StartError::io("UDP does not start", &error))?;
         let endpoint = config.file.health.endpoint.0.clone();
-        let health = endpoint
-            .map(|endpoint| Healthd::start(endpoint, Self::NAME, &table, driver.reporter()));
+        let health = Healthd::start(endpoint, Self::NAME, &table, driver.reporter());
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
@@ -163,9 +162,7 @@ impl Service for Recursor {
         self.driver
             .adopt(plan(&config, &table, &self.addresses))
             .await;
-        if let Some(health) = &self.health {
-            health.adopt(&table);
-        }
+        self.health.adopt(&table);
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
         let before = self.cell.current();
@@ -187,7 +184,7 @@ impl Service for Recursor {
             usage: self.cache.usage(),
             observed: self.driver.observed().lock().clone(),
             table: &snapshot.view.table,
-            healthd: self.link().state().map(|state| state.connected),
+            healthd: self.health.link().state().map(|state| state.connected),
             now: self.clock.now(),
         };
         report.detail()
@@ -217,10 +214,6 @@ impl Service for Recursor {
 }
 
 impl Recursor {
-    fn link(&self) -> Link {
-        self.health.as_ref().map(Healthd::link).unwrap_or_default()
-    }
-
     /// Adds metrics, heartbeats and paths to the admin listener.
     fn show(&self, context: &Context) {
         // A thread that sleeps must not keep an old snapshot.
@@ -238,7 +231,7 @@ impl Recursor {
             cache: Arc::clone(&self.cache),
             observed: self.driver.observed(),
             connections: self.connections.clone(),
-            link: self.link(),
+            link: self.health.link().clone(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);

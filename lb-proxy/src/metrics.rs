@@ -19,10 +19,11 @@ use l4::relay::Engine;
 use netfilter::FlowTable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::link::Link;
 use vrrp::machine::State;
 
 use crate::datagrams::Datagrams;
-use crate::health::Link;
+use crate::health::FailureReports;
 use crate::kernel_path::KernelPath;
 use crate::table_builder::{TableBuilder, View};
 use crate::vips::VipBoard;
@@ -131,6 +132,8 @@ pub struct Scrape {
     pub builder: Arc<TableBuilder>,
     /// The stream from healthd.
     pub link: Link,
+    /// The reports to healthd.
+    pub reports: Arc<FailureReports>,
     /// The access log.
     pub log: Log,
     /// Frontends for datagrams.
@@ -256,7 +259,7 @@ impl Scrape {
     }
 
     fn health(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let dropped = self.link.n_reports_dropped();
+        let dropped = self.reports.n_dropped();
         page.counter(REPORTS_DROPPED, "Failed connects not reported", dropped)?;
         let Some(state) = self.link.state() else {
             return Ok(());

@@ -16,13 +16,14 @@ use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use netfilter::TableName;
+use proto::link::Link;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
-use crate::health::{FailureReports, Link};
+use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
@@ -43,6 +44,7 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     link: Link,
+    reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
     datagrams: Datagrams,
@@ -108,9 +110,12 @@ impl Service for Proxy {
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
+        let first = health::first_word(&link).await;
+        let builder = TableBuilder::new(config.clone(), first, secret());
         let active = left.tell(&builder);
-        let passive: Arc<dyn Report> = Arc::new(FailureReports::new(&link, builder.targets()));
+        let reports = FailureReports::start(config.health.clone(), builder.targets());
+        let reports = Arc::new(reports);
+        let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let options = relay::Options {
             workers: config.workers,
             max_connections: config.max_connections,
@@ -149,6 +154,7 @@ impl Service for Proxy {
             engine,
             builder,
             link,
+            reports,
             log,
             sockets,
             datagrams,
@@ -331,8 +337,9 @@ impl Proxy {
 
     /// Keeps what depends on the table up to date.
     fn follow(&mut self, context: &Context) {
+        let builder = Arc::clone(&self.builder);
         self.tasks
-            .extend(self.link.follow(Arc::clone(&self.builder)));
+            .extend(self.link.follow(move |snapshot| builder.observe(snapshot)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
@@ -372,6 +379,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             builder: Arc::clone(&self.builder),
             link: self.link.clone(),
+            reports: Arc::clone(&self.reports),
             log: self.log.log(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.clone(),

@@ -19,11 +19,11 @@ use daemon::run::headline;
 use l4::datagram;
 use l4::relay::Engine;
 use proto::health::Liveness;
+use proto::link::Link;
 use vrrp_net::status::RouterStatus;
 
 use crate::config::{self, Config};
 use crate::datagrams::Datagrams;
-use crate::health::Link;
 use crate::kernel_path;
 use crate::table_builder::View;
 

@@ -206,7 +206,7 @@ impl Service for Timesync {
         let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
-            healthd: self.health.link(),
+            healthd: self.health.reports(),
         };
         status::detail(&self.views.current(), &around)
     }
