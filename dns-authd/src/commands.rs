@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use ::config::Draft;
 use ::config::dns_authd::DnsAuthd;
@@ -10,6 +9,7 @@ use api::dns_authd::{Reloaded, Zone};
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
 use daemon::args::{self, StatusArgs};
+use daemon::clock;
 use daemon::config::Problems;
 use daemon::run::{self, Way};
 use daemon::{errln, exit, outln};
@@ -40,9 +40,9 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Serve(args) => run::serve::<Authd, _>(&args, read),
         Verb::Check(args) => check_all(&args),
         Verb::Import { format } => import(format),
-        Verb::Status(args) => {
-            run::status(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
-        }
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, |answer| {
+            status::render(answer, clock::wall())
+        }),
         Verb::Zone { verb } => zone(verb),
     }
 }
@@ -176,7 +176,7 @@ fn zone(verb: ZoneVerb) -> ExitCode {
                 "/zones",
                 Way::Look,
                 |body| match serde_json::from_str::<Vec<Zone>>(body) {
-                    Ok(zones) if !json => status::render_zones(&zones, now()),
+                    Ok(zones) if !json => status::render_zones(&zones, clock::wall()),
                     _ => body.to_owned(),
                 },
             )
@@ -241,9 +241,4 @@ fn reloaded(body: &str) -> String {
         }
     }
     lines.join("\n")
-}
-
-#[expect(clippy::disallowed_methods, reason = "ages are printed")]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

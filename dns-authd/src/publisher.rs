@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use config_text::counted;
+use daemon::clock;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
@@ -466,7 +467,7 @@ impl Publisher {
     /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
     /// it.
     fn free_retired(&mut self) {
-        let now = instant();
+        let now = clock::now();
         let before = self.retired.len();
         self.retired
             .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
@@ -494,7 +495,8 @@ impl Publisher {
 
     fn publish_table(&mut self, table: Table) {
         self.free_retired();
-        self.retired.push((instant(), self.channels.cell.current()));
+        self.retired
+            .push((clock::now(), self.channels.cell.current()));
         self.channels.cell.publish(Snapshot {
             table,
             settings: self.plan.answers.clone(),
@@ -562,14 +564,6 @@ fn log_target(target: &Target, old: &Health, new: &Health) {
         Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),
         Liveness::Up | Liveness::Unknown => tracing::info!(%target, %before, "Target is {after}"),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "replaced snapshots are kept for a while"
-)]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

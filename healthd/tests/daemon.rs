@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use daemon::clock::now;
 use daemon::latest::Reader;
 use healthd::state;
 use proto::endpoint::Endpoint;
@@ -131,11 +132,6 @@ impl Drop for Daemon {
             drop(child.wait());
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests wait with a limit")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 fn block_on<F: Future>(future: F) -> F::Output {

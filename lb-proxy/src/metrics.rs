@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use balance::pool::Server;
 use balance::table::FrontendTally;
+use daemon::clock;
 use daemon::metrics::{Labels, Page, float, labels};
 use l4::access_log::Log;
 use l4::relay::Engine;
@@ -148,7 +149,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page::new(&mut encoder);
         let view = self.builder.view();
-        let now = now();
+        let now = clock::now();
         self.process(&mut page)?;
         frontends(&mut page, &view)?;
         sources(&mut page, &view)?;
@@ -507,9 +508,4 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
 
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -5,9 +5,10 @@ mod swap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::lb_proxy::Detail;
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
@@ -208,7 +209,7 @@ impl Service for Proxy {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         if self.is_handed_over.load(Ordering::Acquire) {
             self.leave().await;
             return true;
@@ -444,11 +445,6 @@ fn secret() -> u64 {
     // Before the kernel has gathered randomness there is no client to guess it either.
     let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
     u64::from_ne_bytes(octets)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

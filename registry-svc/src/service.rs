@@ -16,9 +16,10 @@ mod workers;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::registry_svc::{Detail, Requests};
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::latest::Latest;
@@ -259,7 +260,7 @@ impl Service for Registry {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         for task in self.followed.current().iter() {
             task.abort();
         }
@@ -582,11 +583,6 @@ fn warn_all(config: &Config) {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use config_text::counted_as;
+use daemon::clock;
 
 use site::places::admin;
 use site::service::Service;
@@ -90,7 +91,7 @@ pub(crate) async fn watch(
 ) -> anyhow::Result<String> {
     let unit = slot.unit(service);
     let process = Process::at(paths.admin_socket(service, slot));
-    let begun = now();
+    let begun = clock::now();
     let first = systemd::show(&unit).await?;
     if !first.is_active() {
         bail!("{unit} is {}", first.describe());
@@ -103,7 +104,7 @@ pub(crate) async fn watch(
     {
         return Err(error.context("healthd knew the service before"));
     }
-    let ready = now();
+    let ready = clock::now();
     let mut seen = Seen::default();
     loop {
         let unit_now = systemd::show(&unit).await?;
@@ -146,7 +147,7 @@ async fn until_ready(
     before: &Before,
     patience: Duration,
 ) -> anyhow::Result<String> {
-    let begun = now();
+    let begun = clock::now();
     loop {
         let missing = match missing(process, before).await {
             Ok(did) => return Ok(did),
@@ -186,9 +187,4 @@ async fn look(healthd: &Path, targets: &Targets, ready: Instant, seen: &mut Seen
     {
         targets.look(&listed, ready.elapsed(), seen);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use daemon::clock;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
@@ -218,7 +219,7 @@ impl Life {
             page: Page::Site,
             printer: None,
             reports,
-            started: now(),
+            started: clock::now(),
             was_ready: false,
             dirty: true,
             finished: false,
@@ -238,12 +239,12 @@ impl Life {
     //--- Input
 
     fn handle(&mut self, input: Input) {
-        self.conductor.handle(input, now());
+        self.conductor.handle(input, clock::now());
         self.perform();
     }
 
     fn deadline(&mut self) {
-        self.conductor.handle_deadline(now());
+        self.conductor.handle_deadline(clock::now());
         self.perform();
     }
 
@@ -414,14 +415,6 @@ async fn next_keys(keys: Option<&mut mpsc::Receiver<Vec<Key>>>) -> Option<Vec<Ke
         Some(keys) => keys.recv().await,
         None => pending().await,
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell reads the clock for its cores"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Time between two frames, if nothing happens.

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use config_text::Problem;
+use daemon::clock;
 use daemon::disk::Stamp;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
@@ -68,7 +69,11 @@ impl ZoneState {
                 for warning in warnings.iter().take(LOGGED_PROBLEMS) {
                     tracing::warn!(zone = %zone.apex(), %warning, "Zone file is odd");
                 }
-                self.report = Arc::new(self.report.loaded(&zone, &warnings, loaded.took, now()));
+                self.report =
+                    Arc::new(
+                        self.report
+                            .loaded(&zone, &warnings, loaded.took, clock::wall()),
+                    );
                 zone
             }
             Err(problems) => {
@@ -106,12 +111,4 @@ impl ZoneState {
             self.live = LiveZone::new(zone);
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports say when a zone was loaded"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

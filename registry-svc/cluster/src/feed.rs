@@ -118,7 +118,7 @@ impl Feed {
     pub(super) async fn follow(self, peer: Arc<Peer>) {
         let mut failures = 0;
         loop {
-            let begun = now();
+            let begun = Instant::now();
             let error = match self.stream(&peer).await {
                 Ok(()) => {
                     // Asked to begin again.
@@ -129,7 +129,7 @@ impl Feed {
             };
             self.lost(&peer, &error);
             // A stream that lived is no reason to wait long for the next.
-            failures = match now() > begun + RECONNECT.longest {
+            failures = match Instant::now() > begun + RECONNECT.longest {
                 true => 1,
                 false => failures + 1,
             };
@@ -253,7 +253,7 @@ impl Feed {
             if let Some(holds) = holds {
                 known.holds = holds;
             }
-            known.heard = Some(now().into_std());
+            known.heard = Some(Instant::now().into_std());
             known.error.clear();
         });
         if is_new {
@@ -374,7 +374,7 @@ impl Feed {
     fn step<R>(&self, tell: impl FnOnce(&mut Intake, std::time::Instant) -> R) -> R {
         let mut intake = self.lock();
         intake.advance(&self.0.store.vector());
-        let result = tell(&mut intake, now().into_std());
+        let result = tell(&mut intake, Instant::now().into_std());
         let mut outputs = Vec::new();
         while let Some(output) = intake.poll_output() {
             outputs.push(output);
@@ -467,11 +467,6 @@ pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
         .iter()
         .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
         .fold(0, u64::saturating_add)
-}
-
-/// The clock.
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Something by chance.

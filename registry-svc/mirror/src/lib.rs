@@ -362,7 +362,7 @@ impl Inner {
         let mut refused = None;
         let mut answered = false;
         for source in &upstream.sources {
-            if !lock(&source.standing).is_open(now()) {
+            if !lock(&source.standing).is_open(Instant::now()) {
                 continue;
             }
             match ask(source.registry.clone()).await {
@@ -377,7 +377,7 @@ impl Inner {
                     let host = source.registry.endpoint();
                     let shown = daemon::exit::chain(&error);
                     tracing::warn!(upstream = %host, error = shown, "An upstream does not answer");
-                    lock(&source.standing).failed(now());
+                    lock(&source.standing).failed(Instant::now());
                 }
                 Err(error) => refused = Some(error),
             }
@@ -457,10 +457,6 @@ impl Mirrors {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
-}
-
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

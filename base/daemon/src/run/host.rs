@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
@@ -16,6 +16,7 @@ use super::{
 };
 use crate::admin::{Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
+use crate::clock;
 use crate::config::{Common, Problems};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
@@ -73,7 +74,7 @@ impl Host {
         let shared = Arc::new(Shared {
             service: name,
             slot: slot.slot.clone(),
-            started: now(),
+            started: clock::now(),
             life: life.clone(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),
@@ -182,7 +183,7 @@ impl Host {
         log_args: LogArgs,
         load: &impl Fn() -> Result<S::Config, Problems>,
     ) {
-        let begun = now();
+        let begun = clock::now();
         let config = match load() {
             Ok(config) => config,
             Err(problems) => return self.refuse_reload(&problems),
@@ -240,7 +241,7 @@ impl Host {
         let latch = self.context.readiness.latch("end of the process");
         notify::stopping();
         tracing::info!(?deadline, "Draining");
-        let begun = now();
+        let begun = clock::now();
         let drained = tokio::time::timeout(deadline + DRAIN_GRACE, service.drain(deadline));
         tokio::select! {
             biased;
@@ -356,14 +357,6 @@ fn open_admin(
         }
         Err(error) => Err(error),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the life of a process is measured"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Answers `/status`.

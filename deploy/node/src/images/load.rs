@@ -7,9 +7,10 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon::clock;
 use daemon::{errln, outln};
 
 use crate::images::ImagePaths;
@@ -245,12 +246,12 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
             let Some(first) = archives.archive(service, slot) else {
                 continue;
             };
-            let start = now();
+            let start = clock::now();
             match bring_any(archives, images, (service, slot), &first)? {
                 None => all = false,
                 Some(brought) => {
                     changed |= brought.done != Done::Nothing;
-                    say(service, slot, &brought, now().duration_since(start));
+                    say(service, slot, &brought, clock::now().duration_since(start));
                     records.extend(brought.new_record());
                 }
             }
@@ -308,12 +309,4 @@ fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
             outln!("{service} {slot}: {what} loaded in {took:.1} s; {why}");
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "people are told how long it took"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
