@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use daemon::Backoff;
 use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
@@ -28,7 +29,6 @@ use tonic::Streaming;
 use super::counters::Counters;
 use super::fetch::Fetcher;
 use super::peer::Peer;
-use registry_cluster_core::backoff::Backoff;
 use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use registry_cluster_core::wire as form;
 
@@ -42,10 +42,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 2;
 
 /// Between two attempts to follow a peer.
-const RECONNECT: Backoff = Backoff {
-    first: Duration::from_millis(200),
-    longest: Duration::from_secs(5),
-};
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Between two beginnings of a stream that were asked for: a queue that overflows again and again
 /// must not make the peers read their journals all the time.
@@ -129,11 +126,11 @@ impl Feed {
             };
             self.lost(&peer, &error);
             // A stream that lived is no reason to wait long for the next.
-            failures = match Instant::now() > begun + RECONNECT.longest {
+            failures = match Instant::now() > begun + RECONNECT.longest() {
                 true => 1,
                 false => failures + 1,
             };
-            tokio::time::sleep(RECONNECT.after(failures, spread())).await;
+            tokio::time::sleep(RECONNECT.after(failures, f64::from(spread()) / 256.0)).await;
         }
     }
 
