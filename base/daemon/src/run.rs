@@ -44,7 +44,7 @@ use host::Host;
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
-pub use verbs::{Way, ask, check, headline, import, import_text, status, verb};
+pub use verbs::{ask, check, headline, import, import_text, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";
@@ -54,7 +54,7 @@ pub trait Service: Sized + 'static {
     /// The name on the command line, in logs and in metrics: `dns-authd`.
     const NAME: &'static str;
 
-    /// What the configuration file is parsed into.
+    /// The parsed configuration file.
     type Config: 'static;
 
     /// The service's own part of `/status`: its module of `api`.
@@ -77,13 +77,13 @@ pub trait Service: Sized + 'static {
     ) -> impl Future<Output = Result<Self, StartError>>;
 
     /// Takes up a new config as a whole, or changes nothing and says why. `Ok` holds a line for the
-    /// log: what is served. The future may be dropped when the process is told to end.
+    /// log about the served data. The future may be dropped when the process has to end.
     fn reload(&self, config: Self::Config) -> impl Future<Output = Result<String, Problems>>;
 
-    /// What `/status` shows as `detail`.
+    /// Returns the `detail` of `/status`.
     fn status(&self) -> Self::Status;
 
-    /// Comes when the service cannot go on, with the reason: the process drains and ends with an
+    /// Comes when the service cannot continue, with the reason: the process drains and ends with an
     /// error, so that its service manager starts another one. By default it never comes.
     fn failure(&self) -> impl Future<Output = Box<dyn Error + Send + Sync>> {
         std::future::pending()
@@ -93,22 +93,22 @@ pub trait Service: Sized + 'static {
     fn drain(self, deadline: Duration) -> impl Future<Output = bool>;
 }
 
-/// What a starting service is given.
+/// The parts of the process that a starting service uses.
 #[derive(Debug)]
 pub struct Context {
     /// Sockets handed over by systemd; those not taken are warned about.
     pub inherited: Inherited,
-    /// Where to register metrics.
+    /// The metrics, to register them.
     pub metrics: Metrics,
-    /// Where to say what readiness waits for.
+    /// The reasons that readiness waits for.
     pub readiness: Readiness,
-    /// Where to add paths to the admin listener.
+    /// The paths of the admin listener, to add to them.
     pub admin: Routes,
-    /// Where data paths register their heartbeats.
+    /// The heartbeats of data paths, to register them.
     pub progress: Progress,
-    /// Which of the slots this process is.
+    /// The slot of this process.
     pub slot: SlotArgs,
-    /// Where in its life this process is.
+    /// The state of this process's life.
     pub life: Life,
 }
 
@@ -133,7 +133,7 @@ impl Context {
 pub struct StartError {
     /// The exit code.
     pub code: u8,
-    /// What went wrong.
+    /// The cause.
     pub source: Box<dyn Error + Send + Sync>,
 }
 
@@ -231,8 +231,8 @@ pub fn serve<S: Service, C: clap::Args>(
     exit::code(code)
 }
 
-/// A connection is a descriptor: what the system allows is used, not the lower limit that protects
-/// programs that know only a few.
+/// Raises the limit of open descriptors to the most that the system allows: each connection is one. The lower
+/// limit protects programs that know only a few.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

@@ -1,6 +1,6 @@
 //! Reads a site from OpenShift's install-config.yaml and agent-config.yaml.
 //!
-//! The two are told apart by what is in them. Whatever describes machines, addresses and names is
+//! The content tells the two apart. Whatever describes machines, addresses and names is
 //! taken over; passwords, keys and what only OpenShift's installer cares about is left where it is.
 //! Pure: reads no file.
 

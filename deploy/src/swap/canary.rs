@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The service before the swap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// Whether the old process was ready. No more is asked of the new one.
+    /// Whether the old process was ready. The new one needs no more.
     pub(crate) was_ready: bool,
     /// Whether it could do its own work.
     was_sound: bool,
@@ -170,7 +170,7 @@ async fn missing(process: &Process, before: &Before) -> anyhow::Result<String> {
     checked(process, before).await
 }
 
-/// Has it do its own work. Where the old one could not either, it is not held against the new one.
+/// Has it do its own work. A failure does not count against the new one if the old one had it too.
 async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
     match process.self_check().await? {
         Err(reason) if !before.was_sound => Ok(format!("not well, as before: {reason}")),
@@ -180,7 +180,7 @@ async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
     }
 }
 
-/// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
+/// Asks healthd again when it does not answer for a moment: it may be swapped at the same time.
 async fn look(healthd: &Path, targets: &Targets, ready: Instant, seen: &mut Seen) {
     if !targets.is_empty()
         && let Ok(listed) = liveness::list(healthd).await

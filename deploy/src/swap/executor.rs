@@ -16,7 +16,7 @@ use site::slot::Slot;
 use site_node::images::archives::Archives;
 use site_node::images::load::{ImageStore, bring};
 use site_node::paths::NodePaths;
-use site_node::process::{AskError, Process};
+use site_node::process::{Process, QueryError};
 use site_node::record::{self, Filling, Record};
 use site_node::systemd::{self, Unit};
 use slot_swap::{Action, With};
@@ -163,7 +163,7 @@ impl Executor {
         }
         match Process::at(socket).status().await {
             Ok(status) => status.state != State::Draining,
-            Err(AskError::Nobody(_)) => false,
+            Err(QueryError::Nobody(_)) => false,
             Err(_) => true,
         }
     }

@@ -3,8 +3,8 @@
 //!
 //! One task owns all state. Beside it run: a task for each process ([`super::child`]), one that asks
 //! the admin listeners ([`poll`]), one for the control socket ([`super::control`]), and those of the
-//! masters ([`super::master`]). Every channel between them is bounded. What the loop waits for is
-//! cancel safe; what it does in answer is done to the end before it waits again.
+//! masters ([`super::master`]). Every channel between them is bounded. The loop's waits are
+//! cancel safe; it finishes each action before it waits again.
 
 mod act;
 
@@ -43,7 +43,7 @@ pub(crate) struct Setup {
     pub(crate) site: Site,
     /// The address for DNS clients.
     pub(crate) dns: SocketAddr,
-    /// Where registry-svc listens: what the masters offer as registry is there.
+    /// The address of registry-svc: the masters' offer of a registry leads there.
     pub(crate) registry: SocketAddr,
     /// The admin listener of each service.
     pub(crate) admin: PerService<SocketAddr>,

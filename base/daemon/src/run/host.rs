@@ -105,7 +105,7 @@ impl Host {
         })
     }
 
-    /// Serves until it is asked to stop or the service has failed.
+    /// Serves until a signal tells it to stop or the service has failed.
     pub(super) async fn serve<S: Service>(
         &mut self,
         service: &S,
@@ -121,7 +121,7 @@ impl Host {
                 request = signals.next() => request,
                 error = &mut failure => {
                     let told = exit::chain(&*error);
-                    tracing::error!(error = told, "The service cannot go on");
+                    tracing::error!(error = told, "The service cannot continue");
                     notify::status(&format!("failed: {told}"));
                     let (deadline, code) = (common.drain, exit::SOFTWARE);
                     return End { deadline, code };
@@ -131,7 +131,7 @@ impl Host {
                     continue;
                 }
                 Some(asked) = self.status.recv() => {
-                    // Who asked may have gone.
+                    // The client may have gone.
                     answer(asked, service);
                     continue;
                 }
@@ -149,7 +149,7 @@ impl Host {
                     return End::asked(&common);
                 }
                 self.reloaded();
-                // Asked for again meanwhile: what was read may have changed since.
+                // Another SIGHUP came meanwhile: the files may have changed since.
                 if meanwhile.is_none() {
                     break;
                 }
@@ -157,7 +157,7 @@ impl Host {
         }
     }
 
-    /// Start-up is complete: tells whoever waits for it.
+    /// Start-up is complete: tells the service manager.
     fn announce(&mut self) {
         self.announced = true;
         self.context.life.set(State::Serving);
@@ -256,7 +256,7 @@ impl Host {
 }
 
 impl End {
-    /// Somebody wants it to.
+    /// A signal asked for it.
     fn asked(common: &Common) -> Self {
         Self {
             deadline: common.drain,
@@ -302,7 +302,7 @@ fn register(metrics: &Metrics, readiness: &Readiness) -> (Counter<u64>, Counter<
 
 //--- Admin
 
-/// Opens the listener at which this very process can be asked, whoever has the admin address.
+/// Opens the listener of this very process, which answers whichever process has the admin address.
 fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
     let (listener, bound) = path::listen(path)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -311,7 +311,7 @@ fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
 }
 
 /// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
-/// then the address may still be taken, and the newcomer goes on without until it is free.
+/// then the address may still be taken, and the newcomer continues without it until it is free.
 fn open_admin(
     shared: Arc<Shared>,
     address: Option<SocketAddr>,

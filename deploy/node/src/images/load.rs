@@ -1,6 +1,6 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
-//! For each slot the archive that it runs is found, and the store is looked at: an image that is
+//! For each slot this finds the archive that it runs, and checks the store: an image that is
 //! whole by its record costs a look at its bytes and nothing more. Everything else is loaded again. An
 //! archive that is damaged is replaced by another of the same service, because an older version
 //! that serves is better than none.
@@ -34,7 +34,7 @@ pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
     let mut images = ImageStore::open(paths)?;
     match bring_all(&archives, &mut images) {
         Err(error) if images.is_store() => {
-            // What podman leaves behind of a broken layer makes every later load break too.
+            // The rest of a broken layer that podman leaves makes every later load fail too.
             errln!("outpost: {error:#}");
             if let ImageStore::Store(store) = &mut images {
                 let aside = store.move_aside()?;
@@ -151,7 +151,7 @@ pub enum Done {
 
 /// The image loaded for a slot.
 #[derive(Clone, Debug)]
-pub struct Brought {
+pub struct LoadedArchive {
     /// The image.
     pub record: ImageRecord,
     /// The duration.
@@ -170,13 +170,13 @@ pub fn bring(
     images: &mut ImageStore,
     of: (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<Brought> {
+) -> anyhow::Result<LoadedArchive> {
     let brought = prepare(archives, images, of, archive)?;
     image_record::write(&images.records(), &brought.new_record())?;
     Ok(brought)
 }
 
-impl Brought {
+impl LoadedArchive {
     fn new_record(&self) -> Vec<(Sha256, ImageRecord)> {
         let digest = self.unrecorded.into_iter();
         digest.map(|digest| (digest, self.record.clone())).collect()
@@ -188,7 +188,7 @@ fn prepare(
     images: &mut ImageStore,
     (service, slot): (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<Brought> {
+) -> anyhow::Result<LoadedArchive> {
     let digest = archives.digest(archive)?;
     let known = ImageRecord::read(&images.records(), digest);
     let condition = known
@@ -199,7 +199,7 @@ fn prepare(
             true => Done::Assigned,
             false => Done::Nothing,
         };
-        return Ok(Brought {
+        return Ok(LoadedArchive {
             record: record.clone(),
             done,
             unrecorded: None,
@@ -227,7 +227,7 @@ fn prepare(
             .context(LoadFailed)?;
     }
     images.assign(service, slot, &record)?;
-    Ok(Brought {
+    Ok(LoadedArchive {
         record,
         done,
         unrecorded: Some(digest),
@@ -265,13 +265,13 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
     Ok(all)
 }
 
-/// Tries the archive of the slot, then the others of its service. What is wrong is said.
+/// Tries the archive of the slot, then the others of its service. Prints each problem.
 fn bring_any(
     archives: &Archives,
     images: &mut ImageStore,
     (service, slot): (Service, Slot),
     first: &Path,
-) -> anyhow::Result<Option<Brought>> {
+) -> anyhow::Result<Option<LoadedArchive>> {
     let mut tried = BTreeSet::new();
     let others = [
         archives.archive(service, slot.other()),
@@ -296,7 +296,7 @@ fn bring_any(
     Ok(None)
 }
 
-fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
+fn say(service: Service, slot: Slot, brought: &LoadedArchive, took: Duration) {
     let record = &brought.record;
     let what = format!("{} ({})", record.version, record.image_id.short());
     match &brought.done {

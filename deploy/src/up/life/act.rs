@@ -1,4 +1,4 @@
-//! What a running site does and says: processes are started and stopped, masters switched, events told.
+//! The actions of a running site: starts and stops processes, switches masters, prints events.
 
 use daemon::{clock, notify};
 
