@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::config::Address;
 use ::config::dns_authd::{DnsAuthd, Tls};
 use api::dns_authd::Detail;
-use daemon::config::{Common, Problem, Problems, warn_of_restart};
+use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
@@ -50,7 +50,6 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
-    started_with: DnsAuthd,
 }
 
 /// The published zones, and the threads that update them.
@@ -74,15 +73,21 @@ impl Service for Authd {
     const NAME: &'static str = "dns-authd";
     type Config = Config;
     type Status = Detail;
+    type File = DnsAuthd;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &DnsAuthd {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
         let listeners = Listeners::open(&config, context)?;
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
@@ -143,7 +148,6 @@ impl Service for Authd {
             stock,
             totals,
             access,
-            started_with: config.file,
         })
     }
 
@@ -152,10 +156,6 @@ impl Service for Authd {
         self.streams
             .take_certificate(config.file.tls.as_ref())
             .map_err(|error| Problem::new(exit::chain(&error)))?;
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
-        warn_of_restart(&self.started_with, &config.file);
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ::config::dns_recursor::{DnsRecursor, LISTEN};
 use api::dns_recursor::Detail;
-use daemon::config::{Common, Problems, warn_of_restart};
+use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
@@ -70,20 +70,27 @@ pub struct Recursor {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
-    started_with: DnsRecursor,
 }
 
 impl Service for Recursor {
     const NAME: &'static str = "dns-recursor";
     type Config = Config;
     type Status = Detail;
+    type File = DnsRecursor;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &DnsRecursor {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
@@ -144,7 +151,6 @@ impl Service for Recursor {
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
-            started_with: config.file,
         };
         recursor.show(context);
         Ok(recursor)
@@ -153,8 +159,6 @@ impl Service for Recursor {
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
-        warn_all(&config);
-        warn_of_restart(&self.started_with, &config.file);
         if let Some(certificates) = &self.certificates {
             certificates.reload();
         }
@@ -245,12 +249,6 @@ impl Recursor {
                 self_check::run(&snapshot.view.table, &jobs, clock).await
             }
         });
-    }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
     }
 }
 

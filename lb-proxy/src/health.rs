@@ -48,12 +48,12 @@ pub struct FailureReports {
 impl FailureReports {
     /// For these servers.
     #[must_use]
-    pub fn start(endpoint: Option<Endpoint>, targets: Arc<Latest<Targets>>) -> Self {
-        Self {
+    pub fn start(endpoint: Option<Endpoint>, targets: Arc<Latest<Targets>>) -> Arc<Self> {
+        Arc::new(Self {
             reporter: endpoint.map(Reporter::start),
             targets,
             told: Mutex::default(),
-        }
+        })
     }
 
     /// How many observations healthd was never told.

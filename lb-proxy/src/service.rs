@@ -83,9 +83,20 @@ impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(_config: &Config) -> &() {
+        &()
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let mut warnings = config.warnings.clone();
+        warnings.extend(host::lacks(config, &host::Host::look()));
+        warnings
     }
 
     fn takes_over(config: &Config) -> bool {
@@ -93,7 +104,6 @@ impl Service for Proxy {
     }
 
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if !config.vips.is_empty() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
@@ -111,17 +121,11 @@ impl Service for Proxy {
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let first = health::first_word(&link).await;
-        let builder = TableBuilder::new(config.clone(), first, secret());
+        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let active = left.tell(&builder);
         let reports = FailureReports::start(config.health.clone(), builder.targets());
-        let reports = Arc::new(reports);
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
-        let options = relay::Options {
-            workers: config.workers,
-            max_connections: config.max_connections,
-        };
-        let report = Arc::clone(&passive);
+        let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
         // then loses no client.
         let (at_once, once_taken) = match predecessor {
@@ -172,7 +176,6 @@ impl Service for Proxy {
     }
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
@@ -429,13 +432,10 @@ async fn take_over(
     }
 }
 
-fn warn_all(config: &Config) {
-    for warning in config
-        .warnings
-        .iter()
-        .chain(&host::lacks(config, &host::Host::look()))
-    {
-        tracing::warn!("{warning}");
+const fn relay_options(config: &Config) -> relay::Options {
+    relay::Options {
+        workers: config.workers,
+        max_connections: config.max_connections,
     }
 }
 

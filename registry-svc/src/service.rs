@@ -120,13 +120,21 @@ impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(_config: &Config) -> &() {
+        &()
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.clone()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
         let root = succession::take(&config.root, &config.common, context)
@@ -197,7 +205,6 @@ impl Service for Registry {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         let before = self.shown.current();
         if Fixed::of(&before) != Fixed::of(&config) {
             tracing::warn!(
@@ -576,12 +583,6 @@ fn requests(http: &Http) -> Requests {
         answered,
         received_bytes,
         sent_bytes,
-    }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
     }
 }
 

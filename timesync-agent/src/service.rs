@@ -109,9 +109,14 @@ impl Service for Timesync {
 
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(_config: &Config) -> &() {
+        &()
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {

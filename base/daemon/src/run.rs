@@ -14,6 +14,17 @@
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
+//!
+//! A daemon declares its parts, and this module does the rest the same way for all:
+//!
+//! | declared | done with it |
+//! | --- | --- |
+//! | [`Service::common`] | log, admin listener, deadline of the drain |
+//! | [`Service::file`] | a reload logs the keys that changed and wait for a restart |
+//! | [`Service::warnings`] | logged at the start and at each reload |
+//! | [`Service::status`], [`Context::admin`] | `/status`, the service's own paths and its self-check |
+//! | [`Context::progress`] | `/livez`, readiness and the watchdog follow its heartbeats |
+//! | [`Service::failure`], [`Service::drain`] | the end of the process and its exit code |
 
 mod host;
 mod verbs;
@@ -26,6 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Builder;
 
@@ -40,7 +52,7 @@ use crate::readiness::Readiness;
 use crate::signal::Signals;
 use crate::{exit, log, notify};
 
-use host::Host;
+use host::{Before, Host};
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
@@ -60,8 +72,19 @@ pub trait Service: Sized + 'static {
     /// The service's own part of `/status`: its module of `api`.
     type Status: Serialize;
 
+    /// The configuration file as it was read. Its type says which keys only a restart takes up; `()` says none.
+    type File: Clone + Serialize + JsonSchema;
+
     /// The part of the config that every daemon has.
     fn common(config: &Self::Config) -> &Common;
+
+    /// The file of a config.
+    fn file(config: &Self::Config) -> &Self::File;
+
+    /// The parts of a config that are legal and likely wrong, a line each.
+    fn warnings(_config: &Self::Config) -> Vec<String> {
+        Vec::new()
+    }
 
     /// True when another process of the service may be there, from which this one takes over: the admin
     /// address is its own until it has gone, and is taken over then.
@@ -282,6 +305,8 @@ async fn live<S: Service>(
         S::NAME
     );
     let common = *S::common(&config);
+    let started_with = S::file(&config).clone();
+    warn::<S>(&config);
     let takes_over = inherited.any() || S::takes_over(&config);
     let mut host = match Host::open(S::NAME, &common, inherited, takes_over, slot) {
         Ok(host) => host,
@@ -305,9 +330,19 @@ async fn live<S: Service>(
         tracing::warn!(socket, "Inherited socket is not served");
     }
     starting.release();
-    let end = host.serve(&service, common, log, &mut signals, load).await;
+    let before = Before::<S> {
+        common,
+        started_with,
+    };
+    let end = host.serve(&service, before, log, &mut signals, load).await;
     host.drain(service, end.deadline, &mut signals).await;
     end.code
+}
+
+fn warn<S: Service>(config: &S::Config) {
+    for warning in S::warnings(config) {
+        tracing::warn!("{warning}");
+    }
 }
 
 fn failed(error: &StartError) -> u8 {

@@ -17,7 +17,7 @@ use super::{
 use crate::admin::{Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
 use crate::clock;
-use crate::config::{Common, Problems};
+use crate::config::{Common, Problems, warn_of_restart};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
@@ -45,6 +45,14 @@ pub(super) struct Host {
     reloads_failed: Counter<u64>,
     /// The socket of this process's own; its file goes with it.
     _own: Option<Bound>,
+}
+
+/// The configuration before a reload.
+pub(super) struct Before<S: Service> {
+    /// The newest one that is served.
+    pub(super) common: Common,
+    /// That of the start, for the keys that a reload cannot change.
+    pub(super) started_with: S::File,
 }
 
 /// How the process is to end.
@@ -109,7 +117,7 @@ impl Host {
     pub(super) async fn serve<S: Service>(
         &mut self,
         service: &S,
-        mut common: Common,
+        mut before: Before<S>,
         log_args: LogArgs,
         signals: &mut Signals,
         load: &impl Fn() -> Result<S::Config, Problems>,
@@ -123,7 +131,7 @@ impl Host {
                     let told = exit::chain(&*error);
                     tracing::error!(error = told, "The service cannot continue");
                     notify::status(&format!("failed: {told}"));
-                    let (deadline, code) = (common.drain, exit::SOFTWARE);
+                    let (deadline, code) = (before.common.drain, exit::SOFTWARE);
                     return End { deadline, code };
                 }
                 () = self.context.readiness.released(), if !self.announced => {
@@ -137,16 +145,16 @@ impl Host {
                 }
             };
             match request {
-                Request::Stop => return End::asked(&common),
+                Request::Stop => return End::asked(&before.common),
                 Request::Reload => {}
             }
             loop {
                 self.context.life.set(State::Reloading);
                 notify::reloading();
-                let reloading = self.reload(service, &mut common, log_args, load);
+                let reloading = self.reload(service, &mut before, log_args, load);
                 let meanwhile = listen_while(signals, reloading).await;
                 if meanwhile == Some(Request::Stop) {
-                    return End::asked(&common);
+                    return End::asked(&before.common);
                 }
                 self.reloaded();
                 // Another SIGHUP came meanwhile: the files may have changed since.
@@ -179,7 +187,7 @@ impl Host {
     async fn reload<S: Service>(
         &mut self,
         service: &S,
-        common: &mut Common,
+        before: &mut Before<S>,
         log_args: LogArgs,
         load: &impl Fn() -> Result<S::Config, Problems>,
     ) {
@@ -188,7 +196,8 @@ impl Host {
             Ok(config) => config,
             Err(problems) => return self.refuse_reload(&problems),
         };
-        let new = *S::common(&config);
+        super::warn::<S>(&config);
+        let (new, file) = (*S::common(&config), S::file(&config).clone());
         let mut reloading = pin!(service.reload(config));
         let reloaded = loop {
             tokio::select! {
@@ -200,11 +209,12 @@ impl Host {
         match reloaded {
             Ok(summary) => {
                 log::apply(settings(new.log, log_args));
-                if new.admin != common.admin {
+                warn_of_restart(&before.started_with, &file);
+                if new.admin != before.common.admin {
                     tracing::warn!("The admin listener's address changes with the next restart");
                 }
-                *common = Common {
-                    admin: common.admin,
+                before.common = Common {
+                    admin: before.common.admin,
                     ..new
                 };
                 self.reloads.inc();
