@@ -4,10 +4,11 @@ use std::process::ExitCode;
 use std::slice;
 
 use config_text::web::encoded;
+use daemon::admin::Method;
 use daemon::args::{self, ServeArgs};
 use daemon::config::Problems;
 use daemon::disk::Disk;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln};
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
@@ -80,9 +81,9 @@ fn import(format: &Format) -> ExitCode {
 //--- The running server
 
 fn cache(verb: &CacheVerb) -> ExitCode {
-    let (name, status, path, way) = match verb {
-        CacheVerb::Dump { name, status } => (name, status, "/cache", Way::Look),
-        CacheVerb::Flush { name, status } => (name, status, "/cache/flush", Way::Change),
+    let (name, status, path, method) = match verb {
+        CacheVerb::Dump { name, status } => (name, status, "/cache", Method::Get),
+        CacheVerb::Flush { name, status } => (name, status, "/cache/flush", Method::Post),
     };
     let path = match name.as_deref() {
         None => path.to_owned(),
@@ -91,7 +92,7 @@ fn cache(verb: &CacheVerb) -> ExitCode {
             None => format!("{path}?name={}", encoded(name)),
         },
     };
-    match run::ask(status, DEFAULT_ADMIN, &path, way) {
+    match run::ask(status, DEFAULT_ADMIN, &path, method) {
         Ok(response) => {
             daemon::print::out(format_args!("{}", response.text()));
             match response.status {

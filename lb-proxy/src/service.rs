@@ -5,9 +5,10 @@ mod swap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::lb_proxy::Detail;
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
@@ -16,13 +17,14 @@ use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use netfilter::TableName;
+use proto::link::Link;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
-use crate::health::{FailureReports, Link};
+use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
@@ -43,6 +45,7 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     link: Link,
+    reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
     datagrams: Datagrams,
@@ -80,9 +83,20 @@ impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(_config: &Config) -> &() {
+        &()
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let mut warnings = config.warnings.clone();
+        warnings.extend(host::lacks(config, &host::Host::look()));
+        warnings
     }
 
     fn takes_over(config: &Config) -> bool {
@@ -90,7 +104,6 @@ impl Service for Proxy {
     }
 
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if !config.vips.is_empty() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
@@ -108,14 +121,11 @@ impl Service for Proxy {
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
+        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let active = left.tell(&builder);
-        let passive: Arc<dyn Report> = Arc::new(FailureReports::new(&link, builder.targets()));
-        let options = relay::Options {
-            workers: config.workers,
-            max_connections: config.max_connections,
-        };
-        let report = Arc::clone(&passive);
+        let reports = FailureReports::start(config.health.clone(), builder.targets());
+        let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
+        let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
         // then loses no client.
         let (at_once, once_taken) = match predecessor {
@@ -149,6 +159,7 @@ impl Service for Proxy {
             engine,
             builder,
             link,
+            reports,
             log,
             sockets,
             datagrams,
@@ -165,7 +176,6 @@ impl Service for Proxy {
     }
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if self.fixed != Fixed::of(&config) {
             tracing::warn!(
@@ -202,7 +212,7 @@ impl Service for Proxy {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         if self.is_handed_over.load(Ordering::Acquire) {
             self.leave().await;
             return true;
@@ -331,8 +341,9 @@ impl Proxy {
 
     /// Keeps what depends on the table up to date.
     fn follow(&mut self, context: &Context) {
+        let builder = Arc::clone(&self.builder);
         self.tasks
-            .extend(self.link.follow(Arc::clone(&self.builder)));
+            .extend(self.link.follow(move |snapshot| builder.observe(snapshot)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
@@ -372,6 +383,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             builder: Arc::clone(&self.builder),
             link: self.link.clone(),
+            reports: Arc::clone(&self.reports),
             log: self.log.log(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.clone(),
@@ -420,13 +432,10 @@ async fn take_over(
     }
 }
 
-fn warn_all(config: &Config) {
-    for warning in config
-        .warnings
-        .iter()
-        .chain(&host::lacks(config, &host::Host::look()))
-    {
-        tracing::warn!("{warning}");
+const fn relay_options(config: &Config) -> relay::Options {
+    relay::Options {
+        workers: config.workers,
+        max_connections: config.max_connections,
     }
 }
 
@@ -436,11 +445,6 @@ fn secret() -> u64 {
     // Before the kernel has gathered randomness there is no client to guess it either.
     let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
     u64::from_ne_bytes(octets)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

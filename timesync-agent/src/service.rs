@@ -109,9 +109,14 @@ impl Service for Timesync {
 
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(_config: &Config) -> &() {
+        &()
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
@@ -206,7 +211,7 @@ impl Service for Timesync {
         let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
             is_clock_corrected: self.fixed.corrects_clock,
-            healthd: self.health.link(),
+            healthd: self.health.reports(),
         };
         status::detail(&self.views.current(), &around)
     }

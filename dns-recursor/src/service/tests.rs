@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
+use daemon::clock::now;
 use daemon::config::Document;
 use dns_cache::testing::{self, addresses, counts, question, rcode, response};
 use dns_resolve::resolver;
@@ -245,11 +245,6 @@ fn wait_for(server: &Server, name: &str, address: &str) -> Duration {
         assert!(start.elapsed() < LONG, "{name} is not {address}");
         thread::sleep(Duration::from_millis(10));
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 //----------- Tests -----------------------------------------------------------
