@@ -18,8 +18,8 @@ pub use backend::{
     Backend, Balance, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy, Server,
 };
 pub use frontend::{
-    AcceptProxy, DataPath, Flows, Frontend, Keepalive, KeepaliveProbes, Limits, Protocol, Role,
-    Route, Side,
+    AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive, KeepaliveProbes, Limits,
+    Protocol, Role, Route, SOURCES, Side,
 };
 pub use text::{
     AddressRange, LogTarget, MIN_PERIOD, NotRange, NotRate, NotTable, NotVirtualAddress, Rate,

@@ -72,9 +72,14 @@ pub struct Frontend {
     pub masquerade: bool,
 }
 
-/// How long a client may take to send the bytes that are inspected.
+/// How long a client may take to send the bytes that are inspected, by default.
+pub const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The number of sources that a frontend with limits remembers, by default: 1.6 MiB.
+pub const SOURCES: usize = 65_536;
+
 fn inspect_timeout() -> Time {
-    Time::clamped(Duration::from_secs(5))
+    Time::clamped(INSPECT_TIMEOUT)
 }
 
 impl Frontend {
@@ -183,7 +188,7 @@ impl Default for Limits {
         Self {
             connections: None,
             rate: None,
-            sources: 65_536,
+            sources: SOURCES,
         }
     }
 }

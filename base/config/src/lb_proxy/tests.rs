@@ -51,6 +51,38 @@ fn values_that_are_text_read_and_print_the_same() {
 }
 
 #[test]
+fn ranges_are_written_three_ways() {
+    let ends = |text: &str| {
+        let range: AddressRange = text.parse().unwrap();
+        let last = range.at(range.size() - 1);
+        format!("{} {last} {}", range.at(0), range.size())
+    };
+    assert_eq!(
+        ends("192.168.7.200 - 192.168.7.220"),
+        "192.168.7.200 192.168.7.220 21"
+    );
+    assert_eq!(ends("192.168.7.200/29"), "192.168.7.201 192.168.7.206 6");
+    assert_eq!(ends("192.168.7.200/31"), "192.168.7.200 192.168.7.201 2");
+    assert_eq!(ends("192.168.7.200/32"), "192.168.7.200 192.168.7.200 1");
+    assert_eq!(ends("192.168.7.9"), "192.168.7.9 192.168.7.9 1");
+    assert_eq!(ends("fd00::/126"), "fd00:: fd00::3 4");
+    for wrong in ["", "a", "1.2.3.4-", "1.2.3.4/33", "1.2.3"] {
+        assert_eq!(
+            wrong.parse::<AddressRange>(),
+            Err(NotRange::Syntax),
+            "{wrong}"
+        );
+    }
+    for wrong in ["1.2.3.4-1.2.3.3", "1.2.3.4-fd00::1"] {
+        assert_eq!(
+            wrong.parse::<AddressRange>(),
+            Err(NotRange::Order),
+            "{wrong}"
+        );
+    }
+}
+
+#[test]
 fn a_check_and_keepalive_may_be_a_word_or_a_table() {
     let check = |text: &str| {
         let file = parse(&format!("[[backend]]\nname = \"b\"\n{text}\n")).unwrap();

@@ -20,14 +20,14 @@ pub type Interval = DurationWithin<10, 255_000>;
 pub struct Vip {
     /// The name in logs, metrics and on the command line: letters, digits and `-` `_` `.` `:` `/`.
     pub name: String,
+    /// The role in OpenShift, for `router-id`.
+    #[serde(default)]
+    pub role: Role,
     /// Addresses of one family form one virtual router; addresses of both families form two that move together. Without
     /// a prefix length it is the address alone.
     pub addresses: Vec<VirtualAddress>,
     /// The interface that has the addresses and the advertisements.
     pub interface: String,
-    /// The role in OpenShift, for `router-id`.
-    #[serde(default)]
-    pub role: Role,
     /// The number of the virtual router (VRID): the same on every node, and unique on the link. Default: OpenShift's own
     /// number, from `role` and `[openshift]` `cluster`.
     #[serde(default)]
@@ -113,9 +113,9 @@ impl Vip {
     ) -> Self {
         Self {
             name: name.into(),
+            role: Role::Plain,
             addresses,
             interface: interface.into(),
-            role: Role::Plain,
             router_id: None,
             version: None,
             password: None,
