@@ -1,6 +1,7 @@
 //! The verbs of the command line.
 
 use std::process::ExitCode;
+use std::slice;
 
 use api::lb_proxy::{Killed, Session};
 use config_text::counted;
@@ -13,7 +14,7 @@ use daemon::{errln, exit, outln};
 use serde::de::DeserializeOwned;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
-use crate::config::{Config, DEFAULT_ADMIN, v1};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::host;
 use crate::import;
 use crate::service::Proxy;
@@ -47,9 +48,9 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = v1::parse(&daemon::config::read(&args.config)?)?;
+    let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
     if let Some(healthd) = &args.healthd {
-        config.health.clone_from(&healthd.0);
+        config.file.health.endpoint.clone_from(healthd);
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
@@ -69,11 +70,13 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    let imported = match format {
-        Format::Haproxy { files } => import::haproxy(files),
-        Format::Keepalived { file, config_id } => import::keepalived(file, config_id.as_deref()),
-    };
-    run::import_text(imported.map(|imported| (imported.toml, imported.remarks)))
+    match format {
+        Format::Haproxy { files } => run::import(files, import::haproxy(files)),
+        Format::Keepalived { file, config_id } => {
+            let imported = import::keepalived(file, config_id.as_deref());
+            run::import(slice::from_ref(file), imported)
+        }
+    }
 }
 
 //--- The running proxy

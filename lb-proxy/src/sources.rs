@@ -103,7 +103,7 @@ mod tests {
     use daemon::config::Document;
 
     use super::*;
-    use crate::config::v1;
+    use crate::config::Config;
     use crate::table_builder::TableBuilder;
 
     const TWO: &str = r#"version = "v1"
@@ -129,7 +129,7 @@ address = "192.0.2.1:6443"
 "#;
 
     fn builder() -> Arc<TableBuilder> {
-        let config = v1::parse(&Document::inline("x", TWO.to_owned())).unwrap();
+        let config = Config::from_document(&Document::inline("x", TWO.to_owned())).unwrap();
         TableBuilder::new(config, Arc::default(), 1)
     }
 

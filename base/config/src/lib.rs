@@ -23,6 +23,7 @@ pub mod dns_recursor;
 mod document;
 mod draft;
 pub mod healthd;
+pub mod lb_proxy;
 mod log;
 mod networks;
 mod number;

@@ -8,7 +8,7 @@ use daemon::config::Document;
 use proto::health::AdminState;
 
 use super::*;
-use crate::config::v1;
+use crate::config::Config;
 
 /// Nothing takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ fn config(text: &str) -> Config {
     let text = format!(
         "version = \"v1\"\nworkers = 2\nhealth.endpoint = \"none\"\nadmin.listen = \"none\"\n{text}"
     );
-    v1::parse(&Document::inline("x", text)).unwrap()
+    Config::from_document(&Document::inline("x", text)).unwrap()
 }
 
 /// One frontend and one backend of these servers.

@@ -23,6 +23,7 @@ use anyhow::{Context as _, Result};
 use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
+use config::lb_proxy::LbProxy;
 use config::schema;
 use serde_json::Value;
 
@@ -38,6 +39,7 @@ fn services() -> Vec<Service> {
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),
+        service("lb-proxy", schema::<LbProxy>()),
     ]
 }
 
