@@ -62,12 +62,13 @@ fn parse<T: DeserializeOwned>(
     let table = table.get_mut();
     take_version(document, table)?;
     let mut problems = Problems::default();
-    let Some(parsed) = parse_table(document, &span, table, &mut problems) else {
+    let Some((parsed, removed)) = parse_table(document, &span, table, &mut problems) else {
         return Err(problems);
     };
     let mut checked = Check {
         document,
         table,
+        removed,
         problems,
     };
     check(&parsed, &mut checked);
@@ -76,17 +77,18 @@ fn parse<T: DeserializeOwned>(
     problems.unless_empty(parsed)
 }
 
-/// Parses, takes the wrong entry out, and parses again; none when nothing more can be taken out.
+/// Parses, takes the wrong entry out, and parses again; none when nothing more can be taken out. Returns the keys of those that
+/// were taken out, too.
 fn parse_table<T: DeserializeOwned>(
     document: &Document,
     span: &Range<usize>,
     table: &mut DeTable<'_>,
     problems: &mut Problems,
-) -> Option<T> {
+) -> Option<(T, Vec<String>)> {
     let mut removed = Vec::new();
     loop {
         let error = match T::deserialize(value::Value::root(span.clone(), table)) {
-            Ok(parsed) => return Some(parsed),
+            Ok(parsed) => return Some((parsed, removed)),
             Err(error) => error,
         };
         let place = error.span.clone().unwrap_or_default();
@@ -107,6 +109,7 @@ fn parse_table<T: DeserializeOwned>(
 pub struct Check<'a> {
     document: &'a Document,
     table: &'a DeTable<'a>,
+    removed: Vec<String>,
     problems: Problems,
 }
 
@@ -127,6 +130,22 @@ impl Check<'_> {
     #[must_use]
     pub fn position(&self, way: &[Step<'_>]) -> Position {
         self.document.position(place(self.table, way).start)
+    }
+
+    /// Whether the file has the value at the end of `way`.
+    #[must_use]
+    pub fn is_given(&self, way: &[Step<'_>]) -> bool {
+        let [above @ .., _] = way else {
+            return true;
+        };
+        place(self.table, way) != place(self.table, above)
+    }
+
+    /// Whether a value of a key of this name is wrong, so that its default stands in its place, or one of that name may be meant
+    /// by an unknown key.
+    #[must_use]
+    pub fn is_refused(&self, key: &str) -> bool {
+        self.removed.iter().any(|removed| removed == key)
     }
 
     /// How many problems there are so far.

@@ -22,6 +22,7 @@ use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
 use config::schema;
+use config::timesync_agent::TimesyncAgent;
 use serde_json::Value;
 
 /// A service and the schema of its configuration.
@@ -36,6 +37,7 @@ fn services() -> Vec<Service> {
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),
+        service("timesync-agent", schema::<TimesyncAgent>()),
     ]
 }
 
