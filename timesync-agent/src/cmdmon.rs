@@ -76,7 +76,7 @@ impl Policy {
             command_access: Acl::from_rules(&rules, &mut resolve),
             open: commands.open.clone(),
             client_log: !settings.server.no_client_log,
-            rate_limit: commands.rate_limit,
+            rate_limit: commands.rate_limit.map(Into::into),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Server {
                 Err(error) => tracing::warn!(%address, %error, "Cannot listen for chronyc"),
             }
         }
-        if let Some(path) = &settings.commands.socket {
+        if let Some(path) = settings.commands.socket.path() {
             match server.listen_unix(path) {
                 Ok(()) => server
                     .listeners
