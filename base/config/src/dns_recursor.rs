@@ -278,9 +278,11 @@ pub const MIN_DEADLINE: u64 = 1;
 pub struct Resolve {
     /// How long dns-recursor tries to resolve a question: shorter than clients' own deadline.
     pub deadline: DurationWithin<MIN_DEADLINE>,
-    /// The largest number of questions in flight.
+    /// The largest number of questions in flight. When it is reached, the client with the most of them loses its oldest
+    /// one to a client with fewer, and among the questions of one client the zone with the most to a zone with fewer.
     pub max_questions: Positive<usize>,
-    /// The largest number of clients that wait for questions in flight.
+    /// The largest number of clients that wait for questions in flight. Queries of one client fill at most a quarter of
+    /// these places.
     pub max_clients: Positive<usize>,
     /// Whether queries have random letter case, against forged responses.
     pub randomize_case: bool,

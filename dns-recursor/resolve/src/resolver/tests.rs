@@ -1,6 +1,7 @@
 mod bailiwick;
 mod referrals;
 mod reloads;
+mod shares;
 
 use dns_cache::key::Variant;
 use dns_cache::testing::{self, Random};
@@ -455,6 +456,7 @@ fn a_query_that_comes_back_is_refused_and_told() {
         key: &key,
         question,
         client: Some(client),
+        origin: None,
         has_stale: false,
     };
     resolver.ask(ask(1, key.question()), now);
@@ -624,6 +626,7 @@ fn asked_ahead(apart: usize) {
             key: &key,
             question: &question,
             client: Some(n),
+            origin: None,
             has_stale: false,
         };
         resolver.ask(ask, now);
