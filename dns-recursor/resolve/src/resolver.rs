@@ -34,6 +34,7 @@ mod upstreams;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Seed};
@@ -154,6 +155,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let route = Arc::clone(route);
+        // A refresh, and a client with a stale answer, lose nothing without a trial.
+        let is_bridged = request.has_stale || request.client.is_none();
         if !self.has_place(request.origin, request.client.as_ref())
             || !self.make_room(request.key, request.origin, &route)
         {
@@ -161,7 +164,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.fail_at_once(request.key, Reason::Overload, request.client);
             return;
         }
-        match self.begin(request.key, route, request.origin, now) {
+        match self.begin(request.key, route, request.origin, is_bridged, now) {
             Some(id) => {
                 let (client, origin) = (request.client, request.origin);
                 self.flights
@@ -364,12 +367,13 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Flights
 
-    /// Begins a flight; `None` when no upstream is left.
+    /// Begins a flight; `None` when no upstream is left, and with a stale answer also when all seem to be absent.
     fn begin(
         &mut self,
         key: &Key,
         route: Arc<Route>,
         owner: Option<Origin>,
+        has_stale: bool,
         now: Instant,
     ) -> Option<FlightId> {
         let (ids, fitness) = self.upstreams.of(&route);
@@ -379,13 +383,31 @@ impl<C, E: Entropy> Resolver<C, E> {
                 .into_iter()
                 .filter_map(|index| ids.get(index).copied())
                 .collect();
-        if order.is_empty() {
-            return None;
-        }
         let deadline = now.after(self.settings.deadline);
         let mut flight = Flight::new(key, route, order, now, deadline);
         flight.owner = owner;
+        if flight.order.is_empty() {
+            if has_stale {
+                return None;
+            }
+            let wait = self.try_absent(&mut flight, &ids)?;
+            flight.deadline = deadline.min(now.after(wait));
+        }
         Some(self.flights.add(flight))
+    }
+
+    /// Makes a flight try upstreams that count as absent: one that has just returned answers it at once. Returns how
+    /// long it waits for them.
+    fn try_absent(&self, flight: &mut Flight<C>, ids: &[UpstreamId]) -> Option<Duration> {
+        let usable = ids.iter().filter_map(|id| {
+            let wait = self.upstreams.get(*id)?.trial_wait()?;
+            Some((*id, wait))
+        });
+        let (order, waits): (Vec<UpstreamId>, Vec<Duration>) = usable.unzip();
+        flight.order = order;
+        flight.is_trial = true;
+        flight.reason = Reason::Absent;
+        waits.into_iter().max()
     }
 
     fn join(&mut self, id: FlightId, request: ResolveRequest<'_, C>, now: Instant) {

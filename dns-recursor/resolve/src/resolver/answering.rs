@@ -211,7 +211,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         // It counts for the client whose question leads here.
         let owner = self.flights.get(id).and_then(|flight| flight.owner);
-        match self.begin(key, route, owner, now) {
+        match self.begin(key, route, owner, false, now) {
             None => self.link_failed(id, Reason::Absent),
             Some(next) => {
                 self.flights.wait_for(id, next);

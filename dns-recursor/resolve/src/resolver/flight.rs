@@ -41,6 +41,8 @@ pub(super) struct Flight<C> {
     pub(super) n_sends: u32,
     /// The upstreams that have answered with a failure: they get no second query.
     pub(super) failed: Vec<UpstreamId>,
+    /// Whether the upstreams count as absent, and the query is to show whether they still are.
+    pub(super) is_trial: bool,
     /// The error for the client when no upstream is left.
     pub(super) reason: Reason,
     /// An upstream that rejects OPT: gets its query without.
@@ -96,6 +98,7 @@ impl<C> Flight<C> {
             n_tried: 0,
             n_sends: 0,
             failed: Vec::new(),
+            is_trial: false,
             reason: Reason::Unanswered,
             without_edns: None,
             exchanges: Vec::new(),

@@ -181,7 +181,7 @@ impl CacheResult {
 pub enum Reason {
     /// No upstream is configured for the name.
     NoRoute,
-    /// Every upstream was known to be absent.
+    /// Every upstream counts as absent, and has not answered a trial either.
     Absent,
     /// No upstream has answered.
     Unanswered,
