@@ -18,7 +18,7 @@ use daemon::config::Problems;
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
-use dns_zone::parse::{self, ZoneFile};
+use dns_zone::parse::{self, LeftOut, ZoneFile};
 use dns_zone::record::RecordData;
 use peer_bind::{NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
@@ -112,11 +112,22 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 //--- Zones
 
+/// A zone as its files have it now.
+#[derive(Debug)]
+pub struct Fresh {
+    /// The zone.
+    pub zone: Arc<Zone>,
+    /// Oddities of its files.
+    pub warnings: Vec<Problem>,
+    /// The records that are left out.
+    pub left_out: LeftOut,
+}
+
 /// A zone file after loading.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The zone with its warnings, or its errors.
-    pub result: Result<(Arc<Zone>, Vec<Problem>), Vec<Problem>>,
+    /// The zone, or its errors.
+    pub result: Result<Fresh, Vec<Problem>>,
     /// The files that were read or searched for, with their states from before.
     pub files: Vec<(PathBuf, Stamp)>,
     /// The time that it took.
@@ -127,7 +138,7 @@ impl Loaded {
     /// The number of records that were read.
     #[must_use]
     pub fn n_records(&self) -> usize {
-        self.result.as_ref().map_or(0, |(zone, _)| zone.n_records())
+        self.result.as_ref().map_or(0, |fresh| fresh.zone.n_records())
     }
 }
 
@@ -140,6 +151,7 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
         let ZoneFile {
             mut records,
             mut warnings,
+            left_out,
             ..
         } = file;
         if !lua {
@@ -151,7 +163,11 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
             }));
         }
         let zone = Zone::build(&declared.name, &records, seed)?;
-        Ok((Arc::new(zone), warnings))
+        Ok(Fresh {
+            zone: Arc::new(zone),
+            warnings,
+            left_out,
+        })
     });
     Loaded {
         result,

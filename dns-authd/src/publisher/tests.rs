@@ -179,6 +179,19 @@ fn a_broken_file_keeps_the_zone_until_it_is_mended() {
 }
 
 #[test]
+fn a_record_of_an_unknown_type_is_left_out_of_its_zone_and_reported() {
+    let text = format!("{GOOD}b ALIAS www.example.net.\nc TYPE65280 \\# 1 07\n");
+    let desk = Desk::open(&[("a.test.", &text)]);
+    assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
+    let report = desk.report("a.test.");
+    assert_eq!((report.state, report.records), (State::Loaded, 4));
+    assert_eq!(report.left_out.count, 1);
+    let named = report.left_out.first[0].to_string();
+    assert!(named.contains("a.test.zone:5:3: `ALIAS`"), "{named}");
+    desk.publisher.stop();
+}
+
+#[test]
 fn a_zone_broken_from_the_start_fails_and_leaves_the_others_alone() {
     let desk = Desk::open(&[("a.test.", BROKEN), ("b.test.", GOOD)]);
     assert_eq!(desk.ask("a.a.test.").0, 2);

@@ -10,7 +10,7 @@ use dns_zone::Zone;
 use peer_bind::ZoneDecl;
 
 use super::report::ZoneReport;
-use crate::load::Loaded;
+use crate::load::{Fresh, Loaded};
 use crate::programs::LiveZone;
 
 /// The most problems of one zone that are logged.
@@ -64,12 +64,10 @@ impl ZoneState {
     pub(super) fn take(&mut self, loaded: Loaded, log: bool) {
         self.files = loaded.files;
         let zone = match loaded.result {
-            Ok((zone, warnings)) => {
-                for warning in warnings.iter().take(LOGGED_PROBLEMS) {
-                    tracing::warn!(zone = %zone.apex(), %warning, "Zone file is odd");
-                }
-                self.report = Arc::new(self.report.loaded(&zone, &warnings, loaded.took, now()));
-                zone
+            Ok(fresh) => {
+                log_fresh(&fresh);
+                self.report = Arc::new(self.report.loaded(&fresh, loaded.took, now()));
+                fresh.zone
             }
             Err(problems) => {
                 self.refuse(&problems, loaded.took);
@@ -105,6 +103,17 @@ impl ZoneState {
         if let Some(zone) = &self.zone {
             self.live = LiveZone::new(zone);
         }
+    }
+}
+
+fn log_fresh(fresh: &Fresh) {
+    let zone = fresh.zone.apex();
+    for warning in fresh.warnings.iter().take(LOGGED_PROBLEMS) {
+        tracing::warn!(%zone, %warning, "Zone file is odd");
+    }
+    for problem in fresh.left_out.first.iter().take(LOGGED_PROBLEMS) {
+        let count = fresh.left_out.count;
+        tracing::warn!(%zone, %problem, count, "Record is unknown and left out");
     }
 }
 
