@@ -10,6 +10,7 @@ use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
+use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
@@ -70,6 +71,7 @@ pub struct Recursor {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
+    readiness: Readiness,
 }
 
 impl Service for Recursor {
@@ -151,8 +153,10 @@ impl Service for Recursor {
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
+            readiness: context.readiness.clone(),
         };
         recursor.show(context);
+        note_forwards(&recursor.readiness, &table);
         Ok(recursor)
     }
 
@@ -167,6 +171,7 @@ impl Service for Recursor {
             .adopt(plan(&config, &table, &self.addresses))
             .await;
         self.health.adopt(&table);
+        note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
         let before = self.cell.current();
@@ -250,6 +255,12 @@ impl Recursor {
             }
         });
     }
+}
+
+/// A server that forwards nothing answers nothing but its local names: it is not ready.
+fn note_forwards(readiness: &Readiness, table: &Table) {
+    let reason = "no zone is forwarded: every name but local ones is SERVFAIL";
+    readiness.set_unready("forward", table.is_empty().then(|| reason.to_owned()));
 }
 
 /// The resolver's settings, given the addresses that this server listens on.

@@ -316,6 +316,20 @@ async fn names_that_nobody_answers_for_fail_at_once() {
 }
 
 #[tokio::test]
+async fn a_server_with_nothing_to_forward_to_is_not_ready() {
+    let server = Server::start("").await;
+    assert!(!server.context.readiness.is_ready());
+    let reasons = server.context.readiness.unready_reasons();
+    assert!(reasons[0].contains("no zone is forwarded"), "{reasons:?}");
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let forwards = forward("example", false, &[&upstream]);
+    server.recursor.reload(config(&forwards)).await.unwrap();
+    assert!(server.context.readiness.is_ready());
+    server.recursor.reload(config("")).await.unwrap();
+    assert!(!server.context.readiness.is_ready());
+}
+
+#[tokio::test]
 async fn an_upstream_that_goes_and_comes_back_does_not_show() {
     let upstream = Upstream::start(answers("192.0.2.1", 1));
     let server = Server::start(&forward("example", false, &[&upstream])).await;
