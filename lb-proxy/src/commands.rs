@@ -6,9 +6,10 @@ use std::slice;
 use api::lb_proxy::{Killed, Session};
 use config_text::counted;
 use config_text::web::with_query;
+use daemon::admin::Method;
 use daemon::args::{self, StatusArgs};
 use daemon::config::Problems;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln};
 use serde::de::DeserializeOwned;
 
@@ -40,7 +41,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Backend { verb } => backend(&verb),
         Verb::Explain { backend, status } => {
             let path = with_query("/backends/explain", &[("backend", backend)]);
-            ask(&status, &path, Way::Look, str::to_owned)
+            ask(&status, &path, Method::Get, str::to_owned)
         }
     }
 }
@@ -94,12 +95,15 @@ fn list<T: DeserializeOwned>(
     render: impl Fn(&T) -> String,
 ) -> ExitCode {
     let json = status.json;
-    ask(status, path, Way::Look, |body| {
-        match serde_json::from_str(body) {
+    ask(
+        status,
+        path,
+        Method::Get,
+        |body| match serde_json::from_str(body) {
             Ok(value) if !json => render(&value),
             _ => body.to_owned(),
-        }
-    })
+        },
+    )
 }
 
 fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
@@ -116,7 +120,7 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
     ask(
         status,
         &path,
-        Way::Change,
+        Method::Post,
         |body| match serde_json::from_str(body) {
             Ok(Killed { killed }) if !json => format!("{} reset", counted(killed, "session")),
             _ => body.to_owned(),
@@ -168,7 +172,7 @@ fn backend(verb: &BackendVerb) -> ExitCode {
             (key, Some(value)),
         ],
     );
-    ask(status, &path, Way::Change, str::to_owned)
+    ask(status, &path, Method::Post, str::to_owned)
 }
 
 fn state<'a>(
@@ -186,8 +190,8 @@ fn state<'a>(
 }
 
 /// Sends a request to the running proxy and prints what `render` makes from the answer.
-fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
-    let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
+fn ask(args: &StatusArgs, path: &str, method: Method, render: impl Fn(&str) -> String) -> ExitCode {
+    let response = match run::ask(args, DEFAULT_ADMIN, path, method) {
         Ok(response) => response,
         Err(code) => return code,
     };

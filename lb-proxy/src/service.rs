@@ -5,24 +5,26 @@ mod swap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::config::lb_proxy::LbProxy;
 use api::lb_proxy::Detail;
-use daemon::config::{Common, Problem, Problems, warn_of_restart};
+use daemon::clock;
+use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
 use l4::access_log::Writer;
 use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
+use proto::link::Link;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
-use crate::health::{FailureReports, Link};
+use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
@@ -43,12 +45,12 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     link: Link,
+    reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
     datagrams: Datagrams,
     kernel: KernelPath,
     vips: Vips,
-    started_with: LbProxy,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -56,9 +58,20 @@ impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
     type Status = Detail;
+    type File = LbProxy;
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(config: &Config) -> &LbProxy {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let mut warnings = config.warnings.clone();
+        warnings.extend(host::lacks(config, &host::Host::look()));
+        warnings
     }
 
     fn takes_over(config: &Config) -> bool {
@@ -66,7 +79,6 @@ impl Service for Proxy {
     }
 
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if !config.vips.is_empty() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
@@ -84,14 +96,11 @@ impl Service for Proxy {
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
         let link = Link::start(config.health(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
+        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let active = left.tell(&builder);
-        let passive: Arc<dyn Report> = Arc::new(FailureReports::new(&link, builder.targets()));
-        let options = relay::Options {
-            workers: config.workers(),
-            max_connections: config.max_connections(),
-        };
-        let report = Arc::clone(&passive);
+        let reports = FailureReports::start(config.health(), builder.targets());
+        let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
+        let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
         // then loses no client.
         let (at_once, once_taken) = match predecessor {
@@ -125,12 +134,12 @@ impl Service for Proxy {
             engine,
             builder,
             link,
+            reports,
             log,
             sockets,
             datagrams,
             kernel,
             vips,
-            started_with: config.file.clone(),
             tasks: Vec::new(),
         };
         proxy.follow(context);
@@ -141,9 +150,7 @@ impl Service for Proxy {
     }
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
-        warn_of_restart(&self.started_with, &config.file);
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
@@ -174,7 +181,7 @@ impl Service for Proxy {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         if self.is_handed_over.load(Ordering::Acquire) {
             self.leave().await;
             return true;
@@ -303,8 +310,9 @@ impl Proxy {
 
     /// Keeps what depends on the table up to date.
     fn follow(&mut self, context: &Context) {
+        let builder = Arc::clone(&self.builder);
         self.tasks
-            .extend(self.link.follow(Arc::clone(&self.builder)));
+            .extend(self.link.follow(move |snapshot| builder.observe(snapshot)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
@@ -344,6 +352,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             builder: Arc::clone(&self.builder),
             link: self.link.clone(),
+            reports: Arc::clone(&self.reports),
             log: self.log.log(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.clone(),
@@ -392,13 +401,10 @@ async fn take_over(
     }
 }
 
-fn warn_all(config: &Config) {
-    for warning in config
-        .warnings
-        .iter()
-        .chain(&host::lacks(config, &host::Host::look()))
-    {
-        tracing::warn!("{warning}");
+fn relay_options(config: &Config) -> relay::Options {
+    relay::Options {
+        workers: config.workers(),
+        max_connections: config.max_connections(),
     }
 }
 
@@ -408,11 +414,6 @@ fn secret() -> u64 {
     // Before the kernel has gathered randomness there is no client to guess it either.
     let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
     u64::from_ne_bytes(octets)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

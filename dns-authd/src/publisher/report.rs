@@ -76,12 +76,7 @@ impl ZoneReport {
         }
     }
 
-    pub(super) fn loaded(
-        &self,
-        fresh: &Fresh,
-        took: Duration,
-        now: SystemTime,
-    ) -> Self {
+    pub(super) fn loaded(&self, fresh: &Fresh, took: Duration, now: SystemTime) -> Self {
         let zone = &fresh.zone;
         Self {
             state: ZoneState::Loaded,

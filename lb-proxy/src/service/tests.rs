@@ -275,8 +275,8 @@ async fn a_frontend_without_a_server_is_told_of() {
         .set_state("back", "a", AdminState::Maintenance)
         .unwrap();
     let told = || context.readiness.details();
-    let deadline = now() + LONG;
-    while told().is_empty() && now() < deadline {
+    let deadline = clock::now() + LONG;
+    while told().is_empty() && clock::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(
@@ -289,7 +289,7 @@ async fn a_frontend_without_a_server_is_told_of() {
         .builder
         .set_state("back", "a", AdminState::Ready)
         .unwrap();
-    while !told().is_empty() && now() < deadline {
+    while !told().is_empty() && clock::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(told(), [""; 0]);

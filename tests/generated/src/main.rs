@@ -25,6 +25,7 @@ use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
 use config::lb_proxy::LbProxy;
 use config::schema;
+use config::timesync_agent::TimesyncAgent;
 use serde_json::Value;
 
 /// A service and the schema of its configuration.
@@ -40,6 +41,7 @@ fn services() -> Vec<Service> {
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),
         service("lb-proxy", schema::<LbProxy>()),
+        service("timesync-agent", schema::<TimesyncAgent>()),
     ]
 }
 

@@ -519,7 +519,10 @@ fn left_out(text: &str) -> Vec<String> {
 fn a_record_of_an_unknown_kind_is_left_out_alone() {
     for (line, slip) in [
         ("a ALIAS www.example.net.", "3 `ALIAS` is no record type"),
-        ("a 60 IN ALIAS www.example.net.", "9 `ALIAS` is no record type"),
+        (
+            "a 60 IN ALIAS www.example.net.",
+            "9 `ALIAS` is no record type",
+        ),
         ("a LUA ALIAS \"'www'\"", "7 `ALIAS` is no record type"),
         (
             "a HTTPS 1 . alpn=h2 tls-later=29",
@@ -540,10 +543,7 @@ fn a_record_of_an_unknown_kind_is_left_out_alone() {
             "a WKS 192.0.2.1 tcp smtp",
             r"7 type WKS is written as `\# LENGTH HEX` only (RFC 3597)",
         ),
-        (
-            "$GENERATE 1-3 a$ ALIAS b$",
-            "18 `ALIAS` is no record type",
-        ),
+        ("$GENERATE 1-3 a$ ALIAS b$", "18 `ALIAS` is no record type"),
     ] {
         let text = format!("{line}\nb A 192.0.2.1\n");
         let wanted = format!("1:{slip}; the record is left out");
