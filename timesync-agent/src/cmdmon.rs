@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use daemon::clock;
 use daemon::latest::Latest;
 use ipnet::IpNet;
 use tokio::net::{UdpSocket, UnixDatagram};
@@ -310,10 +310,7 @@ impl Shared {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell of the sockets")]
 fn now() -> UnixTime {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = clock::since_1970();
     UnixTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

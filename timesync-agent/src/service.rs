@@ -13,7 +13,7 @@ use std::time::Duration;
 use ::config::timesync_agent::TimesyncAgent;
 use api::timesync_agent::Detail;
 use daemon::admin::{Reply, Routes};
-use daemon::config::{Common, Problem, Problems, warn_of_restart};
+use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::{Latch, Readiness};
@@ -58,9 +58,8 @@ pub struct Timesync {
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
-    /// The configuration at the start. A reload does not know which privileges were given up: an operation that needs one fails,
-    /// and says so.
-    started_with: TimesyncAgent,
+    /// Whether the clock is corrected. A reload does not change it: the process may have given up the privilege.
+    is_clock_corrected: bool,
     follower: JoinHandle<()>,
     /// The directory of the drift file, whose holder corrects the clock.
     lock: Option<Lock>,
@@ -71,13 +70,21 @@ impl Service for Timesync {
 
     type Config = Config;
     type Status = Detail;
+    type File = TimesyncAgent;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &TimesyncAgent {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let settings = &config.settings;
         keep_capabilities(&config)?;
         let keys = read_keys(settings);
@@ -142,15 +149,13 @@ impl Service for Timesync {
             views,
             ntp_listeners,
             health,
-            started_with: config.file,
+            is_clock_corrected: config.file.correct_clock,
             follower: tokio::spawn(follower.run()),
             lock,
         })
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        warn_all(&config);
-        warn_of_restart(&self.started_with, &config.file);
         let keys = read_keys(&config.settings);
         let (settings, told) = (config.settings.clone(), keys.clone());
         let summary = config.summary();
@@ -166,8 +171,8 @@ impl Service for Timesync {
     fn status(&self) -> Detail {
         let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
-            is_clock_corrected: self.started_with.correct_clock,
-            healthd: self.health.link(),
+            is_clock_corrected: self.is_clock_corrected,
+            healthd: self.health.reports(),
         };
         status::detail(&self.views.current(), &around)
     }
@@ -337,12 +342,6 @@ fn show(
         health: Arc::clone(health),
         history,
         readiness: context.readiness.clone(),
-    }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!(%warning, "Configuration is legal, but odd");
     }
 }
 

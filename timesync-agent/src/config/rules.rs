@@ -9,6 +9,9 @@ use ::config::{Check, at};
 
 use time_model::settings::SourceSettings;
 
+/// The names of the key of a source's host.
+const HOST: [&str; 3] = ["host", "name", "address"];
+
 /// Collects the values of a file that break a rule; `base` is the chrony.conf below it.
 pub(super) fn check(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) {
     for (index, source) in file.server.iter().enumerate() {
@@ -23,13 +26,14 @@ pub(super) fn check(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Chec
     }
     refclocks(file, base, check);
     for (index, ptp) in file.ptp.iter().enumerate() {
-        if ptp.interface.is_empty() && !check.is_refused("interface") {
-            check.problem(&at!["ptp", index, "interface"], "missing key `interface`");
+        let way = at!["ptp", index, "interface"];
+        if ptp.interface.is_empty() && !check.is_lost(&way) {
+            check.problem(&way, "missing key `interface`");
         }
     }
     for (index, stamps) in file.client.hardware_stamps.iter().enumerate() {
-        if stamps.interface.is_empty() && !check.is_refused("interface") {
-            let way = at!["client", "hwtimestamp", index, "interface"];
+        let way = at!["client", "hwtimestamp", index, "interface"];
+        if stamps.interface.is_empty() && !check.is_lost(&way) {
             check.problem(&way, "missing key `interface`");
         }
     }
@@ -43,23 +47,18 @@ pub(super) fn check(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Chec
 
 fn one_source(kind: &str, index: usize, source: &Source, check: &mut Check<'_>) {
     let host = at![kind, index, "host"];
-    if check.is_refused("host") {
-        // That was said.
-    } else if !is_given(check, kind, index) {
+    let mut names = HOST.iter().map(|name| at![kind, index, *name]);
+    if names.clone().any(|way| check.is_lost(&way)) {
+        // The value itself is a problem already.
+    } else if !names.any(|way| check.has(&way)) {
         check.problem(&host, "missing key `host`");
     } else if source.host.is_none() {
         check.problem(&host, "neither an address nor a name");
     }
     let maxpoll = at![kind, index, "maxpoll"];
-    if source.maxpoll < source.minpoll && check.is_given(&maxpoll) {
+    if source.maxpoll < source.minpoll && check.has(&maxpoll) {
         check.problem(&maxpoll, "`maxpoll` is below `minpoll`");
     }
-}
-
-/// Whether a source has a host, by one of the names of the key.
-fn is_given(check: &Check<'_>, kind: &str, index: usize) -> bool {
-    let mut names = ["host", "name", "address"].iter();
-    names.any(|name| check.is_given(&at![kind, index, *name]))
 }
 
 fn refclocks(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) {
@@ -75,10 +74,13 @@ fn refclocks(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) 
         ptp.reference_id.unwrap_or_else(default)
     });
     let names: BTreeSet<u32> = named.map(name).chain(ptp).collect();
+    // A reference to a clock whose own refid is wrong is no problem of its own.
+    let is_refid_lost = (0..file.refclock.len()).any(|it| check.is_lost(&at!["refclock", it, "refid"]));
     for (index, clock) in file.refclock.iter().enumerate() {
-        if check.is_refused("driver") {
-            // That was said.
-        } else if !check.is_given(&at!["refclock", index, "driver"]) {
+        let driver = at!["refclock", index, "driver"];
+        if check.is_lost(&driver) {
+            // The value itself is a problem already.
+        } else if !check.has(&driver) {
             check.problem(&at!["refclock", index], "missing key `driver`");
         } else if let Err(missing) = RefclockSettings::of(clock, n_below + index) {
             let driver = clock.driver.name();
@@ -86,7 +88,7 @@ fn refclocks(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) 
             check.problem(&at!["refclock", index, "driver"], message);
         }
         let is_unknown = clock.lock.is_some_and(|lock| !names.contains(&lock));
-        if is_unknown && !check.is_refused("refid") {
+        if is_unknown && !is_refid_lost {
             let message = "no reference clock has this refid";
             check.problem(&at!["refclock", index, "lock"], message);
         }
