@@ -22,6 +22,7 @@ mod timesync_agent;
 mod zone;
 mod zone_list;
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
@@ -228,9 +229,14 @@ fn written<T: Serialize + JsonSchema>(service: Service, config: &T) -> Written {
     let head = format!("{service}, rendered by `outpost`.");
     match Written::new(config) {
         Ok(file) => file.head(&head),
-        // No value of a site has this; the service names the key that is missing in its place.
-        Err(error) => Written::default().head(&format!("{head} {error}")),
+        Err(error) => unwritten(service, &error),
     }
+}
+
+/// A file in the place of one that cannot be written: it says why, and the service names the key that is missing. No
+/// value of a site leads here.
+fn unwritten(service: Service, error: &impl Error) -> Written {
+    Written::default().head(&format!("{service}, rendered by `outpost`. {error}"))
 }
 
 /// A path that a configuration can have: bytes that are no UTF-8 are replaced, and the service that reads it says that

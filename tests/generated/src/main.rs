@@ -21,6 +21,7 @@ use anyhow::{Context as _, Result};
 use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
+use config::registry_svc::RegistrySvc;
 use config::schema;
 use serde_json::Value;
 
@@ -36,6 +37,7 @@ fn services() -> Vec<Service> {
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),
+        service("registry-svc", schema::<RegistrySvc>()),
     ]
 }
 
