@@ -13,7 +13,7 @@ use daemon::config::{Problem, Problems};
 use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Verb};
-use crate::config::{Config, DEFAULT_ADMIN, v1};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::service::{self, Registry};
 use crate::upkeep::Task;
 use crate::views::View;
@@ -59,12 +59,12 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = v1::parse(&daemon::config::read(&args.config)?)?;
+    let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
     if args.admin.is_some() {
         config.common.admin = args.admin;
     }
     if let Some(root) = &args.root {
-        config.root.clone_from(root);
+        config.file.root.clone_from(root);
     }
     Ok(config)
 }
@@ -83,17 +83,17 @@ fn check(args: &ConfigArgs) -> ExitCode {
 /// The problems of the files that a configuration names.
 fn named(config: &Config) -> Problems {
     let mut problems = Problems::default();
-    if let Some(tls) = &config.tls
+    if let Some(tls) = &config.file.tls
         && let Err(error) = tls::load(tls)
     {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_access(config));
     problems.extend(service::check_storage(config).map(Problem::new));
-    if let Err(error) = registry_webhook::check(&config.webhooks) {
+    if let Err(error) = registry_webhook::check(&config.file.webhook) {
         problems.push(Problem::new(exit::chain(&error)));
     }
-    if let Err(error) = registry_mirror::check(&config.mirrors) {
+    if let Err(error) = registry_mirror::check(&config.file.mirror) {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems.extend(service::check_cluster(config).map(Problem::new));
@@ -144,7 +144,7 @@ mod tests {
         std::fs::write(scratch.path().join("no.pem"), "no certificate").unwrap();
         let text = text.replace("DIR", &scratch.path().display().to_string());
         let text = format!("version = \"v1\"\nplain = true\n{text}");
-        let config = v1::parse(&Document::inline("test", text)).unwrap();
+        let config = Config::from_document(&Document::inline("test", text)).unwrap();
         named(&config).0.iter().map(ToString::to_string).collect()
     }
 

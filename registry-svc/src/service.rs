@@ -13,11 +13,11 @@ pub(crate) mod cluster;
 mod storage;
 mod workers;
 
-use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::config::registry_svc::{RegistrySvc, Webhook};
 use api::registry_svc::{Detail, Requests};
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
@@ -37,12 +37,12 @@ use registry_http::{Api, Limits, Parts};
 use registry_mirror::Mirrors;
 use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
 use registry_store::space::Space;
-use registry_store::{Settings, Store, StoreError, store};
+use registry_store::{Settings, Store, StoreError};
 use registry_webhook::Webhooks;
 use rustls::ServerConfig;
 use tokio::task::JoinHandle;
 
-use crate::config::{self, Config, IndexKind};
+use crate::config::Config;
 use crate::metrics::{self, Scrape, Sources, notifications};
 use crate::upkeep::Upkeep;
 use crate::views::Looker;
@@ -86,73 +86,43 @@ pub struct Registry {
     root: Lock,
 }
 
-/// Settings that a reload does not change.
-#[derive(Debug, PartialEq, Eq)]
-struct Fixed {
-    listen: Vec<SocketAddr>,
-    is_plain: bool,
-    root: PathBuf,
-    workers: usize,
-    server: server::Settings,
-    index: config::Index,
-    cluster: Option<config::Cluster>,
-    mirrors: Vec<config::Mirror>,
-    s3: Option<config::S3>,
-}
-
-impl Fixed {
-    fn of(config: &Config) -> Self {
-        Self {
-            listen: config.listen.clone(),
-            is_plain: config.tls.is_none(),
-            root: config.root.clone(),
-            workers: config.workers,
-            server: server_settings(config),
-            index: config.index,
-            cluster: config.cluster.clone(),
-            mirrors: config.mirrors.clone(),
-            s3: config.s3.clone(),
-        }
-    }
-}
-
 impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
     type Status = Detail;
-    type File = ();
+    type File = RegistrySvc;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
-    fn file(_config: &Config) -> &() {
-        &()
+    fn file(config: &Config) -> &RegistrySvc {
+        &config.file
     }
 
     fn warnings(config: &Config) -> Vec<String> {
-        config.warnings.clone()
+        config.warnings.iter().map(ToString::to_string).collect()
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
-        let root = succession::take(&config.root, &config.common, context)
+        let root = succession::take(&config.file.root, &config.common, context)
             .await
             .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
-        let workers = Workers::start(config.workers)
+        let workers = Workers::start(config.workers())
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let (http, actions) = (Http::default(), Actions::default());
         let store = open(&workers, &config, &actions).await?;
         let access = Access::new(policy(&config)?);
-        let loaded = config.tls.as_ref().map(tls::load).transpose();
+        let loaded = config.file.tls.as_ref().map(tls::load).transpose();
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
         let (tls, certificates) = loaded
             .map(|loaded| (Latest::new(loaded.config), loaded.certificates))
             .unzip();
         let webhooks = webhooks(&config)?;
         let cluster = cluster::start(&config, &store, &workers).await?;
-        let limits = Latest::new(limits(&config));
+        let limits = Latest::new(Limits::of(&config.file));
         let parts = Parts {
             store: store.clone(),
             access: access.clone(),
@@ -160,9 +130,9 @@ impl Service for Registry {
             events: webhooks.events(),
             metrics: http.clone(),
         };
-        let mirrors = Mirrors::new(parts.store.clone(), &config.mirrors)
+        let mirrors = Mirrors::new(parts.store.clone(), &config.file.mirror)
             .map_err(|error| StartError::new(exit::CONFIG, exit::chain(&error)))?;
-        let space = Space::new(store.clone(), config.space.clone());
+        let space = Space::new(store.clone(), config.space());
         let api = Api::new(parts, Arc::clone(&limits))
             .mirroring(mirrors.clone())
             .within(space.clone());
@@ -172,8 +142,7 @@ impl Service for Registry {
             cluster::serve(cluster, for_nodes, &api, guard, &workers).await?;
         }
         check_self(context, &store, &api, &workers);
-        let settings = server_settings(&config);
-        let server = serve(&workers, listeners, api, tls.clone(), settings).await?;
+        let server = serve(&workers, listeners, api, tls.clone(), &config).await?;
         let shown = Latest::new(config);
         let registry = Self {
             server,
@@ -206,14 +175,9 @@ impl Service for Registry {
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         let before = self.shown.current();
-        if Fixed::of(&before) != Fixed::of(&config) {
-            tracing::warn!(
-                "listen, plain, root, workers, connections and time-outs, [index], [cluster], [[mirror]] and [s3] change with the next restart"
-            );
-        }
         // Everything that can be refused is made before anything is taken up.
         let policy = policy(&config)?;
-        let loaded = match (&config.tls, &self.tls) {
+        let loaded = match (&config.file.tls, &self.tls) {
             (Some(tls), Some(_)) => {
                 Some(tls::load(tls).map_err(|error| Problem::new(exit::chain(&error)))?)
             }
@@ -224,8 +188,8 @@ impl Service for Registry {
                 .check()
                 .map_err(|error| Problem::new(exit::chain(&error)))?;
         }
-        if before.webhooks != config.webhooks {
-            self.tell(config.webhooks.clone()).await?;
+        if before.file.webhook != config.file.webhook {
+            self.tell(config.file.webhook.clone()).await?;
         }
         self.access.adopt(policy);
         let mut certificates = None;
@@ -236,9 +200,9 @@ impl Service for Registry {
         if let Some(cluster) = &self.cluster {
             cluster::reload(cluster);
         }
-        self.limits.publish(limits(&config));
-        say_read_only(&self.readiness, config.read_only);
-        self.space.adopt(config.space.clone());
+        self.limits.publish(Limits::of(&config.file));
+        say_read_only(&self.readiness, config.file.read_only);
+        self.space.adopt(config.space());
         let summary = config.summary();
         self.shown.publish(config);
         self.follow(certificates);
@@ -251,9 +215,9 @@ impl Service for Registry {
         Detail {
             listen: addresses.iter().map(ToString::to_string).collect(),
             tls: self.tls.is_some(),
-            root: config.root.display().to_string(),
+            root: config.file.root.display().to_string(),
             node: node(&config).as_str().to_owned(),
-            read_only: config.read_only,
+            read_only: config.file.read_only,
             requests: requests(&self.http),
             held: self
                 .looker
@@ -312,13 +276,13 @@ impl Registry {
         let mut tasks = Vec::new();
         tasks.extend(certificates.map(|it| tokio::spawn(it.follow())));
         let config = self.shown.current();
-        if config.access.htpasswd.is_some() {
+        if config.file.access.htpasswd.is_some() {
             let followed = access::follow(self.access.clone(), config);
             tasks.push(tokio::spawn(followed));
         }
-        if let (Some(cluster), Some(of)) = (&self.cluster, &self.shown.current().cluster) {
-            let files = [of.ca.clone(), of.certificate.clone(), of.key.clone()];
-            tasks.push(tokio::spawn(cluster::follow(cluster.clone(), files)));
+        if let (Some(cluster), Some(of)) = (&self.cluster, &self.shown.current().file.cluster) {
+            let followed = cluster::follow(cluster.clone(), of.files());
+            tasks.push(tokio::spawn(followed));
         }
         let before = self.followed.current();
         self.followed.publish(tasks);
@@ -328,7 +292,7 @@ impl Registry {
     }
 
     /// Takes up other endpoints.
-    async fn tell(&self, settings: Vec<config::Webhook>) -> Result<(), Problems> {
+    async fn tell(&self, settings: Vec<Webhook>) -> Result<(), Problems> {
         let webhooks = Arc::clone(&self.webhooks);
         // Wait for requests that are being written.
         let told = tokio::task::spawn_blocking(move || webhooks.configure(&settings)).await;
@@ -379,7 +343,7 @@ impl Registry {
         let upkeep = self.upkeep.clone();
         sources.add(move || upkeep.samples());
         // Distribution's names of its drivers.
-        let driver = match self.shown.current().s3 {
+        let driver = match self.shown.current().file.s3 {
             Some(_) => "s3aws",
             None => "filesystem",
         };
@@ -401,7 +365,7 @@ impl Registry {
         };
         routes::add(&context.admin, &shown);
         succession::offer(context);
-        say_read_only(&self.readiness, self.shown.current().read_only);
+        say_read_only(&self.readiness, self.shown.current().file.read_only);
     }
 }
 
@@ -433,7 +397,7 @@ async fn say_failed(store: Store, readiness: Readiness) {
 
 /// The listeners that were inherited, else new ones.
 fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
-    Ok(listen::tcp(inherited, SOCKET, &config.listen)?)
+    Ok(listen::tcp(inherited, SOCKET, &config.listen())?)
 }
 
 /// Serves clients until the drain.
@@ -442,8 +406,9 @@ async fn serve(
     listeners: Vec<TcpListener>,
     api: Arc<Api>,
     tls: Option<Arc<Latest<ServerConfig>>>,
-    settings: server::Settings,
+    config: &Config,
 ) -> Result<Server, StartError> {
+    let settings = server::Settings::of(&config.file.limits);
     workers
         .run(async move { Server::start(listeners, api, tls, settings) })
         .await
@@ -482,32 +447,18 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
 /// listing.
 #[cfg(feature = "s3")]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
-    let Some(s3) = &config.s3 else {
+    let Some(s3) = &config.file.s3 else {
         return Ok(Arc::new(RealDisk));
     };
-    let opened = registry_object_store::ObjectDisk::open(&config.root, &object_store(s3));
+    let opened = registry_object_store::ObjectDisk::open(&config.file.root, s3);
     let disk = opened.map_err(|error| StartError::new(exit::SOFTWARE, error))?;
     Ok(Arc::new(disk))
-}
-
-#[cfg(feature = "s3")]
-fn object_store(s3: &config::S3) -> registry_object_store::Settings {
-    registry_object_store::Settings {
-        bucket: s3.bucket.clone(),
-        endpoint: s3.endpoint.clone(),
-        region: s3.region.clone(),
-        prefix: s3.prefix.clone(),
-        access_key: s3.access_key.clone(),
-        secret_key: s3.secret_key.clone(),
-        ca: s3.ca.clone(),
-        allow_http: s3.allow_http,
-    }
 }
 
 /// The disk that a configuration keeps its store on.
 #[cfg(not(feature = "s3"))]
 pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
-    match &config.s3 {
+    match &config.file.s3 {
         None => Ok(Arc::new(RealDisk)),
         Some(_) => {
             let reason = "[s3]: this registry-svc is built without object stores";
@@ -518,21 +469,19 @@ pub(crate) fn disk(config: &Config) -> Result<Arc<dyn Disk>, StartError> {
 
 fn webhooks(config: &Config) -> Result<Webhooks, StartError> {
     let instance: Arc<str> = node(config).as_str().into();
-    Webhooks::start(&config.webhooks, &config.root, &instance)
+    Webhooks::start(&config.file.webhook, &config.file.root, &instance)
         .map_err(|error| StartError::new(exit::SOFTWARE, error))
 }
 
 /// How the store of a configuration is opened.
 pub(crate) fn store_settings(config: &Config) -> Settings {
+    let file = &config.file;
     Settings {
-        index: match config.index.kind {
-            IndexKind::Sled => store::IndexKind::Sled,
-            IndexKind::Memory => store::IndexKind::Memory,
-        },
-        index_memory: config.index.cache,
+        index: file.index.kind,
+        index_memory: file.index.cache.get(),
         trial: std::env::current_exe().ok(),
-        lease: config.sweep.grace,
-        ..Settings::new(config.root.clone(), node(config))
+        lease: file.sweep.grace.get(),
+        ..Settings::new(file.root.clone(), node(config))
     }
 }
 
@@ -541,9 +490,10 @@ pub(crate) const ALONE: &str = "node";
 
 /// The name of this node; one that stands alone needs none.
 pub(crate) fn node(config: &Config) -> NodeName {
-    let named = config.cluster.as_ref().map(|cluster| cluster.node.as_str());
-    let name = named.unwrap_or(ALONE).parse();
-    name.expect("the configuration has taken the name for one")
+    match &config.cluster {
+        Some(cluster) => cluster.node.clone(),
+        None => ALONE.parse().expect("it is a name"),
+    }
 }
 
 fn store_error(error: StoreError) -> StartError {
@@ -552,29 +502,6 @@ fn store_error(error: StoreError) -> StartError {
         _ => exit::SOFTWARE,
     };
     StartError::new(code, error)
-}
-
-fn limits(config: &Config) -> Limits {
-    Limits {
-        manifest: usize::try_from(config.limits.manifest).unwrap_or(usize::MAX),
-        blob: config.limits.blob,
-        uploads: config.limits.uploads,
-        idle: config.limits.body,
-        sparse: config.limits.sparse,
-        read_only: config.read_only,
-        log_requests: config.log_requests,
-        ..Limits::default()
-    }
-}
-
-fn server_settings(config: &Config) -> server::Settings {
-    server::Settings {
-        connections: config.limits.connections,
-        handshake: config.limits.head,
-        head: config.limits.idle,
-        stall: config.limits.body,
-        ..server::Settings::default()
-    }
 }
 
 fn requests(http: &Http) -> Requests {

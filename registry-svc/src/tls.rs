@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier};
 use rustls::{RootCertStore, ServerConfig};
 
-use crate::config::Tls;
+use ::config::registry_svc::{ClientCertificates, Tls};
 
 /// Why TLS cannot be spoken.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,10 @@ pub fn load(tls: &Tls) -> Result<Loaded, TlsError> {
         ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     let builder = match &tls.client_ca {
         None => builder.with_no_client_auth(),
-        Some(ca) => builder.with_client_cert_verifier(verifier(ca, tls.client_required)?),
+        Some(ca) => {
+            let is_required = tls.client_certificates == ClientCertificates::Required;
+            builder.with_client_cert_verifier(verifier(ca, is_required)?)
+        }
     };
     let mut config = builder.with_cert_resolver(certificates.resolver());
     let protocols = ALPN.iter().filter(|name| tls.http2 || **name != b"h2");
@@ -74,7 +77,7 @@ fn files(tls: &Tls) -> Vec<CertificateFiles> {
     let certificates = tls.certificates.iter();
     certificates
         .map(|one| CertificateFiles {
-            names: one.names.clone(),
+            names: one.names.iter().map(ToString::to_string).collect(),
             ..CertificateFiles::new(&one.certificate, &one.key)
         })
         .collect()

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use ::config::registry_svc::Stay;
 use api::registry_svc::{Last, Outcome, ScrubReport, SweepReport};
 use daemon::clock;
 use daemon::exit;
@@ -180,14 +181,19 @@ impl Upkeep {
             interval.is_some_and(|interval| last.elapsed() >= interval)
         };
         let interval = match self.is_full() {
-            true => config.sweep.interval.map(|it| it.min(SWEEP_WHEN_FULL)),
-            false => config.sweep.interval,
+            true => config
+                .file
+                .sweep
+                .interval
+                .0
+                .map(|it| it.min(SWEEP_WHEN_FULL)),
+            false => config.file.sweep.interval.0,
         };
         let mut due = Vec::new();
-        if is_past(interval, state.swept) && !config.read_only {
+        if is_past(interval, state.swept) && !config.file.read_only {
             due.push(Task::Sweep);
         }
-        if is_past(config.scrub.interval, state.scrubbed) {
+        if is_past(config.file.scrub.interval.0, state.scrubbed) {
             due.push(Task::Scrub);
         }
         due
@@ -254,14 +260,14 @@ impl Upkeep {
 
     async fn swept(&self, task: Task) -> Result<SweepReport, StoreError> {
         let config = self.0.config.current();
-        let mut settings = config.sweep;
+        let mut settings = config.file.sweep;
         if self.0.cluster.is_some() {
-            settings.grace = settings.grace.max(GRACE_AMONG_NODES);
+            settings.grace = settings.grace.max(Stay::clamped(GRACE_AMONG_NODES));
         }
         if self.is_full() {
             // No client can push content again that is in the trash; the first grace and leases
             // still hold.
-            settings.trash = Duration::ZERO;
+            settings.trash = Stay::clamped(Duration::ZERO);
         }
         let mode = match task {
             Task::DryRun => Mode::DryRun,
@@ -304,7 +310,7 @@ impl Upkeep {
     async fn scrubbed(&self, task: Task) -> Result<ScrubReport, StoreError> {
         let config = self.0.config.current();
         let pace = Pace {
-            rate: (task == Task::Scrub).then_some(config.scrub.rate),
+            rate: (task == Task::Scrub).then_some(config.file.scrub.rate.get()),
             read: Arc::clone(&self.0.read),
         };
         let report = scrub::scrub(&self.0.store, self.others(), &pace).await?;
@@ -433,6 +439,7 @@ impl Totals {
 
 #[cfg(test)]
 mod tests {
+    use ::config::SizeWithin;
     use bytes::Bytes;
     use daemon::config::Document;
     use oci::digest::{Algorithm, Digest};
@@ -440,21 +447,20 @@ mod tests {
     use registry_store::disk::RealDisk;
 
     use super::*;
-    use crate::config::v1;
 
     #[tokio::test]
     async fn a_disk_is_swept_while_it_is_scrubbed() {
         let scratch = tempfile::tempdir().unwrap();
         let settings = Settings::new(scratch.path().join("store"), "node-0".parse().unwrap());
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
-        let content = Bytes::from_static(&[1; 100_000]);
+        let content = Bytes::from_static(&[1; 8 << 20]);
         let digest = Digest::of(Algorithm::Sha256, &content);
         let body = tokio_stream::iter([Ok(content)]);
         store.ingest(&digest, None, body).await.unwrap();
         let document = Document::inline("test", "version = \"v1\"\nplain = true\n");
-        let mut config = v1::parse(&document).unwrap();
-        // It takes a day.
-        config.scrub.rate = 1;
+        let mut config = Config::from_document(&document).unwrap();
+        // It takes two minutes.
+        config.file.scrub.rate = SizeWithin::clamped(0);
         let upkeep = Upkeep::new(&store, None, None, &Latest::new(config));
 
         let (_, scrub) = upkeep.start(Task::Scrub).unwrap();

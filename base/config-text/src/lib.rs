@@ -10,7 +10,6 @@ mod counted;
 mod files;
 mod nearest;
 mod rejected;
-pub mod toml;
 pub mod web;
 
 use std::fmt;

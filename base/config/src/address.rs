@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Deref;
 use std::str::FromStr;
+use std::sync::Arc;
 
-use crate::text::as_text;
+use crate::text::{TextError, as_text, checked_text};
 
 /// A text that is no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,6 +143,53 @@ address!(
     "an IP address, with its port unless that is 53"
 );
 
+checked_text!(
+    /// A host name or an IP address, and a port: `master-1:5444`.
+    HostPort,
+    parse_host_port,
+    "a host name or an IP address, with its port"
+);
+
+fn parse_host_port(text: &str) -> Result<Arc<str>, TextError> {
+    let fits = text.parse::<SocketAddr>().is_ok()
+        || text.rsplit_once(':').is_some_and(|(host, port)| {
+            !host.is_empty() && !host.contains([':', '/']) && port.parse::<u16>().is_ok()
+        });
+    fits.then(|| text.into()).ok_or(TextError(
+        "an address with its port is wanted, as in \"192.168.7.14:5444\"",
+    ))
+}
+
+checked_text!(
+    /// A URL that begins with `https://` or `http://` and holds no credentials.
+    HttpUrl,
+    parse_url,
+    "a URL"
+);
+
+/// The error does not repeat the text: a URL that was refused may hold a password.
+fn parse_url(text: &str) -> Result<Arc<str>, TextError> {
+    let rest = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let has_host = rest.is_some_and(|rest| {
+        let host = rest.split('/').next().unwrap_or_default();
+        !host.is_empty() && !host.contains('@')
+    });
+    let fits = has_host && !text.chars().any(|c| c.is_whitespace() || c.is_control());
+    fits.then(|| text.into()).ok_or(TextError(
+        "a URL is wanted that begins with https:// or http:// and holds no credentials",
+    ))
+}
+
+impl HttpUrl {
+    /// Whether requests to it are encrypted.
+    #[must_use]
+    pub fn is_encrypted(&self) -> bool {
+        self.as_str().starts_with("https://")
+    }
+}
+
 impl DnsAddress {
     /// The port of DNS.
     pub const PORT: u16 = 53;
@@ -191,5 +239,36 @@ mod tests {
             "[::1]:53".parse::<Address>().unwrap().to_string(),
             "[::1]:53"
         );
+    }
+
+    #[test]
+    fn a_url_has_a_host_and_no_credentials() {
+        for good in ["https://a", "http://a:5000/b", "https://[::1]:5443/v2/"] {
+            let url: HttpUrl = good.parse().unwrap();
+            assert_eq!(url.to_string(), good);
+            assert_eq!(url.is_encrypted(), good.starts_with("https"));
+        }
+        for bad in [
+            "",
+            "a.example",
+            "ftp://a",
+            "https://",
+            "https:///a",
+            "https://u:secret@a",
+            "https://a b",
+        ] {
+            let error = bad.parse::<HttpUrl>().unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_host_has_its_port() {
+        for good in ["192.0.2.1:1", "[::1]:5444", "master-1:5444"] {
+            assert!(good.parse::<HostPort>().is_ok(), "{good}");
+        }
+        for bad in ["", "a", "a:", ":1", "::1:5444:", "a/b:1", "a:65536"] {
+            assert!(bad.parse::<HostPort>().is_err(), "{bad}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Numbers and durations with a range; the range is in the type, in the schema and in the error.
+//! Numbers, durations and sizes with a range; the range is in the type, in the schema and in the error.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::HumanDuration;
+use crate::{ByteSize, HumanDuration};
 
 /// A whole number from `MIN` to `MAX`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -196,6 +196,74 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for DurationWithin<MIN, MAX> {
         schema.insert("x-minimum".to_owned(), end(MIN).into());
         if MAX != u64::MAX {
             schema.insert("x-maximum".to_owned(), end(MAX).into());
+        }
+        schema
+    }
+}
+
+/// A size from `MIN` to `MAX` bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SizeWithin<const MIN: u64, const MAX: u64 = { u64::MAX }>(u64);
+
+impl<const MIN: u64, const MAX: u64> SizeWithin<MIN, MAX> {
+    /// The size in bytes.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The size, when it is within the range.
+    #[must_use]
+    pub fn new(bytes: u64) -> Option<Self> {
+        (MIN..=MAX).contains(&bytes).then_some(Self(bytes))
+    }
+
+    /// The size, or the end of the range that is next to it.
+    #[must_use]
+    pub fn clamped(bytes: u64) -> Self {
+        Self(bytes.clamp(MIN, MAX))
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> fmt::Display for SizeWithin<MIN, MAX> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ByteSize(self.0).fmt(formatter)
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> Serialize for SizeWithin<MIN, MAX> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        ByteSize(self.0).serialize(serializer)
+    }
+}
+
+impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for SizeWithin<MIN, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let written = ByteSize::deserialize(deserializer)?;
+        let (least, most) = (ByteSize(MIN), ByteSize(MAX));
+        Self::new(written.0).ok_or_else(|| {
+            de::Error::custom(match MAX {
+                u64::MAX => format!("{written} is too small; at least {least} is needed"),
+                _ => format!("{written} is out of range; it is from {least} to {most}"),
+            })
+        })
+    }
+}
+
+impl<const MIN: u64, const MAX: u64> JsonSchema for SizeWithin<MIN, MAX> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Size{MIN}To{MAX}").into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = ByteSize::json_schema(generator);
+        schema.insert("x-minimum".to_owned(), ByteSize(MIN).to_string().into());
+        if MAX != u64::MAX {
+            schema.insert("x-maximum".to_owned(), ByteSize(MAX).to_string().into());
         }
         schema
     }

@@ -33,3 +33,55 @@ macro_rules! as_text {
 }
 
 pub(crate) use as_text;
+
+/// The reason why a text is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct TextError(pub(crate) &'static str);
+
+/// Makes a type of the texts that `$parse` accepts, and as it returns them; clones are cheap.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $parse:expr, $words:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::TextError;
+
+            fn from_str(text: &str) -> Result<Self, $crate::TextError> {
+                $parse(text).map(Self)
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.pad(&self.0)
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, formatter)
+            }
+        }
+
+        $crate::text::as_text!($name, $words);
+    };
+}
+
+pub(crate) use checked_text;

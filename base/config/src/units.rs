@@ -8,8 +8,6 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::text::as_text;
-
 /// A text that is no duration or size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
@@ -144,23 +142,39 @@ impl JsonSchema for HumanDuration {
 
 //--- Every
 
-/// An interval in a configuration file, or `"never"`. Zero is never, too.
+/// An interval in a configuration file, at least `MIN` milliseconds, or `"never"`. Zero is never, too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Every(pub Option<Duration>);
+pub struct Every<const MIN: u64 = 0>(pub Option<Duration>);
 
-impl FromStr for Every {
-    type Err = UnitError;
+/// A text that is no interval.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EveryError {
+    /// Not a duration.
+    #[error("{0}; or \"never\"")]
+    Duration(#[from] UnitError),
+    /// Too short.
+    #[error("{0} is too short; at least {1} is needed, or \"never\"")]
+    Short(HumanDuration, HumanDuration),
+}
 
-    fn from_str(text: &str) -> Result<Self, UnitError> {
+impl<const MIN: u64> FromStr for Every<MIN> {
+    type Err = EveryError;
+
+    fn from_str(text: &str) -> Result<Self, EveryError> {
         if text == "never" {
             return Ok(Self(None));
         }
-        let HumanDuration(interval) = text.parse()?;
-        Ok(Self((!interval.is_zero()).then_some(interval)))
+        let written: HumanDuration = text.parse()?;
+        let least = Duration::from_millis(MIN);
+        match written.0 {
+            Duration::ZERO => Ok(Self(None)),
+            short if short < least => Err(EveryError::Short(written, HumanDuration(least))),
+            interval => Ok(Self(Some(interval))),
+        }
     }
 }
 
-impl fmt::Display for Every {
+impl<const MIN: u64> fmt::Display for Every<MIN> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Some(interval) => HumanDuration(interval).fmt(formatter),
@@ -169,7 +183,40 @@ impl fmt::Display for Every {
     }
 }
 
-as_text!(Every, "a duration, as in \"2s\", or \"never\"");
+impl<'de, const MIN: u64> Deserialize<'de> for Every<MIN> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
+
+impl<const MIN: u64> Serialize for Every<MIN> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<const MIN: u64> JsonSchema for Every<MIN> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> Cow<'static, str> {
+        format!("Every{MIN}").into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut schema = json_schema!({
+            "type": "string",
+            "x-type": "a duration, as in \"2s\", or \"never\"",
+        });
+        if MIN > 0 {
+            let least = HumanDuration(Duration::from_millis(MIN));
+            schema.insert("x-minimum".to_owned(), least.to_string().into());
+        }
+        schema
+    }
+}
 
 //--- ByteSize
 
@@ -394,6 +441,33 @@ mod tests {
         }
         let long = "999999999d".parse::<HumanDuration>();
         assert_eq!(long, Err(UnitError::TooLarge("999999999d".to_owned())));
+    }
+
+    #[test]
+    fn an_interval_may_be_never() {
+        let every = |text: &str| text.parse::<Every<1000>>();
+        for (text, interval, printed) in [
+            ("never", None, "never"),
+            ("0s", None, "never"),
+            ("1s", Some(1), "1s"),
+            ("6h", Some(21_600), "6h"),
+        ] {
+            let parsed = every(text).unwrap();
+            assert_eq!(parsed.0, interval.map(Duration::from_secs), "{text}");
+            assert_eq!(parsed.to_string(), printed);
+        }
+        let short = every("10ms").unwrap_err().to_string();
+        assert_eq!(
+            short,
+            "10ms is too short; at least 1s is needed, or \"never\""
+        );
+        let other = every("often").unwrap_err().to_string();
+        assert!(other.starts_with("`often` is not a duration"), "{other}");
+        assert!(other.ends_with("; or \"never\""), "{other}");
+        assert_eq!(
+            "10ms".parse(),
+            Ok(Every::<0>(Some(Duration::from_millis(10))))
+        );
     }
 
     #[test]

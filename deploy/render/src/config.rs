@@ -22,11 +22,11 @@ mod timesync_agent;
 mod zone;
 mod zone_list;
 
+use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use ::config::{Networks, Written};
-use config_text::toml::{duration, quoted};
 
 use health::{Endpoint, HealthdArg};
 use ipnet::IpNet;
@@ -197,22 +197,6 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     files
 }
 
-/// The lines that every configuration begins with: no table is open after them.
-fn head(service: Service, layout: &Layout) -> String {
-    format!(
-        "# {service}, rendered by `outpost`.\nversion = \"v1\"\ndrain = {}\n",
-        duration(layout.drain)
-    )
-}
-
-/// The table of the admin listener.
-fn admin(service: Service, layout: &Layout) -> String {
-    format!(
-        "\n[admin]\nlisten = {}\n",
-        quoted(&layout.admin.of(service).to_string())
-    )
-}
-
 /// The healthd of the node, as its subscribers name it.
 fn endpoint(layout: &Layout) -> HealthdArg {
     let socket = in_utf8(&layout.healthd_socket);
@@ -228,21 +212,20 @@ fn written<T: Serialize + JsonSchema>(service: Service, config: &T) -> Written {
     let head = format!("{service}, rendered by `outpost`.");
     match Written::new(config) {
         Ok(file) => file.head(&head),
-        // No value of a site has this; the service names the key that is missing in its place.
-        Err(error) => Written::default().head(&format!("{head} {error}")),
+        Err(error) => unwritten(service, &error),
     }
+}
+
+/// A file in the place of one that cannot be written: it says why, and the service names the key that is missing. No
+/// value of a site leads here.
+fn unwritten(service: Service, error: &impl Error) -> Written {
+    Written::default().head(&format!("{service}, rendered by `outpost`. {error}"))
 }
 
 /// A path that a configuration can have: bytes that are no UTF-8 are replaced, and the service that reads it says that
 /// there is no such file.
 fn in_utf8(path: &Path) -> PathBuf {
     path.to_string_lossy().into_owned().into()
-}
-
-/// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
-/// service that reads it says that there is no such file.
-fn path(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
 }
 
 /// For everybody, as configurations are.

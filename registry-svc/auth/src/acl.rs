@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use config::registry_svc::{self, Anonymous};
 use oci::glob::Glob;
 
 /// An action on a repository.
@@ -113,6 +114,30 @@ impl Actions {
             "delete" => Self::of(Action::Delete),
             "*" => Self::ALL,
             _ => Self::NONE,
+        }
+    }
+}
+
+impl FromIterator<registry_svc::Action> for Actions {
+    fn from_iter<I: IntoIterator<Item = registry_svc::Action>>(actions: I) -> Self {
+        let one = |action| {
+            Self::of(match action {
+                registry_svc::Action::Pull => Action::Pull,
+                registry_svc::Action::Push => Action::Push,
+                registry_svc::Action::Delete => Action::Delete,
+            })
+        };
+        actions.into_iter().map(one).fold(Self::NONE, Self::union)
+    }
+}
+
+impl From<Anonymous> for Actions {
+    fn from(anonymous: Anonymous) -> Self {
+        match anonymous {
+            Anonymous::None => Self::NONE,
+            Anonymous::Pull => Self::PULL,
+            Anonymous::Push => Self::PUSH,
+            Anonymous::All => Self::ALL,
         }
     }
 }

@@ -44,6 +44,7 @@ use self::verifier::{Outcome, Verifier};
 
 pub use self::acl::{Action, Actions};
 pub use self::challenge::Want;
+pub use config::registry_svc::{CertificateName, DEFAULT_SERVICE};
 
 /// The path of the token endpoint.
 pub const TOKEN_PATH: &str = "/token";
@@ -177,40 +178,25 @@ pub struct Tokens {
     pub realm: Option<String>,
 }
 
-/// The name in a client certificate that is a user's.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CertificateName {
-    /// Certificates identify no user.
-    #[default]
-    None,
-    /// The subject's common name; its organizations are groups.
-    CommonName,
-    /// The first DNS name.
-    Dns,
-    /// The first URI.
-    Uri,
-}
-
-impl CertificateName {
-    fn identity(self, subject: &Subject) -> Option<Identity> {
-        let name = match self {
-            Self::None => None,
-            Self::CommonName => subject.common_name.as_ref(),
-            Self::Dns => subject.dns.first(),
-            Self::Uri => subject.uris.first(),
+impl Policy {
+    /// The user of a client certificate.
+    fn certified(&self, subject: &Subject) -> Option<Identity> {
+        let name = match self.certificates {
+            CertificateName::None => None,
+            CertificateName::CommonName => subject.common_name.as_ref(),
+            CertificateName::Dns => subject.dns.first(),
+            CertificateName::Uri => subject.uris.first(),
         }?;
         Some(Identity {
             name: Some(name.as_str().into()),
-            groups: match self {
-                Self::CommonName => subject.organizations.clone().into(),
-                Self::None | Self::Dns | Self::Uri => Arc::default(),
+            groups: match self.certificates {
+                CertificateName::CommonName => subject.organizations.clone().into(),
+                _ => Arc::default(),
             },
             ..Identity::default()
         })
     }
-}
 
-impl Policy {
     /// Requires no authentication.
     #[must_use]
     pub fn open() -> Self {
@@ -228,9 +214,6 @@ impl Policy {
         self.users.is_none() && self.certificates == CertificateName::None
     }
 }
-
-/// The default name of a registry.
-pub const DEFAULT_SERVICE: &str = "outpost-registry";
 
 /// Decides about requests; clones share it.
 #[derive(Clone, Debug)]
@@ -360,7 +343,7 @@ impl Access {
     ) -> Result<Identity, Unidentified> {
         let unsaid = || {
             let subject = peer.certificate.as_deref();
-            let identity = subject.and_then(|subject| policy.certificates.identity(subject));
+            let identity = subject.and_then(|subject| policy.certified(subject));
             Ok(identity.unwrap_or_default())
         };
         let Some(value) = head.headers.get(AUTHORIZATION) else {

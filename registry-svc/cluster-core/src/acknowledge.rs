@@ -13,19 +13,11 @@ use std::time::{Duration, Instant};
 use registry_facts::name::NodeName;
 use registry_facts::record::{Position, Vector};
 
+pub use config::registry_svc::Acknowledge as Mode;
+
 /// A follower says what it holds every second; after this silence it does not count as reachable.
 /// Long enough for a node that is busy, short enough that a write does not wait long for a dead one.
 pub const SILENCE: Duration = Duration::from_secs(4);
-
-/// How many nodes a write has to be on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// The majority of the configured nodes, or all that can be reached when those are fewer.
-    #[default]
-    MajorityOfReachable,
-    /// The majority of the configured nodes, or the write is refused.
-    Strict,
-}
 
 /// The number of nodes that have a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -80,7 +80,7 @@ impl Peer {
             .unwrap_or_default();
         let channel = || {
             let connector = Connector {
-                address: settings.address.clone(),
+                address: settings.address.to_string(),
                 name: settings.name.clone(),
                 identity: identity.map(Arc::clone),
             };
@@ -94,7 +94,7 @@ impl Peer {
         };
         Self {
             name: settings.name.clone(),
-            address: settings.address.clone(),
+            address: settings.address.to_string(),
             control: channel(),
             bulk: channel(),
             connected: AtomicBool::new(false),

@@ -1,11 +1,13 @@
 //! Settings of the cluster.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
+use config::registry_svc::Cluster;
+use config::{HostPort, TextError};
+use registry_cluster_core::acknowledge::Mode;
 use registry_facts::name::NodeName;
 
-use registry_cluster_core::acknowledge::Mode;
+pub use config::registry_svc::NodeFiles;
 
 /// Settings of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +18,7 @@ pub struct Settings {
     pub peers: Vec<PeerSettings>,
     /// The nodes' certificates. `None`: no authentication, which is for tests and for networks of
     /// the nodes alone.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<NodeFiles>,
     /// How many nodes a write has to be on.
     pub acknowledge: Mode,
     /// How long a write waits for them at most.
@@ -38,35 +40,32 @@ pub struct Settings {
 pub struct PeerSettings {
     /// Its name in the site; its certificate has to be for this name.
     pub name: NodeName,
-    /// Its address for peers: host name or IP address, and port.
-    pub address: String,
-}
-
-/// PEM files with which nodes prove who they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// The authority that signs the certificates of the nodes.
-    pub ca: PathBuf,
-    /// This node's certificate, for its name, and what leads from it to the authority.
-    pub certificate: PathBuf,
-    /// The key of the certificate.
-    pub key: PathBuf,
+    /// Its address for peers.
+    pub address: HostPort,
 }
 
 impl Settings {
-    /// The defaults of a cluster of one node.
-    #[must_use]
-    pub fn new(node: NodeName) -> Self {
-        Self {
-            node,
-            peers: Vec::new(),
-            tls: None,
-            acknowledge: Mode::default(),
-            acknowledge_wait: Duration::from_secs(10),
-            compare_interval: Duration::from_secs(600),
-            fetches: 4,
-            bandwidth: None,
-            clock_bound: Duration::from_secs(3600),
-        }
+    /// The settings of a configuration.
+    ///
+    /// # Errors
+    /// When a name or an address is none.
+    pub fn of(cluster: &Cluster) -> Result<Self, TextError> {
+        let peers = cluster.peers.iter().map(|peer| {
+            Ok(PeerSettings {
+                name: peer.name.parse()?,
+                address: peer.address.parse()?,
+            })
+        });
+        Ok(Self {
+            node: cluster.node.parse()?,
+            peers: peers.collect::<Result<_, _>>()?,
+            tls: Some(cluster.files()),
+            acknowledge: cluster.acknowledge,
+            acknowledge_wait: cluster.acknowledge_timeout.0,
+            compare_interval: cluster.compare.get(),
+            fetches: cluster.fetches.get(),
+            bandwidth: cluster.rate.map(config::SizeWithin::get),
+            clock_bound: cluster.clock_bound.get(),
+        })
     }
 }

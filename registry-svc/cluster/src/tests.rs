@@ -30,7 +30,7 @@ use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use self::trust::{certificates, files};
-use super::settings::{PeerSettings, Settings, TlsFiles};
+use super::settings::{NodeFiles, PeerSettings, Settings};
 use super::{Caller, Cluster, Remote, compare, nowhere};
 use registry_cluster_core::acknowledge::{Mode, Outcome};
 
@@ -90,13 +90,13 @@ impl Site {
         settings.wall = self.wall;
         std::fs::create_dir_all(self.root(at)).unwrap();
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
-        let mut settings = Settings::new(name(at));
+        let mut settings = alone(&name(at));
         settings.compare_interval = Duration::from_secs(1);
         for (other, address) in self.addresses.iter().enumerate() {
             if other != at {
                 settings.peers.push(PeerSettings {
                     name: name(other),
-                    address: address.to_string(),
+                    address: address.to_string().parse().unwrap(),
                 });
             }
         }
@@ -111,6 +111,16 @@ impl Site {
             store,
             _drain: drain,
         }
+    }
+}
+
+/// A cluster of one node, without authentication.
+fn alone(node: &NodeName) -> Settings {
+    let file = config::registry_svc::Cluster::new(node.as_str(), NodeFiles::default());
+    Settings {
+        tls: None,
+        acknowledge_wait: Duration::from_secs(10),
+        ..Settings::of(&file).unwrap()
     }
 }
 

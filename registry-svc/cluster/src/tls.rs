@@ -14,7 +14,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::settings::TlsFiles;
+use super::settings::NodeFiles;
 
 /// Why nodes cannot prove who they are.
 #[derive(Debug, thiserror::Error)]
@@ -63,7 +63,7 @@ pub enum TlsError {
 #[derive(Debug)]
 pub(super) struct Identity {
     node: NodeName,
-    files: TlsFiles,
+    files: NodeFiles,
     current: RwLock<Sides>,
 }
 
@@ -76,7 +76,7 @@ struct Sides {
 
 impl Identity {
     /// Reads the files.
-    pub(super) fn read(node: &NodeName, files: &TlsFiles) -> Result<Self, TlsError> {
+    pub(super) fn read(node: &NodeName, files: &NodeFiles) -> Result<Self, TlsError> {
         Ok(Self {
             node: node.clone(),
             files: files.clone(),
@@ -120,7 +120,7 @@ pub(super) fn server_name(node: &NodeName) -> Option<ServerName<'static>> {
     ServerName::try_from(node.as_str().to_owned()).ok()
 }
 
-fn load(node: &NodeName, files: &TlsFiles) -> Result<Sides, TlsError> {
+fn load(node: &NodeName, files: &NodeFiles) -> Result<Sides, TlsError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(&files.ca)? {
         roots.add(authority).map_err(|source| TlsError::Unfit {

@@ -5,49 +5,15 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a text is no name.
+pub use config::registry_svc::NodeName;
+
+/// A text that is no name of an upload session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NameError {
-    /// Not a name of a node.
-    #[error("not a name of a node")]
-    Node,
-    /// Not of the form that sessions are named in.
-    #[error("not a name of an upload session")]
-    Upload,
-}
-
-/// The name a site knows a node by, such as `master-0`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct NodeName(Arc<str>);
-
-impl NodeName {
-    /// The longest name: that of a label of the DNS.
-    pub const LONGEST: usize = 63;
-
-    /// As it is written.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl FromStr for NodeName {
-    type Err = NameError;
-
-    fn from_str(text: &str) -> Result<Self, NameError> {
-        let is_word = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit();
-        let is_more = |octet: u8| is_word(octet) || octet == b'.' || octet == b'-';
-        let fits = text.len() <= Self::LONGEST
-            && text.bytes().next().is_some_and(is_word)
-            && text.bytes().last().is_some_and(is_word)
-            && text.bytes().all(is_more);
-        fits.then(|| Self(text.into())).ok_or(NameError::Node)
-    }
-}
+#[error("not a name of an upload session")]
+pub struct NameError;
 
 /// The name of an upload session: the node that has it, and a number that sorts by its beginning
 /// and that no client can guess.
@@ -108,15 +74,15 @@ impl UploadId {
     /// Fails on what is no number of a session.
     pub fn from_number(node: NodeName, text: &str) -> Result<Self, NameError> {
         if text.len() != Self::N_DIGITS {
-            return Err(NameError::Upload);
+            return Err(NameError);
         }
         let mut number: u128 = 0;
         for octet in text.bytes() {
             let value = Self::DIGITS.iter().position(|&digit| digit == octet);
-            let value = value.ok_or(NameError::Upload)?;
+            let value = value.ok_or(NameError)?;
             // The first of 26 digits has room for three bits of the 128.
             if number >> 123 != 0 {
-                return Err(NameError::Upload);
+                return Err(NameError);
             }
             number = number << 5 | value as u128;
         }
@@ -134,27 +100,9 @@ impl FromStr for UploadId {
     type Err = NameError;
 
     fn from_str(text: &str) -> Result<Self, NameError> {
-        let (node, number) = text.rsplit_once('-').ok_or(NameError::Upload)?;
-        let node = node.parse().map_err(|_| NameError::Upload)?;
+        let (node, number) = text.rsplit_once('-').ok_or(NameError)?;
+        let node = node.parse().map_err(|_| NameError)?;
         Self::from_number(node, number)
-    }
-}
-
-impl fmt::Display for NodeName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(&self.0)
-    }
-}
-
-impl AsRef<str> for NodeName {
-    fn as_ref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for NodeName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, formatter)
     }
 }
 

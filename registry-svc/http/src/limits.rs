@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use config::registry_svc::RegistrySvc;
 use oci::manifest::Sparse;
 
 /// Limits of clients.
@@ -27,20 +28,32 @@ pub struct Limits {
     pub log_requests: bool,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
+impl Limits {
+    /// The limits of a configuration.
+    #[must_use]
+    pub fn of(file: &RegistrySvc) -> Self {
+        let limits = &file.limits;
         Self {
-            manifest: 8 << 20,
-            blob: None,
-            uploads: 256,
-            uploads_per_client: 64,
-            idle: Duration::from_secs(60),
-            sparse: Sparse::Refused,
-            read_only: false,
-            log_requests: false,
+            manifest: usize::try_from(limits.manifest.get()).unwrap_or(usize::MAX),
+            blob: limits.blob.map(config::SizeWithin::get),
+            uploads: limits.uploads.get(),
+            uploads_per_client: UPLOADS_PER_CLIENT,
+            idle: limits.body_timeout.get(),
+            sparse: limits.sparse,
+            read_only: file.read_only,
+            log_requests: file.log_requests,
         }
     }
 }
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self::of(&RegistrySvc::default())
+    }
+}
+
+/// Bodies that one address sends at once: a quarter of those of all.
+const UPLOADS_PER_CLIENT: usize = 64;
 
 /// Names in one answer, if the client asks for no fewer; the rest is behind `Link`. Clients that
 /// read only the first answer see as many as they see of peers.

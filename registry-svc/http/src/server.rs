@@ -50,17 +50,28 @@ pub struct Settings {
     pub stall: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Self {
+impl Settings {
+    /// The bounds of a configuration.
+    #[must_use]
+    pub fn of(limits: &config::registry_svc::Limits) -> Self {
         Self {
-            connections: 4096,
-            connections_per_client: 1024,
-            handshake: Duration::from_secs(10),
-            head: Duration::from_secs(60),
-            stall: Duration::from_secs(60),
+            connections: limits.connections.get(),
+            connections_per_client: CONNECTIONS_PER_CLIENT,
+            handshake: limits.head_timeout.get(),
+            head: limits.idle_timeout.get(),
+            stall: limits.body_timeout.get(),
         }
     }
 }
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::of(&config::registry_svc::Limits::default())
+    }
+}
+
+/// Connections of one address at once.
+const CONNECTIONS_PER_CLIENT: usize = 1024;
 
 /// Listeners that are served.
 #[derive(Debug)]

@@ -38,29 +38,14 @@ use crate::flight::{Flight, Flights, Landing};
 use crate::fresh::{Tags, UpstreamState};
 use crate::waiting::Waiting;
 
+pub use config::registry_svc::Mirror as Settings;
+
 /// Images that are completed at once, besides what clients ask for themselves.
 const COMPLETED_AT_ONCE: usize = 2;
 
 /// The warning with content that was served because no upstream answered (RFC 7234 §5.5.1, which
 /// clients still know).
 pub const STALE: &str = "110 - \"Response is Stale\"";
-
-/// A mirror.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The addresses of its upstreams; tried in order.
-    pub upstreams: Vec<String>,
-    /// The repositories here that are the upstream's: `prefix/NAME` is `NAME` there.
-    pub prefix: String,
-    /// The value of `?ns=` that routes here too.
-    pub namespace: Option<String>,
-    /// How long a tag is taken for current.
-    pub ttl: Duration,
-    /// A file with a line `user:password`.
-    pub credentials: Option<PathBuf>,
-    /// The authority that signs the upstream's certificate, if not a public one.
-    pub ca: Option<PathBuf>,
-}
 
 /// All mirrors. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -317,9 +302,10 @@ fn upstream(mirror: &Settings) -> Result<Upstream, SetupError> {
         }
         None => None,
     };
-    let sources = mirror.upstreams.iter().map(|text| {
+    let sources = mirror.upstream.iter().map(|url| {
+        let text = url.as_str().trim_end_matches('/');
         let endpoint = Endpoint::parse(text, Scheme::Https);
-        let endpoint = endpoint.map_err(|error| SetupError::Endpoint(text.clone(), error))?;
+        let endpoint = endpoint.map_err(|error| SetupError::Endpoint(text.to_owned(), error))?;
         let known = match &secret {
             Some(secret) => AuthFile::of(&endpoint, secret.clone()),
             None => AuthFile::default(),
@@ -330,9 +316,9 @@ fn upstream(mirror: &Settings) -> Result<Upstream, SetupError> {
         })
     });
     Ok(Upstream {
-        prefix: mirror.prefix.trim_matches('/').to_owned(),
+        prefix: mirror.prefix.to_string(),
         namespace: mirror.namespace.clone(),
-        ttl: mirror.ttl,
+        ttl: mirror.ttl.0,
         sources: sources.collect::<Result<_, SetupError>>()?,
     })
 }

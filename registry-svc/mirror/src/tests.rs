@@ -1,5 +1,6 @@
 use std::sync::atomic::AtomicBool;
 
+use config::{HumanDuration, OneOrMany};
 use http_body_util::BodyExt as _;
 use oci::digest::Algorithm;
 use oci::manifest;
@@ -62,12 +63,12 @@ impl Rig {
         settings.index = IndexKind::Memory;
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let configured = Settings {
-            upstreams: vec![served.endpoint().to_string()],
-            prefix: "up".to_owned(),
             namespace: Some("docker.io".to_owned()),
-            ttl,
-            credentials: None,
-            ca: None,
+            ttl: HumanDuration(ttl),
+            ..Settings::new(
+                vec![served.endpoint().to_string().parse().unwrap()],
+                "up".parse().unwrap(),
+            )
         };
         let mirrors = Mirrors::new(store.clone(), &[configured]).unwrap().unwrap();
         Self {
@@ -315,12 +316,12 @@ async fn repositories_are_routed_by_prefix_and_by_name() {
     let settings = StoreSettings::new(root.path().to_owned(), "node-1".parse().unwrap());
     let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
     let mirror = |prefix: &str, namespace: Option<&str>| Settings {
-        upstreams: vec!["http://registry.example.org".to_owned()],
-        prefix: prefix.to_owned(),
         namespace: namespace.map(str::to_owned),
-        ttl: LONG,
-        credentials: None,
-        ca: None,
+        ttl: HumanDuration(LONG),
+        ..Settings::new(
+            vec!["http://registry.example.org".parse().unwrap()],
+            prefix.parse().unwrap(),
+        )
     };
     let configured = [
         mirror("quay", Some("quay.io")),
@@ -355,7 +356,7 @@ async fn repositories_are_routed_by_prefix_and_by_name() {
     }
     let wrong = mirror("x", None);
     let wrong = Settings {
-        upstreams: vec!["ftp://x".to_owned()],
+        upstream: OneOrMany(vec!["https://x:no-port".parse().unwrap()]),
         ..wrong
     };
     let (store, _) = (mirrors.0.store.clone(), ());

@@ -39,26 +39,7 @@ const MAX_PARTS: u64 = 9_000;
 /// Threads that requests run on: they wait for the network, and sign.
 const THREADS: usize = 2;
 
-/// The object store that keeps blobs in place of the disk.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// The bucket.
-    pub bucket: String,
-    /// Its address, if not the provider's own.
-    pub endpoint: Option<String>,
-    /// The region.
-    pub region: String,
-    /// The prefix of every key.
-    pub prefix: String,
-    /// A file with the access key.
-    pub access_key: PathBuf,
-    /// A file with the secret key.
-    pub secret_key: PathBuf,
-    /// The authority that signs its certificate, if not a public one.
-    pub ca: Option<PathBuf>,
-    /// Whether plain HTTP will do.
-    pub allow_http: bool,
-}
+pub use config::registry_svc::S3 as Settings;
 
 /// Why there is no object store.
 #[derive(Debug, thiserror::Error)]
@@ -119,12 +100,12 @@ impl Objects {
         let mut builder = AmazonS3Builder::new()
             .with_bucket_name(&s3.bucket)
             .with_region(&s3.region)
-            .with_access_key_id(super::secret(&s3.access_key)?)
-            .with_secret_access_key(super::secret(&s3.secret_key)?)
+            .with_access_key_id(super::secret(&s3.access_key_file)?)
+            .with_secret_access_key(super::secret(&s3.secret_key_file)?)
             .with_allow_http(s3.allow_http)
             .with_http_connector(connector);
         if let Some(endpoint) = &s3.endpoint {
-            builder = builder.with_endpoint(endpoint.trim_end_matches('/'));
+            builder = builder.with_endpoint(endpoint.as_str().trim_end_matches('/'));
         }
         let bucket = builder.build().map_err(ObjectStoreError::Setup)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -48,11 +48,11 @@ impl Rig {
         };
         let s3 = Settings {
             bucket: "bucket".to_owned(),
-            endpoint: Some(format!("http://{address}")),
+            endpoint: Some(format!("http://{address}").parse().unwrap()),
             region: "us-east-1".to_owned(),
             prefix: "site/node".to_owned(),
-            access_key: secret("access", "key\n"),
-            secret_key: secret("secret", "secret\n"),
+            access_key_file: secret("access", "key\n"),
+            secret_key_file: secret("secret", "secret\n"),
             ca: None,
             allow_http: true,
         };
@@ -236,7 +236,7 @@ async fn what_is_hidden_comes_back_or_goes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bucket_that_refuses_is_told() {
     let mut rig = Rig::new().await;
-    std::fs::write(&rig.s3.secret_key, "wrong").unwrap();
+    std::fs::write(&rig.s3.secret_key_file, "wrong").unwrap();
     let open = |rig: &Rig| {
         let (root, s3) = (rig.root(), rig.s3.clone());
         tokio::task::spawn_blocking(move || ObjectDisk::open(&root, &s3).map(|_| ()))
@@ -247,7 +247,7 @@ async fn a_bucket_that_refuses_is_told() {
         matches!(refused, Err(ObjectStoreError::List(_))),
         "{refused:?}"
     );
-    rig.s3.secret_key = rig.directory.path().join("gone");
+    rig.s3.secret_key_file = rig.directory.path().join("gone");
     let missing = open(&rig).await.unwrap();
     assert!(
         matches!(missing, Err(ObjectStoreError::Secret(..))),

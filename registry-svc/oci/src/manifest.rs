@@ -96,16 +96,7 @@ impl Closure {
 /// A registry may refuse what it cannot serve whole (distribution-spec, Pushing Manifests), and a
 /// mirror that fails half-way through an image is worse than one that never had it: clients choose
 /// a mirror by its manifest alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sparse {
-    /// Nothing.
-    #[default]
-    Refused,
-    /// Manifests of an index: those of platforms that were not mirrored.
-    Indexes,
-    /// Blobs too.
-    All,
-}
+pub use config::registry_svc::Sparse;
 
 /// A reference to content, as manifests and lists of referrers have it.
 #[derive(Clone, Debug, PartialEq, Eq)]

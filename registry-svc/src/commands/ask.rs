@@ -10,7 +10,7 @@ use daemon::run;
 use daemon::{errln, exit, outln, print};
 
 use crate::args::AskArgs;
-use crate::config::{DEFAULT_ADMIN, v1};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::{routes, status};
 
 /// The exit code of `diff` when there is a difference, as diff(1) has it.
@@ -19,7 +19,8 @@ const DIFFERENT: u8 = 1;
 /// The daemon's admin address: the given one, else the one in the configuration.
 pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
     let configured = || {
-        let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
+        let document = daemon::config::read(&args.config);
+        let config = document.and_then(|document| Config::from_document(&document));
         config.ok()?.common.admin
     };
     StatusArgs {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use ::config::registry_svc::RegistrySvc;
 use daemon::admin;
 use daemon::run::{self, StartError};
 use daemon::succession::{Lock, LockError};
@@ -16,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::LookArgs;
-use crate::config::{Config, DEFAULT_ADMIN, DEFAULT_ROOT, v1};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::service;
 use crate::views::{Looker, View, ViewError};
 
@@ -130,7 +131,8 @@ pub(super) struct Opened {
 
 /// Finds the daemon, or opens the store.
 pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
-    let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
+    let document = daemon::config::read(&args.config);
+    let config = document.and_then(|document| Config::from_document(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
     let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
     // A given root is read although a daemon may run on another one.
@@ -187,7 +189,7 @@ fn settings(args: &LookArgs, config: Option<&Config>) -> Option<Settings> {
     let configured = config.map(service::store_settings);
     match (&args.root, configured) {
         (None, configured) => configured.or_else(|| {
-            let root = PathBuf::from(DEFAULT_ROOT);
+            let RegistrySvc { root, .. } = RegistrySvc::default();
             root.exists().then(|| alone(root))
         }),
         (Some(root), Some(configured)) => Some(Settings {

@@ -45,7 +45,7 @@ use crate::args::transfer::{
     ClientArgs, ExportArgs, ExportForm, ImportArgs, NameArgs, PullArgs, PushArgs, StoreArgs,
     WhichArgs,
 };
-use crate::config::v1;
+use crate::config::Config;
 use crate::service;
 
 /// Repositories or tags asked of the store at once.
@@ -492,12 +492,13 @@ impl Opened {
 }
 
 async fn open_store(args: &StoreArgs) -> Result<Opened, VerbError> {
-    let config = daemon::config::read(&args.config).and_then(|document| v1::parse(&document));
+    let document = daemon::config::read(&args.config);
+    let config = document.and_then(|document| Config::from_document(&document));
     let mut disk: Arc<dyn Disk> = Arc::new(RealDisk);
     let settings = match (&args.root, config) {
         (root, Ok(mut config)) => {
             if let Some(root) = root {
-                config.root.clone_from(root);
+                config.file.root.clone_from(root);
             }
             disk = service::disk(&config)?;
             service::store_settings(&config)

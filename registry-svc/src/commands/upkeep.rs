@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::look::{LookError, Opened, Reached, reach};
 use crate::args::LookArgs;
-use crate::config::v1;
+use crate::config::Config;
 use crate::upkeep::{Task, Upkeep};
 
 /// The least configuration there is.
@@ -126,7 +126,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
             let config = match opened.config {
                 Some(config) => config,
                 // Without a configuration the defaults hold.
-                None => v1::parse(&Document::inline("defaults", DEFAULTS))
+                None => Config::from_document(&Document::inline("defaults", DEFAULTS))
                     .map_err(|problems| LookError::Refused(problems.to_string()))?,
             };
             let upkeep = Upkeep::new(&opened.store, None, None, &Latest::new(config));
@@ -151,8 +151,8 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
 /// a root that the configuration does not name, by the records in the store.
 fn is_of_several(args: &LookArgs, opened: &Opened) -> bool {
     match &opened.config {
-        Some(config) if args.root.is_none() => config.cluster.is_some(),
-        Some(config) if config.cluster.is_some() => true,
+        Some(config) if args.root.is_none() => config.file.cluster.is_some(),
+        Some(config) if config.file.cluster.is_some() => true,
         _ => has_heard_others(&opened.store.origin(), &opened.store.vector()),
     }
 }

@@ -1,11 +1,13 @@
-use daemon::config::{Document, Problems};
+use std::time::Duration;
+
+use ::config::restart_needed;
 use registry_auth::Action;
 use registry_auth::acl::{Acl, Who};
 
 use super::*;
 
 fn parse(text: &str) -> Result<Config, Problems> {
-    v1::parse(&Document::inline(
+    Config::from_document(&Document::inline(
         "x.toml",
         format!("version = \"v1\"\n{text}"),
     ))
@@ -18,7 +20,17 @@ fn problems(text: &str) -> Vec<String> {
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/registry-svc.toml");
 
-/// What the template says without its comments.
+fn template(examples: bool) -> Config {
+    let lines = TEMPLATE.lines().map(|line| match line.strip_prefix("#~ ") {
+        Some(example) if examples => format!("{example}\n"),
+        _ => format!("{line}\n"),
+    });
+    let text: String = lines.collect();
+    let document = Document::inline("template", text.as_str());
+    Config::from_document(&document).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
+}
+
+/// The template has this beside the defaults.
 const OWN: &str = r#"
 [tls]
 certificates = [
@@ -28,83 +40,69 @@ certificates = [
 
 #[test]
 fn the_template_is_the_default_configuration_with_one_certificate() {
-    let template = v1::parse(&Document::inline("template", TEMPLATE)).unwrap();
-    assert_eq!(
-        format!("{template:?}"),
-        format!("{:?}", parse(OWN).unwrap())
-    );
+    let template = template(false);
+    let own = parse(OWN).unwrap();
+    assert_eq!(template.file, own.file);
+    assert_eq!(template.acl, own.acl);
+    let default = RegistrySvc {
+        tls: own.file.tls.clone(),
+        ..RegistrySvc::default()
+    };
+    assert_eq!(template.file, default);
+    let tables =
+        "[access]\n[access.token]\n[limits]\n[space]\n[sweep]\n[scrub]\n[index]\n[admin]\n[log]\n";
+    assert_eq!(parse(&format!("{OWN}{tables}")).unwrap().file, default);
+    assert_eq!(template.common.admin, Some(DEFAULT_ADMIN));
     assert_eq!(template.warnings.len(), 1, "{:?}", template.warnings);
 }
 
-/// The template with every commented key that begins with one of these uncommented.
-fn uncommented(is_wanted: impl Fn(&str) -> bool) -> String {
-    let mut text = String::new();
-    for line in TEMPLATE.lines() {
-        let key = line.strip_prefix('#').filter(|rest| {
-            let is_text = rest.starts_with(' ') && !rest.starts_with("  {");
-            !rest.is_empty() && !is_text && !rest.starts_with('-')
-        });
-        match key {
-            Some(key) if is_wanted(key) => text.push_str(key),
-            _ => text.push_str(line),
-        }
-        text.push('\n');
-    }
-    text
-}
-
 #[test]
-fn what_the_template_shows_as_defaults_are_the_defaults() {
-    let examples = [
-        "client-ca =",
-        "htpasswd =",
-        "anonymous =",
-        "groups =",
-        "key =",
-        "trusted =",
-        "realm =",
-        "blob =",
-    ];
-    // Examples as a whole begin with their table.
-    let mut is_example = false;
-    let text: String = TEMPLATE
-        .lines()
-        .map(|line| {
-            is_example = match line {
-                _ if line.starts_with("#[") => true,
-                _ if line.starts_with('[') => false,
-                _ => is_example,
-            };
-            let key = line.strip_prefix('#').filter(|rest| {
-                let is_key = rest.starts_with(|c: char| c.is_ascii_lowercase());
-                is_key && !is_example && !examples.iter().any(|key| rest.starts_with(key))
-            });
-            format!("{}\n", key.unwrap_or(line))
-        })
-        .collect();
-    assert!(text.contains("\nread-only = false\n"), "{text}");
-    let shown = v1::parse(&Document::inline("template", text)).unwrap();
-    let mut default = parse(OWN).unwrap();
-    // Zero is one per core, whatever the machine has.
-    default.workers = shown.workers;
-    assert_eq!(format!("{shown:?}"), format!("{default:?}"));
-}
-
-#[test]
-fn every_key_of_the_template_is_understood() {
-    let text = uncommented(|key| !key.starts_with("plain ="));
-    let config = v1::parse(&Document::inline("template", text)).unwrap();
-    let cluster = config.cluster.unwrap();
+fn the_examples_of_the_template_can_be_used() {
+    let config = template(true);
+    let cluster = config.file.cluster.as_ref().unwrap();
     assert_eq!(
         (cluster.node.as_str(), cluster.peers.len()),
         ("master-0", 2)
     );
-    assert_eq!(config.mirrors.len(), 1);
-    assert_eq!(config.webhooks.len(), 1);
-    assert_eq!(config.space.quotas.len(), 1);
-    assert_eq!(config.access.acl.rules.len(), 2);
-    assert!(config.s3.is_some() && config.access.token.is_some());
-    assert_eq!(config.limits.blob, Some(64 << 30));
+    assert_eq!(config.file.mirror.len(), 1);
+    assert_eq!(config.file.webhook.len(), 1);
+    assert_eq!(config.quotas.len(), 1);
+    assert_eq!(config.acl.rules.len(), 2);
+    assert!(config.file.s3.is_some() && config.token().is_some());
+    let blob = config.file.limits.blob.map(::config::SizeWithin::get);
+    assert_eq!(blob, Some(64 << 30));
+}
+
+#[test]
+fn the_keys_that_need_a_restart_are_told_from_the_others() {
+    let changed = |text: &str| {
+        let (old, new) = (parse("plain = true").unwrap(), parse(text).unwrap());
+        restart_needed(&old.file, &new.file)
+    };
+    assert_eq!(changed(OWN), ["plain"]);
+    let several = "plain = true\nlisten = [\"127.0.0.1:5000\"]\nworkers = 2\nroot = \"/srv\"\n\
+        [limits]\nconnections = 9\nbody-timeout = \"2m\"\nblob = \"1GiB\"\n[index]\nkind = \"memory\"\n\
+        [[mirror]]\nupstream = \"https://a.example\"\nprefix = \"a\"\n\
+        [cluster]\nnode = \"a\"\nca = \"a\"\ncertificate = \"b\"\nkey = \"c\"\n\
+        [s3]\nbucket = \"b\"\naccess-key-file = \"a\"\nsecret-key-file = \"b\"\n";
+    assert_eq!(
+        changed(several),
+        [
+            "listen",
+            "root",
+            "workers",
+            "limits.connections",
+            "limits.body-timeout",
+            "index",
+            "cluster",
+            "mirror",
+            "s3"
+        ]
+    );
+    let live = "plain = true\nread-only = true\nlog-requests = true\n[access]\nhtpasswd = \"users\"\n\
+        [limits]\nuploads = 9\nsparse = \"all\"\n[space]\nstop = 96\n[sweep]\ngrace = \"3h\"\n\
+        [scrub]\nrate = \"1MiB\"\n[[webhook]]\nname = \"a\"\nurl = \"https://a.example\"\n";
+    assert!(changed(live).is_empty(), "{:?}", changed(live));
 }
 
 #[test]
@@ -170,22 +168,22 @@ secret-key-file = "b"
         "x.toml:1:1: there is no certificate",
         "x.toml:3:10: there has to be an address",
         "x.toml:7:11: a service is named",
-        "x.toml:8:22: has to be from 1m to 1d",
+        "x.toml:8:22: 59s is out of range; it is from 1m to 1d",
         "x.toml:8:37: a realm is the URL",
         "x.toml:10:16: `A` is in no repository's name",
         "x.toml:11:11: there is no group `opz`; did you mean `ops`?",
-        "x.toml:13:12: has to be at least 64KiB",
-        "x.toml:14:11: with 0 nothing",
+        "x.toml:13:12: 1KiB is out of range; it is from 64KiB to 64MiB",
+        "x.toml:14:11: 0 is too small; at least 1 is needed",
         "x.toml:16:8: `warn` has to come before `stop`",
         "x.toml:19:12: `often` is not a duration",
         "x.toml:21:8: a node's name",
         "x.toml:22:34: an address with its port",
         "x.toml:22:50: that is the name of another node",
-        "x.toml:27:12: a URL is wanted",
+        "x.toml:27:13: a URL is wanted",
         "x.toml:28:10: a prefix is the beginning",
         "x.toml:30:8: a webhook's name",
         "x.toml:31:7: a URL is wanted",
-        "x.toml:32:23: an action is one of",
+        "x.toml:32:23: unknown value `fly`, known here: `push`, `pull`, `mount`, `delete`",
         "x.toml:35:12: plain HTTP is used only with",
     ];
     for one in expected {
@@ -199,7 +197,7 @@ secret-key-file = "b"
 
 #[test]
 fn plain_text_and_certificates_exclude_each_other() {
-    assert!(parse("plain = true").unwrap().tls.is_none());
+    assert!(parse("plain = true").unwrap().file.tls.is_none());
     assert_eq!(problems("plain = false").len(), 1);
     let both = problems(&format!("plain = true\n{OWN}"));
     assert!(both[0].contains("exclude each other"), "{both:?}");
@@ -211,7 +209,7 @@ fn plain_text_and_certificates_exclude_each_other() {
 
 #[test]
 fn access_is_open_until_somebody_can_be_known() {
-    let acl = |text: &str| Acl::new(parse(&format!("plain = true\n{text}")).unwrap().access.acl);
+    let acl = |text: &str| Acl::new(parse(&format!("plain = true\n{text}")).unwrap().acl);
     let user = Who::User {
         name: "a",
         groups: &[],
@@ -231,7 +229,10 @@ fn access_is_open_until_somebody_can_be_known() {
 
 #[test]
 fn what_is_odd_is_said() {
-    let warnings = |text: &str| parse(text).unwrap().warnings;
+    let warnings = |text: &str| -> Vec<String> {
+        let warnings = parse(text).unwrap().warnings;
+        warnings.iter().map(ToString::to_string).collect()
+    };
     let reachable = warnings("plain = true");
     assert!(
         reachable[0].contains("may push without saying"),
@@ -250,8 +251,8 @@ fn what_is_odd_is_said() {
 fn intervals_may_be_never() {
     let config = parse("plain = true\n[sweep]\ninterval = \"never\"\n[scrub]\ninterval = \"1h\"");
     let config = config.unwrap();
-    assert_eq!(config.sweep.interval, None);
-    assert_eq!(config.scrub.interval, Some(Duration::from_hours(1)));
+    assert_eq!(config.file.sweep.interval.0, None);
+    assert_eq!(config.file.scrub.interval.0, Some(Duration::from_hours(1)));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::config::registry_svc::Token;
 use daemon::config::{Problem, Problems};
 use daemon::disk::Stamp;
 use daemon::exit;
@@ -12,7 +13,7 @@ use registry_auth::acl::Acl;
 use registry_auth::htpasswd::Users;
 use registry_auth::{Access, Policy, Tokens, key};
 
-use crate::config::{self, Config};
+use crate::config::Config;
 
 /// The interval between two checks of the file of users.
 const LOOK: Duration = Duration::from_secs(2);
@@ -23,19 +24,16 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Everything that is wrong with what the configuration names.
 pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
     let mut problems = Problems::default();
-    let users = match config.access.htpasswd.as_deref().map(users).transpose() {
+    let access = &config.file.access;
+    let users = match access.htpasswd.as_deref().map(users).transpose() {
         Ok(users) => users,
         Err(of_users) => {
             problems.extend(of_users);
             None
         }
     };
-    let tokens = match config
-        .access
-        .token
-        .as_ref()
-        .map(|it| tokens(it, &config.root))
-    {
+    let root = &config.file.root;
+    let tokens = match config.token().map(|token| tokens(token, root)) {
         None => None,
         Some(Ok(tokens)) => Some(tokens),
         Some(Err(error)) => {
@@ -44,21 +42,21 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
         }
     };
     problems.unless_empty(Policy {
-        acl: Acl::new(config.access.acl.clone()),
+        acl: Acl::new(config.acl.clone()),
         users,
         tokens,
-        certificates: config.access.certificates,
-        service: config.access.service.clone(),
+        certificates: access.certificates,
+        service: access.service.to_string(),
     })
 }
 
 /// The problems of the files of users and keys; creates no file.
 pub(crate) fn check(config: &Config) -> Problems {
     let mut problems = Problems::default();
-    if let Some(Err(of_users)) = config.access.htpasswd.as_deref().map(users) {
+    if let Some(Err(of_users)) = config.file.access.htpasswd.as_deref().map(users) {
         problems.extend(of_users);
     }
-    let Some(token) = &config.access.token else {
+    let Some(token) = config.token() else {
         return problems;
     };
     let own = token.key.as_deref().map(|path| key::load(path).map(|_| ()));
@@ -81,7 +79,7 @@ pub(crate) fn users(path: &Path) -> Result<Users, Problems> {
     Users::parse(path, &text)
 }
 
-fn tokens(token: &config::Token, root: &Path) -> Result<Tokens, key::KeyError> {
+fn tokens(token: &Token, root: &Path) -> Result<Tokens, key::KeyError> {
     let signer = match &token.key {
         Some(path) => key::load(path)?,
         None => {
@@ -97,15 +95,15 @@ fn tokens(token: &config::Token, root: &Path) -> Result<Tokens, key::KeyError> {
     Ok(Tokens {
         signer: Arc::new(signer),
         keys,
-        lifetime: token.lifetime,
-        refresh: token.refresh,
-        realm: token.realm.clone(),
+        lifetime: token.lifetime.get(),
+        refresh: token.refresh.get(),
+        realm: token.realm.as_ref().map(ToString::to_string),
     })
 }
 
 /// Takes the file of users up whenever it has changed; one with a problem changes nothing.
 pub(super) async fn follow(access: Access, config: Arc<Config>) {
-    let Some(path) = &config.access.htpasswd else {
+    let Some(path) = &config.file.access.htpasswd else {
         return;
     };
     let mut seen = Stamp::of(path);

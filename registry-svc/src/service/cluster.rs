@@ -1,7 +1,6 @@
 //! The other nodes, as the configuration names them.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,14 +10,12 @@ use daemon::exit;
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
 use registry_cluster::Cluster;
-use registry_cluster::settings::{PeerSettings, Settings, TlsFiles};
-use registry_cluster_core::acknowledge::Mode;
-use registry_facts::name::NodeName;
+use registry_cluster::settings::NodeFiles;
 use registry_http::Api;
 use registry_store::Store;
 
 use super::Workers;
-use crate::config::{self, Acknowledge};
+use crate::config::Config;
 
 /// The name of the listeners for nodes among inherited sockets.
 const SOCKET: &str = "cluster";
@@ -28,25 +25,28 @@ const LOOK: Duration = Duration::from_mins(1);
 
 /// The listeners for nodes.
 pub(super) fn listeners(
-    config: &config::Config,
+    config: &Config,
     inherited: &mut Inherited,
 ) -> Result<Vec<TcpListener>, StartError> {
-    match &config.cluster {
+    match &config.file.cluster {
         None => Ok(Vec::new()),
-        Some(cluster) => Ok(listen::tcp(inherited, SOCKET, &cluster.listen)?),
+        Some(cluster) => {
+            let listen: Vec<_> = cluster.listen.iter().map(|address| address.0).collect();
+            Ok(listen::tcp(inherited, SOCKET, &listen)?)
+        }
     }
 }
 
 /// Begins to follow the other nodes, if there are any.
 pub(super) async fn start(
-    config: &config::Config,
+    config: &Config,
     store: &Store,
     workers: &Workers,
 ) -> Result<Option<Cluster>, StartError> {
-    let Some(cluster) = &config.cluster else {
+    let Some(settings) = config.cluster.clone() else {
         return Ok(None);
     };
-    let (settings, store) = (settings(cluster), store.clone());
+    let store = store.clone();
     let started = workers.run(async move { Cluster::start(settings, store) });
     match started.await {
         Ok(cluster) => Ok(Some(cluster)),
@@ -55,9 +55,9 @@ pub(super) async fn start(
 }
 
 /// The problems of the files that prove this node's identity.
-pub(crate) fn check(config: &config::Config) -> Option<String> {
+pub(crate) fn check(config: &Config) -> Option<String> {
     let cluster = config.cluster.as_ref()?;
-    let checked = registry_cluster::check(&settings(cluster));
+    let checked = registry_cluster::check(cluster);
     checked.err().map(|error| exit::chain(&error))
 }
 
@@ -86,38 +86,9 @@ pub(super) async fn serve(
         .map_err(|error: std::io::Error| StartError::io("nodes cannot be served", &error))
 }
 
-fn settings(cluster: &config::Cluster) -> Settings {
-    let name = |text: &str| -> NodeName {
-        text.parse()
-            .expect("the configuration has taken the name for one")
-    };
-    let peers = cluster.peers.iter().map(|peer| PeerSettings {
-        name: name(&peer.name),
-        address: peer.address.clone(),
-    });
-    Settings {
-        peers: peers.collect(),
-        tls: Some(TlsFiles {
-            ca: cluster.ca.clone(),
-            certificate: cluster.certificate.clone(),
-            key: cluster.key.clone(),
-        }),
-        acknowledge: match cluster.acknowledge {
-            Acknowledge::MajorityOfReachable => Mode::MajorityOfReachable,
-            Acknowledge::Strict => Mode::Strict,
-        },
-        acknowledge_wait: cluster.acknowledge_timeout,
-        compare_interval: cluster.compare,
-        bandwidth: cluster.rate,
-        fetches: cluster.fetches,
-        clock_bound: cluster.clock_bound,
-        ..Settings::new(name(&cluster.node))
-    }
-}
-
 /// Reads the certificates again whenever they have changed.
-pub(super) async fn follow(cluster: Cluster, files: [PathBuf; 3]) {
-    let stamps = || files.each_ref().map(|path| Stamp::of(path));
+pub(super) async fn follow(cluster: Cluster, files: NodeFiles) {
+    let stamps = || [&files.ca, &files.certificate, &files.key].map(|path| Stamp::of(path));
     let mut seen = stamps();
     loop {
         tokio::time::sleep(LOOK).await;

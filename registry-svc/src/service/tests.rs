@@ -5,7 +5,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::*;
-use crate::config::v1;
 
 /// The directory of a registry.
 struct Scratch(tempfile::TempDir);
@@ -21,7 +20,7 @@ impl Scratch {
             "version = \"v1\"\nlisten = [\"127.0.0.1:0\"]\nplain = true\nworkers = 1\nroot = \"{}\"\n{more}",
             root.display()
         );
-        v1::parse(&Document::inline("test", text)).unwrap()
+        Config::from_document(&Document::inline("test", text)).unwrap()
     }
 }
 

@@ -9,19 +9,31 @@ use oci::glob::Glob;
 
 pub use room::Space;
 
-/// How full the disk may become.
+/// How full the disk and the repositories may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Percent of the disk at which the registry warns.
-    pub warn: u8,
-    /// Percent of the disk at which pushes are refused.
-    pub stop: u8,
-    /// Bytes that stay free in any case.
-    pub free: u64,
+    /// How full the disk may become.
+    pub watermarks: Watermarks,
     /// Bytes kept aside, so that deletions work on a full disk.
     pub reserve: u64,
     /// The most that repositories may hold together, by glob.
     pub quotas: Vec<Quota>,
+}
+
+impl Settings {
+    /// The settings of a configuration, whose quotas have these patterns.
+    #[must_use]
+    pub fn of(space: &config::registry_svc::Space, quotas: Vec<Quota>) -> Self {
+        Self {
+            watermarks: Watermarks {
+                warn: space.warn.get(),
+                stop: space.stop.get(),
+                free: space.free.0,
+            },
+            reserve: space.reserve.0,
+            quotas,
+        }
+    }
 }
 
 /// The most that some repositories may hold, each by itself.

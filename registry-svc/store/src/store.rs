@@ -83,15 +83,7 @@ pub struct Settings {
     pub wall: WallClock,
 }
 
-/// The kind of index.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum IndexKind {
-    /// A sled database beside the journal: a restart after an orderly stop reads it.
-    #[default]
-    Sled,
-    /// Memory: every start reads the journal.
-    Memory,
-}
+pub use config::registry_svc::IndexKind;
 
 impl Settings {
     /// Records that a segment holds before the next begins.

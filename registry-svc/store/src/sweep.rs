@@ -52,30 +52,7 @@ const MOST_HOLDERS: usize = 1000;
 /// remembered.
 const MOST_BACK: Duration = Duration::from_hours(24);
 
-/// Settings of garbage collection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// How often; never unless given.
-    pub interval: Option<Duration>,
-    /// How long a blob that nothing refers to stays.
-    pub grace: Duration,
-    /// How long it stays in the trash after that.
-    pub trash: Duration,
-    /// Whether manifests without a tag go too.
-    pub untagged: Untagged,
-    /// How long an upload session may rest.
-    pub uploads: Duration,
-}
-
-/// The treatment of manifests without a tag.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Untagged {
-    /// They stay: mirrors are pulled by digest.
-    #[default]
-    Keep,
-    /// They go, once they are older than the grace.
-    Delete,
-}
+pub use config::registry_svc::{Sweep as Settings, Untagged};
 
 /// Whether a sweep changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,10 +84,10 @@ pub async fn sweep(
         return Err(StoreError::ReadOnly);
     }
     if mode == Mode::Sweep {
-        report.n_sessions = store.expire_sessions(settings.uploads).await;
+        report.n_sessions = store.expire_sessions(settings.uploads.get()).await;
     }
     if settings.untagged == Untagged::Delete {
-        mark::delete_untagged(store, settings.grace, mode, &mut report).await?;
+        mark::delete_untagged(store, settings.grace.get(), mode, &mut report).await?;
     }
     let restates = others.is_some() && mode == Mode::Sweep;
     let marked = mark::marked(store, restates, &mut report).await?;
@@ -171,7 +148,7 @@ impl Sweep<'_> {
             if self.marked.contains(&blob.digest) {
                 continue;
             }
-            if self.is_younger(blob.modified, self.settings.grace) {
+            if self.is_younger(blob.modified, self.settings.grace.get()) {
                 report.young.add(blob.size);
                 continue;
             }
@@ -228,7 +205,7 @@ impl Sweep<'_> {
     async fn empty_trash(&self, report: &mut Report) -> Result<(), StoreError> {
         let trash = self.store.layout().trash();
         for blob in self.list(trash, Layout::parse_flat).await? {
-            if self.is_younger(blob.modified, self.settings.trash) {
+            if self.is_younger(blob.modified, self.settings.trash.get()) {
                 report.in_trash.add(blob.size);
                 continue;
             }
@@ -271,7 +248,7 @@ impl Sweep<'_> {
                 return Ok(Fate::Waits);
             }
             // First what is said of it, then itself: repositories never have what is gone.
-            let back = self.settings.grace.min(MOST_BACK);
+            let back = self.settings.grace.get().min(MOST_BACK);
             let as_of = Hlc::last_before(milliseconds(self.store.wall() - back));
             if !self.store.unlink_everywhere(digest, as_of).await? {
                 self.store.take_back(digest).await?;
@@ -298,7 +275,7 @@ impl Sweep<'_> {
         if holders.len() == MOST_HOLDERS {
             return Ok(true);
         }
-        let since = milliseconds(self.store.wall() - self.settings.grace);
+        let since = milliseconds(self.store.wall() - self.settings.grace.get());
         for repository in holders {
             let key = Key::Blob {
                 repository,

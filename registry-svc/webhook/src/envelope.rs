@@ -6,34 +6,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+pub use config::registry_svc::EventAction;
+
 /// The media type of an envelope.
 pub const MEDIA_TYPE: &str = "application/vnd.docker.distribution.events.v1+json";
-
-/// The action of an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EventAction {
-    /// A manifest or blob was stored.
-    Push,
-    /// One was read.
-    Pull,
-    /// A blob was taken from another repository.
-    Mount,
-    /// A manifest, tag or blob was removed.
-    Delete,
-}
-
-impl EventAction {
-    /// As envelopes write it.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Push => "push",
-            Self::Pull => "pull",
-            Self::Mount => "mount",
-            Self::Delete => "delete",
-        }
-    }
-}
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -35,29 +35,7 @@ use self::retry_delay::RetryDelay;
 
 pub use self::envelope::{Event, EventAction, RequestInfo};
 pub use self::post::PostError;
-
-/// An endpoint that receives events of pushes, pulls and deletions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Its name, in logs and metrics.
-    pub name: String,
-    /// The URL that events are posted to.
-    pub url: String,
-    /// Headers of each request.
-    pub headers: BTreeMap<String, String>,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// Failures in a row after which it is left alone for a while.
-    pub threshold: u32,
-    /// For how long; twice as long each time.
-    pub backoff: Duration,
-    /// Media types without events.
-    pub ignored_media_types: Vec<String>,
-    /// Actions without events.
-    pub ignored_actions: Vec<String>,
-    /// The authority that signs its certificate, if not a public one.
-    pub ca: Option<PathBuf>,
-}
+pub use config::registry_svc::Webhook as Settings;
 
 /// Events on their way from requests to the queues: a burst of pulls.
 const CHANNEL: usize = 4096;
@@ -254,7 +232,7 @@ impl Webhooks {
         let clients = clients(settings)?;
         // Those that are in use can be used.
         let in_use = self.status();
-        let is_new = |of: &&Settings| in_use.iter().all(|it| it.name != of.name);
+        let is_new = |of: &&Settings| in_use.iter().all(|it| it.name != of.name.as_str());
         for settings in settings.iter().filter(is_new) {
             drop(self.open(settings)?);
         }
@@ -287,8 +265,8 @@ impl Webhooks {
             let queue = self.open(settings)?;
             endpoints.push(Arc::new(Endpoint {
                 status: Mutex::new(EndpointStatus {
-                    name: settings.name.clone(),
-                    url: settings.url.clone(),
+                    name: settings.name.to_string(),
+                    url: settings.url.to_string(),
                     ..EndpointStatus::default()
                 }),
                 settings: settings.clone(),
@@ -317,8 +295,8 @@ impl Webhooks {
     }
 
     fn open(&self, settings: &Settings) -> Result<Queue, WebhookError> {
-        open(&self.root, &settings.name).map_err(|source| WebhookError::Queue {
-            name: settings.name.clone(),
+        open(&self.root, settings.name.as_str()).map_err(|source| WebhookError::Queue {
+            name: settings.name.to_string(),
             source,
         })
     }
@@ -359,7 +337,7 @@ pub fn check(settings: &[Settings]) -> Result<(), WebhookError> {
 fn clients(settings: &[Settings]) -> Result<Vec<Client>, WebhookError> {
     let client = |settings: &Settings| {
         Client::new(settings).map_err(|source| WebhookError::Endpoint {
-            name: settings.name.clone(),
+            name: settings.name.to_string(),
             source,
         })
     };
@@ -399,7 +377,7 @@ fn keep(happened: &Receiver<Happened>, endpoints: &[Arc<Endpoint>], instance: &A
             Err(is_over) => {
                 for endpoint in endpoints {
                     if let Err(error) = endpoint.queue().sync() {
-                        let webhook = &endpoint.settings.name;
+                        let webhook = endpoint.settings.name.as_str();
                         tracing::warn!(webhook, %error, "Events are not synced");
                     }
                 }
@@ -414,10 +392,8 @@ fn keep(happened: &Receiver<Happened>, endpoints: &[Arc<Endpoint>], instance: &A
 
 impl Endpoint {
     fn wants(&self, event: &Event) -> bool {
-        let settings = &self.settings;
-        let is_ignored = |ignored: &[String], word: &str| ignored.iter().any(|one| one == word);
-        !is_ignored(&settings.ignored_actions, event.action.name())
-            && !is_ignored(&settings.ignored_media_types, &event.media_type)
+        let ignored = &self.settings.ignore;
+        !ignored.actions.contains(&event.action) && !ignored.media_types.contains(&event.media_type)
     }
 
     fn take(&self, text: &[u8]) {
@@ -426,7 +402,7 @@ impl Endpoint {
             Ok(true) => self.news.notify_one(),
             Ok(false) => self.status().dropped += 1,
             Err(error) => {
-                let webhook = &self.settings.name;
+                let webhook = self.settings.name.as_str();
                 tracing::warn!(webhook, %error, "An event cannot be kept");
                 self.status().dropped += 1;
             }
@@ -435,7 +411,8 @@ impl Endpoint {
 
     /// Posts what waits, for as long as the process lives.
     async fn deliver(&self, client: Client) {
-        let mut delay = RetryDelay::new(self.settings.threshold, self.settings.backoff);
+        let threshold = self.settings.threshold.get();
+        let mut delay = RetryDelay::new(threshold, self.settings.backoff.get());
         loop {
             // The page cache has it: this process writes the queue.
             let front = self.queue().front(BATCH);
@@ -446,7 +423,7 @@ impl Endpoint {
                 }
                 Ok(front) => front,
                 Err(error) => {
-                    let webhook = &self.settings.name;
+                    let webhook = self.settings.name.as_str();
                     tracing::error!(webhook, %error, "The queue cannot be read");
                     tokio::time::sleep(SYNC).await;
                     continue;
@@ -462,7 +439,7 @@ impl Endpoint {
                 Ok(_) => {
                     self.succeeded(&mut delay, events.len());
                     if let Err(error) = self.queue().delivered(events.len(), end) {
-                        let webhook = &self.settings.name;
+                        let webhook = self.settings.name.as_str();
                         tracing::warn!(webhook, %error, "Delivered events may be delivered again");
                     }
                 }
@@ -475,8 +452,9 @@ impl Endpoint {
     }
 
     fn succeeded(&self, delay: &mut RetryDelay, n: usize) {
-        if delay.failures() >= self.settings.threshold {
-            tracing::info!(webhook = self.settings.name, "The webhook works again");
+        if delay.failures() >= self.settings.threshold.get() {
+            let webhook = self.settings.name.as_str();
+            tracing::info!(webhook, "The webhook works again");
         }
         delay.succeeded();
         let mut status = self.status();
@@ -488,8 +466,8 @@ impl Endpoint {
     fn failed(&self, delay: &mut RetryDelay, error: &PostError) -> Duration {
         let pause = delay.failed();
         let told = daemon::exit::chain(error);
-        if delay.failures() == self.settings.threshold {
-            let webhook = &self.settings.name;
+        if delay.failures() == self.settings.threshold.get() {
+            let webhook = self.settings.name.as_str();
             tracing::warn!(webhook, error = told, "The webhook fails; its events wait");
         }
         let mut status = self.status();

@@ -96,8 +96,8 @@ impl std::fmt::Debug for TlsConnectorBox {
 
 impl Client {
     pub(super) fn new(settings: &Settings) -> Result<Self, PostError> {
-        let url = || PostError::Url(settings.url.clone());
-        let uri: Uri = settings.url.parse().map_err(|_| url())?;
+        let url = || PostError::Url(settings.url.to_string());
+        let uri: Uri = settings.url.as_str().parse().map_err(|_| url())?;
         let host = uri.host().ok_or_else(url)?.to_owned();
         let bare = host.trim_matches(['[', ']']).to_owned();
         let is_tls = uri.scheme_str() == Some("https");
@@ -138,7 +138,7 @@ impl Client {
                 .map_or_else(|| "/".to_owned(), ToString::to_string),
             tls,
             headers,
-            timeout: settings.timeout,
+            timeout: settings.timeout.get(),
         })
     }
 

@@ -1,5 +1,7 @@
 use std::net::SocketAddr;
 
+use config::registry_svc::Ignore;
+use config::{DurationWithin, Whole};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -7,16 +9,17 @@ use tokio::sync::mpsc;
 use super::*;
 
 fn settings(address: SocketAddr) -> Settings {
+    let url = format!("http://{address}/events?x=1").parse().unwrap();
     Settings {
-        name: "test".to_owned(),
-        url: format!("http://{address}/events?x=1"),
         headers: BTreeMap::from([("Authorization".to_owned(), "Bearer secret".to_owned())]),
-        timeout: Duration::from_secs(20),
-        threshold: 2,
-        backoff: Duration::from_millis(20),
-        ignored_media_types: vec!["application/octet-stream".to_owned()],
-        ignored_actions: vec!["pull".to_owned()],
-        ca: None,
+        timeout: DurationWithin::clamped(Duration::from_secs(20)),
+        threshold: Whole::clamped(2),
+        backoff: DurationWithin::clamped(Duration::from_millis(20)),
+        ignore: Ignore {
+            media_types: vec!["application/octet-stream".to_owned()],
+            actions: vec![EventAction::Pull],
+        },
+        ..Settings::new("test".parse().unwrap(), url)
     }
 }
 
@@ -173,11 +176,11 @@ fn an_endpoint_that_moves_gets_what_waited_for_it() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let mut unfit = settings(address);
-        unfit.url = "https://:1/".to_owned();
+        unfit.url = "https://:1/".parse().unwrap();
         assert!(webhooks.configure(&[unfit]).is_err());
         assert!(events.is_wanted(), "nothing has changed");
         let mut blocked = settings(address);
-        blocked.name = "blocked".to_owned();
+        blocked.name = "blocked".parse().unwrap();
         let queue = scratch.path().join(DIRECTORY).join("blocked");
         std::fs::write(queue, "no directory").unwrap();
         let refused = webhooks.configure(&[blocked]);
@@ -218,7 +221,7 @@ fn what_cannot_be_posted_to_is_refused_at_the_start() {
         });
         assert!(header.unwrap().contains("header a b cannot be sent"));
         let ca = start(&|one| {
-            one.url = "https://deploy.example.org/".to_owned();
+            one.url = "https://deploy.example.org/".parse().unwrap();
             one.ca = Some("/nonexistent".into());
         });
         assert!(ca.unwrap().contains("cannot read /nonexistent"));

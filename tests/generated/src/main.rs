@@ -24,6 +24,7 @@ use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
 use config::lb_proxy::LbProxy;
+use config::registry_svc::RegistrySvc;
 use config::schema;
 use config::timesync_agent::TimesyncAgent;
 use serde_json::Value;
@@ -42,6 +43,7 @@ fn services() -> Vec<Service> {
         service("dns-recursor", schema::<DnsRecursor>()),
         service("lb-proxy", schema::<LbProxy>()),
         service("timesync-agent", schema::<TimesyncAgent>()),
+        service("registry-svc", schema::<RegistrySvc>()),
     ]
 }
 

@@ -77,6 +77,11 @@ impl<'a> Key<'a> {
         self.text("x-reload") == Some("restart")
     }
 
+    /// Whether the template has the example as it is: the service needs one to start.
+    pub(crate) fn needs_example(&self) -> bool {
+        self.property.get("x-needed") == Some(&Value::Bool(true))
+    }
+
     /// An example as TOML: a value, or whole tables.
     pub(crate) fn example(&self) -> Option<&'a str> {
         self.text("x-example")
@@ -228,7 +233,10 @@ pub(crate) fn toml(value: &Value) -> String {
             let pairs: Vec<String> = pairs
                 .map(|(key, value)| format!("{key} = {}", toml(value)))
                 .collect();
-            format!("{{ {} }}", pairs.join(", "))
+            match pairs.is_empty() {
+                true => "{}".to_owned(),
+                false => format!("{{ {} }}", pairs.join(", ")),
+            }
         }
         // TOML's basic strings have JSON's escapes.
         other => other.to_string(),

@@ -95,9 +95,10 @@ fn listed(text: &mut String, key: &Key<'_>, heading: &str, inner: Table<'_>) {
     text.push_str(&format!("#\n# {heading} has:\n"));
     keys(text, inner, "");
     for line in key.example().unwrap_or_default().trim().lines() {
-        let line = match line {
-            "" => "#~\n".to_owned(),
-            line => format!("#~ {line}\n"),
+        let line = match (line, key.needs_example()) {
+            (line, true) => format!("{line}\n"),
+            ("", false) => "#~\n".to_owned(),
+            (line, false) => format!("#~ {line}\n"),
         };
         text.push_str(&line);
     }

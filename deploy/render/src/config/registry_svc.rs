@@ -2,144 +2,170 @@
 
 use std::net::SocketAddr;
 
-use config_text::toml::{duration, list, quoted, size};
+use ::config::registry_svc::{
+    Access, Anonymous, Certificate, Cluster, Mirror, NodeFiles, Peer, Quota, RegistrySvc, Space,
+    Tls, Token, everywhere,
+};
+use ::config::{
+    Address, Admin, AdminListen, ByteSize, HumanDuration, TextError, Whole, Written, at,
+};
 
-use super::{Layout, admin, head, path};
+use super::{Layout, in_utf8, unwritten, written};
 use site::places;
 use site::service::Service;
-use site::{Mirror, Node, Quota, Site};
+use site::{Node, Site};
 
 /// Renders the file.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
-    let head = [
-        head(Service::RegistrySvc, layout),
-        format!("listen = {}\n", list(&layout.registry)),
-        format!("root = {}\n", path(&layout.state.join("registry"))),
-    ]
-    .concat();
-    let rest = match layout.node() {
-        None => demonstration(layout),
-        Some(node) => [
-            admin(Service::RegistrySvc, layout),
-            tls(),
-            access(site),
-            quotas(site),
-            cluster(site, node),
-            mirrors(site),
-        ]
-        .concat(),
+    let file = match configuration(site, layout) {
+        Ok(config) => commented(&config),
+        Err(error) => unwritten(Service::RegistrySvc, &error),
     };
-    head + &rest
+    file.to_string()
+}
+
+/// The configuration. An error means a mirror that no site file has.
+fn configuration(site: &Site, layout: &Layout) -> Result<RegistrySvc, TextError> {
+    let config = RegistrySvc {
+        drain: HumanDuration(layout.drain),
+        listen: layout.registry.iter().copied().map(Address).collect(),
+        root: in_utf8(&layout.state.join("registry")),
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::RegistrySvc)),
+        },
+        ..RegistrySvc::default()
+    };
+    match layout.node() {
+        None => Ok(demonstration(config)),
+        Some(node) => of_node(config, site, node),
+    }
+}
+
+/// The file of a configuration, with comments on access.
+fn commented(config: &RegistrySvc) -> Written {
+    let file = written(Service::RegistrySvc, config);
+    match &config.access.htpasswd {
+        None => file.comment(
+            &at!["access"],
+            "Every client that reaches the registry may pull and push: the site file names no users.",
+        ),
+        Some(_) => file.comment(
+            &at!["access", "token"],
+            "Each node accepts the tokens of every other.",
+        ),
+    }
 }
 
 /// A registry for everybody on this machine, without TLS, which clients accept from loopback.
-fn demonstration(layout: &Layout) -> String {
-    [
-        "plain = true\n".to_owned(),
-        admin(Service::RegistrySvc, layout),
+fn demonstration(config: RegistrySvc) -> RegistrySvc {
+    RegistrySvc {
+        plain: true,
         // A demonstration must work although the disk is nearly full.
-        "\n[space]\nwarn = 99\nstop = 100\nfree = \"64MiB\"\nreserve = \"0\"\n".to_owned(),
-    ]
-    .concat()
+        space: Space {
+            warn: Whole::clamped(99),
+            stop: Whole::clamped(100),
+            free: ByteSize(64 << 20),
+            reserve: ByteSize(0),
+            quota: Vec::new(),
+        },
+        ..config
+    }
 }
 
-fn tls() -> String {
-    format!(
-        "\n[tls]\ncertificates = [{{ certificate = {}, key = {} }}]\n",
-        quoted(places::CERTIFICATE),
-        quoted(places::KEY)
-    )
+fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc, TextError> {
+    let certificate = Certificate {
+        certificate: places::CERTIFICATE.into(),
+        key: places::KEY.into(),
+        names: Vec::new(),
+    };
+    Ok(RegistrySvc {
+        tls: Some(Tls {
+            certificates: vec![certificate],
+            ..Tls::default()
+        }),
+        access: access(site),
+        space: Space {
+            quota: quotas(site),
+            ..Space::default()
+        },
+        cluster: Some(cluster(site, node)),
+        mirror: site
+            .registry
+            .mirrors
+            .iter()
+            .map(mirror)
+            .collect::<Result<_, _>>()?,
+        ..config
+    })
 }
 
 /// The access rules. A registry without users is open to every client, as the nodes' own pulls need.
-fn access(site: &Site) -> String {
+fn access(site: &Site) -> Access {
     if site.registry.users.is_none() {
-        return "\n# Whoever reaches the registry may pull and push: the site file names no users.\n[access]\nanonymous = \"all\"\n".to_owned();
+        return Access {
+            anonymous: Some(Anonymous::All),
+            ..Access::default()
+        };
     }
-    let anonymous = if site.registry.anonymous_pull {
-        "pull"
-    } else {
-        "none"
-    };
-    format!(
-        "\n[access]\nhtpasswd = {}\nanonymous = \"{anonymous}\"\n\n# Tokens of one node are good at every other.\n[access.token]\nkey = {}\n",
-        quoted(places::REGISTRY_USERS),
-        quoted(places::REGISTRY_TOKEN_KEY)
-    )
+    Access {
+        htpasswd: Some(places::REGISTRY_USERS.into()),
+        anonymous: Some(match site.registry.anonymous_pull {
+            true => Anonymous::Pull,
+            false => Anonymous::None,
+        }),
+        token: Token {
+            key: Some(places::REGISTRY_TOKEN_KEY.into()),
+            ..Token::default()
+        },
+        ..Access::default()
+    }
 }
 
 /// The most that repositories may hold.
-fn quotas(site: &Site) -> String {
-    let quota = |quota: &Quota| {
-        format!(
-            "\n[[space.quota]]\nrepositories = {}\nsize = {}\n",
-            quoted(&quota.repositories),
-            size(quota.size)
-        )
+fn quotas(site: &Site) -> Vec<Quota> {
+    let quota = |quota: &site::Quota| Quota {
+        repositories: quota.repositories.clone(),
+        size: ByteSize(quota.size),
     };
     site.registry.quotas.iter().map(quota).collect()
 }
 
-/// The mirrors.
-fn mirrors(site: &Site) -> String {
-    let mirror = |mirror: &Mirror| {
-        let mut text = format!(
-            "\n[[mirror]]\nupstream = {}\nprefix = {}\n",
-            list(&mirror.upstreams),
-            quoted(&mirror.prefix)
-        );
-        let mut set = |key: &str, value: Option<String>| {
-            if let Some(value) = value {
-                text.push_str(&format!("{key} = {value}\n"));
-            }
-        };
-        set("namespace", mirror.namespace.as_deref().map(quoted));
-        set("ttl", mirror.ttl.map(duration));
-        let credentials = mirror.credentials.as_ref();
-        let credentials = credentials.map(|_| places::mirror_credentials(&mirror.prefix));
-        set("credentials", credentials.as_deref().map(path));
-        let authority = mirror.ca.as_ref();
-        let authority = authority.map(|_| places::mirror_authority(&mirror.prefix));
-        set("ca", authority.as_deref().map(path));
-        text
-    };
-    site.registry.mirrors.iter().map(mirror).collect()
+fn mirror(mirror: &site::Mirror) -> Result<Mirror, TextError> {
+    let upstreams = mirror.upstreams.iter().map(|url| url.parse());
+    let usual = Mirror::new(upstreams.collect::<Result<_, _>>()?, mirror.prefix.parse()?);
+    let credentials = mirror.credentials.as_ref();
+    let authority = mirror.ca.as_ref();
+    Ok(Mirror {
+        namespace: mirror.namespace.clone(),
+        ttl: mirror.ttl.map_or(usual.ttl, HumanDuration),
+        credentials: credentials.map(|_| places::mirror_credentials(&mirror.prefix)),
+        ca: authority.map(|_| places::mirror_authority(&mirror.prefix)),
+        ..usual
+    })
 }
 
-/// The other nodes that have a registry. A node that stands alone has the table too: its name is
-/// in its journal for ever, and others may join it.
-fn cluster(site: &Site, node: &Node) -> String {
+/// The other nodes that have a registry. A node that stands alone has the table too: its journal contains its name
+/// permanently, and others may join it.
+fn cluster(site: &Site, node: &Node) -> Cluster {
     let port = site.registry.cluster_port;
-    let listen = super::layout::everywhere(port);
-    let mut text = format!(
-        "\n[cluster]\nnode = {}\nlisten = {}\n",
-        quoted(&node.name),
-        list(&listen)
-    );
+    let files = NodeFiles {
+        ca: places::CA.into(),
+        certificate: places::CERTIFICATE.into(),
+        key: places::KEY.into(),
+    };
     let peers = site
         .nodes
         .iter()
         .filter(|peer| peer.name != node.name && peer.services.contains(&Service::RegistrySvc));
-    let peers: Vec<String> = peers
-        .map(|peer| {
-            let address = SocketAddr::new(peer.address(), port).to_string();
-            format!(
-                "  {{ name = {}, address = {} }},\n",
-                quoted(&peer.name),
-                quoted(&address)
-            )
-        })
-        .collect();
-    if !peers.is_empty() {
-        text.push_str(&format!("peers = [\n{}]\n", peers.concat()));
+    let peer = |peer: &Node| Peer {
+        name: peer.name.clone(),
+        address: SocketAddr::new(peer.address(), port).to_string(),
+    };
+    Cluster {
+        listen: everywhere(port).map(Address).to_vec(),
+        peers: peers.map(peer).collect(),
+        ..Cluster::new(&node.name, files)
     }
-    text.push_str(&format!(
-        "ca = {}\ncertificate = {}\nkey = {}\n",
-        quoted(places::CA),
-        quoted(places::CERTIFICATE),
-        quoted(places::KEY)
-    ));
-    text
 }
 
 #[cfg(test)]
@@ -157,13 +183,10 @@ mod tests {
             render(&site, &layout),
             r#"# registry-svc, rendered by `outpost`.
 version = "v1"
-drain = "2s"
 listen = ["127.0.0.1:5000"]
-root = "/run/user/1000/outpost-up/state/registry"
 plain = true
-
-[admin]
-listen = "127.0.0.1:9405"
+root = "/run/user/1000/outpost-up/state/registry"
+drain = "2s"
 
 [space]
 warn = 99
@@ -195,7 +218,7 @@ reserve = "0"
     #[test]
     fn what_a_mirror_needs_lies_on_the_node_and_its_password_for_the_service_alone() {
         let mut site = Site::example();
-        site.registry.mirrors = vec![Mirror {
+        site.registry.mirrors = vec![site::Mirror {
             upstreams: vec!["https://hub.example.net".to_owned()],
             prefix: "mirror/hub".to_owned(),
             namespace: None,
@@ -243,9 +266,10 @@ reserve = "0"
         assert!(text.contains("node = \"master-1\"\n"), "{text}");
         assert!(
             text.contains(
-                "peers = [\n  { name = \"master-0\", address = \"192.168.7.13:5444\" },\n]\n"
+                "[[cluster.peers]]\nname = \"master-0\"\naddress = \"192.168.7.13:5444\"\n"
             ),
             "{text}"
         );
+        assert_eq!(text.matches("[[cluster.peers]]").count(), 1, "{text}");
     }
 }

@@ -1,18 +1,16 @@
 //! What sweeps take away among nodes, and what they must not.
 
-use registry_store::sweep::{Mode as SweepMode, Report, sweep};
-use registry_store::sweep::{Settings as Sweep, Untagged};
+use config::DurationWithin;
+use registry_store::sweep::{Mode as SweepMode, Report, Settings as Sweep, sweep};
 
 use super::*;
 
 /// What nobody needs goes to the trash at once, and stays there for so long.
 async fn swept(node: &Node, trash: Duration) -> Report {
     let settings = Sweep {
-        interval: None,
-        grace: Duration::ZERO,
-        trash,
-        untagged: Untagged::Keep,
-        uploads: Duration::from_hours(24),
+        grace: DurationWithin::clamped(Duration::ZERO),
+        trash: DurationWithin::clamped(trash),
+        ..Sweep::default()
     };
     let swept = sweep(
         &node.store,

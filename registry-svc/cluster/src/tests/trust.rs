@@ -14,7 +14,7 @@ fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
         // A node whose certificate is not for its name does not start.
         let settings = Settings {
             tls: Some(files(site.directory.path(), 2)),
-            ..Settings::new(name(2))
+            ..alone(&name(2))
         };
         assert!(matches!(
             Cluster::start(settings, first.store.clone()),
@@ -25,9 +25,9 @@ fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
             tls: Some(files(site.directory.path(), 2)),
             peers: vec![PeerSettings {
                 name: name(0),
-                address: site.addresses[0].to_string(),
+                address: site.addresses[0].to_string().parse().unwrap(),
             }],
-            ..Settings::new("stranger".parse().unwrap())
+            ..alone(&"stranger".parse().unwrap())
         };
         let stranger = Cluster::start(stranger, second.store.clone()).unwrap();
         until("the stranger is refused", async || {
@@ -61,8 +61,8 @@ async fn connected_pair(one: &Node, other: &Node) {
     .await;
 }
 
-pub(super) fn files(directory: &Path, at: usize) -> TlsFiles {
-    TlsFiles {
+pub(super) fn files(directory: &Path, at: usize) -> NodeFiles {
+    NodeFiles {
         ca: directory.join("ca.pem"),
         certificate: directory.join(format!("{at}.pem")),
         key: directory.join(format!("{at}.key")),

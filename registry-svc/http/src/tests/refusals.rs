@@ -184,15 +184,22 @@ fn no_answer_names_a_path_of_the_server() {
     });
 }
 
-/// Room for everything.
-fn ample() -> space::Settings {
+/// Room for everything beside `free` bytes.
+fn room_but(free: u64) -> space::Settings {
     space::Settings {
-        warn: 100,
-        stop: 100,
-        free: 0,
+        watermarks: space::Watermarks {
+            warn: 100,
+            stop: 100,
+            free,
+        },
         reserve: 0,
         quotas: Vec::new(),
     }
+}
+
+/// Room for everything.
+fn ample() -> space::Settings {
+    room_but(0)
 }
 
 /// What is answered to every way to push.
@@ -222,10 +229,7 @@ fn a_full_disk_refuses_pushes_and_nothing_else() {
     block_on(async {
         let registry = Registry::open().await;
         let digest = registry.push_blob("a/b", b"hello").await;
-        let full = space::Settings {
-            free: u64::MAX,
-            ..ample()
-        };
+        let full = room_but(u64::MAX);
         let registry = registry.within(full);
         for reply in pushes(&registry, b"more").await {
             reply.is(507, "DENIED");
@@ -248,10 +252,7 @@ fn a_disk_that_is_being_freed_asks_to_come_again() {
             .disk()
             .room(registry.root.path())
             .unwrap();
-        let full = space::Settings {
-            free: room.free + (1 << 30),
-            ..ample()
-        };
+        let full = room_but(room.free + (1 << 30));
         let registry = registry.within(full);
         registry.api.space.as_ref().unwrap().expect(room.total);
         let digest = sha256(b"x");

@@ -15,7 +15,7 @@ use oci::reference::RepositoryName;
 use parking_lot::Mutex;
 use registry_facts::record::{Fact, Key};
 
-use super::{Full, Quota, Settings, Standing, Watermarks, within_quota};
+use super::{Full, Quota, Settings, Standing, within_quota};
 use crate::disk::{Access, Room};
 use crate::store::Store;
 
@@ -85,7 +85,9 @@ impl Space {
         // A disk that does not say how full it is says so when it is written to.
         if let Ok(room) = self.room() {
             let freeable = self.0.freeable.load(Ordering::Relaxed);
-            watermarks(&settings).admit(room.total, room.free, freeable, wanted)?;
+            settings
+                .watermarks
+                .admit(room.total, room.free, freeable, wanted)?;
         }
         Ok(())
     }
@@ -107,7 +109,11 @@ impl Space {
     #[must_use]
     pub fn standing(&self) -> Standing {
         self.room().map_or(Standing::Ample, |room| {
-            watermarks(&self.0.settings.current()).standing(room.total, room.free)
+            self.0
+                .settings
+                .current()
+                .watermarks
+                .standing(room.total, room.free)
         })
     }
 
@@ -221,14 +227,6 @@ impl Space {
                 return sum;
             }
         }
-    }
-}
-
-fn watermarks(settings: &Settings) -> Watermarks {
-    Watermarks {
-        warn: settings.warn,
-        stop: settings.stop,
-        free: settings.free,
     }
 }
 

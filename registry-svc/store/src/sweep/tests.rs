@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use config::DurationWithin;
 use oci::reference::{Reference, RepositoryName};
 use tempfile::TempDir;
 
@@ -18,11 +19,9 @@ const TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 
 fn settings(grace: Duration, trash: Duration) -> Settings {
     Settings {
-        interval: None,
-        grace,
-        trash,
-        untagged: Untagged::Keep,
-        uploads: Duration::from_hours(24),
+        grace: DurationWithin::clamped(grace),
+        trash: DurationWithin::clamped(trash),
+        ..Settings::default()
     }
 }
 
