@@ -183,7 +183,7 @@ fn on_top_of(base: &TimesyncAgent, document: &Document) -> Result<TimesyncAgent,
     let own: Value = toml::from_str(&document.text).map_err(|error| failed(&error))?;
     overlay("", &mut merged, own);
     if let Some(merged) = merged.as_object_mut() {
-        // Of the file's format; the struct has none.
+        // The version is the format's; the struct has none.
         merged.remove("version");
     }
     TimesyncAgent::deserialize(merged).map_err(|error| failed(&error))

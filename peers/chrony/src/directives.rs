@@ -168,7 +168,7 @@ impl Reader<'_> {
         match effect {
             Effect::Set(set) => set(self, line),
             Effect::Nothing => {}
-            Effect::Lost(class, why) => self.lost(*class, line.start(), name, why),
+            Effect::Lost(class, why) => self.lost(*class, &line.start(), name, why),
         }
     }
 
@@ -272,7 +272,7 @@ impl Reader<'_> {
             return;
         };
         let how = "its servers get no request of their own; the first update of the clock steps beyond its threshold, as with `makestep`";
-        self.differs(line.start(), "initstepslew", how);
+        self.differs(&line.start(), "initstepslew", how);
         if self.config.clock.makestep.is_none() {
             self.config.clock.makestep = Some(MakeStep {
                 threshold,
@@ -369,7 +369,7 @@ impl Reader<'_> {
                 "tracking" => LogFile::Tracking,
                 "tempcomp" => LogFile::Tempcomp,
                 "rtc" => {
-                    self.lost(Class::Cosmetic, line.at(*word), "log rtc", RTC);
+                    self.lost(Class::Cosmetic, &line.at(*word), "log rtc", RTC);
                     continue;
                 }
                 _ => {

@@ -161,16 +161,16 @@ impl<'f> Reader<'f> {
     }
 
     /// Nothing of a directive is in the configuration.
-    fn lost(&mut self, class: Class, position: Position, what: &str, reason: impl Display) {
+    fn lost(&mut self, class: Class, position: &Position, what: &str, reason: impl Display) {
         if let Some(notes) = self.notes() {
-            notes.lost(class, &position, what, reason);
+            notes.lost(class, position, what, reason);
         }
     }
 
     /// A directive is in the configuration, and is not quite the same.
-    fn differs(&mut self, position: Position, what: &str, how: &str) {
+    fn differs(&mut self, position: &Position, what: &str, how: &str) {
         if let Some(notes) = self.notes() {
-            notes.differs(Class::Behaviour, &position, what, how);
+            notes.differs(Class::Behaviour, position, what, how);
         }
     }
 

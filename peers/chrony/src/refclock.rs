@@ -129,6 +129,7 @@ impl Reader<'_> {
     }
 
     /// The driver with its parameter and its own options, which follow after colons.
+    #[expect(clippy::too_many_lines, reason = "a few lines for each driver")]
     fn driver(
         &mut self,
         line: &Line<'_>,

@@ -80,7 +80,7 @@ impl Reader<'_> {
         if kind == Kind::Peer {
             let how = "it works as `server`; if both sides name each other, each follows the other as \
                        it would in symmetric mode";
-            self.differs(line.start(), "peer", how);
+            self.differs(&line.start(), "peer", how);
         }
         let mut draft = Draft {
             source: Source::new(host.text),
@@ -139,7 +139,7 @@ impl Reader<'_> {
                     "{} is taken for {}, as `minpoll` is",
                     options.maxpoll, options.minpoll
                 );
-                self.differs(line.start(), "maxpoll", &how);
+                self.differs(&line.start(), "maxpoll", &how);
             }
             options.maxpoll = options.minpoll;
         }
@@ -268,7 +268,7 @@ impl Reader<'_> {
             }
             "extfield" => {
                 let what = format!("extfield {}", value.text);
-                self.lost(Class::Behaviour, line.at(option), &what, "it is not sent");
+                self.lost(Class::Behaviour, &line.at(option), &what, "it is not sent");
             }
             // Options of NTS, without effect when NTS is off.
             "certset" | "ntsport" => {}

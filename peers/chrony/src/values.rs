@@ -62,7 +62,7 @@ impl Reader<'_> {
         if bent != number {
             let (low, high): (i64, i64) = (low.into(), high.into());
             let how = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
-            self.differs(line.at(word), line.name.text, &how);
+            self.differs(&line.at(word), line.name.text, &how);
         }
         T::try_from(bent).ok()
     }
@@ -84,7 +84,7 @@ impl Reader<'_> {
         if !range.contains(&number) {
             let (low, high) = (range.start(), range.end());
             let how = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
-            self.differs(line.at(word), line.name.text, &how);
+            self.differs(&line.at(word), line.name.text, &how);
         }
         Some(bent)
     }

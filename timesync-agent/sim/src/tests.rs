@@ -533,6 +533,7 @@ impl Liars {
 const TRUE: f64 = 0.1;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_minority_of_false_servers_never_sets_the_clock() {
     let base = Liars::default;
     let cases = [

@@ -64,7 +64,7 @@ pub(super) struct Discipline {
     pub(super) applied: f64,
     makestep: Option<MakeStep>,
     steps_left: Option<u32>,
-    /// What was left of them before the first update that no majority of sources agreed on. The count begins again with the
+    /// The rest of them before the first update that no majority of sources agreed on. The count begins again with the
     /// majority, which undoes what others have done.
     left_before: Option<Option<u32>>,
     /// Steps are for offsets that cannot be slewed.

@@ -171,8 +171,8 @@ pub struct Serve {
     /// Rules as chrony's, such as `["allow 192.168.7.0/24", "deny 192.168.7.66"]`. The most specific network decides;
     /// `allow all 192.168` also removes the rules within.
     pub access: Vec<AccessRule>,
-    /// The largest rate of requests of one client. Of requests above it, one in 2^leak gets a response, and of the others one
-    /// in 2^kod a Kiss-o'-Death.
+    /// The largest rate of requests of one client. One request in 2^leak above it gets a response, and one in 2^kod of the
+    /// others a Kiss-o'-Death.
     #[serde(rename = "ratelimit")]
     #[schemars(extend("x-example" = "[serve.ratelimit]\ninterval = 3\nburst = 8"))]
     pub rate_limit: Option<RateLimit>,
@@ -244,7 +244,7 @@ macro_rules! rate_limit {
             /// Above the limit, one request in 2^leak gets a response.
             #[serde(with = "As::<Whole<u32, 1, 4>>")]
             pub leak: u32,
-            /// Of the others, one in 2^kod gets a Kiss-o'-Death (RFC 5905 §7.4); 0 is none.
+            /// One in 2^kod of the others gets a Kiss-o'-Death (RFC 5905 §7.4); 0 is none.
             #[serde(with = "As::<Whole<u32, 0, 4>>")]
             pub kod: u32,
         }

@@ -55,7 +55,7 @@ fn demonstration(layout: &Layout) -> TimesyncAgent {
         serve: Serve {
             port: layout.time.first().map_or(0, SocketAddr::port),
             bind_addresses: layout.time.iter().map(SocketAddr::ip).collect(),
-            access: vec![allow(loopback)],
+            access: vec![allowed(loopback)],
             ..Serve::default()
         },
         clock: Clock {
@@ -92,7 +92,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
         server: servers.chain(peers).collect(),
         local: gives.then(|| own_time(site)),
         serve: Serve {
-            access: networks.map(allow).collect(),
+            access: networks.map(allowed).collect(),
             ..Serve::default()
         },
         // As the chrony.conf of most systems has it.
@@ -118,7 +118,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
     }
 }
 
-fn allow(network: IpNet) -> AccessRule {
+fn allowed(network: IpNet) -> AccessRule {
     AccessRule {
         allow: true,
         all: false,
