@@ -29,9 +29,10 @@ use dns_cache::message::{Answer, Message};
 use dns_front::front::{self, Source as From};
 use dns_front::local::Local;
 use dns_resolve::forward::{Fitness, Protocol, Table};
+use dns_resolve::origin::Origin;
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::resolver::{
-    CacheResult, ExchangeId, Origin, Output, Reason, ResolveRequest, Resolver, Settings,
+    CacheResult, ExchangeId, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;

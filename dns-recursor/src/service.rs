@@ -16,6 +16,7 @@ use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
 use dns_cache::cache::{Cache, CacheOptions};
 use dns_cache::key::{self, Seed};
+use dns_cache::message::Message;
 use dns_front::front::View;
 use dns_front::local::Local;
 use dns_resolve::exchange::Entropy as _;
@@ -179,7 +180,7 @@ impl Service for Recursor {
         let local = config.local();
         let n_dropped = self
             .cache
-            .retain(|question, _| still_holds(question, &before.view.table, &table, &local));
+            .retain(|message| still_holds(message, &before.view.table, &table, &local));
         Ok(format!(
             "{}; {n_dropped} cached answers dropped",
             config.summary()
@@ -291,16 +292,21 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
     }
 }
 
-/// Whether an answer from before a reload holds after it.
-fn still_holds(question: &[u8], before: &Table, after: &Table, local: &Local) -> bool {
+/// Whether an answer from before a reload holds after it: the same upstreams still speak for the question, and for each
+/// name of the alias chain.
+fn still_holds(message: &Message, before: &Table, after: &Table, local: &Local) -> bool {
+    let question = message.question();
+    let holds = |name: &[u8], rtype: Type| match (before.find(name, rtype), after.find(name, rtype))
+    {
+        (Some(old), Some(new)) => new.is_like(old) && !local.covers(name, after),
+        _ => false,
+    };
     let name = question
         .get(..question.len().saturating_sub(4))
         .unwrap_or_default();
-    let qtype: Type = key::qtype(question);
-    match (before.find(name, qtype), after.find(name, qtype)) {
-        (Some(old), Some(new)) => new.is_like(old) && !local.covers(name, after),
-        _ => false,
-    }
+    let mut owners = message.owners();
+    holds(name, key::qtype(question))
+        && owners.all(|owner| holds(owner.to_lowercase().as_wire(), Type::A))
 }
 
 /// Looks up the node's networks at intervals, when the access list depends on them.

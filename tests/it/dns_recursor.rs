@@ -4,6 +4,7 @@ mod authorities;
 mod cache;
 mod clients;
 mod delegation;
+mod safety;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};

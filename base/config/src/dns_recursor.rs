@@ -142,8 +142,8 @@ pub struct Forward {
     /// The servers that answer for it. Further servers answer while the node's own server is away.
     pub upstreams: Vec<DnsAddress>,
     /// `false`: the upstreams are authoritative for the zone, and queries have no RD flag. dns-recursor itself follows a
-    /// referral to the servers of a child zone (at port 53). `true`: the upstreams are recursive, and queries have RD. Of
-    /// both kinds it believes records of the zone's names only, less those of zones with a `[[forward]]` of their own; a
+    /// referral to the servers of a child zone (at port 53). `true`: the upstreams are recursive, and queries have RD. In
+    /// both cases it believes records of the zone's names only, less those of zones with a `[[forward]]` of their own; a
     /// CNAME that leads elsewhere it follows by the zones here.
     #[serde(default)]
     pub recursive: bool,

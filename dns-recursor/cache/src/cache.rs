@@ -190,7 +190,8 @@ impl Cache {
     /// Drops the entries of a name, or of it and all names below it; returns how many.
     pub fn flush(&self, name: &Name, reach: Reach) -> usize {
         let name = name.to_lowercase();
-        self.retain(|question, _| {
+        self.retain(|message| {
+            let question = message.question();
             let kept = question
                 .get(..question.len().saturating_sub(4))
                 .unwrap_or_default();
@@ -201,8 +202,8 @@ impl Cache {
         })
     }
 
-    /// Drops the entries that `keep` denies, question by question; returns how many.
-    pub fn retain(&self, mut keep: impl FnMut(&[u8], Variant) -> bool) -> usize {
+    /// Drops the entries that `keep` denies, message by message; returns how many.
+    pub fn retain(&self, mut keep: impl FnMut(&Message) -> bool) -> usize {
         self.shards
             .iter()
             .map(|shard| lock(shard).retain(&mut keep))

@@ -150,6 +150,16 @@ impl Message {
         })
     }
 
+    /// The owners of its records, one after the other.
+    pub fn owners(&self) -> impl Iterator<Item = Name> {
+        let records = Records::new(self.bytes()).into_iter().flatten();
+        let records = records.map_while(Result::ok);
+        records.filter_map(|record| {
+            let owner = Name::read(self.bytes(), record.name_offset);
+            owner.ok().map(|(owner, _)| owner)
+        })
+    }
+
     /// The octets of memory that it holds beside its own struct.
     #[must_use]
     pub fn heap_size(&self) -> usize {

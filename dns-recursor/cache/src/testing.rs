@@ -124,7 +124,7 @@ impl Bailiwick for Below {
     }
 }
 
-/// What [`Reader`] reads from a response with these records.
+/// The answer that [`Reader`] reads from a response with these records.
 pub fn answer(name: &str, qtype: Type, rcode: Rcode, rows: &[Row<'_>]) -> Answer {
     let question = question(&name.to_ascii_lowercase(), qtype);
     let response = response(&query(0, &question, None), 0, rcode, rows);

@@ -12,6 +12,7 @@
 pub mod bailiwick;
 pub mod exchange;
 pub mod forward;
+pub mod origin;
 pub mod own_addresses;
 pub mod resolver;
 pub mod suffixes;

@@ -42,6 +42,7 @@ use dns_cache::message::MAX_MESSAGE;
 
 use crate::exchange::{Entropy, Match};
 use crate::forward::{self, Protocol, Route, Table};
+use crate::origin::Origin;
 use crate::own_addresses::OwnAddresses;
 use crate::upstream_state::{Absence, Report};
 use asking::Cause;
@@ -51,7 +52,6 @@ use flights::Flights;
 pub use interface::{
     CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
 };
-pub use shares::Origin;
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};

@@ -139,11 +139,11 @@ impl Shard {
         }
     }
 
-    pub(super) fn retain(&mut self, keep: &mut impl FnMut(&[u8], Variant) -> bool) -> usize {
+    pub(super) fn retain(&mut self, keep: &mut impl FnMut(&Message) -> bool) -> usize {
         let dropped: Vec<u64> = self
             .arena
             .entries()
-            .filter(|slot| !keep(slot.message.question(), slot.variant))
+            .filter(|slot| !keep(&slot.message))
             .map(|slot| slot.hash)
             .collect();
         for hash in &dropped {

@@ -27,7 +27,7 @@ pub trait Bailiwick: fmt::Debug {
     fn owns(&self, name: &Name, rtype: Type) -> bool;
 }
 
-/// What of a response counts, and how to take it.
+/// The rule by which records of a response count.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scrubber<'a> {
     /// The question, in lower case.

@@ -8,10 +8,11 @@ use dns_cache::message::Answer;
 use dns_wire::Name;
 
 use super::delegation::Delegation;
-use super::shares::{Origin, zone_of};
+use super::shares::zone_of;
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
+use crate::origin::Origin;
 
 /// The largest factor by which repeated queries stretch the wait.
 const MAX_STRETCH: u32 = 8;

@@ -6,7 +6,8 @@ use dns_cache::key::Key;
 
 use super::FlightId;
 use super::flight::{Flight, LinkPurpose};
-use super::shares::{Origin, Shares};
+use super::shares::Shares;
+use crate::origin::Origin;
 
 /// Flights that may wait for one another in a row, over all clients. `CoreDNS` and unbound follow a CNAME
 /// chain about as far.

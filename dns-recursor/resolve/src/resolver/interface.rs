@@ -10,8 +10,8 @@ use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message, Pool, TtlLimits};
 use dns_wire::header;
 
-use super::shares::Origin;
 use crate::forward::Protocol;
+use crate::origin::Origin;
 use crate::upstream_state::{Absence, Change};
 
 /// The settings of the resolver.

@@ -71,3 +71,28 @@ async fn a_liar_for_one_zone_changes_nothing_for_another_here_or_behind() {
     let seen: Vec<String> = bank.seen().into_iter().map(|seen| seen.name).collect();
     assert!(seen.iter().all(|name| name == "www.bank.test."), "{seen:?}");
 }
+
+#[tokio::test]
+async fn after_a_reload_an_alias_leads_where_the_new_table_says() {
+    let outside = Upstream::start(Box::new(|seen| {
+        let rows = [
+            (
+                Section::Answer,
+                seen.name.as_str(),
+                Type::CNAME,
+                60,
+                "api.site.test",
+            ),
+            (Section::Answer, "api.site.test", Type::A, 60, "192.0.2.66"),
+        ];
+        Some(response(&seen.message, 0, Rcode::NOERROR, &rows))
+    }));
+    let site = Upstream::start(answers("192.0.2.1", 60));
+    let before = forward(".", true, &[&outside]);
+    let server = Server::start(&before).await;
+    assert_eq!(addresses(&server.ask("app.corp")), ["192.0.2.66"]);
+    let after = before + &forward("site.test", false, &[&site]);
+    let summary = server.recursor.reload(config(&after)).await.unwrap();
+    assert!(summary.ends_with("1 cached answers dropped"), "{summary}");
+    assert_eq!(addresses(&server.ask("app.corp")), ["192.0.2.1"]);
+}

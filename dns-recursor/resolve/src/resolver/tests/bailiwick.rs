@@ -1,11 +1,11 @@
-//! Whose names an upstream's answer may speak of.
+//! The names that an upstream may speak of in its responses.
 
 use dns_wire::{Name, Records};
 
 use super::*;
 use crate::resolver::simulation::LIE;
 
-/// What the server of `evil.test` answers: an alias into the bank's zone with an address, and others' records in
+/// The responses of the server of `evil.test`: an alias into the bank's zone with an address, and others' records in
 /// every section.
 fn evil(name: &str, _: Type) -> (Rcode, Vec<OwnedRow>) {
     let row = |section, owner: &str, rtype, text: &str| {
@@ -33,7 +33,7 @@ fn evil(name: &str, _: Type) -> (Rcode, Vec<OwnedRow>) {
     (Rcode::NOERROR, rows)
 }
 
-/// What the outside's resolver answers: aliases into the site, with its own view of the site's names, and aliases
+/// The responses of the resolver outside: aliases into the site, with its own view of the site's names, and aliases
 /// that it does not follow.
 fn outside(name: &str, _: Type) -> (Rcode, Vec<OwnedRow>) {
     let row = |owner: &str, rtype, text: &str| {
