@@ -262,7 +262,7 @@ fn users(text: &str) -> Vec<(usize, &'static str)> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .collect();
     if users.is_empty() {
-        return vec![(0, "names no user: nobody could push")];
+        return vec![(0, "names no user: no client could push")];
     }
     let is_bcrypt = |line: &str| {
         line.split_once(':')

@@ -7,9 +7,9 @@
 //!
 //! `init` writes only a site file that `outpost check` accepts.
 
-mod ask;
 mod draft;
 mod openshift;
+mod prompt;
 mod values;
 mod yaml;
 
@@ -24,8 +24,8 @@ use daemon::config::{Document, Problems};
 use daemon::{errln, exit, outln};
 use ipnet::IpNet;
 
-use self::ask::Asker;
 use self::draft::{Draft, DraftNode};
+use self::prompt::Asker;
 use durable::Rights;
 use site::Role;
 

@@ -320,7 +320,7 @@ fn write(output: &Path, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Puts a file in its place, whole: readers see the old one or the new one. It is not forced to the
-/// disk; what a power cut takes can be rendered again.
+/// disk; a file that a power cut takes can be rendered again.
 fn put(output: &Path, path: &Path, mode: u32, contents: &[u8]) -> anyhow::Result<()> {
     let full = output.join(path);
     let name = full.file_name().unwrap_or_default().to_string_lossy();

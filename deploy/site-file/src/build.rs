@@ -329,7 +329,7 @@ fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }
 
-/// Networks that OpenShift takes for itself unless it is told otherwise; pods first.
+/// Networks that OpenShift takes for itself by default; pods first.
 const OPENSHIFT_NETWORKS: [(&str, &str); 2] =
     [("10.128.0.0/14", "pods"), ("172.30.0.0/16", "services")];
 

@@ -110,7 +110,7 @@ pub struct Published {
     pub role: VipRole,
     /// The TCP port that tells whether a node offers it.
     pub port: u16,
-    /// Where lb-proxy listens on a node whose own `port` is taken by what is offered. `None`: it is
+    /// The port of lb-proxy on a node on which the offered service has `port` itself. `None`: it is
     /// not balanced, because every node that clients are led to has it itself.
     pub proxy_port: Option<u16>,
     /// The names, relative to the domain; `@` is the domain itself.
@@ -343,8 +343,8 @@ impl Site {
         }
     }
 
-    /// The same site with its masters at other addresses, each port moved as `port` says; what is
-    /// offered on a port that it has no place for is left out.
+    /// The same site with its masters at other addresses, each port moved as `port` says; leaves out
+    /// offers on a port that it has no place for.
     ///
     /// Masters beyond the addresses given stay where they are.
     pub fn with_masters_at(

@@ -1,6 +1,6 @@
 //! Reads a site from OpenShift's install-config.yaml and agent-config.yaml.
 //!
-//! The two are told apart by what is in them. Whatever describes machines, addresses and names is taken over. Every other key
+//! The content tells the two apart. The reader takes over every description of machines, addresses and names. Every other key
 //! becomes a note, without its value, which may be a password; only keys that say nothing about a site are left out.
 //! Pure: reads no file.
 

@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use config_text::Problem;
+use daemon::clock;
 use daemon::disk::Stamp;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
@@ -66,7 +67,7 @@ impl ZoneState {
         let zone = match loaded.result {
             Ok(fresh) => {
                 log_fresh(&fresh);
-                self.report = Arc::new(self.report.loaded(&fresh, loaded.took, now()));
+                self.report = Arc::new(self.report.loaded(&fresh, loaded.took, clock::wall()));
                 fresh.zone
             }
             Err(problems) => {
@@ -115,12 +116,4 @@ fn log_fresh(fresh: &Fresh) {
         let count = fresh.left_out.count;
         tracing::warn!(%zone, %problem, count, "Record is unknown and left out");
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports say when a zone was loaded"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use daemon::Backoff;
+
 /// The longest that an endpoint is left alone.
 const LONGEST: Duration = Duration::from_hours(1);
 
@@ -13,19 +15,21 @@ const SHORT: Duration = Duration::from_millis(100);
 
 /// The state of an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct RetryDelay {
     threshold: u32,
-    backoff: Duration,
+    short: Duration,
+    backoff: Backoff,
     failures: u32,
 }
 
-impl Patience {
+impl RetryDelay {
     /// Nothing has failed yet.
     #[must_use]
     pub fn new(threshold: u32, backoff: Duration) -> Self {
         Self {
             threshold: threshold.max(1),
-            backoff,
+            short: SHORT.min(backoff),
+            backoff: Backoff::new(backoff, LONGEST),
             failures: 0,
         }
     }
@@ -38,11 +42,11 @@ impl Patience {
     /// It has failed; how long to wait before the next try.
     pub fn failed(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
-        let Some(beyond) = self.failures.checked_sub(self.threshold) else {
-            return SHORT.min(self.backoff);
-        };
-        let factor = 2_u32.checked_pow(beyond).unwrap_or(u32::MAX);
-        self.backoff.saturating_mul(factor).min(LONGEST)
+        match self.failures.checked_sub(self.threshold) {
+            // One endpoint has one client: there is nothing to spread.
+            Some(beyond) => self.backoff.after(beyond.saturating_add(1), 0.0),
+            None => self.short,
+        }
     }
 
     /// How often it has failed in a row.
@@ -58,16 +62,16 @@ mod tests {
 
     #[test]
     fn pauses_grow_from_the_threshold_on_and_end_with_a_success() {
-        let mut patience = Patience::new(3, Duration::from_secs(1));
-        let pauses: Vec<Duration> = (0..6).map(|_| patience.failed()).collect();
+        let mut delay = RetryDelay::new(3, Duration::from_secs(1));
+        let pauses: Vec<Duration> = (0..6).map(|_| delay.failed()).collect();
         let millis: Vec<u128> = pauses.iter().map(Duration::as_millis).collect();
         assert_eq!(millis, [100, 100, 1000, 2000, 4000, 8000]);
-        assert_eq!(patience.failures(), 6);
-        patience.succeeded();
-        assert_eq!(patience.failed(), SHORT);
+        assert_eq!(delay.failures(), 6);
+        delay.succeeded();
+        assert_eq!(delay.failed(), SHORT);
         for _ in 0..100 {
-            patience.failed();
+            delay.failed();
         }
-        assert_eq!(patience.failed(), LONGEST);
+        assert_eq!(delay.failed(), LONGEST);
     }
 }

@@ -172,5 +172,5 @@ fn propose(networks: &[IpNet], taken: &[IpAddr], is_master: bool) -> String {
 const LONGEST_ANSWER: u64 = 4096;
 
 const WELCOME: &str = "\
-Some questions about the site. What is in brackets is taken if nothing is entered; several values are
-separated by blanks.";
+Some questions about the site. An empty answer takes the value in brackets; several values are separated
+by blanks.";
