@@ -10,7 +10,7 @@ use daemon::config::{Problem, Problems};
 use daemon::{disk, exit, outln};
 use serde::Serialize;
 
-use crate::status::print_json;
+use crate::json::print_json;
 use site::service::Service;
 use site::{Role, Site};
 use site_file::{self, Holds, Kind, Named, Remark};

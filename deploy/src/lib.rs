@@ -36,6 +36,7 @@ mod image;
 mod images;
 mod init;
 mod install;
+mod json;
 mod pki;
 mod render;
 mod status;

@@ -14,10 +14,10 @@ use std::time::Duration;
 use api::outpost::{self, Down, Node, Reached, Unknown};
 use daemon::{errln, exit, outln, run};
 use proto::wire::Liveness;
-use serde::Serialize;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
+use crate::json::print_json;
 use site::places;
 use site::service::Service;
 use site::slot::Slot;
@@ -57,14 +57,6 @@ async fn this(json: bool) -> u8 {
         false => outln!("{}", show::node(&status).trim_end()),
     }
     code_of(&status)
-}
-
-pub(crate) fn print_json(shown: &impl Serialize) {
-    match serde_json::to_string_pretty(shown) {
-        Ok(text) => outln!("{text}"),
-        // None of the fields can be without a form in JSON.
-        Err(error) => errln!("{error}"),
-    }
 }
 
 /// 0 when everything is known, and every service that is here serves and is ready.

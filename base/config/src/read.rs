@@ -108,8 +108,8 @@ fn parse_table<T: DeserializeOwned>(
     }
 }
 
-/// The way to an entry that was taken out.
-type Way = Vec<Stop>;
+/// The keys and indices that lead to an entry that was taken out.
+type EntryPath = Vec<Stop>;
 
 /// A step on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,11 +138,11 @@ fn last_key(way: &[Stop]) -> Option<&str> {
 
 /// The keys whose values were taken out because they are wrong, and the lists that lost an item.
 #[derive(Debug, Default)]
-struct Lost(Vec<Way>);
+struct Lost(Vec<EntryPath>);
 
 impl Lost {
     /// Notes an entry that was taken out, and the key that it was meant for.
-    fn add(&mut self, mut way: Way, meant: Option<&'static str>) {
+    fn add(&mut self, mut way: EntryPath, meant: Option<&'static str>) {
         match way.pop() {
             Some(Stop::Item(index)) => {
                 self.shift(&way, index);
@@ -179,7 +179,7 @@ impl Lost {
     }
 
     fn has(&self, way: &[Step<'_>]) -> bool {
-        let is_way = |lost: &Way| {
+        let is_way = |lost: &EntryPath| {
             lost.len() == way.len() && lost.iter().zip(way).all(|(stop, step)| stop.is(step))
         };
         self.0.iter().any(is_way)
@@ -213,8 +213,8 @@ impl Check<'_> {
         place(self.table, way)
     }
 
-    /// Whether the value at the end of `way`, or an item of that list, was wrong and is left out: what depends on its
-    /// absence is no problem of its own.
+    /// Whether the value at the end of `way`, or an item of that list, was wrong and is left out: its absence is no
+    /// problem of its own.
     #[must_use]
     pub fn is_lost(&self, way: &[Step<'_>]) -> bool {
         self.lost.has(way)
@@ -269,7 +269,7 @@ fn take_version(document: &Document, table: &mut DeTable<'_>) -> Result<(), Prob
 }
 
 /// Takes out the innermost entry whose key or value covers `span`, or the item of a list, and returns the way to it.
-fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Way> {
+fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<EntryPath> {
     let covers = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
     let mut found = None;
     for (key, value) in table.iter_mut() {
@@ -293,7 +293,7 @@ fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Way> {
 }
 
 /// The same within a list: one wrong item leaves the others to be checked.
-fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Way> {
+fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<EntryPath> {
     let mut found = None;
     for (index, item) in items.iter_mut().enumerate() {
         let outer = item.span();

@@ -4,7 +4,7 @@ use config::site as file;
 use config::{Check, Step, at};
 use ipnet::IpNet;
 
-use super::builder::Builder;
+use super::builder::{Builder, MAX_LISTED};
 use super::claims::Addresses;
 use super::registry::UpstreamContext;
 use super::report::Remark;
@@ -14,10 +14,6 @@ use site::{Node, Platform, Role, Site};
 
 /// More machines than this are no site of one link, and what compares all with all stays quick.
 const MAX_NODES: usize = 100;
-
-/// More of one kind (networks, virtual IPs, what is published, upstreams) no site has; all are compared
-/// with all.
-pub(super) const MAX_LISTED: usize = 100;
 
 /// A site as far as it could be made, and what is to be said of it beside problems.
 #[derive(Debug)]

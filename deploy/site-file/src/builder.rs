@@ -9,6 +9,10 @@ use super::claims::{Addresses, Names, Ports};
 use super::report::Report;
 use super::{Named, names};
 
+/// More of one kind (networks, virtual IPs, what is published, upstreams) no site has; all are compared
+/// with all.
+pub(super) const MAX_LISTED: usize = 100;
+
 /// The site that is built, and all claims.
 #[derive(Debug)]
 pub(super) struct Builder<'c, 'd> {

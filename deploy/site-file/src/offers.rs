@@ -4,8 +4,7 @@ use config::site as file;
 use config::{Step, at};
 use ipnet::IpNet;
 
-use super::build::MAX_LISTED;
-use super::builder::Builder;
+use super::builder::{Builder, MAX_LISTED};
 use super::names;
 use site::service::Service;
 use site::{Node, OfferedBy, Platform, Published, Registry, Role, Vip, VipRole};

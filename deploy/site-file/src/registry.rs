@@ -7,8 +7,7 @@ use std::time::Duration;
 use config::site as file;
 use config::{Step, at};
 
-use super::build::MAX_LISTED;
-use super::builder::Builder;
+use super::builder::{Builder, MAX_LISTED};
 use super::{Holds, Named, names};
 use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
 

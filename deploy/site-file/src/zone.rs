@@ -5,8 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use config::site as file;
 use config::{DnsAddress, Step, at};
 
-use super::build::MAX_LISTED;
-use super::builder::Builder;
+use super::builder::{Builder, MAX_LISTED};
 use super::{master_file, names};
 use site::service::Service;
 use site::{Host, Node, Record, Time, ZoneHead};
@@ -62,7 +61,7 @@ impl Builder<'_, '_> {
                 }));
             }
         }
-        // Nodes without a good address are told already.
+        // Nodes without a good address are problems already.
         let may_follow = is_lost
             || self.report.is_lost(&at!["node"])
             || nodes.iter().any(|node| node.addresses.is_empty());

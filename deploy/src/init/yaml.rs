@@ -1,4 +1,4 @@
-//! YAML as a tree with places, whose tables give up their keys one by one: what is left was not understood.
+//! YAML as a tree with places, whose tables give up their keys one by one: the rest was not understood.
 //!
 //! Keys are compared as OpenShift's installer compares them, which reads YAML through Go's JSON decoder: without case, and
 //! the last of several wins.

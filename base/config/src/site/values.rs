@@ -13,7 +13,7 @@ use crate::nearest;
 use crate::number::WholeNumber;
 use crate::text::as_text;
 
-/// A text that is none of a site's values.
+/// A text that is not a value of a site file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteValueError {
     /// Not a network.
