@@ -13,7 +13,7 @@ use crate::nearest;
 use crate::number::WholeNumber;
 use crate::text::as_text;
 
-/// A text that is none of a site's values.
+/// The error of a text that no value of a site has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SiteValueError {
     /// Not a network.
