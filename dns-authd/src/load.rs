@@ -9,16 +9,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::config::Note;
 use config_text::{Problem, Rejected};
 use daemon::args::PACKAGE_VERSION;
+use daemon::clock;
 use daemon::config::Problems;
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
-use dns_zone::parse::{self, ZoneFile};
+use dns_zone::parse::{self, LeftOut, ZoneFile};
 use dns_zone::record::RecordData;
 use peer_bind::{NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
@@ -112,11 +113,22 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 //--- Zones
 
+/// A zone as its files have it now.
+#[derive(Debug)]
+pub struct Fresh {
+    /// The zone.
+    pub zone: Arc<Zone>,
+    /// Oddities of its files.
+    pub warnings: Vec<Problem>,
+    /// The records that are left out.
+    pub left_out: LeftOut,
+}
+
 /// A zone file after loading.
 #[derive(Debug)]
 pub struct Loaded {
-    /// The zone with its warnings, or its errors.
-    pub result: Result<(Arc<Zone>, Vec<Problem>), Vec<Problem>>,
+    /// The zone, or its errors.
+    pub result: Result<Fresh, Vec<Problem>>,
     /// The files that were read or searched for, with their states from before.
     pub files: Vec<(PathBuf, Stamp)>,
     /// The time that it took.
@@ -127,19 +139,22 @@ impl Loaded {
     /// The number of records that were read.
     #[must_use]
     pub fn n_records(&self) -> usize {
-        self.result.as_ref().map_or(0, |(zone, _)| zone.n_records())
+        self.result
+            .as_ref()
+            .map_or(0, |fresh| fresh.zone.n_records())
     }
 }
 
 /// Reads and compiles one zone. Without `lua`, its `LUA` records are left out.
 #[must_use]
 pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded {
-    let begun = now();
+    let begun = clock::now();
     let mut files = Vec::new();
     let result = read_zone(declared, zones, &mut files).and_then(|file| {
         let ZoneFile {
             mut records,
             mut warnings,
+            left_out,
             ..
         } = file;
         if !lua {
@@ -151,7 +166,11 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
             }));
         }
         let zone = Zone::build(&declared.name, &records, seed)?;
-        Ok((Arc::new(zone), warnings))
+        Ok(Fresh {
+            zone: Arc::new(zone),
+            warnings,
+            left_out,
+        })
     });
     Loaded {
         result,
@@ -210,12 +229,4 @@ pub fn all(declared: &[&ZoneDecl], zones: &Zones, seed: Seed, lua: bool) -> Vec<
     });
     loaded.sort_by_key(|(place, _)| *place);
     loaded.into_iter().map(|(_, one)| one).collect()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long loading takes is measured"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -12,8 +12,8 @@ use dns_serve::Counters;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::link::Link;
 
-use crate::health::Link;
 use crate::publisher::{Reports, ZoneReport};
 use api::dns_authd::ZoneState;
 
@@ -49,6 +49,8 @@ pub const ZONE_LOAD: &str = "dns_authd_zone_load_duration_seconds";
 pub const ZONE_LOADS: &str = "dns_authd_zone_loads";
 /// The number of refused loads of each `zone`.
 pub const ZONE_REFUSED: &str = "dns_authd_zone_failed_loads";
+/// The number of records of each `zone` that are left out because something in them is unknown.
+pub const ZONE_LEFT_OUT: &str = "dns_authd_zone_left_out_records";
 /// Live sets by `certainty`.
 pub const LIVE_SETS: &str = "dns_authd_live_sets";
 /// Targets in the list for healthd.
@@ -249,7 +251,7 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         return Ok(());
     }
     let named = |zone: &ZoneReport| vec![("zone", zone.name.to_string())];
-    let gauges: [Reading<f64>; 3] = [
+    let gauges: [Reading<f64>; 4] = [
         (ZONE_SERIAL, "Serial in service", |zone| {
             f64::from(zone.serial)
         }),
@@ -259,6 +261,11 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         (ZONE_LOAD, "Duration of the last load", |zone| {
             zone.took.as_secs_f64()
         }),
+        (
+            ZONE_LEFT_OUT,
+            "Records left out because something in them is unknown",
+            |zone| float(zone.left_out.count as u64),
+        ),
     ];
     for (name, help, value) in gauges {
         let zones = reports.zones.iter();

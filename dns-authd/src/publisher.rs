@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use config_text::counted;
+use daemon::clock;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
@@ -34,7 +35,7 @@ use dns_wire::hash::Seed;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
 use proto::health::{Liveness, Snapshot as Health, Target};
-use proto::watch::Watcher;
+use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
@@ -112,8 +113,8 @@ pub struct Channels {
     pub cell: Arc<Latest<Snapshot>>,
     /// Gets the reports.
     pub reports: Arc<Latest<Reports>>,
-    /// The stream from healthd.
-    pub watcher: Option<Arc<Watcher>>,
+    /// The link to healthd.
+    pub link: Link,
     /// Readiness: a broken zone is a reason here.
     pub readiness: Readiness,
     /// The directories to watch.
@@ -308,11 +309,7 @@ impl Publisher {
 
     /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
     fn take_liveness(&mut self) {
-        let Some(watcher) = &self.channels.watcher else {
-            return;
-        };
-        let new = watcher.current();
-        self.take_health(new);
+        self.take_health(self.channels.link.current());
     }
 
     fn take_health(&mut self, new: Arc<Health>) {
@@ -459,10 +456,9 @@ impl Publisher {
                 watched.entry(target.clone()).or_default().insert(place);
             }
         }
-        if let Some(watcher) = &self.channels.watcher {
-            let targets: BTreeSet<Target> = watched.keys().cloned().collect();
-            watcher.set_targets(targets.into_iter().collect());
-        }
+        let targets: BTreeSet<Target> = watched.keys().cloned().collect();
+        let link = &self.channels.link;
+        link.set_targets(targets.into_iter().collect());
         self.watched = watched;
     }
 
@@ -471,7 +467,7 @@ impl Publisher {
     /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
     /// it.
     fn free_retired(&mut self) {
-        let now = instant();
+        let now = clock::now();
         let before = self.retired.len();
         self.retired
             .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
@@ -499,7 +495,8 @@ impl Publisher {
 
     fn publish_table(&mut self, table: Table) {
         self.free_retired();
-        self.retired.push((instant(), self.channels.cell.current()));
+        self.retired
+            .push((clock::now(), self.channels.cell.current()));
         self.channels.cell.publish(Snapshot {
             table,
             settings: self.plan.answers.clone(),
@@ -567,14 +564,6 @@ fn log_target(target: &Target, old: &Health, new: &Health) {
         Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),
         Liveness::Up | Liveness::Unknown => tracing::info!(%target, %before, "Target is {after}"),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "replaced snapshots are kept for a while"
-)]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -8,14 +8,17 @@ use api::dns_authd::{Certainty, Detail, Health, HealthState, LiveSet, Zone, Zone
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
+use proto::link::Link;
 
-use crate::health::Link;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
 use crate::publisher::{Reports, ZoneReport};
 
 /// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
+
+/// The most left out records of a zone that are shown; the JSON has more.
+const SHOWN_LEFT_OUT: usize = 10;
 
 /// The server at one moment.
 #[must_use]
@@ -71,6 +74,13 @@ fn zone(report: &ZoneReport) -> Zone {
         loaded: loaded.map(|loaded| loaded.as_secs()),
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),
+        n_left_out: report.left_out.count,
+        left_out: report
+            .left_out
+            .first
+            .iter()
+            .map(ToString::to_string)
+            .collect(),
         live: report.live.iter().map(live_set).collect(),
     }
 }
@@ -197,6 +207,12 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
     )?;
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;
+    }
+    if zone.n_left_out > 0 {
+        writeln!(text, "    left out: {}", counted(zone.n_left_out, "record"))?;
+    }
+    for problem in zone.left_out.iter().take(SHOWN_LEFT_OUT) {
+        writeln!(text, "      {problem}")?;
     }
     for set in &zone.live {
         let members = match set.members.is_empty() {

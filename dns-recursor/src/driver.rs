@@ -27,10 +27,11 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message};
 use dns_front::front::{self, Source as From};
+use dns_front::local::Local;
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::resolver::{
-    CacheResult, ExchangeId, Output, Reason, ResolveRequest, Resolver, Settings,
+    CacheResult, ExchangeId, Origin, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
@@ -75,6 +76,8 @@ pub struct Plan {
     /// The settings of the resolver.
     pub settings: Settings,
     pub table: Arc<Table>,
+    /// The names that the server itself answers.
+    pub local: Arc<Local>,
     /// Addresses of this server: no referral is followed there.
     pub own_addresses: OwnAddresses,
     /// The settings of stale answers and failures.
@@ -210,6 +213,7 @@ impl Driver {
     fn take(&mut self, job: Job, now: Instant) {
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
+        let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);
         let client = job.waiter.map(|waiter| Client {
             question: job.question,
             waiter,
@@ -219,6 +223,7 @@ impl Driver {
                 key: &key,
                 question: &question,
                 client,
+                origin: origin.map(Origin::of),
                 has_stale: job.has_stale,
             },
             now,
@@ -291,7 +296,7 @@ impl Driver {
                 self.fail(&key, reason, clients, now);
             }
             Output::LookUp { flight, key } => {
-                let kept = CacheResult::look_up(&self.resources.cache, &key, now);
+                let kept = self.look_up(&key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -313,6 +318,16 @@ impl Driver {
                 self.note_routes();
             }
             Output::Loop { upstream } => self.log_loop(upstream, now),
+        }
+    }
+
+    /// The answer that this server has to a question of the resolver's own.
+    fn look_up(&self, key: &Key, now: Instant) -> CacheResult {
+        let is_local = self.plan.table.is_local(key.name());
+        let local = self.plan.local.answer(key.question());
+        match local.filter(|_| is_local) {
+            Some(message) => CacheResult::of_local(message),
+            None => CacheResult::look_up(&self.resources.cache, key, now),
         }
     }
 

@@ -15,11 +15,12 @@ mod workers;
 
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::config::registry_svc::{RegistrySvc, Webhook};
 use api::registry_svc::{Detail, Requests};
-use daemon::config::{Common, Problem, Problems, warn_of_restart};
+use daemon::clock;
+use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::latest::Latest;
 use daemon::listen::{self, Inherited};
@@ -78,7 +79,6 @@ pub struct Registry {
     looker: Looker,
     upkeep: Upkeep,
     shown: Arc<Latest<Config>>,
-    started_with: RegistrySvc,
     readiness: Readiness,
     followed: Arc<Latest<Vec<JoinHandle<()>>>>,
     /// Dropped last: all its tasks have ended by then.
@@ -90,13 +90,21 @@ impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
     type Status = Detail;
+    type File = RegistrySvc;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &RegistrySvc {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
         let root = succession::take(&config.file.root, &config.common, context)
@@ -153,7 +161,6 @@ impl Service for Registry {
             actions,
             readiness: context.readiness.clone(),
             followed: Latest::new(Vec::new()),
-            started_with: shown.current().file.clone(),
             shown,
             workers,
             root,
@@ -167,8 +174,6 @@ impl Service for Registry {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        warn_all(&config);
-        warn_of_restart(&self.started_with, &config.file);
         let before = self.shown.current();
         // Everything that can be refused is made before anything is taken up.
         let policy = policy(&config)?;
@@ -226,7 +231,7 @@ impl Service for Registry {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         for task in self.followed.current().iter() {
             task.abort();
         }
@@ -506,17 +511,6 @@ fn requests(http: &Http) -> Requests {
         received_bytes,
         sent_bytes,
     }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -79,6 +79,12 @@ pub struct Zone {
     pub problems: Vec<String>,
     /// Warnings of its files.
     pub warnings: Vec<String>,
+    /// The number of records that are left out because something in them is unknown.
+    #[serde(default)]
+    pub n_left_out: usize,
+    /// The first of them, and the unknown word in each.
+    #[serde(default)]
+    pub left_out: Vec<String>,
     /// Its live sets.
     pub live: Vec<LiveSet>,
 }

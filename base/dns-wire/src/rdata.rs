@@ -56,6 +56,9 @@ impl<'a> Token<'a> {
 pub struct RdataError {
     /// The number of the wrong word, counted from 0; when it is the number of words, one is missing.
     pub token: usize,
+    /// Whether the word may be right, but has a meaning that this version does not know: a type, a key or an
+    /// algorithm that was registered later.
+    pub is_unknown: bool,
     message: Cow<'static, str>,
 }
 
@@ -64,7 +67,16 @@ impl RdataError {
     fn new(token: usize, message: impl Into<Cow<'static, str>>) -> Self {
         Self {
             token,
+            is_unknown: false,
             message: message.into(),
+        }
+    }
+
+    /// The same error, about a word that has the form of a mnemonic.
+    fn if_unknown(self, word: &[u8]) -> Self {
+        Self {
+            is_unknown: crate::rtype::is_mnemonic(word),
+            ..self
         }
     }
 }
@@ -114,7 +126,10 @@ pub fn parse_into(
     }
     let Some(fields) = fields(rtype) else {
         let message = format!(r"type {rtype} is written as `\# LENGTH HEX` only (RFC 3597)");
-        return Err(RdataError::new(0, message));
+        return Err(RdataError {
+            is_unknown: true,
+            ..RdataError::new(0, message)
+        });
     };
     let mut text = Text::new(tokens, origin);
     for field in fields {

@@ -77,6 +77,19 @@ impl FromStr for Type {
     }
 }
 
+/// Whether a word has the form of a mnemonic, such as that of a type that was registered later: a letter, then
+/// letters, digits, hyphens and underscores.
+#[must_use]
+pub fn is_mnemonic(word: &[u8]) -> bool {
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    word.len() <= MAX_MNEMONIC
+        && word.first().is_some_and(u8::is_ascii_alphabetic)
+        && word.iter().all(is_inner)
+}
+
+/// The longest word that counts as a mnemonic; a service parameter's key has at most 63 octets (RFC 9460 §2.1).
+const MAX_MNEMONIC: usize = 63;
+
 /// The class of a resource record, or of a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Class(pub u16);

@@ -27,7 +27,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
 use ::config::{Networks, Written};
-use config_text::toml::{duration, quoted};
 
 use health::{Endpoint, HealthdArg};
 use ipnet::IpNet;
@@ -123,7 +122,7 @@ fn askers(site: &Site) -> Networks {
 }
 
 /// The zones of a site, and the list of them.
-fn zones(site: &Site) -> Vec<File> {
+pub fn zones(site: &Site) -> Vec<File> {
     let reverse = reverse::zones(site);
     let names = reverse.iter().map(|zone| zone.name.as_str());
     let list = zone_list::render([site.domain.as_str()].into_iter().chain(names));
@@ -198,22 +197,6 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     files
 }
 
-/// The lines that every configuration begins with: no table is open after them.
-fn head(service: Service, layout: &Layout) -> String {
-    format!(
-        "# {service}, rendered by `outpost`.\nversion = \"v1\"\ndrain = {}\n",
-        duration(layout.drain)
-    )
-}
-
-/// The table of the admin listener.
-fn admin(service: Service, layout: &Layout) -> String {
-    format!(
-        "\n[admin]\nlisten = {}\n",
-        quoted(&layout.admin.of(service).to_string())
-    )
-}
-
 /// The healthd of the node, as its subscribers name it.
 fn endpoint(layout: &Layout) -> HealthdArg {
     let socket = in_utf8(&layout.healthd_socket);
@@ -243,12 +226,6 @@ fn unwritten(service: Service, error: &impl Error) -> Written {
 /// there is no such file.
 fn in_utf8(path: &Path) -> PathBuf {
     path.to_string_lossy().into_owned().into()
-}
-
-/// A path. One that is no UTF-8 cannot be written in TOML; its wrong bytes are replaced, and the
-/// service that reads it says that there is no such file.
-fn path(path: &Path) -> String {
-    quoted(&path.to_string_lossy())
 }
 
 /// For everybody, as configurations are.

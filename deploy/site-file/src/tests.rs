@@ -143,7 +143,7 @@ const WRONG_VALUES: &[(&str, &str)] = &[
     ("interface = \"a/b\"", "5:13: `a/b` is no interface"),
     (
         "gateways = [\"192.0.2\"]",
-        "5:13: `192.0.2` is not an IP address",
+        "5:13: `192.0.2` is no IP address",
     ),
     (
         "clients = [\"10.0.0.0/8\", \"10.0.0.1/8\"]",
@@ -162,7 +162,7 @@ const WRONG_VALUES: &[(&str, &str)] = &[
     ("dns.contact = \"a@b\"", "5:15: `a@b` is no host name"),
     (
         "dns.upstreams = [\"ns.example\"]",
-        "5:18: `ns.example` is not an IP address, with or without a port",
+        "5:18: `ns.example` is not an address, as in \"192.168.7.1\", \"192.168.7.1:5300\"",
     ),
     (
         "dns.upstreams = [\"192.0.2.14\"]",
@@ -541,10 +541,106 @@ fn no_node_and_no_network_are_told() {
     assert_eq!(
         said(&Document::inline("site.toml", text)),
         [
+            "site.toml:1:1: no server answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
             "site.toml:4:12: no network: where are the nodes? As in networks = [\"192.168.7.0/24\"]",
             "site.toml:4:12: no [[node]] of role \"master\": no node runs the services of the site",
-            "site.toml:1:1: no server answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
             "site.toml:2:8: note: no [time] servers: the nodes agree on a time, which may be wrong together",
         ]
+    );
+}
+
+#[test]
+fn wrong_values_and_broken_rules_are_told_together_without_their_consequences() {
+    let text = "version = \"v1\"\nname = \"n\"\ndomain = \"n.example\"\nnetworks = [\"192.0.2.0/24\", \"192.0.3\"]\n\
+        [[node]]\nname = \"a\"\nrole = \"mister\"\naddress = \"192.0.2.10\"\n\
+        [[node]]\nname = \"b\"\nrole = \"worker\"\naddress = \"192.0.2\"\n\
+        [[node]]\nname = \"b\"\nrole = \"worker\"\naddress = \"192.0.3.11\"\n\
+        [[vip]]\nname = \"v\"\nadress = \"192.0.2.9\"\n\
+        [[publish]]\nname = \"web\"\nport = \"80\"\nvip = \"v\"\n\
+        [[record]]\nname = \"r\"\naddresses = [7]\n\
+        [[record]]\nname = \"q\"\ntype = 1\nvalue = \"x\"\n\
+        [time]\nservers = [\"a.n.example\"]\n[platform]\nopenshift = \"3\"\n";
+    let document = Document::inline("site.toml", text);
+    let problems = parse(&document).site.unwrap_err();
+    let problems: Vec<String> = problems.into_iter().map(|one| one.to_string()).collect();
+    assert_eq!(
+        problems,
+        [
+            "site.toml:4:29: `192.0.3` is not a network, as in \"192.168.7.0/24\"",
+            "site.toml:7:8: unknown value `mister`, did you mean `master`?",
+            "site.toml:12:11: `192.0.2` is no IP address, as in \"192.0.2.1\" or \"2001:db8::1\"",
+            "site.toml:14:8: `b` is node b already",
+            "site.toml:19:1: unknown key `adress`, did you mean `address`?",
+            "site.toml:22:8: invalid type: string \"80\", expected a whole number",
+            "site.toml:26:14: invalid type: integer `7`, expected a string",
+            "site.toml:29:8: invalid type: integer `1`, expected a string",
+            "site.toml:34:13: `3` is no release of OpenShift from 4.7 on, as in \"4.18\"",
+        ]
+    );
+}
+
+#[test]
+fn the_ingress_leads_to_the_nodes_that_run_routers() {
+    let worker = "[[node]]\nname = \"w\"\nrole = \"worker\"\naddress = \"192.0.2.20\"\n";
+    let vip = "[[vip]]\nname = \"in\"\nrole = \"ingress\"\naddress = \"192.0.2.101\"\n";
+    let chosen = "[[publish]]\nname = \"ingress\"\noffered-by = [\"master\", \"worker\"]\n";
+    let masters = ["master-0", "master-1", "master-2"];
+    let all = ["master-0", "master-1", "master-2", "w"];
+    for (end, routers, http) in [
+        (String::new(), &masters[..], &masters[..]),
+        (worker.to_owned(), &["w"], &["w"]),
+        (format!("{worker}{vip}"), &["w"], &["w"]),
+        (format!("{worker}{chosen}"), &all, &["w"]),
+    ] {
+        let site = site("platform.openshift = \"4.18\"", "", &end);
+        let offering = |what: &str| -> Vec<&str> {
+            let one = site.published.iter().find(|one| one.what == what).unwrap();
+            site.offering(one).map(|node| node.name.as_str()).collect()
+        };
+        assert_eq!(offering("ingress"), routers, "{end}");
+        assert_eq!(offering("ingress-http"), http, "{end}");
+        assert_eq!(offering("API"), masters, "{end}");
+    }
+}
+
+#[test]
+fn what_leads_nowhere_or_to_the_site_itself_is_a_warning() {
+    let vip = |role: &str| {
+        format!("[[vip]]\nname = \"v\"\nrole = \"{role}\"\naddress = \"192.0.2.100\"\n")
+    };
+    let port = |key: &str| format!("[[publish]]\nname = \"web\"\nport = 8080\n{key}");
+    let interface = "interface = \"eth0\"";
+    for (role, publish, remedy) in [
+        ("api", "", Some("set `openshift` in [platform]")),
+        ("plain", "", Some("name it in a [[publish]]")),
+        ("ingress", "role = \"api\"", Some("set `openshift`")),
+        ("api", "role = \"api\"", None),
+        ("plain", "vip = \"v\"", None),
+    ] {
+        let end = format!("{}{}", vip(role), port(publish));
+        let document = document(interface, "", &end);
+        match remedy {
+            Some(remedy) => {
+                check(&document, "22:8: warning: the virtual IP `v` leads nowhere");
+                assert!(said(&document)[0].contains(remedy), "{remedy}");
+            }
+            None => assert_eq!(said(&document), [""; 0], "{}", document.text),
+        }
+        assert!(parse(&document).site.is_ok());
+    }
+    let with_server = |server: &str| {
+        let text = document("", "", "").text;
+        Document::inline("site.toml", text.replace("192.0.2.9", server))
+    };
+    for server in ["192.0.2.14", "master-1.north.example.org"] {
+        let begins = format!("7:12: warning: `{server}` is node master-1 of the site itself");
+        check(&with_server(server), &begins);
+    }
+    let text = document("", "", "").text;
+    let text = text.replace("north.example.org", "north.local");
+    let document = Document::inline("site.toml", text);
+    check(
+        &document,
+        "3:10: warning: `north.local` is below `local`, the domain of multicast DNS",
     );
 }

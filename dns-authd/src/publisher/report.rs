@@ -7,10 +7,11 @@ use std::time::{Duration, SystemTime};
 
 use config_text::{Problem, counted};
 use dns_wire::Name;
-use dns_zone::Zone;
+use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
 
 use super::Outcome;
+use crate::load::Fresh;
 use crate::programs::LiveReport;
 
 /// The state of all zones at one moment.
@@ -49,6 +50,8 @@ pub struct ZoneReport {
     pub problems: Vec<String>,
     /// Warnings of its files.
     pub warnings: Vec<String>,
+    /// The records that are left out because something in them is unknown.
+    pub left_out: LeftOut,
     /// Its live sets.
     pub live: Vec<LiveReport>,
 }
@@ -68,17 +71,13 @@ impl ZoneReport {
             n_refused: 0,
             problems: Vec::new(),
             warnings: Vec::new(),
+            left_out: LeftOut::default(),
             live: Vec::new(),
         }
     }
 
-    pub(super) fn loaded(
-        &self,
-        zone: &Zone,
-        warnings: &[Problem],
-        took: Duration,
-        now: SystemTime,
-    ) -> Self {
+    pub(super) fn loaded(&self, fresh: &Fresh, took: Duration, now: SystemTime) -> Self {
+        let zone = &fresh.zone;
         Self {
             state: ZoneState::Loaded,
             serial: zone.soa().serial,
@@ -88,7 +87,8 @@ impl ZoneReport {
             took,
             n_loads: self.n_loads + 1,
             problems: Vec::new(),
-            warnings: warnings.iter().map(ToString::to_string).collect(),
+            warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
+            left_out: fresh.left_out.clone(),
             live: Vec::new(),
             ..self.clone()
         }

@@ -69,7 +69,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
             settings: Settings::default(),
         }),
         reports: Latest::new(Reports::default()),
-        watcher: None,
+        link: Link::default(),
         readiness: Readiness::new(),
         directories: sender,
     };
@@ -175,6 +175,19 @@ fn a_broken_file_keeps_the_zone_until_it_is_mended() {
     desk.look();
     assert_eq!(desk.ask("a.a.test."), (0, vec![7]));
     assert_eq!(desk.report("a.test.").state, State::Stale);
+    desk.publisher.stop();
+}
+
+#[test]
+fn a_record_of_an_unknown_type_is_left_out_of_its_zone_and_reported() {
+    let text = format!("{GOOD}b ALIAS www.example.net.\nc TYPE65280 \\# 1 07\n");
+    let desk = Desk::open(&[("a.test.", &text)]);
+    assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
+    let report = desk.report("a.test.");
+    assert_eq!((report.state, report.records), (State::Loaded, 4));
+    assert_eq!(report.left_out.count, 1);
+    let named = report.left_out.first[0].to_string();
+    assert!(named.contains("a.test.zone:5:3: `ALIAS`"), "{named}");
     desk.publisher.stop();
 }
 

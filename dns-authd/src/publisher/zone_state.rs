@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use config_text::Problem;
+use daemon::clock;
 use daemon::disk::Stamp;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
 
 use super::report::ZoneReport;
-use crate::load::Loaded;
+use crate::load::{Fresh, Loaded};
 use crate::programs::LiveZone;
 
 /// The most problems of one zone that are logged.
@@ -64,12 +65,10 @@ impl ZoneState {
     pub(super) fn take(&mut self, loaded: Loaded, log: bool) {
         self.files = loaded.files;
         let zone = match loaded.result {
-            Ok((zone, warnings)) => {
-                for warning in warnings.iter().take(LOGGED_PROBLEMS) {
-                    tracing::warn!(zone = %zone.apex(), %warning, "Zone file is odd");
-                }
-                self.report = Arc::new(self.report.loaded(&zone, &warnings, loaded.took, now()));
-                zone
+            Ok(fresh) => {
+                log_fresh(&fresh);
+                self.report = Arc::new(self.report.loaded(&fresh, loaded.took, clock::wall()));
+                fresh.zone
             }
             Err(problems) => {
                 self.refuse(&problems, loaded.took);
@@ -108,10 +107,13 @@ impl ZoneState {
     }
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports say when a zone was loaded"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
+fn log_fresh(fresh: &Fresh) {
+    let zone = fresh.zone.apex();
+    for warning in fresh.warnings.iter().take(LOGGED_PROBLEMS) {
+        tracing::warn!(%zone, %warning, "Zone file is odd");
+    }
+    for problem in fresh.left_out.first.iter().take(LOGGED_PROBLEMS) {
+        let count = fresh.left_out.count;
+        tracing::warn!(%zone, %problem, count, "Record is unknown and left out");
+    }
 }

@@ -77,6 +77,21 @@ pub fn check(zone: &ZoneFile) -> Vec<Finding> {
             message: warning.message.clone(),
         });
     }
+    for left_out in &zone.left_out.first {
+        report.findings.push(Finding {
+            severity: Severity::Error,
+            position: left_out.position.clone(),
+            message: left_out.message.clone(),
+        });
+    }
+    let n_more = zone.left_out.count - zone.left_out.first.len();
+    if n_more > 0 {
+        report.findings.push(Finding {
+            severity: Severity::Error,
+            position: None,
+            message: format!("{n_more} more records are left out"),
+        });
+    }
     let signed = index.has(index.apex(), Type::DNSKEY);
     for (name, node) in index.nodes() {
         let records: Vec<&Record> = index.records(node).collect();

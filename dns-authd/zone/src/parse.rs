@@ -9,6 +9,8 @@
 //!
 //! * Every slip of a file is reported with its line and column, up to [`MAX_PROBLEMS`]; a zone
 //!   with any is refused as a whole.
+//! * A record that may be right, but has a type or a word in its data that this version does not know, is left
+//!   out alone, with its line and column.
 //! * `$INCLUDE` looks in [`Options::directory`], as named and pdns do with the `directory` of
 //!   their options, and when there is no such file, beside the including file. Origin and owner
 //!   are as before when the included file ends (RFC 1035 §5.1); `$TTL` stays.
@@ -28,7 +30,7 @@ use std::sync::Arc;
 
 use config::dns_authd::{Lua, Zones};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS, Position, Problem, Rejected};
-use dns_wire::rdata::Token;
+use dns_wire::rdata::{self, Token};
 use dns_wire::{Name, Type};
 
 use crate::lexer::{Entry, Lexer, Place};
@@ -53,7 +55,30 @@ pub struct ZoneFile {
     pub files: Vec<PathBuf>,
     /// Oddities that do not prevent loading.
     pub warnings: Vec<Problem>,
+    /// The records that are left out because this version does not know something in them.
+    pub left_out: LeftOut,
 }
+
+/// Records that were left out of a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How many there are.
+    pub count: usize,
+    /// The first of them, and the unknown word in each.
+    pub first: Vec<Problem>,
+}
+
+impl LeftOut {
+    fn finished(mut self) -> Self {
+        for problem in &mut self.first {
+            problem.message.push_str("; the record is left out");
+        }
+        self
+    }
+}
+
+/// The most left out records of a zone that are named one by one.
+pub const MAX_LEFT_OUT: usize = 100;
 
 /// The options for reading master files.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,6 +154,7 @@ pub fn parse(
         files: vec![path.to_owned()],
         warnings: Vec::new(),
         problems: Vec::new(),
+        left_out: LeftOut::default(),
         ttls: Ttls::default(),
         including: vec![path.to_owned()],
         n_included: 0,
@@ -164,6 +190,7 @@ struct Parser<'p> {
     files: Vec<PathBuf>,
     warnings: Vec<Problem>,
     problems: Vec<Problem>,
+    left_out: LeftOut,
     ttls: Ttls,
     /// The files being read, each included by the one before.
     including: Vec<PathBuf>,
@@ -202,6 +229,8 @@ enum Owner {
 struct Fault {
     token: usize,
     message: String,
+    /// Whether only the record is left out: a later version may know the word.
+    is_unknown: bool,
 }
 
 impl Fault {
@@ -209,6 +238,15 @@ impl Fault {
         Self {
             token,
             message: message.into(),
+            is_unknown: false,
+        }
+    }
+
+    /// The same fault, in a record that is left out.
+    fn unknown(self) -> Self {
+        Self {
+            is_unknown: true,
+            ..self
         }
     }
 }
@@ -251,11 +289,28 @@ impl Parser<'_> {
             }
             if let Err(fault) = self.entry(&entry, &lexer, scope) {
                 let position = Some(scope.position(&lexer, entry.place(fault.token)));
-                self.problems.push(Problem {
-                    position,
-                    message: fault.message,
-                });
+                let message = fault.message;
+                let problem = Problem { position, message };
+                match fault.is_unknown {
+                    true => self.leave_out(problem),
+                    false => self.problems.push(problem),
+                }
             }
+        }
+    }
+
+    /// Keeps the TTL of a record that is left out, for the records behind it.
+    fn note_ttl(&mut self, fault: &Fault, ttl: Option<u32>) {
+        if let Some(ttl) = ttl.filter(|_| fault.is_unknown) {
+            self.ttls.last = Some(ttl.min(MAX_TTL));
+        }
+    }
+
+    /// Counts a record that is left out.
+    fn leave_out(&mut self, problem: Problem) {
+        self.left_out.count += 1;
+        if self.left_out.first.len() < MAX_LEFT_OUT {
+            self.left_out.first.push(problem);
         }
     }
 
@@ -293,7 +348,13 @@ impl Parser<'_> {
                         return Err(Fault::new(0, "no line before this one names an owner"));
                     }
                 };
-                let head = Head::read(tokens, first)?;
+                let head = Head::read(tokens, first).inspect_err(|fault| {
+                    let words = tokens.get(first..fault.token).unwrap_or_default();
+                    self.note_ttl(
+                        fault,
+                        words.iter().find_map(|word| rdata::seconds(word.text)),
+                    );
+                })?;
                 let place = if head.is_program() { head.next + 1 } else { 0 };
                 let at = scope.position(lexer, entry.place(place));
                 self.record(owner, &head, tokens, at, &scope.origin)
@@ -375,6 +436,12 @@ impl Parser<'_> {
             self.demand_soa_and_ns(path);
         }
         if !self.problems.is_empty() {
+            if self.left_out.count > 0 {
+                // The file has to be mended anyway.
+                self.problems.extend(self.left_out.first);
+                let place = |it: &Problem| (it.position.is_none(), it.position.clone());
+                self.problems.sort_by_key(place);
+            }
             return Err(Rejected {
                 problems: self.problems,
                 files: self.files,
@@ -385,6 +452,7 @@ impl Parser<'_> {
             records: self.records,
             files: self.files,
             warnings: self.warnings,
+            left_out: self.left_out.finished(),
         })
     }
 

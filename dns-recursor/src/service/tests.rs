@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
+use daemon::clock::now;
 use daemon::config::Document;
 use dns_cache::testing::{self, addresses, counts, question, rcode, response};
 use dns_resolve::resolver;
@@ -14,6 +14,8 @@ use dns_wire::{Flags, Name, Query, Rcode, Section};
 
 use super::*;
 use crate::config::Config;
+
+mod bailiwick;
 
 /// No answer takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
@@ -245,11 +247,6 @@ fn wait_for(server: &Server, name: &str, address: &str) -> Duration {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 //----------- Tests -----------------------------------------------------------
 
 #[tokio::test]
@@ -319,6 +316,20 @@ async fn names_that_nobody_answers_for_fail_at_once() {
 }
 
 #[tokio::test]
+async fn a_server_with_nothing_to_forward_to_is_not_ready() {
+    let server = Server::start("").await;
+    assert!(!server.context.readiness.is_ready());
+    let reasons = server.context.readiness.unready_reasons();
+    assert!(reasons[0].contains("no zone is forwarded"), "{reasons:?}");
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let forwards = forward("example", false, &[&upstream]);
+    server.recursor.reload(config(&forwards)).await.unwrap();
+    assert!(server.context.readiness.is_ready());
+    server.recursor.reload(config("")).await.unwrap();
+    assert!(!server.context.readiness.is_ready());
+}
+
+#[tokio::test]
 async fn an_upstream_that_goes_and_comes_back_does_not_show() {
     let upstream = Upstream::start(answers("192.0.2.1", 1));
     let server = Server::start(&forward("example", false, &[&upstream])).await;
@@ -366,22 +377,16 @@ async fn a_silent_first_upstream_holds_up_hardly_anybody() {
 async fn a_truncated_response_is_asked_for_over_tcp() {
     let upstream = Upstream::start(Box::new(|seen| match seen.tcp {
         true => {
-            let text = "x".repeat(3000);
-            let row = (
-                Section::Answer,
-                seen.name.as_str(),
-                Type::TXT,
-                60,
-                text.as_str(),
-            );
-            let address = (
-                Section::Answer,
-                seen.name.as_str(),
-                Type::A,
-                60,
-                "192.0.2.3",
-            );
-            Some(response(&seen.message, 0, Rcode::NOERROR, &[address, row]))
+            // Names are long: fourteen aliases are more than 3000 octets.
+            let long = |n: usize| format!("{}{n}.example", "a-label-of-some-length.".repeat(10));
+            let names: Vec<String> = (0..14).map(long).collect();
+            let owners = [&seen.name].into_iter().chain(&names);
+            let aliases = owners.clone().zip(&names);
+            let mut rows: Vec<testing::Row<'_>> = aliases
+                .map(|(owner, target)| (Section::Answer, &**owner, Type::CNAME, 60, &**target))
+                .collect();
+            rows.push((Section::Answer, &names[13], Type::A, 60, "192.0.2.3"));
+            Some(response(&seen.message, 0, Rcode::NOERROR, &rows))
         }
         false => Some(response(&seen.message, Flags::TC, Rcode::NOERROR, &[])),
     }));

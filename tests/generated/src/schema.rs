@@ -87,10 +87,17 @@ impl<'a> Key<'a> {
         self.text("x-example")
     }
 
+    /// The key that this one stands instead of.
+    pub(crate) fn instead_of(&self) -> Option<&'a str> {
+        self.text("x-instead-of")
+    }
+
     /// The default as TOML; none where the key is absent by default.
     pub(crate) fn default(&self) -> Option<String> {
         match self.property.get("default") {
             None | Some(Value::Null) => None,
+            // The struct needs a value there; the file has none.
+            Some(_) if self.is_required => None,
             Some(value) => Some(toml(value)),
         }
     }
@@ -175,7 +182,7 @@ fn words(root: &Value, node: &Value) -> String {
     match kind.unwrap_or_default() {
         "string" => "a text".to_owned(),
         "boolean" => "`true` or `false`".to_owned(),
-        "number" => "a number".to_owned(),
+        "number" => fraction(node),
         "integer" => whole(node),
         "array" => {
             let items = node.get("items").map(|items| words(root, items));
@@ -183,6 +190,13 @@ fn words(root: &Value, node: &Value) -> String {
         }
         "object" => "a table".to_owned(),
         other => other.to_owned(),
+    }
+}
+
+fn fraction(node: &Value) -> String {
+    match (node.get("minimum"), node.get("maximum")) {
+        (Some(least), Some(most)) => format!("a number from {least} to {most}"),
+        _ => "a number".to_owned(),
     }
 }
 
@@ -208,7 +222,7 @@ fn resolved<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
 }
 
 /// A JSON value as TOML on one line.
-fn toml(value: &Value) -> String {
+pub(crate) fn toml(value: &Value) -> String {
     match value {
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(toml).collect();

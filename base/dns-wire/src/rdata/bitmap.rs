@@ -16,7 +16,11 @@ pub(super) fn parse(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataE
             .ok()
             .and_then(|word| word.parse::<Type>().ok());
         let rtype = rtype.filter(|_| !token.quoted);
-        types.insert(rtype.ok_or_else(|| text.wrong(token, "record type"))?.0);
+        let rtype = rtype.ok_or_else(|| {
+            let error = text.wrong(token, "record type");
+            error.if_unknown(token.text)
+        })?;
+        types.insert(rtype.0);
     }
     let mut types = types.into_iter().peekable();
     while let Some(first) = types.peek() {

@@ -87,7 +87,10 @@ impl Field {
             Self::Algorithm => {
                 let word = text.bare("an algorithm")?;
                 let code = mnemonic::algorithm(word).or_else(|| word.parse().ok());
-                out.push(code.ok_or_else(|| text.error(format!("`{word}` is no algorithm")))?);
+                out.push(code.ok_or_else(|| {
+                    let error = text.error(format!("`{word}` is no algorithm"));
+                    error.if_unknown(word.as_bytes())
+                })?);
             }
             Self::AmtRelay => gateway::parse_amtrelay(text, out)?,
             Self::Base64 => non_empty(base64(text, out)?, text, "base 64")?,
@@ -96,8 +99,10 @@ impl Field {
             Self::CertType => {
                 let word = text.bare("a certificate type")?;
                 let code = mnemonic::cert_type(word).or_else(|| word.parse().ok());
-                let code: u16 =
-                    code.ok_or_else(|| text.error(format!("`{word}` is no certificate type")))?;
+                let code: u16 = code.ok_or_else(|| {
+                    let error = text.error(format!("`{word}` is no certificate type"));
+                    error.if_unknown(word.as_bytes())
+                })?;
                 out.extend_from_slice(&code.to_be_bytes());
             }
             Self::Eui48 => grouped_hex::<6>(text, '-', 2, out)?,
@@ -135,7 +140,10 @@ impl Field {
             Self::TypeCode => {
                 let word = text.bare("a record type")?;
                 let rtype = word.parse::<Type>();
-                let rtype = rtype.map_err(|_| text.error(format!("`{word}` is no record type")))?;
+                let rtype = rtype.map_err(|_| {
+                    let error = text.error(format!("`{word}` is no record type"));
+                    error.if_unknown(word.as_bytes())
+                })?;
                 out.extend_from_slice(&rtype.0.to_be_bytes());
             }
             Self::Types => bitmap::parse(text, out)?,

@@ -69,19 +69,25 @@ pub(super) fn parse(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataE
             Some((word, value)) => (word, Some(unquoted(value.get(1..).unwrap_or_default()))),
             None => (token.text, None),
         };
-        let key = Key::parse(word).ok_or_else(|| text.wrong(token, "known service parameter"))?;
+        let key = Key::parse(word).ok_or_else(|| unknown_key(word, text.wrong(token, NO_KEY)))?;
         let generic = word.starts_with(b"key");
         let octets = match value {
             Some(value) => character_string(value).map_err(|error| text.at_last(error))?,
             None => Vec::new(),
         };
+        if key == Key::MANDATORY && !generic {
+            let mut words = octets.split(|byte| *byte == b',');
+            if let Some(word) = words.find(|word| Key::parse(word).is_none()) {
+                return Err(unknown_key(word, text.wrong(token, LEGAL)));
+            }
+        }
         let encoded = if generic {
             Some(octets)
         } else {
             encode(key, &octets, value.is_some())
         };
         let encoded = encoded.filter(|octets| is_valid(key, octets));
-        let encoded = encoded.ok_or_else(|| text.wrong(token, "legal service parameter"))?;
+        let encoded = encoded.ok_or_else(|| text.wrong(token, LEGAL))?;
         if parameters.insert(key, encoded).is_some() {
             return Err(text.error(format!("`{}` is given twice", key.name())));
         }
@@ -97,6 +103,22 @@ pub(super) fn parse(text: &mut Text<'_>, out: &mut Vec<u8>) -> Result<(), RdataE
         out.extend(value);
     }
     Ok(())
+}
+
+/// The words for a key without a number, and for a value that its key does not allow.
+const NO_KEY: &str = "known service parameter";
+const LEGAL: &str = "legal service parameter";
+
+/// The error about a key. It is unknown if it may be in the registry (RFC 9460 §14.3) without this version's
+/// knowledge, or if it is the number of a key in a form that only other servers read.
+fn unknown_key(word: &[u8], error: RdataError) -> RdataError {
+    let lower = !word.iter().any(u8::is_ascii_uppercase);
+    let number = word.strip_prefix(b"key").and_then(decimal::<u32>);
+    let is_key = number.is_none_or(|number| number < u32::from(Key::INVALID.0));
+    match lower && is_key {
+        true => error.if_unknown(word),
+        false => error,
+    }
 }
 
 /// The value with or without its quotes.

@@ -50,6 +50,24 @@ fn nothing_is_found_in_the_seed_zone() {
 }
 
 #[test]
+fn records_that_are_left_out_are_errors() {
+    check_zone(
+        "a ALIAS b\nb A 192.0.2.2\n",
+        &["1 error: `ALIAS` is no record type; the record is left out"],
+    );
+    let many = format!(
+        "{APEX}{}",
+        "a ALIAS b\n".repeat(crate::parse::MAX_LEFT_OUT + 7)
+    );
+    let findings = check(&load("sin.example.", many.as_bytes()));
+    assert!(
+        findings
+            .iter()
+            .any(|it| it.message == "7 more records are left out")
+    );
+}
+
+#[test]
 fn nothing_is_found_in_a_zone_of_every_feature() {
     check_zone(
         "@ MX 10 mail\n@ MX 20 mx.other.\n@ CAA 0 issue \"x\"\nmail A 192.0.2.2\n\

@@ -166,6 +166,7 @@ impl Parser<'_> {
             Fault {
                 token: fault.token + shift,
                 message,
+                ..fault
             }
         };
         let text = line.owner.1.expand(number).ok_or_else(|| below(OWNER))?;

@@ -4,11 +4,17 @@ use std::sync::Arc;
 
 use config_text::Position;
 use dns_wire::rdata::{self, Token};
+use dns_wire::rtype::is_mnemonic;
 use dns_wire::{Class, Name, Type};
 
 use super::{Fault, MAX_TTL, Parser, shown};
 use crate::program::unescape;
 use crate::record::{Record, RecordData};
+
+/// Whether a word may be the mnemonic of a type that this version does not know.
+fn may_be_type(word: &str) -> bool {
+    is_mnemonic(word.as_bytes()) && word.parse::<Class>().is_err()
+}
 
 /// TTL, class and type: the words between a record's owner and its data.
 #[derive(Clone, Copy)]
@@ -46,7 +52,10 @@ impl Head {
                 }
                 class = Some(found);
             } else {
-                let rtype: Type = word.parse().map_err(|_| unknown())?;
+                let rtype: Type = word.parse().map_err(|_| match may_be_type(word) {
+                    true => unknown().unknown(),
+                    false => unknown(),
+                })?;
                 if rtype.is_meta() {
                     let message = format!("type {rtype} cannot be stored in a zone");
                     return Err(Fault::new(at, message));
@@ -88,11 +97,11 @@ impl Parser<'_> {
                 ..
             ]
         );
-        let data = if head.is_program() && !generic {
-            self.program(data, head.next)?
-        } else {
-            self.plain(head, data, &at, origin)?
+        let data = match head.is_program() && !generic {
+            true => self.program(data, head.next),
+            false => self.plain(head, data, &at, origin),
         };
+        let data = data.inspect_err(|fault| self.note_ttl(fault, head.ttl))?;
         let ttl = self.ttl(head, &data, &at);
         self.records.push(Record {
             owner,
@@ -115,7 +124,11 @@ impl Parser<'_> {
         let rtype = head.rtype;
         let mut octets = std::mem::take(&mut self.rdata);
         let outcome = rdata::parse_into(rtype, data, origin, &mut octets);
-        outcome.map_err(|error| Fault::new(head.next + error.token, error.to_string()))?;
+        outcome.map_err(|error| Fault {
+            token: head.next + error.token,
+            message: error.to_string(),
+            is_unknown: error.is_unknown,
+        })?;
         let long = |token: &Token<'_>| token.text.len() > 255;
         if matches!(rtype, Type::TXT | Type::SPF) && data.iter().any(long) {
             self.warn(at, "a string of more than 255 octets is split".to_owned());
@@ -146,10 +159,13 @@ impl Parser<'_> {
             .and_then(|word| word.parse::<Type>().ok())
             .filter(|it| !it.is_meta());
         let Some(rtype) = parsed else {
-            return Err(Fault::new(
-                first,
-                format!("{} is no record type", shown(*rtype)),
-            ));
+            let fault = Fault::new(first, format!("{} is no record type", shown(*rtype)));
+            let is_type =
+                word.is_some_and(|word| word.parse::<Type>().is_err() && may_be_type(word));
+            return Err(match is_type && !parts.is_empty() {
+                true => fault.unknown(),
+                false => fault,
+            });
         };
         let mut code = Vec::new();
         let mut written: Vec<Box<str>> = Vec::with_capacity(parts.len());

@@ -506,6 +506,81 @@ fn every_slip_of_a_file_is_reported_with_its_place() {
     );
 }
 
+/// The records that the zone leaves out, with lines counted behind [`APEX`]; the rest loads.
+fn left_out(text: &str) -> Vec<String> {
+    let zone = format!("{APEX}{text}");
+    let zone = load(&[("zone", zone.as_bytes())], &Options::default());
+    let zone = zone.unwrap_or_else(|rejected| panic!("{:?}", rejected.problems));
+    assert!(zone.left_out.count >= zone.left_out.first.len());
+    zone.left_out.first.iter().map(shift).collect()
+}
+
+#[test]
+fn a_record_of_an_unknown_kind_is_left_out_alone() {
+    for (line, slip) in [
+        ("a ALIAS www.example.net.", "3 `ALIAS` is no record type"),
+        (
+            "a 60 IN ALIAS www.example.net.",
+            "9 `ALIAS` is no record type",
+        ),
+        ("a LUA ALIAS \"'www'\"", "7 `ALIAS` is no record type"),
+        (
+            "a HTTPS 1 . alpn=h2 tls-later=29",
+            "21 `tls-later=29` is no known service parameter",
+        ),
+        (
+            "a SVCB 1 . mandatory=tls-later",
+            "12 `mandatory=tls-later` is no legal service parameter",
+        ),
+        (
+            "a SVCB 1 . key00997=x",
+            "12 `key00997=x` is no known service parameter",
+        ),
+        ("a DS 1 LATER 2 00", "8 `LATER` is no algorithm"),
+        ("a CERT LATER 1 2 AAAA", "8 `LATER` is no certificate type"),
+        ("a NSEC b A LATER", "12 `LATER` is no record type"),
+        (
+            "a WKS 192.0.2.1 tcp smtp",
+            r"7 type WKS is written as `\# LENGTH HEX` only (RFC 3597)",
+        ),
+        ("$GENERATE 1-3 a$ ALIAS b$", "18 `ALIAS` is no record type"),
+    ] {
+        let text = format!("{line}\nb A 192.0.2.1\n");
+        let wanted = format!("1:{slip}; the record is left out");
+        assert_eq!(left_out(&text), [wanted], "{line}");
+        assert_eq!(records(&text).len(), 1, "{line}");
+    }
+}
+
+#[test]
+fn lines_behind_a_record_that_is_left_out_have_its_owner_and_its_ttl() {
+    let text = "@ SOA ns1 host 1 2 3 4 5\n NS ns1\na 77 ALIAS x\n A 192.0.2.1\n";
+    let zone = load(&[("zone", text.as_bytes())], &Options::default()).unwrap();
+    assert_eq!(line(&zone.records[2]), "a.example. 77 A 192.0.2.1");
+    let text = text.replace("ALIAS x", "HTTPS 1 . later=1");
+    let zone = load(&[("zone", text.as_bytes())], &Options::default()).unwrap();
+    assert_eq!(line(&zone.records[2]), "a.example. 77 A 192.0.2.1");
+}
+
+#[test]
+fn the_number_of_named_records_that_are_left_out_is_bounded() {
+    let text = format!("{APEX}{}", "a ALIAS b\n".repeat(5_000));
+    let zone = load(&[("zone", text.as_bytes())], &Options::default()).unwrap();
+    assert_eq!(zone.left_out.count, 5_000);
+    assert_eq!(zone.left_out.first.len(), MAX_LEFT_OUT);
+}
+
+#[test]
+fn unknown_types_and_keys_are_taken_by_number() {
+    check(
+        "a TYPE65280 \\# 4 c0000201\na HTTPS 1 . key997=x key9=\\000\\029 key1=\\002h2\n",
+        &[
+            r"a.example. 180 TYPE65280 \# 4 c0000201",
+            r#"a.example. 180 HTTPS 1 . alpn="h2" key9="\000\029" key997="x""#,
+        ],
+    );
+}
+
 #[test]
 fn the_number_of_reported_problems_is_bounded() {
     let all = problems("a A x\n".repeat(100_000).as_bytes());
