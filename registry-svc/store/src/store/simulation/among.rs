@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
+use config::DurationWithin;
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
 use registry_facts::hlc::Hlc;
@@ -13,8 +14,7 @@ use tokio::task::JoinSet;
 
 use super::{Effect, GRACE, Model, Run, Totals, blob, body, is};
 use crate::store::{NewManifest, Store, StoreError};
-use crate::sweep::{Mode, sweep};
-use crate::sweep::{Settings as Sweep, Untagged};
+use crate::sweep::{Mode, Settings as Sweep, sweep};
 
 /// Another node, whose records come here.
 #[derive(Default)]
@@ -360,11 +360,9 @@ impl Run {
 
 async fn sweeping(store: Store) -> Result<crate::sweep::Report, StoreError> {
     let settings = Sweep {
-        interval: None,
-        grace: Duration::from_millis(GRACE),
-        trash: Duration::from_millis(GRACE),
-        untagged: Untagged::Keep,
-        uploads: Duration::from_hours(24),
+        grace: DurationWithin::clamped(Duration::from_millis(GRACE)),
+        trash: DurationWithin::clamped(Duration::from_millis(GRACE)),
+        ..Sweep::default()
     };
     sweep(&store, None, &settings, Mode::Sweep).await
 }
