@@ -49,11 +49,7 @@ pub struct Watcher {
 impl Watcher {
     /// Begins to connect. `subscriber` is the name that healthd lists; needs a tokio runtime.
     #[must_use]
-    pub fn start(
-        endpoint: Endpoint,
-        subscriber: &str,
-        targets: Vec<impl Into<Watched>>,
-    ) -> Self {
+    pub fn start(endpoint: Endpoint, subscriber: &str, targets: Vec<impl Into<Watched>>) -> Self {
         Self::with(
             endpoint,
             subscriber,

@@ -17,7 +17,11 @@ fn a_deviation_replaces_what_it_gives_and_nothing_else() {
         ..Deviation::NONE
     };
     let stated = site.with(&deviation);
-    assert_eq!(stated.interval, Schedule::MIN_INTERVAL, "the least there is");
+    assert_eq!(
+        stated.interval,
+        Schedule::MIN_INTERVAL,
+        "the least there is"
+    );
     assert_eq!(stated.fast_interval, Schedule::MIN_INTERVAL, "not above it");
     assert_eq!((stated.rise, stated.fall), (site.rise, 1));
     assert_eq!(stated.timeout, site.timeout);

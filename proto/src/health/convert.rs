@@ -196,9 +196,7 @@ impl From<&DnsProbe> for wire::DnsProbe {
 /// Zero stands for the site's value.
 impl From<wire::Schedule> for Deviation {
     fn from(schedule: wire::Schedule) -> Self {
-        let time = |millis: u32| {
-            (millis != 0).then(|| Duration::from_millis(u64::from(millis)))
-        };
+        let time = |millis: u32| (millis != 0).then(|| Duration::from_millis(u64::from(millis)));
         let count = |count: u32| (count != 0).then_some(count);
         Self {
             interval: time(schedule.interval_ms),

@@ -150,10 +150,7 @@ fn a_target_that_cannot_be_probed_is_refused() {
 
 #[test]
 fn zero_stands_for_the_sites_value() {
-    assert_eq!(
-        Deviation::from(wire::Schedule::default()),
-        Deviation::NONE
-    );
+    assert_eq!(Deviation::from(wire::Schedule::default()), Deviation::NONE);
     let empty = wire::Target {
         schedule: Some(wire::Schedule::default()),
         ..wire::Target::from(&targets().remove(0))

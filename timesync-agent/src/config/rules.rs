@@ -75,7 +75,8 @@ fn refclocks(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) 
     });
     let names: BTreeSet<u32> = named.map(name).chain(ptp).collect();
     // A reference to a clock whose own refid is wrong is no problem of its own.
-    let is_refid_lost = (0..file.refclock.len()).any(|it| check.is_lost(&at!["refclock", it, "refid"]));
+    let is_refid_lost =
+        (0..file.refclock.len()).any(|it| check.is_lost(&at!["refclock", it, "refid"]));
     for (index, clock) in file.refclock.iter().enumerate() {
         let driver = at!["refclock", index, "driver"];
         if check.is_lost(&driver) {
