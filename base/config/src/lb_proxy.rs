@@ -83,7 +83,7 @@ pub struct LbProxy {
     /// Addresses for services. Every node computes the same assignment, in the order of this file.
     #[schemars(extend("x-example" = POOLS))]
     pub pool: Vec<Pool>,
-    /// Services of type LoadBalancer: an address, its virtual router, and a frontend for each port. Without a port
+    /// Services of type `LoadBalancer`: an address, its virtual router, and a frontend for each port. Without a port
     /// lb-proxy only advertises the address, and other software forwards.
     #[schemars(extend("x-example" = SERVICES))]
     pub service: Vec<Service>,

@@ -36,8 +36,8 @@ pub(super) struct Instance<'a> {
     pub(super) notify: Option<&'a str>,
     pub(super) scripts: Vec<Script<'a>>,
     pub(super) has_rfc_checksum: bool,
-    /// It takes advertisements of some senders only: those with its password, or its peers.
-    is_guarded: bool,
+    /// The weight of a router of its own for an address of the other family.
+    companion_class: Class,
 }
 
 /// Why an address is not carried over.
@@ -103,7 +103,7 @@ impl<'a> Instance<'a> {
             notify: None,
             scripts: Vec::new(),
             has_rfc_checksum: false,
-            is_guarded: node.children().iter().any(is_guard),
+            companion_class: companion_class(node),
         };
         for child in node.children() {
             instance.keyword(child, notes);
@@ -294,12 +294,7 @@ impl<'a> Instance<'a> {
         }
         let how = "a [[vip]] of its own has it, which moves with this one and advertises by multicast; its \
             `peers`, if they are wanted, are the other nodes' addresses of its family";
-        // Any host of the link can send it an advertisement, and it moves the instance too.
-        let class = match self.is_guarded {
-            true => Class::Security,
-            false => Class::Behaviour,
-        };
-        notes.differs(class, &node.position, what, how);
+        notes.differs(self.companion_class, &node.position, what, how);
         self.companions.push(address);
     }
 
@@ -363,9 +358,14 @@ impl Announce {
     }
 }
 
-/// Whether a line keeps other senders' advertisements out.
-fn is_guard(node: &Node) -> bool {
-    matches!(node.keyword(), "authentication" | "unicast_peer")
+/// Any host of the link can send a router of its own an advertisement, and it moves the instance too: that matters
+/// where the instance takes those of some senders only, with its password or of its peers.
+fn companion_class(node: &Node) -> Class {
+    let is_guard = |line: &Node| matches!(line.keyword(), "authentication" | "unicast_peer");
+    match node.children().iter().any(is_guard) {
+        true => Class::Security,
+        false => Class::Behaviour,
+    }
 }
 
 /// Seconds with a fraction of at most a microsecond.

@@ -222,7 +222,7 @@ pub struct Pool {
     pub notify: Option<PathBuf>,
 }
 
-/// A service of type LoadBalancer.
+/// A service of type `LoadBalancer`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Service {

@@ -16,6 +16,8 @@ use crate::{As, Real, Seconds, Whole};
 pub const DEFAULT_POOL_SOURCES: usize = 4;
 /// The largest `maxsources`.
 pub const MAX_POOL_SOURCES: usize = 16;
+/// The numbers of addresses of a pool: as many as [`MAX_POOL_SOURCES`].
+type PoolSources = Whole<usize, 1, 16>;
 /// The shortest polling interval, 1/128 s.
 pub const MIN_POLL: i8 = -7;
 /// The longest polling interval, half a year.
@@ -45,7 +47,7 @@ pub struct Source {
     #[serde(alias = "name", alias = "address")]
     pub host: Host,
     /// `[[pool]]`: the number of addresses to poll. Default: 4.
-    #[serde(with = "As::<Option<Whole<usize, 1, { MAX_POOL_SOURCES as i64 }>>>")]
+    #[serde(with = "As::<Option<PoolSources>>")]
     pub maxsources: Option<usize>,
     /// The UDP port.
     pub port: u16,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::lb_proxy as file;
-use ::config::{Step, Whole, at};
+use ::config::{DurationWithin, Step, Whole, at};
 use vrrp::checksum::ChecksumForm;
 use vrrp::openshift::ClusterRouterIds;
 use vrrp::packet::{Authentication, Version};
@@ -190,7 +190,7 @@ pub(super) fn router(spec: &file::Vip, router_id: u8) -> RouterSettings {
     let name: Arc<str> = spec.name.as_str().into();
     let interface = spec.interface.as_str();
     let default = RouterSettings::new(name, interface, router_id, addresses.collect());
-    let interval = spec.interval.map_or(default.interval, |time| time.get());
+    let interval = spec.interval.map_or(default.interval, DurationWithin::get);
     RouterSettings {
         version: match spec.version.map(Whole::get) {
             None => default.version,
