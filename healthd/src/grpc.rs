@@ -370,7 +370,11 @@ impl Session {
         let Some(seen) = self.seen else {
             return Ok(());
         };
-        tokio::time::sleep_until(self.next_delta).await;
+        // A subscriber that leaves meanwhile releases its targets at once.
+        tokio::select! {
+            () = tokio::time::sleep_until(self.next_delta) => {}
+            () = self.responses.closed() => return Err(Over),
+        }
         let (generation, changes) = self.subscription.changes(seen);
         self.seen = Some(generation);
         match changes {
