@@ -147,7 +147,7 @@ pub struct Check {
     pub kind: TargetKind,
     /// At which port; the server's own unless given.
     pub port: Option<u16>,
-    /// What differs from healthd's schedule; nothing unless the file says so.
+    /// The values that differ from healthd's schedule; none unless the file gives some.
     pub deviation: Deviation,
 }
 

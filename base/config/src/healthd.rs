@@ -84,7 +84,7 @@ pub struct Healthd {
     /// timeout make a view of its own, which `healthd status` shows as a deviation.
     pub schedule: Schedule,
     /// Other schedules for some targets. An entry covers the targets that have everything it names: a kind, an address
-    /// or a port. Where two give the same key, the later one wins.
+    /// or a port. The later one wins if two give the same key.
     #[serde(rename = "override")]
     #[schemars(extend("x-example" = OVERRIDES))]
     pub overrides: Vec<Override>,

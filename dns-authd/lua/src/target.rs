@@ -1,6 +1,6 @@
 //! The arguments of health functions as targets for healthd to probe.
 //!
-//! The schedule is healthd's. What a record's options or the settings say otherwise travels as a deviation.
+//! The schedule is healthd's. A deviation carries other values of a record's options or of the settings.
 //!
 //! healthd returns a target exactly as it was sent, so each target is made in a form that survives the way:
 //! whole milliseconds, at least one, and nothing empty where empty means absent.
@@ -67,7 +67,7 @@ pub(crate) fn url(
 /// The user agent of probes if the record names none.
 const USER_AGENT: &str = "PowerDNS Authoritative Server";
 
-/// What the options of a record say of the schedule, else the settings; nothing where neither does.
+/// The values that the options of a record, or else the settings, give of the schedule.
 fn deviation(probe: &ProbeOptions, settings: &LuaSettings) -> Deviation {
     let health = &settings.health;
     let time = |time: Option<HumanDuration>| time.map(|time| time.0);

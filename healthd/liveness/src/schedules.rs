@@ -1,7 +1,7 @@
 //! The schedule of each target: the site's, with what configuration says otherwise of some targets.
 //!
-//! The most particular word counts, value by value: what `[[target]]` says of this very target, else the last
-//! override that covers it, else the site's.
+//! Each value comes from the `[[target]]` of this very target, else from the last override that covers it, else from
+//! the site's schedule.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -60,7 +60,7 @@ fn of_override(one: &Override, place: &[Step<'_>], check: &mut Check<'_>) -> sch
     }
 }
 
-/// What a target of the file says otherwise.
+/// The values that a target of the file has of its own.
 pub(super) fn of_target(target: &Target, place: &[Step<'_>], check: &mut Check<'_>) -> Deviation {
     Written {
         interval: target.interval,

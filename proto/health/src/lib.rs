@@ -300,7 +300,7 @@ impl std::fmt::Display for Deviation {
 pub struct Watched {
     /// The target.
     pub target: Target,
-    /// What differs from the site's schedule.
+    /// The values that differ from the site's schedule.
     pub deviation: Deviation,
 }
 
@@ -421,7 +421,7 @@ pub struct Snapshot {
     pub generation: u64,
     /// Each target's status.
     pub targets: BTreeMap<Target, TargetStatus>,
-    /// What subscribers with a deviation see of their targets.
+    /// The views of targets, for subscribers with a deviation.
     pub views: BTreeMap<Watched, TargetStatus>,
 }
 
