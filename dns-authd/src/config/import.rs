@@ -41,12 +41,12 @@ const COSMETIC: [&str; 10] = [
     "threads",
 ];
 
-/// A pdns.conf and its zone list as a configuration. `version` is the version of this server when the
-/// configuration is only for it.
-#[must_use]
 /// The interval of checks that `PowerDNS` has without `lua-health-checks-interval`.
 const PDNS_INTERVAL: Duration = Duration::from_secs(5);
 
+/// A pdns.conf and its zone list as a configuration. `version` is the version of this server when the
+/// configuration is only for it.
+#[must_use]
 pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> Draft<DnsAuthd> {
     let mut notes = Notes::default();
     for dropped in &pdns.dropped {
