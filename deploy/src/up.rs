@@ -25,6 +25,7 @@ use std::{env, io};
 
 use anyhow::Context as _;
 use daemon::{errln, exit, outln};
+use proto::health::Schedule;
 
 use self::child::Plan;
 use self::life::{Outcome, Setup};
@@ -230,7 +231,11 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
             registry_svc: at(admin.saturating_add(4)),
             timesync_agent: at(admin.saturating_add(5)),
         },
-        probe_interval: PROBE_INTERVAL,
+        schedule: Schedule {
+            interval: PROBE_INTERVAL,
+            ..Schedule::default()
+        }
+        .into(),
         drain: Duration::from_secs(2),
         upstreams: args.upstream.clone(),
         place: Place::Demonstration,

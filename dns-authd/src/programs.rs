@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use dns_answer::live::{Context, Drawn, Failure, LiveAnswer, LiveSets, Part, View};
 use dns_lua::{
-    Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Target,
+    Certainty, LuaError, LuaSettings, Member, Note, Outcome, Records, Select, Snippet, Watched,
 };
 use dns_wire::{Name, Type};
 use dns_zone::{LiveSet, Zone};
@@ -29,7 +29,7 @@ pub struct LiveZone {
 #[derive(Clone, Debug, Default)]
 struct Known {
     answer: LiveAnswer,
-    targets: BTreeSet<Target>,
+    targets: BTreeSet<Watched>,
     certainty: Option<Certainty>,
     /// Whether the wait for first results is over.
     waited: bool,
@@ -87,7 +87,7 @@ impl LiveZone {
     }
 
     /// Every target that some program names.
-    pub fn targets(&self) -> impl Iterator<Item = &Target> {
+    pub fn targets(&self) -> impl Iterator<Item = &Watched> {
         self.sets.iter().flat_map(|set| &set.targets)
     }
 
@@ -98,7 +98,7 @@ impl LiveZone {
         zone: &Zone,
         view: &View,
         settings: &Arc<LuaSettings>,
-        is_affected: &dyn Fn(&Target) -> bool,
+        is_affected: &dyn Fn(&Watched) -> bool,
     ) -> Vec<Message> {
         let mut fresh = Vec::new();
         for (place, set) in zone.live_sets().iter().enumerate() {

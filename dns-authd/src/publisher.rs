@@ -29,12 +29,12 @@ use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
 use dns_answer::table::{Served, Table};
 use dns_answer::{Settings, Snapshot};
-use dns_lua::LuaSettings;
+use dns_lua::{LivenessView, LuaSettings};
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
-use proto::health::{Liveness, Snapshot as Health, Target};
+use proto::health::{Liveness, Snapshot as Health, Watched};
 use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
@@ -136,7 +136,7 @@ struct Publisher {
     zones: Vec<ZoneState>,
     places: HashMap<Name, usize>,
     /// The zones of each target.
-    watched: HashMap<Target, BTreeSet<usize>>,
+    watched: HashMap<Watched, BTreeSet<usize>>,
     /// Snapshots that the data path may still use, each with the time of its replacement.
     retired: Vec<(Instant, Arc<Snapshot>)>,
     /// Whether to trim the allocator's memory after they are freed.
@@ -314,13 +314,17 @@ impl Publisher {
 
     fn take_health(&mut self, new: Arc<Health>) {
         let old = std::mem::replace(&mut self.health, new);
-        let moved: BTreeSet<Target> = self
+        let moved: BTreeSet<Watched> = self
             .watched
             .keys()
-            .filter(|target| old.liveness(target) != self.health.liveness(target))
+            .filter(|target| liveness(&old, target) != liveness(&self.health, target))
             .cloned()
             .collect();
         if moved.is_empty() {
+            // Clients may ask which generation the answers are of.
+            if old.generation != self.health.generation {
+                self.publish(&[]);
+            }
             return;
         }
         let places: BTreeSet<usize> = moved
@@ -332,7 +336,7 @@ impl Publisher {
         for target in &moved {
             log_target(target, &old, &self.health);
         }
-        let is_affected = |target: &Target| moved.contains(target);
+        let is_affected = |target: &Watched| moved.contains(target);
         for place in &places {
             self.evaluate_zone(*place, &is_affected);
         }
@@ -421,14 +425,14 @@ impl Publisher {
 
     //--- Liveness
 
-    fn evaluate(&mut self, is_affected: &dyn Fn(&Target) -> bool) {
+    fn evaluate(&mut self, is_affected: &dyn Fn(&Watched) -> bool) {
         for place in 0..self.zones.len() {
             self.evaluate_zone(place, is_affected);
         }
         self.state_targets();
     }
 
-    fn evaluate_zone(&mut self, place: usize, is_affected: &dyn Fn(&Target) -> bool) {
+    fn evaluate_zone(&mut self, place: usize, is_affected: &dyn Fn(&Watched) -> bool) {
         let view = View(Arc::clone(&self.health) as _);
         let Some(kept) = self.zones.get_mut(place) else {
             return;
@@ -450,13 +454,13 @@ impl Publisher {
 
     /// Sends all targets to healthd.
     fn state_targets(&mut self) {
-        let mut watched: HashMap<Target, BTreeSet<usize>> = HashMap::new();
+        let mut watched: HashMap<Watched, BTreeSet<usize>> = HashMap::new();
         for (place, kept) in self.zones.iter().enumerate() {
             for target in kept.live.targets() {
                 watched.entry(target.clone()).or_default().insert(place);
             }
         }
-        let targets: BTreeSet<Target> = watched.keys().cloned().collect();
+        let targets: BTreeSet<Watched> = watched.keys().cloned().collect();
         let link = &self.channels.link;
         link.set_targets(targets.into_iter().collect());
         self.watched = watched;
@@ -499,7 +503,7 @@ impl Publisher {
             .push((clock::now(), self.channels.cell.current()));
         self.channels.cell.publish(Snapshot {
             table,
-            settings: self.plan.answers.clone(),
+            settings: self.answers(),
         });
         let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
         self.channels.reports.publish(Reports {
@@ -509,6 +513,18 @@ impl Publisher {
         let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
         let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
         self.channels.readiness.set_unready("zones", none);
+    }
+
+    /// The settings of answers, with the generation of liveness that they are of.
+    fn answers(&self) -> Settings {
+        let mut answers = self.plan.answers.clone();
+        let generation = self.health.generation;
+        if generation > 0
+            && let Ok(name) = GENERATION.parse()
+        {
+            answers.chaos.push((name, generation.to_string()));
+        }
+        answers
     }
 
     fn served(&self, kept: &ZoneState) -> Arc<Served> {
@@ -539,6 +555,9 @@ impl Publisher {
     }
 }
 
+/// The CHAOS TXT name that answers which generation of healthd's the answers are of.
+const GENERATION: &str = "generation.outpost.";
+
 fn reason_key(name: &Name) -> String {
     format!("zone {name}")
 }
@@ -555,10 +574,14 @@ fn log_message(zone: &Zone, message: &Message) {
     }
 }
 
-fn log_target(target: &Target, old: &Health, new: &Health) {
-    let (before, after) = (old.liveness(target), new.liveness(target));
+fn liveness(health: &Health, target: &Watched) -> Liveness {
+    LivenessView::liveness(health, target)
+}
+
+fn log_target(target: &Watched, old: &Health, new: &Health) {
+    let (before, after) = (liveness(old, target), liveness(new, target));
     let reason = new
-        .status(target)
+        .watched(target)
         .map_or("", |status| status.reason.as_str());
     match after {
         Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),

@@ -20,6 +20,7 @@ use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
+use proto::health::Watched;
 use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
@@ -209,7 +210,7 @@ impl Stock {
         });
         let reports = Latest::new(Reports::default());
         let endpoint = config.file.health.endpoint.0.clone();
-        let link = Link::start(endpoint, Authd::NAME, Vec::new());
+        let link = Link::start(endpoint, Authd::NAME, Vec::<Watched>::new());
         let (directories, watched) = watch::channel(BTreeSet::new());
         let channels = Channels {
             cell: Arc::clone(&cell),

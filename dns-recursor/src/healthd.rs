@@ -1,31 +1,23 @@
 //! Passes healthd's reports about upstreams on to the resolver.
 //!
-//! healthd sends each upstream the question of the resolver's own probes. Without healthd nothing changes:
-//! the resolver has its own evidence.
+//! healthd sends each upstream the question of the resolver's own probes, by the site's schedule. Without healthd
+//! nothing changes: the resolver has its own evidence.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use daemon::latest::Reader;
 use dns_resolve::forward::{Mode, Table};
 use dns_resolve::upstream_state::Report;
 use dns_wire::Type;
 use proto::endpoint::Endpoint;
-use proto::health::{AdminState, DnsProbe, Liveness, Schedule, Snapshot, Target, TargetKind};
+use proto::health::{AdminState, DnsProbe, Liveness, Snapshot, Target, TargetKind};
 use proto::link::Link;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
-
-/// The interval of healthd's probes: short enough to notice a failure before a client does.
-const INTERVAL: Duration = Duration::from_secs(1);
-/// The interval of probes while one has failed and the state is not yet decided.
-const FAST_INTERVAL: Duration = Duration::from_millis(250);
-/// The time that an upstream has to answer.
-const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The link to healthd, and the task that reads its snapshots, which ends when this is dropped.
 #[derive(Debug)]
@@ -92,13 +84,6 @@ fn targets(table: &Table) -> Vec<Target> {
                     rcode: None,
                 }),
                 address: *upstream,
-                schedule: Schedule {
-                    interval: INTERVAL,
-                    fast_interval: FAST_INTERVAL,
-                    timeout: TIMEOUT,
-                    rise: 1,
-                    fall: 2,
-                },
                 source: None,
             };
             targets.entry(*upstream).or_insert(target);

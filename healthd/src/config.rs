@@ -1,5 +1,6 @@
-//! The configuration of healthd: the file, and the targets that it names.
+//! The configuration of healthd: the file, the targets that it names, and the schedules of all targets.
 
+mod schedules;
 mod targets;
 
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use proto::health::Target;
 
 use health_probe::check_authorities;
 use liveness::monitor::Limits;
+use liveness::schedules::Schedules;
 
 /// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(
@@ -28,11 +30,13 @@ pub struct Config {
     pub file: Healthd,
     /// Targets that are probed also without a subscriber.
     pub targets: Vec<Target>,
+    /// When targets are probed.
+    pub schedules: Schedules,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self::of(Healthd::default(), Vec::new())
+        Self::of(Healthd::default(), Vec::new(), Schedules::default())
     }
 }
 
@@ -70,18 +74,22 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
-        let mut targets = Vec::new();
+        let (mut targets, mut schedules) = (Vec::new(), Schedules::default());
         let file = document.parse_with(|file: &Healthd, check| {
             targets = targets::targets(file, check);
+            schedules = schedules::schedules(file, check);
         })?;
-        Ok(Self::of(file, targets))
+        schedules.targets = targets.iter().cloned().collect();
+        let targets = targets.into_iter().map(|(target, _)| target);
+        Ok(Self::of(file, targets.collect(), schedules))
     }
 
-    fn of(file: Healthd, targets: Vec<Target>) -> Self {
+    fn of(file: Healthd, targets: Vec<Target>, schedules: Schedules) -> Self {
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             file,
             targets,
+            schedules,
         }
     }
 

@@ -24,6 +24,7 @@ use health_probe::Prober;
 use liveness::monitor::{Limits, Monitor, Probe, Restored};
 use liveness::now::Now;
 use liveness::schedule::TargetId;
+use liveness::schedules::Schedules;
 use liveness::table::Finding;
 use liveness::target_state::Effect;
 
@@ -48,9 +49,14 @@ struct Shared {
 impl Driver {
     /// A driver that does nothing until [`run`](Self::run).
     #[must_use]
-    pub fn new(limits: Limits, restored: Restored, counters: Counters) -> Self {
+    pub fn new(
+        limits: Limits,
+        schedules: Schedules,
+        restored: Restored,
+        counters: Counters,
+    ) -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
-        let monitor = Monitor::new(limits, seed, restored, now());
+        let monitor = Monitor::new(limits, schedules, seed, restored, now());
         let (generation, _) = watch::channel(monitor.generation());
         let (wake, heartbeat) = (Arc::new(Notify::new()), Heartbeat::default());
         let asked = Arc::clone(&wake);
@@ -135,7 +141,7 @@ impl Shared {
                 self.counters.lateness.observe(probe.late.as_secs_f64());
                 let shared = Arc::clone(&self);
                 tokio::spawn(async move {
-                    let finding = Box::pin(shared.prober.probe(&probe.target)).await;
+                    let finding = Box::pin(shared.prober.probe(&probe.target, probe.timeout)).await;
                     shared.finish(probe.id, &probe.target, finding);
                 });
             }

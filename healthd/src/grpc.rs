@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use daemon::drain::Guard;
-use proto::health::{AdminState, ClockReport, HealthError, Target};
+use proto::health::{AdminState, ClockReport, HealthError, Target, Watched};
 use proto::wire;
 use proto::wire::health_server::Health;
 use tokio::sync::{mpsc, watch};
@@ -22,7 +22,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::driver::Driver;
 use crate::wire_form;
 use liveness::admin_rules::{AdminRules, Scope};
-use liveness::monitor::{Changes, Monitor, Statement, SubscriberId, TooMany};
+use liveness::monitor::{Changes, Limits, Monitor, Statement, SubscriberId};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
 const RESPONSE_QUEUE: usize = 2;
@@ -42,6 +42,9 @@ const ON_DISK: Duration = Duration::from_secs(3);
 
 /// A subscriber's name is shown, never parsed.
 const MAX_NAME: usize = 64;
+
+/// Targets without room that the log names.
+const NAMED: usize = 8;
 
 /// Serves the contract.
 #[derive(Clone, Debug)]
@@ -243,17 +246,25 @@ impl Subscription {
         Self { driver, id }
     }
 
-    fn state(&self, statement: Statement) -> Result<wire::WatchResponse, TooMany> {
-        self.driver.step(|monitor, now| {
-            monitor.state(self.id, statement, now)?;
-            Ok(monitor.full(self.id).map(response).unwrap_or_default())
-        })
+    fn state(&self, statement: Statement) -> wire::WatchResponse {
+        let subscriber = statement.subscriber.clone();
+        let (response, n_waiting) = self.driver.step(|monitor, now| {
+            let n_waiting = monitor.state(self.id, statement, now);
+            let limits = monitor.limits();
+            let full = monitor.full(self.id);
+            let full = full.map(|changes| response(changes, limits));
+            (full.unwrap_or_default(), n_waiting)
+        });
+        warn_of_waiting(&self.driver, self.id, &subscriber, n_waiting);
+        response
     }
 
     /// The changes after a generation, and the generation that they bring the subscriber to.
     fn changes(&self, since: u64) -> (u64, Option<wire::WatchResponse>) {
         self.driver.look(|monitor| {
-            let changes = monitor.changes(self.id, since).map(response);
+            let limits = monitor.limits();
+            let changes = monitor.changes(self.id, since);
+            let changes = changes.map(|changes| response(changes, limits));
             (monitor.generation(), changes)
         })
     }
@@ -266,16 +277,43 @@ impl Drop for Subscription {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is mapped over")]
-fn response(news: Changes<'_>) -> wire::WatchResponse {
+fn response(news: Changes<'_>, limits: Limits) -> wire::WatchResponse {
     let entries = news.entries.iter();
+    let entries = entries.map(|(place, seen)| wire_form::status(*place, *seen));
+    let waiting = news.waiting.iter();
+    let waiting =
+        waiting.map(|(place, watched)| wire_form::without_room(*place, watched, limits.targets));
     wire::WatchResponse {
         generation: news.generation,
         full: news.full,
         statement: news.statement,
-        targets: entries
-            .map(|(place, entry)| wire_form::status(*place, entry))
-            .collect(),
+        targets: entries.chain(waiting).collect(),
     }
+}
+
+/// Names the targets of a statement for which there is no room.
+pub(crate) fn warn_of_waiting(
+    driver: &Driver,
+    id: SubscriberId,
+    subscriber: &str,
+    n_waiting: usize,
+) {
+    if n_waiting == 0 {
+        return;
+    }
+    let (limit, named) = driver.look(|monitor| {
+        let named = monitor.subscriber(id).into_iter();
+        let named = named.flat_map(|subscriber| subscriber.waiting().take(NAMED));
+        let named: Vec<String> = named.map(ToString::to_string).collect();
+        (monitor.limits().targets, named.join(", "))
+    });
+    tracing::warn!(
+        subscriber,
+        n_waiting,
+        limit,
+        first = named,
+        "There is no room for some targets; they are unknown until others leave"
+    );
 }
 
 /// The task of one `Watch` stream.
@@ -323,17 +361,8 @@ impl Session {
     /// Takes in a statement and sends the full snapshot that answers it.
     async fn state(&mut self, request: wire::WatchRequest) -> Result<(), Over> {
         let response = self.subscription.state(statement(request));
-        match response {
-            Ok(response) => {
-                self.seen = Some(response.generation);
-                self.send(Ok(response)).await
-            }
-            Err(error) => {
-                let refusal = Status::resource_exhausted(error.to_string());
-                drop(self.send(Err(refusal)).await);
-                Err(Over)
-            }
-        }
+        self.seen = Some(response.generation);
+        self.send(Ok(response)).await
     }
 
     /// Sends what changed since the subscriber last heard.
@@ -341,7 +370,11 @@ impl Session {
         let Some(seen) = self.seen else {
             return Ok(());
         };
-        tokio::time::sleep_until(self.next_delta).await;
+        // A subscriber that leaves meanwhile releases its targets at once.
+        tokio::select! {
+            () = tokio::time::sleep_until(self.next_delta) => {}
+            () = self.responses.closed() => return Err(Over),
+        }
         let (generation, changes) = self.subscription.changes(seen);
         self.seen = Some(generation);
         match changes {
@@ -370,8 +403,8 @@ fn statement(request: wire::WatchRequest) -> Statement {
     let mut n_refused = 0_usize;
     let mut targets = Vec::with_capacity(request.targets.len());
     for (place, target) in (1..).zip(request.targets) {
-        match Target::try_from(target) {
-            Ok(target) => targets.push((place, target)),
+        match Watched::try_from(target) {
+            Ok(watched) => targets.push((place, watched)),
             Err(error) => {
                 n_refused += 1;
                 refused.get_or_insert(error);

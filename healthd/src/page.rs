@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use proto::health::{AdminState, ClockState, Liveness};
 
-use crate::status::{clock_words, or_dash};
+use crate::status::{clock_words, deviation_words, or_dash, without_room};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
@@ -47,6 +47,9 @@ pub fn render(detail: &Detail) -> String {
             body {
                 h1 { (detail.serves) }
                 p { "Generation " (detail.generation) ", watched by " (watchers(detail)) "." }
+                @for subscriber in detail.subscribers.iter().filter(|one| one.waiting > 0) {
+                    p.down { (subscriber.name) ": " (without_room(subscriber)) "." }
+                }
                 @for (node, targets) in &nodes { (of_node(*node, targets)) }
                 @if nodes.is_empty() { p { "No service asks for a target yet." } }
                 (clocks(&detail.clocks))
@@ -77,7 +80,7 @@ fn of_node(node: Option<IpAddr>, targets: &[&Target]) -> Markup {
     html! {
         h2 { (name) ": " (n_up) " of " (targets.len()) " up" }
         table {
-            tr { th { "state" } th { "target" } th { "latency" } th { "since" } th { "reason" } }
+            tr { th { "state" } th { "target" } th { "latency" } th { "since" } th { "generation" } th { "reason" } }
             @for target in targets { (row(target)) }
         }
     }
@@ -93,7 +96,11 @@ fn row(target: &Target) -> Markup {
             td { (target.target) }
             td.number { (latency) }
             td { (or_dash(target.since.as_deref())) }
+            td.number { (target.generation) }
             td { (target.reason) }
+        }
+        @for deviation in &target.deviations {
+            tr { td {} td colspan="5" { (deviation_words(deviation)) } }
         }
     }
 }
@@ -146,9 +153,13 @@ mod tests {
             since: Some("2026-11-21T09:31:00.000Z".to_owned()),
             last_check: None,
             latency_seconds: 0.0123,
-            interval: "5s".to_owned(),
+            interval: "2s".to_owned(),
             reason: reason.to_owned(),
             transitions: 0,
+            generation: 6,
+            rise: 2,
+            fall: 2,
+            deviations: Vec::new(),
         }
     }
 
@@ -158,6 +169,8 @@ mod tests {
             name: "dns-authd".to_owned(),
             targets: 3,
             since: None,
+            waiting: 0,
+            first_waiting: Vec::new(),
         };
         let detail = Detail {
             serves: "3 targets, 2 up".to_owned(),

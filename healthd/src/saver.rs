@@ -112,6 +112,7 @@ mod tests {
     use crate::state::Loaded;
     use liveness::admin_rules::Scope;
     use liveness::monitor::{Limits, Restored};
+    use liveness::schedules::Schedules;
 
     const SOON: Duration = Duration::from_secs(20);
 
@@ -121,7 +122,12 @@ mod tests {
             targets: 1,
             grace: Duration::ZERO,
         };
-        Driver::new(limits, Restored::default(), Counters::default())
+        Driver::new(
+            limits,
+            Schedules::default(),
+            Restored::default(),
+            Counters::default(),
+        )
     }
 
     #[tokio::test]

@@ -9,30 +9,33 @@ use api::healthd::Detail;
 use config_text::{counted, counted_as};
 use daemon::admin::{Reply, Routes};
 use daemon::clock;
-use daemon::config::{Common, Problem, Problems};
+use daemon::config::{Common, Problems};
 use daemon::drain::Drain;
 use daemon::listen::path::Bound;
 use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
 use parking_lot::Mutex;
-use proto::health::Target;
+use proto::health::{Target, Watched};
 use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::collector::TargetCollector;
 use crate::config::Config;
 use crate::driver::Driver;
-use crate::grpc::HealthApi;
+use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::saver::Saver;
 use crate::state::{Loaded, Store, first_generation};
 use crate::{page, status};
-use liveness::monitor::{Limits, Restored, Statement, SubscriberId, TooMany};
+use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
+
+/// The name that healthd lists for the targets of its own file.
+const CONFIGURATION: &str = "configuration";
 
 /// How much of the drain is the last write's, of half of it at most: a disk that others write to as well takes
 /// seconds, and what it does not take is forgotten.
@@ -81,14 +84,12 @@ impl Service for Healthd {
         let restored = restore(&store, &context.readiness);
         let counters = Counters::default();
         counters.register(&context.metrics);
-        let driver = Driver::new(limits, restored, counters);
-        let configured = driver.step(|monitor, now| {
+        let driver = Driver::new(limits, config.schedules, restored, counters);
+        let (configured, n_waiting) = driver.step(|monitor, now| {
             let id = monitor.open(now);
-            monitor.state(id, statement(1, config.targets), now)?;
-            Ok::<_, TooMany>(id)
+            (id, monitor.state(id, statement(1, config.targets), now))
         });
-        let configured =
-            configured.map_err(|error| StartError::new(daemon::exit::CONFIG, error))?;
+        warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
         let max_series = Arc::new(AtomicUsize::new(config.file.metrics.targets));
@@ -124,22 +125,21 @@ impl Service for Healthd {
         let n_targets = config.targets.len();
         let mut number = self.n_statements.lock();
         *number += 1;
-        let stated = self.driver.step(|monitor, now| {
-            let before = monitor.limits();
-            monitor.set_limits(limits);
-            let stated = monitor.state(self.configured, statement(*number, config.targets), now);
-            if stated.is_err() {
-                monitor.set_limits(before);
-            }
-            stated
+        let n_waiting = self.driver.step(|monitor, now| {
+            monitor.set_limits(limits, now);
+            monitor.set_schedules(config.schedules, now);
+            monitor.state(self.configured, statement(*number, config.targets), now)
         });
         drop(number);
-        stated.map_err(|error| Problem::new(error.to_string()))?;
+        warn_of_waiting(&self.driver, self.configured, CONFIGURATION, n_waiting);
         self.max_series
             .store(config.file.metrics.targets, Ordering::Relaxed);
         let serves = self.driver.look(status::serves);
         let configured = counted_as(n_targets, "target configured", "targets configured");
-        Ok(format!("{configured}, {serves} in all"))
+        Ok(match n_waiting {
+            0 => format!("{configured}, {serves} in all"),
+            _ => format!("{configured}, {n_waiting} of them without room, {serves} in all"),
+        })
     }
 
     fn status(&self) -> Detail {
@@ -213,9 +213,9 @@ async fn take_state(config: &Config, context: &Context) -> Result<Option<Lock>, 
 
 fn statement(number: u64, targets: Vec<Target>) -> Statement {
     Statement {
-        subscriber: "configuration".to_owned(),
+        subscriber: CONFIGURATION.to_owned(),
         number,
-        targets: (1..).zip(targets).collect(),
+        targets: (1..).zip(targets.into_iter().map(Watched::from)).collect(),
         all: false,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
-use api::healthd::{Clock, Detail, Probes, Subscriber, Target};
+use api::healthd::{Clock, Detail, Deviation, Probes, Subscriber, Target};
 use config_text::counted;
 use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
@@ -15,7 +15,7 @@ use crate::wire_form;
 use liveness::clocks;
 use liveness::monitor::Monitor;
 use liveness::now::Now;
-use liveness::table::Entry;
+use liveness::table::{Entry, Seen};
 
 /// Everything an operator would ask the monitor.
 #[must_use]
@@ -25,6 +25,12 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
         name: subscriber.name.clone(),
         targets: subscriber.n_targets(),
         since: time(Some(subscriber.since)),
+        waiting: subscriber.n_waiting(),
+        first_waiting: subscriber
+            .waiting()
+            .take(NAMED)
+            .map(ToString::to_string)
+            .collect(),
     });
     Detail {
         serves: serves(monitor),
@@ -32,7 +38,11 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
         listeners: listeners.to_owned(),
         probes: Probes { in_flight, limit },
         subscribers: subscribers.collect(),
-        targets: monitor.table().entries().map(target).collect(),
+        targets: monitor
+            .table()
+            .entries()
+            .map(|entry| target(monitor, entry))
+            .collect(),
         clocks: monitor.clocks().iter().map(|one| clock(one, now)).collect(),
     }
 }
@@ -45,7 +55,12 @@ pub fn serves(monitor: &Monitor) -> String {
     format!("{}, {n_up} up", counted(monitor.table().len(), "target"))
 }
 
-fn target(entry: &Entry) -> Target {
+/// Targets without room that are named.
+const NAMED: usize = 8;
+
+fn target(monitor: &Monitor, entry: &Entry) -> Target {
+    let schedule = Seen::from(entry).schedule();
+    let views = monitor.views(&entry.target);
     Target {
         id: wire_form::fingerprint(&entry.target),
         target: entry.target.to_string(),
@@ -57,9 +72,23 @@ fn target(entry: &Entry) -> Target {
         since: time(entry.since),
         last_check: time(entry.last_check),
         latency_seconds: entry.latency.as_secs_f64(),
-        interval: HumanDuration(entry.target.schedule.interval).to_string(),
+        interval: HumanDuration(schedule.interval).to_string(),
         reason: entry.reason.clone(),
         transitions: entry.counts.n_transitions,
+        generation: entry.changed,
+        rise: schedule.rise,
+        fall: schedule.fall,
+        deviations: views.map(deviation).collect(),
+    }
+}
+
+fn deviation((seen, subscribers): (Seen<'_>, usize)) -> Deviation {
+    Deviation {
+        schedule: seen.deviation().to_string(),
+        subscribers,
+        liveness: seen.state().liveness(),
+        since: time(seen.since()),
+        generation: seen.changed(),
     }
 }
 
@@ -113,16 +142,48 @@ pub fn render(status: &Status<Detail>) -> String {
             counted(subscriber.targets, "target"),
             or_dash(subscriber.since.as_deref())
         ));
+        if subscriber.waiting > 0 {
+            text.push_str(&format!("    {}\n", without_room(subscriber)));
+        }
     }
     let width = |target: &Target| target.target.chars().count();
     let widest = detail.targets.iter().map(width).max().unwrap_or(0);
     for target in &detail.targets {
         text.push_str(&row(target, widest));
+        for deviation in &target.deviations {
+            text.push_str(&format!("          {}\n", deviation_words(deviation)));
+        }
     }
     for clock in &detail.clocks {
         text.push_str(&clock_row(clock));
     }
     text
+}
+
+/// The targets of a subscriber for which there is no room.
+pub(crate) fn without_room(subscriber: &Subscriber) -> String {
+    let named = subscriber.first_waiting.join(", ");
+    let further = match subscriber
+        .waiting
+        .saturating_sub(subscriber.first_waiting.len())
+    {
+        0 => String::new(),
+        further => format!(" and {further} more"),
+    };
+    let targets = counted(subscriber.waiting, "target");
+    format!("no room for {targets}, unknown to it: {named}{further}")
+}
+
+/// A deviation in a line: `down to 1 subscriber with fall 1, since …, generation 7`.
+pub(crate) fn deviation_words(deviation: &Deviation) -> String {
+    format!(
+        "{} to {} with {}, since {}, generation {}",
+        deviation.liveness,
+        counted(deviation.subscribers, "subscriber"),
+        deviation.schedule,
+        or_dash(deviation.since.as_deref()),
+        deviation.generation,
+    )
 }
 
 /// A clock in words: `clock of master-0: locked to 192.0.2.1, stratum 3, …`.
@@ -170,12 +231,13 @@ fn row(target: &Target, width: usize) -> String {
         false => "",
     };
     format!(
-        "  {:<7} {:<width$}  {:>8.1} ms  since {}  {}{admin}{warm}\n",
+        "  {:<7} {:<width$}  {:>8.1} ms  since {}  {}{admin}{warm}, generation {}\n",
         target.liveness.to_string(),
         target.target,
         target.latency_seconds * 1000.0,
         or_dash(target.since.as_deref()),
         target.reason,
+        target.generation,
     )
 }
 
@@ -196,6 +258,11 @@ mod tests {
                 name: "dns-authd".to_owned(),
                 targets: 1,
                 since: Some("2026-11-21T09:30:00.000Z".to_owned()),
+                waiting: 3,
+                first_waiting: vec![
+                    "tcp 192.168.7.14:1".to_owned(),
+                    "ntp 192.168.7.14:123".to_owned(),
+                ],
             }],
             targets: vec![Target {
                 id: "1".to_owned(),
@@ -208,9 +275,19 @@ mod tests {
                 since: Some("2026-11-21T09:31:00.000Z".to_owned()),
                 last_check: None,
                 latency_seconds: 0.0123,
-                interval: "5s".to_owned(),
+                interval: "2s".to_owned(),
                 reason: "connection refused".to_owned(),
                 transitions: 1,
+                generation: 7,
+                rise: 2,
+                fall: 2,
+                deviations: vec![Deviation {
+                    schedule: "fall 9".to_owned(),
+                    subscribers: 1,
+                    liveness: Liveness::Up,
+                    since: None,
+                    generation: 5,
+                }],
             }],
             ..Detail::default()
         };
@@ -218,9 +295,11 @@ mod tests {
             render(&Status::serving("healthd", detail)),
             "healthd 0.1.0 (abc), serving, ready, up 9s\n\
              1 target, 0 up, generation 7\n  \
-             watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n  \
+             watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n    \
+             no room for 3 targets, unknown to it: tcp 192.168.7.14:1, ntp 192.168.7.14:123 and 1 more\n  \
              down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
-             connection refused, drain, from before the restart\n"
+             connection refused, drain, from before the restart, generation 7\n          \
+             up to 1 subscriber with fall 9, since -, generation 5\n"
         );
         let starting = render(&Status {
             detail: None,

@@ -3,25 +3,44 @@
 use std::time::{Duration, Instant};
 
 use prost::Message as _;
-use proto::health::Target;
+use proto::health::{Target, Watched};
 use proto::wire;
 
 use liveness::clocks::Clock;
-use liveness::table::{Entry, Known};
+use liveness::table::{Known, Seen};
 
-/// An entry, with its place in the statement it answers.
+/// A target as a subscriber sees it, with its place in the statement it answers.
 #[must_use]
-pub fn status(place: u32, entry: &Entry) -> wire::TargetStatus {
+pub fn status<'a>(place: u32, seen: impl Into<Seen<'a>>) -> wire::TargetStatus {
+    let seen = seen.into();
+    let (entry, state) = (seen.entry, seen.state());
+    let deviation = seen.deviation();
     wire::TargetStatus {
-        target: Some((&*entry.target).into()),
-        liveness: wire::Liveness::from(entry.state.liveness()).into(),
+        target: Some(wire::Target {
+            schedule: (!deviation.is_none()).then(|| (&deviation).into()),
+            ..(&*entry.target).into()
+        }),
+        liveness: wire::Liveness::from(state.liveness()).into(),
         admin_state: wire::AdminState::from(entry.admin).into(),
-        since_ms: millis(entry.since),
+        since_ms: millis(seen.since()),
         last_check_ms: millis(entry.last_check),
         latency_us: u64::try_from(entry.latency.as_micros()).unwrap_or(u64::MAX),
-        reason: entry.reason.clone(),
-        warm: entry.state.is_warm(),
+        reason: seen.reason(),
+        warm: state.is_warm(),
         stated: place,
+        schedule: Some(seen.schedule().into()),
+        generation: seen.changed(),
+    }
+}
+
+/// A target for which there is no room.
+#[must_use]
+pub fn without_room(place: u32, watched: &Watched, limit: usize) -> wire::TargetStatus {
+    wire::TargetStatus {
+        target: Some(watched.into()),
+        reason: format!("no room: healthd probes {limit} targets at most"),
+        stated: place,
+        ..Default::default()
     }
 }
 

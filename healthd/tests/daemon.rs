@@ -10,7 +10,7 @@ use daemon::clock::now;
 use daemon::latest::Reader;
 use healthd::state;
 use proto::endpoint::Endpoint;
-use proto::health::{Liveness, Schedule, Snapshot, Target};
+use proto::health::{Deviation, Liveness, Snapshot, Target, Watched};
 use proto::report::Reporter;
 use proto::watch::Watcher;
 use proto::wire;
@@ -42,11 +42,16 @@ struct Daemon {
 
 impl Daemon {
     fn new() -> Self {
+        Self::configured("")
+    }
+
+    /// With further lines in its file.
+    fn configured(lines: &str) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path();
         let config = path.join("healthd.toml");
         let text = format!(
-            "version = \"v1\"\nlisten = [\"unix:{0}/s\"]\nstate = \"{0}/state\"\nadmin.listen = \"none\"\n",
+            "version = \"v1\"\nlisten = [\"unix:{0}/s\"]\nstate = \"{0}/state\"\nadmin.listen = \"none\"\n{lines}",
             path.display()
         );
         std::fs::write(config, text).expect("a file");
@@ -58,6 +63,15 @@ impl Daemon {
 
     fn started() -> Self {
         let mut daemon = Self::new();
+        daemon.start();
+        daemon
+    }
+
+    /// Probes at this interval, in milliseconds; each result decides.
+    fn probing(millis: u32) -> Self {
+        let mut daemon = Self::configured(&format!(
+            "[schedule]\ninterval = \"{millis}ms\"\nfast-interval = \"100ms\"\ntimeout = \"2s\"\nrise = 1\nfall = 1\n"
+        ));
         daemon.start();
         daemon
     }
@@ -165,17 +179,6 @@ async fn open() -> (Open, SocketAddr) {
     Open::at(([127, 0, 0, 1], 0).into()).await
 }
 
-fn every(millis: u64, address: SocketAddr) -> Target {
-    Target {
-        schedule: Schedule {
-            interval: Duration::from_millis(millis),
-            fast_interval: Duration::from_millis(100),
-            ..Schedule::default()
-        },
-        ..Target::tcp(address)
-    }
-}
-
 async fn wait_for(
     snapshots: &mut Reader<Snapshot>,
     target: &Target,
@@ -216,10 +219,10 @@ fn record(
 
 #[test]
 fn a_target_that_goes_and_comes_is_told_within_its_interval() {
-    let daemon = Daemon::started();
+    let daemon = Daemon::probing(1000);
     block_on(async {
         let (open, address) = open().await;
-        let target = every(1000, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         let mut snapshots = watcher.subscribe();
         let up = wait_for(&mut snapshots, &target, Liveness::Up).await;
@@ -239,12 +242,12 @@ fn a_target_that_goes_and_comes_is_told_within_its_interval() {
 
 #[test]
 fn a_restart_flips_nothing_and_generations_grow() {
-    let mut daemon = Daemon::started();
+    let mut daemon = Daemon::probing(200);
     block_on(async {
         let (_open, address) = open().await;
         let (closed, gone) = open().await;
         closed.close().await;
-        let targets = vec![every(200, address), every(200, gone)];
+        let targets = vec![Target::tcp(address), Target::tcp(gone)];
         let watcher = Watcher::start(daemon.endpoint(), "test", targets.clone());
         let mut snapshots = watcher.subscribe();
         wait_for(&mut snapshots, &targets[0], Liveness::Up).await;
@@ -284,10 +287,10 @@ fn a_restart_flips_nothing_and_generations_grow() {
 
 #[test]
 fn a_newcomer_after_a_restart_is_served_the_states_from_before() {
-    let mut daemon = Daemon::started();
+    let mut daemon = Daemon::probing(60_000);
     block_on(async {
         let (_open, address) = open().await;
-        let target = every(60_000, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         let first = wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
         drop(watcher);
@@ -306,10 +309,10 @@ fn a_newcomer_after_a_restart_is_served_the_states_from_before() {
 
 #[test]
 fn evidence_has_a_probe_run_at_once() {
-    let daemon = Daemon::started();
+    let daemon = Daemon::probing(600_000);
     block_on(async {
         let (open, address) = open().await;
-        let target = every(600_000, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         let mut snapshots = watcher.subscribe();
         wait_for(&mut snapshots, &target, Liveness::Up).await;
@@ -318,7 +321,7 @@ fn evidence_has_a_probe_run_at_once() {
             success,
             reason: "test".to_owned(),
         };
-        let nobodys = every(1, address);
+        let nobodys = Target::tcp(([127, 0, 0, 1], 1).into());
         let observations = [
             observation(&target, true),
             observation(&target, false),
@@ -336,10 +339,10 @@ fn evidence_has_a_probe_run_at_once() {
 
 #[test]
 fn a_reporter_finds_healthd_again() {
-    let mut daemon = Daemon::started();
+    let mut daemon = Daemon::probing(600_000);
     block_on(async {
         let (open, address) = open().await;
-        let target = every(600_000, address);
+        let target = Target::tcp(address);
         let reporter = Reporter::start(daemon.endpoint());
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         let mut snapshots = watcher.subscribe();
@@ -369,10 +372,10 @@ fn a_reporter_finds_healthd_again() {
 
 #[test]
 fn an_operators_decision_reaches_subscribers_and_survives_a_restart() {
-    let mut daemon = Daemon::started();
+    let mut daemon = Daemon::probing(200);
     block_on(async {
         let (_open, address) = open().await;
-        let target = every(200, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         let mut snapshots = watcher.subscribe();
         wait_for(&mut snapshots, &target, Liveness::Up).await;
@@ -413,10 +416,10 @@ fn an_operators_decision_reaches_subscribers_and_survives_a_restart() {
 
 #[test]
 fn any_grpc_tool_can_ask() {
-    let daemon = Daemon::started();
+    let daemon = Daemon::probing(200);
     block_on(async {
         let (open, address) = open().await;
-        let target = every(200, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
         let channel = proto::endpoint::connect(&daemon.endpoint()).await.unwrap();
@@ -494,13 +497,13 @@ fn statements_of_a_later_version_are_served_as_far_as_they_are_understood() {
 
 #[test]
 fn two_thousand_targets_are_known_in_a_moment() {
-    let daemon = Daemon::started();
+    let daemon = Daemon::probing(1000);
     block_on(async {
         let (_open, address) = open().await;
         let targets: Vec<Target> = (0..2000)
             .map(|number| {
                 let [high, low] = u16::to_be_bytes(number);
-                every(1000, ([127, 1, high, low], address.port()).into())
+                Target::tcp(([127, 1, high, low], address.port()).into())
             })
             .collect();
         let watcher = Watcher::start(daemon.endpoint(), "test", targets);
@@ -513,14 +516,128 @@ fn two_thousand_targets_are_known_in_a_moment() {
     });
 }
 
+#[test]
+fn subscribers_with_other_schedules_share_one_probe_and_see_their_own_views() {
+    let daemon = Daemon::probing(60_000);
+    block_on(async {
+        let (open, address) = open().await;
+        let target = Target::tcp(address);
+        let patient = Watched {
+            target: target.clone(),
+            deviation: Deviation {
+                interval: Some(Duration::from_millis(200)),
+                fall: Some(1_000_000),
+                ..Deviation::NONE
+            },
+        };
+        let own = Watcher::start(daemon.endpoint(), "own", vec![patient.clone()]);
+        let site = Watcher::start(daemon.endpoint(), "site", vec![target.clone()]);
+        let mut snapshots = site.subscribe();
+        wait_for(&mut snapshots, &target, Liveness::Up).await;
+        let listed = daemon.client().await.list(wire::ListRequest {}).await;
+        assert_eq!(listed.unwrap().into_inner().targets.len(), 1, "one record");
+        open.close().await;
+        // The site's schedule has a probe a minute; the deviation has it five times a second.
+        let down = wait_for(&mut snapshots, &target, Liveness::Down).await;
+        let status = down.status(&target).unwrap();
+        assert_eq!(status.schedule.interval, Duration::from_millis(200));
+        assert_eq!(status.schedule.fall, 1);
+        let begun = now();
+        while own.current().generation < down.generation {
+            assert!(begun.elapsed() < LIMIT, "{:?}", own.current());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let current = own.current();
+        let view = current.watched(&patient).expect("a view");
+        assert_eq!(view.liveness, Liveness::Up, "by its own fall");
+        assert_eq!(view.schedule.fall, 1_000_000);
+        assert!(current.targets.is_empty(), "it has only its view");
+    });
+}
+
+#[test]
+fn a_subscriber_of_the_version_before_states_schedules_and_is_served() {
+    let daemon = Daemon::probing(60_000);
+    block_on(async {
+        let (open, address) = open().await;
+        // Every field of the schedule, and the number of the target, as that version sends them.
+        let stated = |fall| wire::Target {
+            schedule: Some(wire::Schedule {
+                interval_ms: 200,
+                fast_interval_ms: 100,
+                timeout_ms: 2000,
+                rise: 1,
+                fall,
+            }),
+            ..wire::Target::from(&Target::tcp(address))
+        };
+        let (statements, queue) = mpsc::channel(4);
+        let request = wire::WatchRequest {
+            targets: vec![stated(1), stated(1_000_000)],
+            subscriber: "before".to_owned(),
+            statement: 1,
+            all: false,
+        };
+        statements.send(request).await.unwrap();
+        let mut client = daemon.client().await;
+        let stream = client.watch(ReceiverStream::new(queue)).await.unwrap();
+        let mut stream = stream.into_inner();
+        let full = stream.message().await.unwrap().unwrap();
+        let echoed: Vec<_> = full.targets.iter().map(|one| one.target.clone()).collect();
+        assert_eq!(echoed, [Some(stated(1)), Some(stated(1_000_000))]);
+        let mut states = [wire::Liveness::Unknown; 2];
+        let mut open = Some(open);
+        let both_seen = async {
+            loop {
+                if states == [wire::Liveness::Up; 2]
+                    && let Some(open) = open.take()
+                {
+                    open.close().await;
+                }
+                if open.is_none() && states == [wire::Liveness::Down, wire::Liveness::Up] {
+                    return;
+                }
+                let delta = stream.message().await.unwrap().unwrap();
+                for status in &delta.targets {
+                    states[status.stated as usize - 1] = status.liveness();
+                }
+            }
+        };
+        tokio::time::timeout(LIMIT, both_seen)
+            .await
+            .expect("two views");
+    });
+}
+
+#[test]
+fn more_targets_than_there_is_room_for_are_served_as_far_as_it_goes() {
+    let mut daemon = Daemon::configured("[probes]\ntargets = 2\n");
+    daemon.start();
+    block_on(async {
+        let (_open, address) = open().await;
+        let target = |last| Target::tcp(([127, 0, 0, last], address.port()).into());
+        let all = vec![target(1), target(2), target(3)];
+        let watcher = Watcher::start(daemon.endpoint(), "test", all);
+        let mut snapshots = watcher.subscribe();
+        wait_for(&mut snapshots, &target(1), Liveness::Up).await;
+        wait_for(&mut snapshots, &target(2), Liveness::Down).await;
+        let snapshot = watcher.current();
+        let without = snapshot.status(&target(3)).expect("a status that says why");
+        assert_eq!(without.liveness, Liveness::Unknown);
+        assert!(without.reason.starts_with("no room"), "{}", without.reason);
+        watcher.set_targets(vec![target(1), target(3)]);
+        wait_for(&mut snapshots, &target(3), Liveness::Down).await;
+    });
+}
+
 //--- Process
 
 #[test]
 fn it_ends_when_asked_even_with_subscribers_and_leaves_no_socket() {
-    let mut daemon = Daemon::started();
+    let mut daemon = Daemon::probing(200);
     block_on(async {
         let (_open, address) = open().await;
-        let target = every(200, address);
+        let target = Target::tcp(address);
         let watcher = Watcher::start(daemon.endpoint(), "test", vec![target.clone()]);
         wait_for(&mut watcher.subscribe(), &target, Liveness::Up).await;
         let code = tokio::task::spawn_blocking(move || {

@@ -20,7 +20,7 @@ use daemon::config::Common;
 use ipnet::IpNet;
 use l4_core::flow;
 use proto::endpoint::Endpoint;
-use proto::health::{Schedule, Target, TargetKind};
+use proto::health::{Deviation, Target, TargetKind, Watched};
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
@@ -147,20 +147,21 @@ pub struct Check {
     pub kind: TargetKind,
     /// At which port; the server's own unless given.
     pub port: Option<u16>,
-    /// When.
-    pub schedule: Schedule,
+    /// The values that differ from healthd's schedule; none unless the file gives some.
+    pub deviation: Deviation,
 }
 
 impl Check {
     /// The target that healthd probes for a server at `address`.
     #[must_use]
-    pub fn target(&self, address: SocketAddr) -> Target {
+    pub fn target(&self, address: SocketAddr) -> Watched {
         let port = self.port.unwrap_or_else(|| address.port());
-        Target {
-            kind: self.kind.clone(),
-            address: SocketAddr::new(address.ip(), port),
-            schedule: self.schedule,
-            source: None,
+        Watched {
+            target: Target {
+                kind: self.kind.clone(),
+                ..Target::tcp(SocketAddr::new(address.ip(), port))
+            },
+            deviation: self.deviation,
         }
     }
 }
@@ -181,7 +182,7 @@ pub struct Server {
     /// How long it takes to its whole weight once it is back.
     pub slow_start: Duration,
     /// Its target at healthd, if it is probed.
-    pub target: Option<Target>,
+    pub target: Option<Watched>,
     /// Out of service from the start, until an operator says otherwise.
     pub maintenance: bool,
 }
@@ -300,9 +301,10 @@ impl Config {
 
     /// Every target that healthd is to probe, once.
     #[must_use]
-    pub fn targets(&self) -> Vec<Target> {
+    pub fn targets(&self) -> Vec<Watched> {
         let servers = self.backends.iter().flat_map(|backend| &backend.servers);
-        let mut targets: Vec<Target> = servers.filter_map(|server| server.target.clone()).collect();
+        let mut targets: Vec<Watched> =
+            servers.filter_map(|server| server.target.clone()).collect();
         targets.sort_unstable();
         targets.dedup();
         targets

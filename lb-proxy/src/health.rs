@@ -15,7 +15,7 @@ use daemon::latest::Latest;
 use l4::relay::Report;
 use parking_lot::Mutex;
 use proto::endpoint::Endpoint;
-use proto::health::{Snapshot, Target};
+use proto::health::{Snapshot, Target, Watched};
 use proto::link::Link;
 use proto::report::Reporter;
 
@@ -85,7 +85,7 @@ impl Report for FailureReports {
         let targets = self.targets.current();
         let key = (Arc::clone(backend), Arc::clone(&server.name));
         // A check at another port says nothing of this one, but is worth a look too.
-        if let Some(target) = targets.get(&key)
+        if let Some(Watched { target, .. }) = targets.get(&key)
             && self.is_due(target, targets.len())
         {
             reporter.report(target, false, format!("connect: {error}"));

@@ -336,7 +336,7 @@ fn why(view: &View, key: &ServerKey) -> String {
     let server = config.and_then(|config| config.server(&key.0, &key.1));
     match server.and_then(|server| server.target.as_ref()) {
         None => text.push_str("; it is not checked"),
-        Some(target) => match view.snapshot.status(target) {
+        Some(target) => match view.snapshot.watched(target) {
             None => text.push_str(&format!("; nothing is known of {target}")),
             Some(status) => {
                 text.push_str(&format!("; {target} is {}", status.liveness));

@@ -176,7 +176,7 @@ impl Report {
     fn probe(&self, key: &crate::table_builder::ServerKey) -> Option<Probe> {
         let config = self.view.config.as_deref()?;
         let target = config.server(&key.0, &key.1)?.target.as_ref()?;
-        let status = self.view.snapshot.status(target);
+        let status = self.view.snapshot.watched(target);
         Some(Probe {
             target: target.to_string(),
             liveness: status.map(|status| status.liveness),

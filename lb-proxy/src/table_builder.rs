@@ -21,13 +21,13 @@ use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use parking_lot::Mutex;
-use proto::health::{AdminState, Snapshot, Target};
+use proto::health::{AdminState, Snapshot, Watched};
 
 use crate::config::{self, Config, Path};
 use crate::server_state::{History, Override, Verdict};
 
 /// The servers that can be reported to healthd, by backend and server.
-pub type Targets = HashMap<(Arc<str>, Arc<str>), Target>;
+pub type Targets = HashMap<(Arc<str>, Arc<str>), Watched>;
 
 /// A server by name: its backend and its own.
 pub type ServerKey = (Arc<str>, Arc<str>);
@@ -314,7 +314,7 @@ impl Inner {
             let key = (Arc::clone(&backend.name), Arc::clone(&server.name));
             let verdict = self.verdict(&key, server);
             let reason = server.target.as_ref().and_then(|target| {
-                let status = self.snapshot.status(target)?;
+                let status = self.snapshot.watched(target)?;
                 Some(status.reason.as_str())
             });
             let history = self.histories.entry(key.clone());
@@ -361,7 +361,7 @@ impl Inner {
     fn verdict(&self, key: &ServerKey, server: &config::Server) -> Verdict {
         let said = self.overrides.get(key).copied().unwrap_or_default();
         let target = server.target.as_ref();
-        let status = target.and_then(|target| self.snapshot.status(target));
+        let status = target.and_then(|target| self.snapshot.watched(target));
         Verdict::of(said, server.maintenance, status)
     }
 

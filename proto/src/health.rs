@@ -13,31 +13,34 @@ mod convert;
 mod tests;
 
 pub use ::health::{
-    AdminState, ClockReport, ClockState, DnsProbe, HealthError, HttpProbe, Leap, Liveness,
-    Schedule, Snapshot, Target, TargetKind, TargetStatus, Verify,
+    AdminState, ClockReport, ClockState, Deviation, DnsProbe, HealthError, HttpProbe, Leap,
+    Liveness, Schedule, Snapshot, Target, TargetKind, TargetStatus, Verify, Watched,
 };
 
 /// A snapshot with a response of the `Watch` stream applied, where `stated` is the statement that it
 /// answers.
 ///
 /// A status belongs to the stated target that it names by number: the target that healthd echoes may lack
-/// fields of a later version. Without a number it belongs to the target that it echoes; one
-/// that cannot be parsed is left out.
+/// fields of a later version. Without a number it is the state of the target that it echoes; one that cannot be
+/// parsed is left out.
 #[must_use]
 pub fn apply(
     mut snapshot: Snapshot,
     response: &wire::WatchResponse,
-    stated: &[Target],
+    stated: &[Watched],
 ) -> Snapshot {
     if response.full {
         snapshot.targets.clear();
+        snapshot.views.clear();
     }
     for status in &response.targets {
         let named = usize::try_from(status.stated).ok();
         let named = named.and_then(|number| stated.get(number.checked_sub(1)?));
-        let target = named.cloned().or_else(|| convert::target_of(status));
-        if let Some(target) = target {
-            snapshot.targets.insert(target, status.into());
+        let watched = named
+            .cloned()
+            .or_else(|| convert::target_of(status).map(Watched::from));
+        if let Some(watched) = watched {
+            snapshot.insert(watched, status.into());
         }
     }
     snapshot.generation = response.generation;
@@ -51,6 +54,7 @@ impl From<&wire::ListResponse> for Snapshot {
         Self {
             generation: response.generation,
             targets: response.targets.iter().filter_map(parse).collect(),
+            ..Self::default()
         }
     }
 }
@@ -68,7 +72,7 @@ pub fn decode_watch_response(octets: &[u8]) -> Result<Snapshot, HealthError> {
 ///
 /// # Errors
 /// When the octets are no such message, or one of its targets cannot be probed.
-pub fn decode_watch_request(octets: &[u8]) -> Result<Vec<Target>, HealthError> {
+pub fn decode_watch_request(octets: &[u8]) -> Result<Vec<Watched>, HealthError> {
     let request = wire::WatchRequest::decode(octets).map_err(|_| HealthError::Malformed)?;
-    request.targets.into_iter().map(Target::try_from).collect()
+    request.targets.into_iter().map(Watched::try_from).collect()
 }

@@ -11,7 +11,7 @@ use daemon::latest::Reader;
 use tokio::task::JoinHandle;
 
 use crate::endpoint::Endpoint;
-use crate::health::{Snapshot, Target};
+use crate::health::{Snapshot, Watched};
 use crate::watch::Watcher;
 
 pub use crate::connection::State;
@@ -25,7 +25,11 @@ pub struct Link {
 impl Link {
     /// Begins to watch targets, if there is a healthd; needs a tokio runtime.
     #[must_use]
-    pub fn start(endpoint: Option<Endpoint>, service: &str, targets: Vec<Target>) -> Self {
+    pub fn start(
+        endpoint: Option<Endpoint>,
+        service: &str,
+        targets: Vec<impl Into<Watched>>,
+    ) -> Self {
         let watcher = endpoint.map(|endpoint| Watcher::start(endpoint, service, targets));
         Self {
             watcher: watcher.map(Arc::new),
@@ -33,7 +37,7 @@ impl Link {
     }
 
     /// Watches these targets, and no others any more.
-    pub fn set_targets(&self, targets: Vec<Target>) {
+    pub fn set_targets(&self, targets: Vec<impl Into<Watched>>) {
         if let Some(watcher) = &self.watcher {
             watcher.set_targets(targets);
         }
@@ -95,7 +99,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_service_without_healthd_waits_for_nothing() {
-        let link = Link::start(None, "test", Vec::new());
+        let link = Link::start(None, "test", Vec::<Watched>::new());
         assert!(link.has_heard_within(Duration::from_secs(60)).await);
         assert_eq!(*link.current(), Snapshot::default());
         assert!(link.state().is_none() && link.age().is_none());
@@ -105,7 +109,7 @@ mod tests {
     #[tokio::test]
     async fn a_healthd_that_is_away_leaves_the_snapshot_empty() {
         let nowhere = "unix:/nonexistent/healthd.sock".parse().ok();
-        let link = Link::start(nowhere, "test", Vec::new());
+        let link = Link::start(nowhere, "test", Vec::<Watched>::new());
         assert!(!link.has_heard_within(Duration::from_millis(5)).await);
         let failed = async {
             while link.state().unwrap().error.is_empty() {

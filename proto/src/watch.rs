@@ -20,7 +20,7 @@ use tonic::Streaming;
 
 use crate::connection::{Connection, Sentences, State};
 use crate::endpoint::{self, Endpoint};
-use crate::health::{Snapshot, Target, apply};
+use crate::health::{Snapshot, Watched, apply};
 use crate::reconnect::{backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
@@ -49,7 +49,7 @@ pub struct Watcher {
 impl Watcher {
     /// Begins to connect. `subscriber` is the name that healthd lists; needs a tokio runtime.
     #[must_use]
-    pub fn start(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
+    pub fn start(endpoint: Endpoint, subscriber: &str, targets: Vec<impl Into<Watched>>) -> Self {
         Self::with(
             endpoint,
             subscriber,
@@ -59,7 +59,11 @@ impl Watcher {
 
     /// As [`start`](Self::start), and is shown every other target there is besides.
     #[must_use]
-    pub fn start_all(endpoint: Endpoint, subscriber: &str, targets: Vec<Target>) -> Self {
+    pub fn start_all(
+        endpoint: Endpoint,
+        subscriber: &str,
+        targets: Vec<impl Into<Watched>>,
+    ) -> Self {
         Self::with(endpoint, subscriber, Subscription::new(targets, Shown::All))
     }
 
@@ -86,7 +90,7 @@ impl Watcher {
     }
 
     /// States the full set of targets again.
-    pub fn set_targets(&self, targets: Vec<Target>) {
+    pub fn set_targets(&self, targets: Vec<impl Into<Watched>>) {
         let wanted = Subscription::new(targets, self.wanted.current().shown);
         self.wanted.publish_if_changed(wanted);
     }
@@ -119,7 +123,7 @@ impl Drop for Watcher {
 /// The targets that a subscriber asks for.
 #[derive(Debug, PartialEq, Eq)]
 struct Subscription {
-    targets: Arc<[Target]>,
+    targets: Arc<[Watched]>,
     shown: Shown,
 }
 
@@ -130,9 +134,9 @@ enum Shown {
 }
 
 impl Subscription {
-    fn new(targets: Vec<Target>, shown: Shown) -> Self {
+    fn new(targets: Vec<impl Into<Watched>>, shown: Shown) -> Self {
         Self {
-            targets: targets.into(),
+            targets: targets.into_iter().map(Into::into).collect(),
             shown,
         }
     }
@@ -151,7 +155,7 @@ struct Stream {
 struct Open {
     statements: mpsc::Sender<wire::WatchRequest>,
     responses: Streaming<wire::WatchResponse>,
-    stated: Arc<[Target]>,
+    stated: Arc<[Watched]>,
     /// The snapshot from before the stream.
     before: Arc<Snapshot>,
     /// The snapshot of this stream alone.
@@ -218,7 +222,7 @@ impl Stream {
         }
     }
 
-    fn statement(&mut self) -> (wire::WatchRequest, Arc<[Target]>) {
+    fn statement(&mut self) -> (wire::WatchRequest, Arc<[Watched]>) {
         self.n_statements += 1;
         self.wanted.refresh();
         let wanted = self.wanted.shared();

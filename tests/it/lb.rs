@@ -9,6 +9,7 @@ mod forward;
 mod liveness;
 mod load_balancer;
 mod names;
+mod one_truth;
 mod operate;
 mod proxy_header;
 mod shortage;

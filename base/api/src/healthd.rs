@@ -40,6 +40,12 @@ pub struct Subscriber {
     pub targets: usize,
     /// When it subscribed (RFC 3339).
     pub since: Option<String>,
+    /// For how many further targets there is no room: they are unknown to it.
+    #[serde(default)]
+    pub waiting: usize,
+    /// The first of those.
+    #[serde(default)]
+    pub first_waiting: Vec<String>,
 }
 
 /// A target and its state.
@@ -65,12 +71,39 @@ pub struct Target {
     pub last_check: Option<String>,
     /// How long the last probe took.
     pub latency_seconds: f64,
-    /// The interval between probes, such as `5s`.
+    /// The interval between probes, such as `2s`: the site's, or the shortest that a subscriber states.
     pub interval: String,
     /// The result of the last probe, in words.
     pub reason: String,
     /// How often the state has changed.
     pub transitions: u64,
+    /// The generation of the last change of its status.
+    #[serde(default)]
+    pub generation: u64,
+    /// The good results in a row that make it up.
+    #[serde(default)]
+    pub rise: u32,
+    /// The bad results in a row that make it down.
+    #[serde(default)]
+    pub fall: u32,
+    /// Subscribers that see it by a schedule of their own.
+    #[serde(default)]
+    pub deviations: Vec<Deviation>,
+}
+
+/// A target as subscribers with another schedule than the site's see it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deviation {
+    /// The values that differ, such as `fall 1`.
+    pub schedule: String,
+    /// How many subscribers see it so; 0 soon after the last one has left.
+    pub subscribers: usize,
+    /// The state, by these values.
+    pub liveness: Liveness,
+    /// When that state changed last (RFC 3339).
+    pub since: Option<String>,
+    /// The generation of its last change.
+    pub generation: u64,
 }
 
 /// A clock that a time service reports.

@@ -181,23 +181,29 @@ impl Default for Lua {
     }
 }
 
-/// Liveness. The schedule is that of records without options of their own.
+/// Liveness. The schedule of probes is healthd's. A record's own `interval`, `timeout` and `minimumFailures`, and the
+/// keys here that are set, only tighten it: dns-authd then sees a view of its own, a deviation in `healthd status`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Health {
     /// The address of healthd: `unix:/path` or `http://ADDRESS:PORT`. With `"none"` every target stays unknown.
     #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
     pub endpoint: HealthdArg,
-    /// The interval of probes (`lua-health-checks-interval`).
-    pub interval: HumanDuration,
-    /// The interval of probes while a target's state is undecided.
-    pub fast_interval: HumanDuration,
-    /// The time for one probe.
-    pub timeout: HumanDuration,
-    /// The good results in a row that make a target up.
-    pub rise: Positive<u32>,
-    /// The bad results in a row that make a target down (`minimumFailures`).
-    pub fall: Positive<u32>,
+    /// The longest interval of probes (`lua-health-checks-interval`). Default: healthd's.
+    #[schemars(extend("x-example" = "\"5s\""))]
+    pub interval: Option<HumanDuration>,
+    /// The longest interval of probes while a target's state is undecided. Default: healthd's.
+    #[schemars(extend("x-example" = "\"1s\""))]
+    pub fast_interval: Option<HumanDuration>,
+    /// The longest time for one probe. Default: healthd's.
+    #[schemars(extend("x-example" = "\"2s\""))]
+    pub timeout: Option<HumanDuration>,
+    /// The good results in a row that make a target up for dns-authd. Default: healthd's.
+    #[schemars(extend("x-example" = "1"))]
+    pub rise: Option<Positive<u32>>,
+    /// The bad results in a row that make a target down for dns-authd (`minimumFailures`). Default: healthd's.
+    #[schemars(extend("x-example" = "1"))]
+    pub fall: Option<Positive<u32>>,
     /// How long the first queries for a set of targets wait for the first results; `"0"` does not wait.
     #[schemars(extend("x-reload" = "restart"))]
     pub hold: HumanDuration,
@@ -216,11 +222,11 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             endpoint: HealthdArg::default(),
-            interval: HumanDuration(Duration::from_secs(5)),
-            fast_interval: HumanDuration(Duration::from_secs(1)),
-            timeout: HumanDuration(Duration::from_secs(2)),
-            rise: Whole::clamped(1),
-            fall: Whole::clamped(1),
+            interval: None,
+            fast_interval: None,
+            timeout: None,
+            rise: None,
+            fall: None,
             hold: HumanDuration(Duration::from_millis(150)),
             while_unknown: WhileUnknown::All,
             unknown_ttl: HumanDuration(Duration::from_secs(5)),

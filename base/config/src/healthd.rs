@@ -50,6 +50,16 @@ kind = "ntp"
 address = "192.168.7.1:123"
 "#;
 
+/// Another schedule for some targets, for the manual.
+const OVERRIDES: &str = r#"
+[[override]]
+kind = "https"
+port = 6443
+fast-interval = "2s"
+timeout = "2s"
+rise = 3
+"#;
+
 /// The configuration of healthd.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -69,12 +79,21 @@ pub struct Healthd {
     pub log: Log,
     /// The admin listener.
     pub admin: Admin<ADMIN_PORT>,
+    /// The schedule of probes. It is that of every target, for every subscriber, but for what `[[override]]` and
+    /// `[[target]]` say. A subscriber that states a schedule of its own can only tighten the probes; its rise, fall and
+    /// timeout make a view of its own, which `healthd status` shows as a deviation.
+    pub schedule: Schedule,
+    /// Other schedules for some targets. An entry covers the targets that have everything it names: a kind, an address
+    /// or a port. The later one wins if two give the same key.
+    #[serde(rename = "override")]
+    #[schemars(extend("x-example" = OVERRIDES))]
+    pub overrides: Vec<Override>,
     /// Bounds of the work.
     pub probes: Probes,
     /// Bounds of the metrics.
     pub metrics: Metrics,
-    /// healthd always probes these targets, also without a subscriber. A subscriber that states the same target with
-    /// the same settings shares the probe.
+    /// healthd always probes these targets, also without a subscriber. A subscriber that states the same target shares
+    /// the probe. The schedule that a target gives here is its schedule for every subscriber.
     #[schemars(extend("x-example" = TARGETS))]
     pub target: Vec<Target>,
 }
@@ -87,11 +106,78 @@ impl Default for Healthd {
             state: "/var/lib/outpost/healthd".into(),
             log: Log::default(),
             admin: Admin::default(),
+            schedule: Schedule::default(),
+            overrides: Vec::new(),
             probes: Probes::default(),
             metrics: Metrics::default(),
             target: Vec::new(),
         }
     }
+}
+
+//--- Schedules
+
+/// The interval of a schedule.
+pub type Interval = DurationWithin<MIN_INTERVAL, MAX_TIME>;
+
+/// The time limit of a schedule.
+pub type Timeout = DurationWithin<1, MAX_TIME>;
+
+/// The schedule of probes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Schedule {
+    /// The time from the start of a probe to the start of the next.
+    pub interval: Interval,
+    /// The interval while results contradict the state but do not change it yet. healthd confirms what a subscriber
+    /// reports, such as a failed connection, 100ms apart at the latest.
+    pub fast_interval: Interval,
+    /// The time for one probe.
+    pub timeout: Timeout,
+    /// The good results in a row that make a target up.
+    pub rise: Positive<u32>,
+    /// The bad results in a row that make a target down.
+    pub fall: Positive<u32>,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        health::Schedule::default().into()
+    }
+}
+
+impl From<health::Schedule> for Schedule {
+    fn from(schedule: health::Schedule) -> Self {
+        Self {
+            interval: DurationWithin::clamped(schedule.interval),
+            fast_interval: DurationWithin::clamped(schedule.fast_interval),
+            timeout: DurationWithin::clamped(schedule.timeout),
+            rise: Whole::clamped(i64::from(schedule.rise)),
+            fall: Whole::clamped(i64::from(schedule.fall)),
+        }
+    }
+}
+
+/// Another schedule for some targets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Override {
+    /// The kind of the targets. Default: any.
+    pub kind: Option<Kind>,
+    /// The IP address of the targets. Default: any.
+    pub address: Option<Ip>,
+    /// The port of the targets. Default: any.
+    pub port: Option<Whole<u16, 1, 65_535>>,
+    /// The time from the start of a probe to the start of the next. Default: as `[schedule]`.
+    pub interval: Option<Interval>,
+    /// The interval while results contradict the state but do not change it yet. Default: as `[schedule]`.
+    pub fast_interval: Option<Interval>,
+    /// The time for one probe. Default: as `[schedule]`.
+    pub timeout: Option<Timeout>,
+    /// The good results in a row that make a target up. Default: as `[schedule]`.
+    pub rise: Option<Positive<u32>>,
+    /// The bad results in a row that make a target down. Default: as `[schedule]`.
+    pub fall: Option<Positive<u32>>,
 }
 
 /// Bounds of the work.
@@ -101,7 +187,9 @@ pub struct Probes {
     /// The largest number of probes at a time. Further probes wait, and those that are due the longest go first; the
     /// metric `healthd_probe_lateness_seconds` shows the wait. Each probe takes a file descriptor.
     pub in_flight: Positive<usize>,
-    /// The largest number of targets, of this file and of all subscribers. healthd refuses more.
+    /// The largest number of targets, of this file and of all subscribers; a deviation counts as one more. healthd serves
+    /// those that fit. It shows further ones as unknown, names them in `healthd status` and in its log, and takes them in
+    /// when there is room.
     pub targets: Positive<usize>,
     /// How long healthd still probes a target after its last subscriber has left. A subscriber that restarts within
     /// this time finds its state.
@@ -152,16 +240,24 @@ pub enum Kind {
     Ntp,
 }
 
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Kind {
+    /// The name, as in files and in the contract.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
             Self::Tcp => "tcp",
             Self::Http => "http",
             Self::Https => "https",
             Self::Grpc => "grpc",
             Self::Dns => "dns",
             Self::Ntp => "ntp",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 
@@ -194,15 +290,15 @@ pub struct Target {
     pub address: Address,
     /// The address to probe from. Default: any.
     pub source: Option<Ip>,
-    /// The time from the start of a probe to the start of the next. Default: `5s`.
-    pub interval: Option<DurationWithin<MIN_INTERVAL, MAX_TIME>>,
-    /// The interval while results contradict the state but do not change it yet. Default: `1s`.
-    pub fast_interval: Option<DurationWithin<MIN_INTERVAL, MAX_TIME>>,
-    /// The time for one probe. Default: `2s`.
-    pub timeout: Option<DurationWithin<1, MAX_TIME>>,
-    /// The good results in a row that make a target up. Default: 1.
+    /// The time from the start of a probe to the start of the next. Default: as `[schedule]`.
+    pub interval: Option<Interval>,
+    /// The interval while results contradict the state but do not change it yet. Default: as `[schedule]`.
+    pub fast_interval: Option<Interval>,
+    /// The time for one probe. Default: as `[schedule]`.
+    pub timeout: Option<Timeout>,
+    /// The good results in a row that make a target up. Default: as `[schedule]`.
     pub rise: Option<Positive<u32>>,
-    /// The bad results in a row that make a target down. Default: 1.
+    /// The bad results in a row that make a target down. Default: as `[schedule]`.
     pub fall: Option<Positive<u32>>,
     /// `http`, `https`: the method. Default: `GET`.
     pub method: Option<String>,

@@ -13,6 +13,7 @@ pub use values::{
     Network, Openshift, Podman, Port, RouterId, ServiceName, SiteValueError, Ttl, UnknownService,
 };
 
+use crate::healthd::Schedule;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
 
 const NODE: &str = r#"
@@ -125,6 +126,10 @@ pub struct Site {
     /// Time.
     #[serde(default)]
     pub time: Time,
+    /// The schedule of healthd's probes, for names, balancer and page alike. API servers that lb-proxy asks for /readyz are
+    /// confirmed after 2s, with a rise of 3 and a fall of 2, as OpenShift's own balancer does.
+    #[serde(default)]
+    pub health: Schedule,
     /// Virtual IPs. One of the nodes that run lb-proxy holds each. The names of the API and of the ingress resolve to the
     /// virtual IP of that role; without one they resolve to the nodes on which the port is up.
     #[serde(default)]
@@ -163,6 +168,7 @@ impl Site {
             dns: Dns::default(),
             record: Vec::new(),
             time: Time::default(),
+            health: Schedule::default(),
             vip: Vec::new(),
             registry: Registry::default(),
             publish: Vec::new(),

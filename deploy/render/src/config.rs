@@ -238,6 +238,8 @@ mod tests {
     use std::net::SocketAddr;
     use std::time::Duration;
 
+    use health::Schedule;
+
     use super::*;
     use site::service::PerService;
 
@@ -269,7 +271,11 @@ mod tests {
                 registry_svc: at(9405),
                 timesync_agent: at(9406),
             },
-            probe_interval: Duration::from_millis(500),
+            schedule: Schedule {
+                interval: Duration::from_millis(500),
+                ..Schedule::default()
+            }
+            .into(),
             drain: Duration::from_secs(2),
             upstreams: Vec::new(),
             place: Place::Demonstration,

@@ -10,7 +10,7 @@ use super::registry::UpstreamContext;
 use super::report::Remark;
 use super::{Named, names};
 use site::service::Service;
-use site::{Node, Platform, Role, Site};
+use site::{Node, Platform, Role, Schedule, Site};
 
 /// More machines than this are no site of one link, and what compares all with all stays quick.
 const MAX_NODES: usize = 100;
@@ -100,11 +100,38 @@ impl Builder<'_, '_> {
             records,
             upstreams,
             time,
+            health: self.schedule(spec.health),
             vips,
             registry,
             pki: spec.pki.clone(),
             platform,
         }
+    }
+
+    /// The schedule of probes: one that healthd takes.
+    fn schedule(&mut self, schedule: Schedule) -> Schedule {
+        let mut wrong = |key: &str, words: &str| {
+            let span = self.report.span(&at!["health", key]);
+            self.report.wrong(span, words);
+        };
+        let default = Schedule::default().fast_interval;
+        if schedule.fast_interval != default && schedule.fast_interval > schedule.interval {
+            wrong(
+                "fast-interval",
+                "the fast interval is longer than the interval",
+            );
+        }
+        let times = [
+            ("interval", *schedule.interval),
+            ("fast-interval", *schedule.fast_interval),
+            ("timeout", *schedule.timeout),
+        ];
+        for (key, time) in times {
+            if !time.subsec_nanos().is_multiple_of(1_000_000) {
+                wrong(key, "a time in whole milliseconds is needed");
+            }
+        }
+        schedule
     }
 
     /// Refuses lists that are longer than those of any site; only their first items are checked.

@@ -21,6 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use config::healthd::Schedule;
 pub use config::site::{Role, VipRole};
 use ipnet::IpNet;
 
@@ -53,6 +54,8 @@ pub struct Site {
     pub upstreams: Vec<SocketAddr>,
     /// The source of its time.
     pub time: Time,
+    /// The schedule of probes.
+    pub health: Schedule,
     /// Addresses that one of the nodes holds.
     pub vips: Vec<Vip>,
     /// Its registry.
@@ -333,6 +336,7 @@ impl Site {
             records: Vec::new(),
             upstreams: Vec::new(),
             time: Time::default(),
+            health: Schedule::default(),
             vips: Vec::new(),
             registry: Registry::default(),
             pki: "pki".into(),

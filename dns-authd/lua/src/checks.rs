@@ -129,7 +129,7 @@ fn conclude(
     }
     let subject = run.subject()?;
     let decided = match run.decision(sets.len() + 1) {
-        Some(up) => suppose(sets, options, up, &run.settings),
+        Some(up) => suppose(sets, options, up, &*subject.view, &run.settings),
         None => decide(sets, options, &*subject.view, &run.settings),
     };
     let choice = decided.map_err(|error| {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dns_wire::{Name, Type};
-use health::Target;
+use health::Watched;
 
 use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;
@@ -15,7 +15,7 @@ pub struct Evaluation {
     /// The outcome.
     pub outcome: Result<Outcome, LuaError>,
     /// Every target it names, in backup sets and branches not taken too.
-    pub targets: Vec<Target>,
+    pub targets: Vec<Watched>,
     /// Notes to the operator.
     pub notes: Vec<Note>,
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use health::{Liveness, Target};
+use health::{Liveness, Watched};
 use mlua::chunk::ChunkMode;
 use mlua::{Function, HookTriggers, Value};
 
@@ -224,7 +224,7 @@ impl Evaluator {
 /// The targets and notes of all runs of an evaluation.
 #[derive(Default)]
 struct Found {
-    targets: BTreeSet<Target>,
+    targets: BTreeSet<Watched>,
     notes: Vec<Note>,
 }
 

@@ -62,7 +62,7 @@ pub use client::Client;
 pub use error::LuaError;
 pub use evaluation::{Answer, Evaluation, Outcome, rdata};
 pub use evaluator::Evaluator;
-pub use health::{Liveness, Target};
+pub use health::{Liveness, Watched};
 pub use liveness::LivenessView;
 pub use note::{Note, Severity};
 pub use per_thread::on_this_thread;

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use health::{Liveness, Snapshot, Target};
+use health::{Liveness, Schedule, Snapshot, TargetStatus, Watched};
 
 use crate::choice::{Certainty, Choice};
 use crate::error::LuaError;
@@ -18,12 +18,23 @@ use crate::settings::{AllDown, LuaSettings, WhileUnknown};
 /// The liveness of every target.
 pub trait LivenessView: Send + Sync {
     /// The liveness of this target; `Unknown` if it is not watched.
-    fn liveness(&self, target: &Target) -> Liveness;
+    fn liveness(&self, watched: &Watched) -> Liveness;
+
+    /// The schedule that makes its liveness, as far as it is known.
+    fn schedule(&self, watched: &Watched) -> Schedule {
+        Schedule::default().with(&watched.deviation)
+    }
 }
 
 impl LivenessView for Snapshot {
-    fn liveness(&self, target: &Target) -> Liveness {
-        Self::liveness(self, target)
+    fn liveness(&self, watched: &Watched) -> Liveness {
+        let status = self.watched(watched);
+        status.map_or(Liveness::Unknown, TargetStatus::effective)
+    }
+
+    fn schedule(&self, watched: &Watched) -> Schedule {
+        let status = self.watched(watched).map(|status| status.schedule);
+        status.unwrap_or_else(|| Schedule::default().with(&watched.deviation))
     }
 }
 
@@ -32,11 +43,19 @@ impl LivenessView for Snapshot {
 pub(crate) struct Candidate {
     pub(crate) answer: String,
     /// `None` if it can never be up.
-    pub(crate) target: Option<Target>,
+    pub(crate) target: Option<Watched>,
 }
 
 /// Sets of candidates, each with its liveness.
-type Rated<'a> = Vec<Vec<(&'a Candidate, Liveness)>>;
+type Rated<'a> = Vec<Vec<RatedCandidate<'a>>>;
+
+/// A candidate with its liveness.
+struct RatedCandidate<'a> {
+    answer: &'a str,
+    liveness: Liveness,
+    /// The least time that it keeps its liveness, as a rule; `None` if it keeps it always.
+    lasts: Option<Duration>,
+}
 
 /// Decides among sets of candidates in order of priority.
 ///
@@ -49,7 +68,7 @@ pub(crate) fn decide(
     view: &dyn LivenessView,
     settings: &LuaSettings,
 ) -> Result<Choice, LuaError> {
-    let rated = rate(sets, |_, candidate| match &candidate.target {
+    let rated = rate(sets, view, |_, candidate| match &candidate.target {
         Some(target) => view.liveness(target),
         None => Liveness::Down,
     });
@@ -61,23 +80,33 @@ pub(crate) fn suppose(
     sets: &[Vec<Candidate>],
     options: &Options,
     up: usize,
+    view: &dyn LivenessView,
     settings: &LuaSettings,
 ) -> Result<Choice, LuaError> {
-    let rated = rate(sets, |set, _| match set == up {
+    let rated = rate(sets, view, |set, _| match set == up {
         true => Liveness::Up,
         false => Liveness::Down,
     });
     conclude(&rated, options, settings)
 }
 
-fn rate(sets: &[Vec<Candidate>], state: impl Fn(usize, &Candidate) -> Liveness) -> Rated<'_> {
+fn rate<'a>(
+    sets: &'a [Vec<Candidate>],
+    view: &dyn LivenessView,
+    state: impl Fn(usize, &Candidate) -> Liveness,
+) -> Rated<'a> {
+    let rated = |number: usize, candidate: &'a Candidate| {
+        let liveness = state(number, candidate);
+        let target = candidate.target.as_ref();
+        RatedCandidate {
+            answer: &candidate.answer,
+            liveness,
+            lasts: target.map(|target| view.schedule(target).time_to_change(liveness)),
+        }
+    };
     sets.iter()
         .enumerate()
-        .map(|(number, set)| {
-            set.iter()
-                .map(|candidate| (candidate, state(number, candidate)))
-                .collect()
-        })
+        .map(|(number, set)| set.iter().map(|one| rated(number, one)).collect())
         .collect()
 }
 
@@ -90,12 +119,11 @@ fn conclude(
     if all.peek().is_none() {
         return Err(LuaError::Program("no address is given".to_owned()));
     }
-    let n_known = all.filter(|(_, state)| *state != Liveness::Unknown).count();
+    let n_known = all.filter(|one| one.liveness != Liveness::Unknown).count();
     if n_known == 0 && options.fail_on_incomplete {
         return Err(LuaError::Incomplete);
     }
-    let has =
-        |set: &[(&Candidate, Liveness)], wanted| set.iter().any(|(_, state)| *state == wanted);
+    let has = |set: &[RatedCandidate<'_>], wanted| set.iter().any(|one| one.liveness == wanted);
     if let Some(winner) = rated.iter().position(|set| has(set, Liveness::Up)) {
         let passed = rated.get(..winner).unwrap_or_default();
         let certainty = if passed.iter().any(|set| has(set, Liveness::Unknown)) {
@@ -139,11 +167,11 @@ fn conclude(
     Ok(choice(members, &backup, certainty, ttl_bound))
 }
 
-fn those(set: &[(&Candidate, Liveness)], wanted: impl Fn(Liveness) -> bool) -> Vec<Member> {
+fn those(set: &[RatedCandidate<'_>], wanted: impl Fn(Liveness) -> bool) -> Vec<Member> {
     set.iter()
-        .filter(|(_, state)| wanted(*state))
-        .map(|(candidate, _)| Member {
-            value: candidate.answer.clone(),
+        .filter(|one| wanted(one.liveness))
+        .map(|one| Member {
+            value: one.answer.to_owned(),
             weight: 1,
         })
         .collect()
@@ -168,26 +196,10 @@ fn choice(
 }
 
 /// The shortest time in which one of these targets can change its state.
-fn bound(sets: &[Vec<(&Candidate, Liveness)>], settings: &LuaSettings) -> Duration {
-    sets.iter()
-        .flatten()
-        .filter_map(|(candidate, state)| Some(time_to_change(candidate.target.as_ref()?, *state)))
+fn bound(sets: &[Vec<RatedCandidate<'_>>], settings: &LuaSettings) -> Duration {
+    let lasts = sets.iter().flatten().filter_map(|one| one.lasts);
+    lasts
         .min()
         .unwrap_or_default()
         .max(settings.health.min_ttl.0)
-}
-
-/// The least time that a target in this state keeps it, as a rule: the first result that contradicts the
-/// state comes within one interval, and the further ones it takes follow at the fast interval.
-fn time_to_change(target: &Target, state: Liveness) -> Duration {
-    let schedule = &target.schedule;
-    let results = match state {
-        Liveness::Up => schedule.fall,
-        Liveness::Down => schedule.rise,
-        Liveness::Unknown => return Duration::ZERO,
-    };
-    let further = schedule.fast_interval.min(schedule.interval);
-    schedule
-        .interval
-        .saturating_add(further.saturating_mul(results.saturating_sub(1)))
 }

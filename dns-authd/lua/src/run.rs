@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dns_wire::Name;
-use health::{Liveness, Target};
+use health::{Liveness, Watched};
 use mlua::Table;
 
 use crate::choice::{Certainty, Choice};
@@ -77,7 +77,7 @@ pub(crate) struct Trace {
     /// The number of ways of each decision of a survey, in order.
     pub(crate) decisions: Vec<usize>,
     /// Every target that was named.
-    pub(crate) targets: BTreeSet<Target>,
+    pub(crate) targets: BTreeSet<Watched>,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -216,7 +216,7 @@ impl Run {
     }
 
     /// Records a target.
-    pub(crate) fn names(&self, target: &Target) -> mlua::Result<()> {
+    pub(crate) fn names(&self, target: &Watched) -> mlua::Result<()> {
         let targets = &mut self.state.borrow_mut().trace.targets;
         if targets.len() >= MAX_TARGETS && !targets.contains(target) {
             let message = format!("more than {MAX_TARGETS} targets are named");
@@ -318,7 +318,7 @@ impl Choice {
 pub(crate) struct Uniform(pub(crate) Liveness);
 
 impl LivenessView for Uniform {
-    fn liveness(&self, _: &Target) -> Liveness {
+    fn liveness(&self, _: &Watched) -> Liveness {
         self.0
     }
 }

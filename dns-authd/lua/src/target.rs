@@ -1,12 +1,15 @@
 //! The arguments of health functions as targets for healthd to probe.
 //!
+//! The schedule is healthd's. A deviation carries other values of a record's options or of the settings.
+//!
 //! healthd returns a target exactly as it was sent, so each target is made in a form that survives the way:
-//! whole milliseconds, no interval below the contract's least, and nothing empty where empty means absent.
+//! whole milliseconds, at least one, and nothing empty where empty means absent.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use health::{HttpProbe, Schedule, Target, TargetKind, Verify};
+use config::{HumanDuration, Whole};
+use health::{Deviation, HttpProbe, Target, TargetKind, Verify, Watched};
 
 use crate::options::{ProbeOptions, Url};
 use crate::settings::LuaSettings;
@@ -16,12 +19,13 @@ pub(crate) fn tcp(
     address: SocketAddr,
     probe: &ProbeOptions,
     settings: &LuaSettings,
-) -> Option<Target> {
-    (address.port() != 0).then(|| Target {
-        kind: TargetKind::Tcp,
-        address,
-        schedule: schedule(probe, settings),
-        source: probe.source,
+) -> Option<Watched> {
+    (address.port() != 0).then(|| Watched {
+        target: Target {
+            source: probe.source,
+            ..Target::tcp(address)
+        },
+        deviation: deviation(probe, settings),
     })
 }
 
@@ -33,7 +37,7 @@ pub(crate) fn url(
     address: IpAddr,
     probe: &ProbeOptions,
     settings: &LuaSettings,
-) -> Target {
+) -> Watched {
     let user_agent = probe.user_agent.as_deref().unwrap_or(USER_AGENT);
     let request = HttpProbe {
         host: url.authority.clone(),
@@ -46,34 +50,33 @@ pub(crate) fn url(
         verify: if url.tls { Verify::Off } else { Verify::System },
         ..HttpProbe::default()
     };
-    Target {
-        kind: if url.tls {
-            TargetKind::Https(request)
-        } else {
-            TargetKind::Http(request)
+    Watched {
+        target: Target {
+            kind: if url.tls {
+                TargetKind::Https(request)
+            } else {
+                TargetKind::Http(request)
+            },
+            address: SocketAddr::new(address, url.port),
+            source: probe.source,
         },
-        address: SocketAddr::new(address, url.port),
-        schedule: schedule(probe, settings),
-        source: probe.source,
+        deviation: deviation(probe, settings),
     }
 }
 
 /// The user agent of probes if the record names none.
 const USER_AGENT: &str = "PowerDNS Authoritative Server";
 
-fn schedule(probe: &ProbeOptions, settings: &LuaSettings) -> Schedule {
-    let interval =
-        whole(probe.interval.unwrap_or(settings.health.interval.0)).max(Schedule::MIN_INTERVAL);
-    Schedule {
-        interval,
-        fast_interval: whole(settings.health.fast_interval.0)
-            .clamp(Schedule::MIN_INTERVAL, interval),
-        timeout: whole(probe.timeout.unwrap_or(settings.health.timeout.0)),
-        rise: settings.health.rise.get(),
-        fall: probe
-            .fall
-            .unwrap_or_else(|| settings.health.fall.get())
-            .max(1),
+/// The values that the options of a record, or else the settings, give of the schedule.
+fn deviation(probe: &ProbeOptions, settings: &LuaSettings) -> Deviation {
+    let health = &settings.health;
+    let time = |time: Option<HumanDuration>| time.map(|time| time.0);
+    Deviation {
+        interval: probe.interval.or_else(|| time(health.interval)).map(whole),
+        fast_interval: time(health.fast_interval).map(whole),
+        timeout: probe.timeout.or_else(|| time(health.timeout)).map(whole),
+        rise: health.rise.map(Whole::get),
+        fall: probe.fall.or_else(|| health.fall.map(Whole::get)),
     }
 }
 
@@ -85,7 +88,6 @@ fn whole(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use config::HumanDuration;
     use proto::wire;
 
     use super::*;
@@ -112,8 +114,8 @@ mod tests {
             ..ProbeOptions::default()
         };
         let mut strange = LuaSettings::default();
-        strange.health.fast_interval = HumanDuration(Duration::from_secs(1 << 40));
-        strange.health.timeout = HumanDuration(Duration::ZERO);
+        strange.health.fast_interval = Some(HumanDuration(Duration::from_secs(1 << 40)));
+        strange.health.timeout = Some(HumanDuration(Duration::ZERO));
         for probe in [ProbeOptions::default(), full, empty] {
             for settings in [LuaSettings::default(), strange.clone()] {
                 let https = Url::parse("https://a.example:8443/x?y").unwrap();
@@ -124,10 +126,31 @@ mod tests {
                     url(&http, address.ip(), &probe, &settings),
                 ] {
                     let wire = wire::Target::from(&target);
-                    assert_eq!(Target::try_from(wire).as_ref(), Ok(&target));
+                    assert_eq!(Watched::try_from(wire).as_ref(), Ok(&target));
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_record_deviates_by_what_it_says_and_by_default_not_at_all() {
+        let address: SocketAddr = "192.0.2.1:6443".parse().unwrap();
+        let deviation = |probe: &ProbeOptions, settings: &LuaSettings| {
+            tcp(address, probe, settings).unwrap().deviation
+        };
+        let defaults = LuaSettings::default();
+        assert!(deviation(&ProbeOptions::default(), &defaults).is_none());
+        let probe = ProbeOptions {
+            interval: Some(Duration::from_secs(7)),
+            fall: Some(3),
+            ..ProbeOptions::default()
+        };
+        let shown = |settings| deviation(&probe, settings).to_string();
+        assert_eq!(shown(&defaults), "interval 7000ms, fall 3");
+        let mut settings = defaults.clone();
+        settings.health.fall = Some(Whole::clamped(9));
+        settings.health.rise = Some(Whole::clamped(2));
+        assert_eq!(shown(&settings), "interval 7000ms, rise 2, fall 3");
     }
 
     #[test]

@@ -58,8 +58,8 @@ impl Board {
 }
 
 impl LivenessView for Board {
-    fn liveness(&self, target: &Target) -> Liveness {
-        let state = self.0.get(&target.address);
+    fn liveness(&self, watched: &Watched) -> Liveness {
+        let state = self.0.get(&watched.target.address);
         state.copied().unwrap_or(Liveness::Unknown)
     }
 }

@@ -1,6 +1,7 @@
 //! A peer's files as a configuration of this server: `pdns_server`'s own defaults where it has the setting.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use ::config::dns_authd::{Answers, Any, DnsAuthd, Health, Lua, Tcp, Transfers, Zone, Zones};
 use ::config::{Address, Class, Draft, Every, HumanDuration, Notes, Whole};
@@ -40,6 +41,9 @@ const COSMETIC: [&str; 10] = [
     "threads",
 ];
 
+/// The interval of checks that `PowerDNS` has without `lua-health-checks-interval`.
+const PDNS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// A pdns.conf and its zone list as a configuration. `version` is the version of this server when the
 /// configuration is only for it.
 #[must_use]
@@ -72,7 +76,9 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
             ..Lua::default()
         },
         health: Health {
-            interval: HumanDuration(pdns.lua.check_interval),
+            // PowerDNS's own default is no word of its operator: the schedule is then healthd's.
+            interval: (pdns.lua.check_interval != PDNS_INTERVAL)
+                .then_some(HumanDuration(pdns.lua.check_interval)),
             ..Health::default()
         },
         answers: answers(pdns, version),

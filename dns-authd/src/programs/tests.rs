@@ -21,9 +21,9 @@ const TEXT: &str = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\
 struct Board(Mutex<std::collections::BTreeMap<u8, Liveness>>);
 
 impl LivenessView for Board {
-    fn liveness(&self, target: &Target) -> Liveness {
-        let IpAddr::V4(address) = target.address.ip() else {
-            panic!("{target:?}");
+    fn liveness(&self, watched: &Watched) -> Liveness {
+        let IpAddr::V4(address) = watched.target.address.ip() else {
+            panic!("{watched:?}");
         };
         let board = self.0.lock().unwrap();
         board.get(&address.octets()[3]).copied().unwrap_or_default()
@@ -65,7 +65,7 @@ fn a_set_follows_the_liveness_of_its_targets() {
 
     let up = view(&[(13, Liveness::Up), (14, Liveness::Down)]);
     live.evaluate(&zone, &up, &settings, &|target| {
-        target.address.port() == 6443
+        target.target.address.port() == 6443
     });
     let after = report(&live, &zone, "api.example.");
     assert_eq!(after.certainty, Some(Certainty::Known));

@@ -296,26 +296,42 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
     publisher.configure(plan);
     let watched = |publisher: &Publisher| {
         let targets = publisher.watched.keys();
-        let mut addresses: Vec<String> = targets.map(|it| it.address.to_string()).collect();
+        let mut addresses: Vec<String> = targets.map(|it| it.target.address.to_string()).collect();
         addresses.sort();
         addresses
     };
     let before = watched(&publisher);
     assert_eq!(before, ["192.0.2.5:443", "192.0.2.5:80", "192.0.2.6:80"]);
     let first = publisher.watched.keys();
-    let first = first.filter(|target| target.address.to_string() == "192.0.2.5:80");
+    let first = first.filter(|it| it.target.address.to_string() == "192.0.2.5:80");
     let state = |liveness| proto::health::TargetStatus {
         liveness,
         ..Default::default()
     };
-    let down = first.map(|target| (target.clone(), state(Liveness::Down)));
+    let down = first.map(|it| (it.target.clone(), state(Liveness::Down)));
     publisher.take_health(Arc::new(Health {
         generation: 1,
         targets: down.collect(),
+        ..Health::default()
     }));
+    let generation = |publisher: &Publisher| {
+        let current = publisher.channels.cell.current();
+        let told = current.settings.chaos.last();
+        told.map(|(name, text)| format!("{name} {text}"))
+    };
+    let told = generation(&publisher);
+    assert_eq!(told.as_deref(), Some("generation.outpost. 1"));
     let after = watched(&publisher);
     assert!(after.contains(&"192.0.2.6:443".to_owned()), "{after:?}");
     assert_eq!(publisher.channels.reports.current().n_targets, after.len());
+    // A generation in which none of its targets has changed is told all the same.
+    let later = Health {
+        generation: 2,
+        ..Health::clone(&publisher.health)
+    };
+    publisher.take_health(Arc::new(later));
+    let told = generation(&publisher);
+    assert_eq!(told.as_deref(), Some("generation.outpost. 2"));
 }
 
 #[test]

@@ -7,7 +7,8 @@
 //!                 table: what is known, in which order it changed ◄── target_state: rise and fall
 //! ```
 //!
-//! [`monitor`] holds it all. Beside the targets it keeps operators' decisions ([`admin_rules`]) and the
+//! [`monitor`] holds it all. The schedule of a target is the site's ([`schedules`]); a subscriber that states
+//! another one has a view of the same results ([`table`]). Beside the targets the monitor keeps operators' decisions ([`admin_rules`]) and the
 //! clocks of nodes ([`clocks`]). The caller says what time it is, starts the probes and carries the
 //! answers: nothing here does I/O or reads a clock.
 
@@ -17,5 +18,6 @@ pub mod counts;
 pub mod monitor;
 pub mod now;
 pub mod schedule;
+pub mod schedules;
 pub mod table;
 pub mod target_state;

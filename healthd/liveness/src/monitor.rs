@@ -8,7 +8,10 @@
 //! ```
 //!
 //! A target that no subscriber holds any longer is probed for a grace period before it is forgotten, so
-//! that a restarted subscriber, and a restarted healthd, find it as it was.
+//! that a restarted subscriber, and a restarted healthd, find it as it was. A view of it is kept as long.
+//!
+//! A statement of more targets than there is room for is served for those that fit. The others wait, are shown as
+//! unknown by their names, and are taken in as soon as there is room.
 //!
 //! Pure: the shell says what time it is, starts probes and carries answers.
 
@@ -16,13 +19,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use health::{AdminState, Liveness, Target};
+use health::{AdminState, Liveness, Target, Watched};
 
 use crate::admin_rules::{AdminRules, Scope};
 use crate::clocks::Clocks;
 use crate::now::Now;
 use crate::schedule::{Pace, Scheduler, TargetId};
-use crate::table::{Entry, Finding, Known, LivenessTable};
+use crate::schedules::Schedules;
+use crate::table::{Entry, Finding, Key, Known, LivenessTable, Seen};
 use crate::target_state::Effect;
 
 /// Bounds of the work.
@@ -30,7 +34,7 @@ use crate::target_state::Effect;
 pub struct Limits {
     /// Probes in flight at a time.
     pub in_flight: usize,
-    /// Targets known at a time, of all subscribers together.
+    /// Targets known at a time, of all subscribers together; a view counts as one.
     pub targets: usize,
     /// How long a target without a subscriber is still probed.
     pub grace: Duration,
@@ -59,18 +63,14 @@ pub struct Statement {
     /// The statement's number.
     pub number: u64,
     /// The targets, each with its place in the statement, counted from 1.
-    pub targets: Vec<(u32, Target)>,
+    pub targets: Vec<(u32, Watched)>,
     /// Whether all other targets are shown besides.
     pub all: bool,
 }
 
-/// A statement asks for more targets than there may be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no more than {limit} targets can be watched")]
-pub struct TooMany {
-    /// How many there may be.
-    pub limit: usize,
-}
+/// Targets of one statement that wait for room. Those beyond are counted and not kept: they are thousands more
+/// than healthd can probe.
+const MAX_WAITING: usize = 16_384;
 
 /// A probe to start.
 #[derive(Clone, Debug)]
@@ -79,6 +79,8 @@ pub struct Probe {
     pub id: TargetId,
     /// The target.
     pub target: Arc<Target>,
+    /// How long it may take.
+    pub timeout: Duration,
     /// How long after its due time it starts.
     pub late: Duration,
 }
@@ -92,8 +94,10 @@ pub struct Changes<'a> {
     pub full: bool,
     /// The number of the statement it answers.
     pub statement: u64,
-    /// Entries, each with its place in the statement; 0 for those that are only shown.
-    pub entries: Vec<(u32, &'a Entry)>,
+    /// Targets as the subscriber sees them, each with its place in the statement; 0 for those that are only shown.
+    pub entries: Vec<(u32, Seen<'a>)>,
+    /// The targets for which there is no room, each with its place; only beside everything.
+    pub waiting: &'a [(u32, Watched)],
 }
 
 /// A subscriber, as healthd lists it.
@@ -105,8 +109,12 @@ pub struct Subscriber {
     pub since: Duration,
     statement: u64,
     all: bool,
-    /// The targets it holds in the order of their numbers, each with its place in the statement.
-    held: Vec<(TargetId, u32)>,
+    /// The targets and views it holds in the order of their numbers, each with its place in the statement.
+    held: Vec<(Key, u32)>,
+    /// Targets for which there is no room.
+    waiting: Vec<(u32, Watched)>,
+    /// Further ones, beyond those that are kept.
+    n_dropped: usize,
 }
 
 /// Everything healthd knows and plans.
@@ -118,21 +126,27 @@ pub struct Monitor {
     scheduler: Scheduler,
     subscribers: BTreeMap<SubscriberId, Subscriber>,
     next_subscriber: u64,
-    /// How many subscribers hold each target that is held.
-    holders: BTreeMap<TargetId, usize>,
-    /// When each target that is not held is forgotten.
-    released: BTreeMap<TargetId, Instant>,
+    /// How many subscribers hold each target and view that is held. One that holds a view holds its target too.
+    holders: BTreeMap<Key, usize>,
+    /// When each target and view that is not held is forgotten.
+    released: BTreeMap<Key, Instant>,
     /// The same, the next to be forgotten first.
-    expiry: BTreeSet<(Instant, TargetId)>,
+    expiry: BTreeSet<(Instant, Key)>,
 }
 
 impl Monitor {
     /// Begins with what was known before; all of it is probed at once, whether or not anybody asks.
     #[must_use]
-    pub fn new(limits: Limits, seed: u64, restored: Restored, now: Now) -> Self {
+    pub fn new(
+        limits: Limits,
+        schedules: Schedules,
+        seed: u64,
+        restored: Restored,
+        now: Now,
+    ) -> Self {
         let mut monitor = Self {
             limits,
-            table: LivenessTable::new(restored.generation, restored.rules),
+            table: LivenessTable::new(restored.generation, restored.rules, schedules),
             clocks: Clocks::default(),
             scheduler: Scheduler::new(limits.in_flight, seed),
             subscribers: BTreeMap::new(),
@@ -142,10 +156,13 @@ impl Monitor {
             expiry: BTreeSet::new(),
         };
         for known in restored.known.into_iter().take(limits.targets) {
-            let schedule = known.target.schedule;
+            if monitor.table.find(&known.target).is_some() {
+                // A version that had schedules in the identity kept a state for each of them.
+                continue;
+            }
             let id = monitor.table.add_known(known);
-            monitor.scheduler.add(id, schedule, now.steady);
-            monitor.release(id, now.steady);
+            monitor.schedule(id, now.steady);
+            monitor.release(Key::of(id), now.steady);
         }
         monitor
     }
@@ -157,9 +174,17 @@ impl Monitor {
     }
 
     /// Takes up other limits. Targets that are already known stay.
-    pub fn set_limits(&mut self, limits: Limits) {
+    pub fn set_limits(&mut self, limits: Limits, now: Now) {
         self.limits = limits;
         self.scheduler.set_max_in_flight(limits.in_flight);
+        self.admit_waiting(now.steady);
+    }
+
+    /// Takes up other schedules of the site. States stay, and the results so far count.
+    pub fn set_schedules(&mut self, schedules: Schedules, now: Now) {
+        for id in self.table.set_schedules(schedules) {
+            self.reschedule(id, now.steady);
+        }
     }
 
     /// The clocks of nodes.
@@ -185,6 +210,8 @@ impl Monitor {
             statement: 0,
             all: false,
             held: Vec::new(),
+            waiting: Vec::new(),
+            n_dropped: 0,
         };
         self.subscribers.insert(id, subscriber);
         id
@@ -194,66 +221,55 @@ impl Monitor {
     pub fn close(&mut self, id: SubscriberId, now: Now) {
         if let Some(subscriber) = self.subscribers.remove(&id) {
             self.let_go(&subscriber.held, now.steady);
+            self.admit_waiting(now.steady);
         }
     }
 
-    /// A subscriber says what it needs, in place of what it said before.
+    /// A subscriber says what it needs, in place of what it said before. Returns for how many of the targets there is
+    /// no room.
     ///
-    /// # Errors
-    /// When there would be too many targets. The subscriber then keeps the targets that it held.
-    pub fn state(
-        &mut self,
-        id: SubscriberId,
-        statement: Statement,
-        now: Now,
-    ) -> Result<(), TooMany> {
-        let Some(subscriber) = self.subscribers.get(&id) else {
-            return Ok(());
+    /// Targets that are known already are served in any case, then new ones in the order of the statement.
+    pub fn state(&mut self, id: SubscriberId, statement: Statement, now: Now) -> usize {
+        let Some(subscriber) = self.subscribers.get_mut(&id) else {
+            return 0;
         };
-        let before = subscriber.held.clone();
-        let (old, new): (Vec<_>, Vec<_>) = statement
-            .targets
-            .into_iter()
-            .partition(|(_, target)| self.table.find(target).is_some());
-        let mut held = Vec::with_capacity(old.len() + new.len());
+        subscriber.name = statement.subscriber;
+        subscriber.statement = statement.number;
+        subscriber.all = statement.all;
+        let before = std::mem::take(&mut subscriber.held);
+        subscriber.waiting.clear();
+        subscriber.n_dropped = 0;
+        let mut held = Vec::with_capacity(statement.targets.len());
+        let mut new = Vec::new();
         // Those that are there are held first, so that room is not made at their cost.
-        for (place, target) in old {
-            held.push((self.hold(target, now.steady), place));
-        }
-        let n_new = new
-            .iter()
-            .map(|(_, target)| target)
-            .collect::<BTreeSet<_>>()
-            .len();
-        let n_held = self.holders.len() - self.n_only_in(&before);
-        let limit = self.limits.targets;
-        if n_held + n_new > limit {
-            self.let_go(&held, now.steady);
-            return Err(TooMany { limit });
+        for (place, watched) in statement.targets {
+            match self.table.find_watched(&watched) {
+                Some(key) => {
+                    self.hold(key, now.steady);
+                    held.push((key, place));
+                }
+                None => new.push((place, watched)),
+            }
         }
         self.let_go(&before, now.steady);
-        self.make_room(n_new);
-        for (place, target) in new {
-            held.push((self.hold(target, now.steady), place));
+        let mut waiting = Vec::new();
+        for (place, watched) in new {
+            match self.admit(&watched, now.steady) {
+                Some(key) => held.push((key, place)),
+                None => waiting.push((place, watched)),
+            }
         }
         held.sort_unstable();
+        let n_waiting = waiting.len();
+        waiting.truncate(MAX_WAITING);
         if let Some(subscriber) = self.subscribers.get_mut(&id) {
-            subscriber.name = statement.subscriber;
-            subscriber.statement = statement.number;
-            subscriber.all = statement.all;
             subscriber.held = held;
+            subscriber.n_dropped = n_waiting - waiting.len();
+            subscriber.waiting = waiting;
         }
-        Ok(())
-    }
-
-    /// The number of targets that one subscriber alone holds; `held` is in the order of their numbers.
-    fn n_only_in(&self, held: &[(TargetId, u32)]) -> usize {
-        let same = held.chunk_by(|(one, _), (other, _)| one == other);
-        let only = same.filter(|places| {
-            let id = places.first().map(|(id, _)| id);
-            id.and_then(|id| self.holders.get(id)) == Some(&places.len())
-        });
-        only.count()
+        // It may have let go of some that others wait for.
+        self.admit_waiting(now.steady);
+        n_waiting
     }
 
     /// Those who are there.
@@ -261,59 +277,151 @@ impl Monitor {
         self.subscribers.values()
     }
 
-    fn hold(&mut self, target: Target, now: Instant) -> TargetId {
-        let schedule = target.schedule;
-        let id = match self.table.find(&target) {
-            Some(id) => id,
-            None => {
-                let id = self.table.add(target);
-                self.scheduler.add(id, schedule, now);
-                id
-            }
-        };
-        *self.holders.entry(id).or_default() += 1;
-        if let Some(end) = self.released.remove(&id) {
-            self.expiry.remove(&(end, id));
-        }
-        id
+    /// One of them.
+    #[must_use]
+    pub fn subscriber(&self, id: SubscriberId) -> Option<&Subscriber> {
+        self.subscribers.get(&id)
     }
 
-    fn let_go(&mut self, held: &[(TargetId, u32)], now: Instant) {
-        for &(id, _) in held {
-            let Some(n_holders) = self.holders.get_mut(&id) else {
+    /// The views of a target, each with how many subscribers hold it.
+    pub fn views(&self, target: &Target) -> impl Iterator<Item = (Seen<'_>, usize)> {
+        let id = self.table.find(target).into_iter();
+        id.flat_map(|id| self.table.views(id)).map(|(key, seen)| {
+            let n_holders = self.holders.get(&key);
+            (seen, n_holders.copied().unwrap_or_default())
+        })
+    }
+
+    //--- Holding
+
+    /// Holds a target that may be new; `None` when there is no room for it.
+    fn admit(&mut self, watched: &Watched, now: Instant) -> Option<Key> {
+        // A target without a holder makes room.
+        while self.table.len() + self.table.n_views() + self.n_missing(watched)
+            > self.limits.targets
+        {
+            let &(_, key) = self.expiry.first()?;
+            self.forget(key);
+        }
+        let is_new = self.table.find(&watched.target).is_none();
+        let key = self.table.add_watched(watched.clone());
+        if is_new {
+            self.schedule(key.target, now);
+        }
+        self.hold(key, now);
+        Some(key)
+    }
+
+    /// How much room it takes to watch a target.
+    fn n_missing(&self, watched: &Watched) -> usize {
+        let target = usize::from(self.table.find(&watched.target).is_none());
+        let seen = usize::from(self.table.find_watched(watched).is_none());
+        match watched.deviation.is_none() {
+            true => target,
+            false => target + seen,
+        }
+    }
+
+    /// Takes in targets that wait for room, as far as there is some.
+    fn admit_waiting(&mut self, now: Instant) {
+        let waiting = self.subscribers.iter();
+        let waiting: Vec<SubscriberId> = waiting
+            .filter(|(_, subscriber)| !subscriber.waiting.is_empty())
+            .map(|(id, _)| *id)
+            .collect();
+        for id in waiting {
+            let Some(subscriber) = self.subscribers.get_mut(&id) else {
+                continue;
+            };
+            let mut waiting = std::mem::take(&mut subscriber.waiting);
+            let mut admitted = Vec::new();
+            for (place, watched) in &waiting {
+                match self.admit(watched, now) {
+                    Some(key) => admitted.push((key, *place)),
+                    None => break,
+                }
+            }
+            waiting.drain(..admitted.len());
+            if let Some(subscriber) = self.subscribers.get_mut(&id) {
+                subscriber.waiting = waiting;
+                subscriber.held.extend(admitted);
+                subscriber.held.sort_unstable();
+            }
+        }
+    }
+
+    fn hold(&mut self, key: Key, now: Instant) {
+        for key in with_target(key) {
+            *self.holders.entry(key).or_default() += 1;
+            if let Some(end) = self.released.remove(&key) {
+                self.expiry.remove(&(end, key));
+            }
+        }
+        if key.is_view() {
+            self.reschedule(key.target, now);
+        }
+    }
+
+    fn let_go(&mut self, held: &[(Key, u32)], now: Instant) {
+        for key in held.iter().flat_map(|(key, _)| with_target(*key)) {
+            let Some(n_holders) = self.holders.get_mut(&key) else {
                 continue;
             };
             *n_holders -= 1;
             if *n_holders == 0 {
-                self.holders.remove(&id);
-                self.release(id, now);
+                self.holders.remove(&key);
+                self.release(key, now);
+                if key.is_view() {
+                    self.reschedule(key.target, now);
+                }
             }
         }
     }
 
-    fn release(&mut self, id: TargetId, now: Instant) {
+    fn release(&mut self, key: Key, now: Instant) {
         let end = now.checked_add(self.limits.grace).unwrap_or(now);
-        self.released.insert(id, end);
-        self.expiry.insert((end, id));
+        self.released.insert(key, end);
+        self.expiry.insert((end, key));
     }
 
-    /// Forgets targets without a holder when new ones need their places.
-    fn make_room(&mut self, n_new: usize) {
-        while self.table.len() + n_new > self.limits.targets {
-            let Some(&(_, id)) = self.expiry.first() else {
-                return;
-            };
-            self.forget(id);
+    /// Forgets a target, with all views of it, or one view, that has no holder.
+    fn forget(&mut self, key: Key) {
+        let of_target = |(other, _): &(&Key, &Instant)| other.target == key.target;
+        let with_views = self.released.range(key..).take_while(of_target);
+        let forgotten: Vec<(Key, Instant)> = match key.is_view() {
+            true => self.released.get_key_value(&key).into_iter().collect(),
+            false => with_views.collect::<Vec<_>>(),
+        }
+        .into_iter()
+        .map(|(key, end)| (*key, *end))
+        .collect();
+        for (key, end) in forgotten {
+            self.released.remove(&key);
+            self.expiry.remove(&(end, key));
+        }
+        match key.is_view() {
+            true => self.table.remove_view(key),
+            false => {
+                self.table.remove(key.target);
+                self.scheduler.remove(key.target);
+            }
         }
     }
 
-    /// Forgets a target without a holder.
-    fn forget(&mut self, id: TargetId) {
-        if let Some(end) = self.released.remove(&id) {
-            self.expiry.remove(&(end, id));
+    /// Begins to probe a target.
+    fn schedule(&mut self, id: TargetId, now: Instant) {
+        if let Some(entry) = self.table.get(id) {
+            self.scheduler.add(id, entry.schedule, now);
         }
-        self.table.remove(id);
-        self.scheduler.remove(id);
+    }
+
+    /// Probes a target as the site and those who hold it want now.
+    fn reschedule(&mut self, id: TargetId, now: Instant) {
+        let holders = &self.holders;
+        let in_force = self.table.tighten(id, |key| holders.contains_key(&key));
+        if let Some(in_force) = in_force {
+            self.scheduler.set_schedule(id, in_force, now);
+        }
     }
 
     //--- Changes
@@ -328,24 +436,31 @@ impl Monitor {
     #[must_use]
     pub fn full(&self, id: SubscriberId) -> Option<Changes<'_>> {
         let subscriber = self.subscribers.get(&id)?;
-        let mut entries = self.held_entries(subscriber);
+        let held = subscriber.held.iter();
+        let mut entries: Vec<(u32, Seen<'_>)> = held
+            .filter_map(|(key, place)| Some((*place, self.table.seen(*key)?)))
+            .collect();
         if subscriber.all {
-            let held: BTreeSet<&Target> = entries.iter().map(|(_, entry)| &*entry.target).collect();
-            let shown = self.table.entries();
-            let shown: Vec<_> = shown
-                .filter(|entry| !held.contains(&*entry.target))
-                .collect();
-            entries.extend(shown.into_iter().map(|entry| (0, entry)));
+            let held = subscriber.held.iter().filter(|(key, _)| !key.is_view());
+            let held: BTreeSet<TargetId> = held.map(|(key, _)| key.target).collect();
+            let others = self.table.entries().filter(|entry| {
+                let id = self.table.find(&entry.target);
+                id.is_some_and(|id| !held.contains(&id))
+            });
+            entries.extend(others.map(|entry| (0, Seen::from(entry))));
         }
         Some(Changes {
             generation: self.table.generation(),
             full: true,
             statement: subscriber.statement,
             entries,
+            waiting: &subscriber.waiting,
         })
     }
 
-    /// The changes for a subscriber after a generation; `None` without any.
+    /// The changes for a subscriber after a generation; `None` when it is the newest.
+    ///
+    /// There may be none for this subscriber: then it learns the generation alone.
     #[must_use]
     pub fn changes(&self, id: SubscriberId, since: u64) -> Option<Changes<'_>> {
         let subscriber = self.subscribers.get(&id)?;
@@ -355,30 +470,26 @@ impl Monitor {
         }
         let mut entries = Vec::new();
         for changed in self.table.changed_since(since) {
-            let Some(entry) = self.table.get(changed) else {
+            let Some(seen) = self.table.seen(changed) else {
                 continue;
             };
             let from = subscriber.held.partition_point(|(held, _)| *held < changed);
             let held = subscriber.held.iter().skip(from);
             let places = held.take_while(|(held, _)| *held == changed);
             let before = entries.len();
-            entries.extend(places.map(|(_, place)| (*place, entry)));
-            if subscriber.all && entries.len() == before {
-                entries.push((0, entry));
+            entries.extend(places.map(|(_, place)| (*place, seen)));
+            if subscriber.all && !changed.is_view() && entries.len() == before {
+                entries.push((0, seen));
             }
         }
-        (!entries.is_empty()).then(|| Changes {
-            generation: self.table.generation(),
+        let generation = self.table.generation();
+        (generation > since).then_some(Changes {
+            generation,
             full: false,
             statement: subscriber.statement,
             entries,
+            waiting: &[],
         })
-    }
-
-    fn held_entries(&self, subscriber: &Subscriber) -> Vec<(u32, &Entry)> {
-        let held = subscriber.held.iter();
-        held.filter_map(|(id, place)| Some((*place, self.table.get(*id)?)))
-            .collect()
     }
 
     /// The table of all targets.
@@ -397,6 +508,7 @@ impl Monitor {
                 return Some(Probe {
                     id: start.id,
                     target: Arc::clone(&entry.target),
+                    timeout: entry.schedule.timeout,
                     late: start.late,
                 });
             }
@@ -417,7 +529,7 @@ impl Monitor {
     pub fn finish(&mut self, id: TargetId, finding: Finding, now: Now) -> Effect {
         let effect = self.table.judge(id, finding, now);
         let entry = self.table.get(id);
-        let pace = match entry.is_some_and(|entry| entry.state.is_undecided()) {
+        let pace = match entry.is_some_and(Entry::is_undecided) {
             true => Pace::Fast,
             false => Pace::Usual,
         };
@@ -430,12 +542,12 @@ impl Monitor {
         let Some(id) = self.table.find(target) else {
             return false;
         };
-        let liveness = self.table.get(id).map(|entry| entry.state.liveness());
-        let agrees = match liveness {
-            None | Some(Liveness::Unknown) => false,
-            Some(Liveness::Up) => success,
-            Some(Liveness::Down) => !success,
+        let liveness = match success {
+            true => Liveness::Up,
+            false => Liveness::Down,
         };
+        let entry = self.table.get(id);
+        let agrees = entry.is_some_and(|entry| entry.agrees(liveness));
         if !agrees {
             self.scheduler.hurry(id, now.steady);
         }
@@ -449,8 +561,12 @@ impl Monitor {
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some(&(_, id)) = self.expiry.first().filter(|(end, _)| *end <= now) {
-            self.forget(id);
+        let before = self.expiry.len();
+        while let Some(&(_, key)) = self.expiry.first().filter(|(end, _)| *end <= now) {
+            self.forget(key);
+        }
+        if self.expiry.len() < before {
+            self.admit_waiting(now);
         }
     }
 
@@ -468,6 +584,23 @@ impl Subscriber {
     pub fn n_targets(&self) -> usize {
         self.held.len()
     }
+
+    /// For how many targets there is no room.
+    #[must_use]
+    pub fn n_waiting(&self) -> usize {
+        self.waiting.len() + self.n_dropped
+    }
+
+    /// The targets for which there is no room, in the order of the statement; some of them, if they are thousands.
+    pub fn waiting(&self) -> impl Iterator<Item = &Watched> {
+        self.waiting.iter().map(|(_, watched)| watched)
+    }
+}
+
+/// A target, or a view before its target.
+fn with_target(key: Key) -> impl Iterator<Item = Key> {
+    let view = key.is_view().then_some(key);
+    view.into_iter().chain([Key::of(key.target)])
 }
 
 #[cfg(test)]

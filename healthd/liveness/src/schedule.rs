@@ -61,6 +61,8 @@ struct Entry {
     started: Option<Instant>,
     /// Whether a probe has ended.
     settled: bool,
+    /// Evidence against the state came, and no result has agreed with the state since.
+    urgent: bool,
 }
 
 #[derive(Debug)]
@@ -94,6 +96,7 @@ impl Scheduler {
             phase: Phase::Waiting { due: now },
             started: None,
             settled: false,
+            urgent: false,
         };
         self.entries.insert(id, entry);
         self.due.push(Reverse((now, id)));
@@ -105,11 +108,34 @@ impl Scheduler {
         self.tidy();
     }
 
-    /// Makes the next probe of a target run at once, or as soon as [`EVIDENCE_GAP`] allows.
+    /// Gives a target another schedule. A probe that it has due sooner comes sooner; none comes later.
+    pub fn set_schedule(&mut self, id: TargetId, schedule: Schedule, now: Instant) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            return;
+        };
+        if entry.schedule == schedule {
+            return;
+        }
+        entry.schedule = schedule;
+        let (Phase::Waiting { due }, Some(started)) = (&mut entry.phase, entry.started) else {
+            return;
+        };
+        let latest = started.checked_add(schedule.interval).unwrap_or(started);
+        let latest = latest.max(now);
+        if latest < *due {
+            *due = latest;
+            self.due.push(Reverse((latest, id)));
+            self.tidy();
+        }
+    }
+
+    /// Makes the next probe of a target run at once, or as soon as [`EVIDENCE_GAP`] allows, and those that confirm
+    /// its result at this distance.
     pub fn hurry(&mut self, id: TargetId, now: Instant) {
         let Some(entry) = self.entries.get_mut(&id) else {
             return;
         };
+        entry.urgent = true;
         let soonest = entry.soonest(now);
         match &mut entry.phase {
             Phase::InFlight { again } => *again = true,
@@ -160,6 +186,10 @@ impl Scheduler {
         let Phase::InFlight { again } = entry.phase else {
             return;
         };
+        if pace == Pace::Usual {
+            // Evidence that came after the start is not answered by this result.
+            entry.urgent = again;
+        }
         let due = if again {
             entry.soonest(now)
         } else {
@@ -224,6 +254,8 @@ impl Entry {
     /// From the start of one probe to the start of the next.
     fn wait(&self, pace: Pace, fraction: f64) -> Duration {
         match pace {
+            // Half of the confirmation may be there already, and clients wait for the other half.
+            Pace::Fast if self.urgent => self.schedule.fast_interval.min(EVIDENCE_GAP),
             Pace::Fast => self.schedule.fast_interval,
             Pace::Usual if self.settled => self.schedule.interval.mul_f64(1.0 - JITTER * fraction),
             // Targets that came together part at once: any part of the interval is left of the first.

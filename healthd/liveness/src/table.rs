@@ -1,9 +1,12 @@
 //! The state of every target, and the order of its changes.
 //!
-//! Each change of a target's liveness, warmth or administrative state gets the next generation, and
+//! Each change of a target's liveness, warmth, schedule or administrative state gets the next generation, and
 //! so does a target that comes or goes. The table remembers for each target the generation of its
 //! last change, so a reader that has seen generation `n` gets exactly the changes since, however late
 //! it asks, and a target that flipped twice in between only once.
+//!
+//! A subscriber with a deviation sees a *view* of a target: a second state, which the same results make by
+//! another rise, fall and timeout. Views have generations of their own.
 //!
 //! Pure: never probes, sends or reads a clock.
 
@@ -12,12 +15,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::{AdminState, Liveness, Target};
+use health::{AdminState, Deviation, Liveness, Schedule, Target, Watched};
 
 use crate::admin_rules::{AdminRules, Scope};
 use crate::counts::Counts;
 use crate::now::Now;
 use crate::schedule::TargetId;
+use crate::schedules::Schedules;
 use crate::target_state::{Effect, TargetState};
 
 /// The table of all targets.
@@ -27,11 +31,37 @@ pub struct LivenessTable {
     /// The generation in which a target last came or went.
     membership: u64,
     next_id: u64,
+    next_view: u64,
+    n_views: usize,
     ids: BTreeMap<Arc<Target>, TargetId>,
     entries: BTreeMap<TargetId, Entry>,
-    /// Each target under the generation of its last change.
-    changes: BTreeMap<u64, TargetId>,
+    /// Each target, and each view, under the generation of its last change.
+    changes: BTreeMap<u64, Key>,
     rules: AdminRules,
+    schedules: Schedules,
+}
+
+/// Names a target, or a view of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// The target.
+    pub target: TargetId,
+    /// The view of it; 0 is the target itself.
+    view: u64,
+}
+
+impl Key {
+    /// The target itself.
+    #[must_use]
+    pub const fn of(target: TargetId) -> Self {
+        Self { target, view: 0 }
+    }
+
+    /// Whether it names a view.
+    #[must_use]
+    pub const fn is_view(self) -> bool {
+        self.view != 0
+    }
 }
 
 /// The state of one target.
@@ -52,8 +82,39 @@ pub struct Entry {
     /// The reason that the last probe gave.
     pub reason: String,
     pub counts: Counts,
+    /// The site's schedule for this target.
+    pub schedule: Schedule,
     /// The generation of its last change.
-    changed: u64,
+    pub changed: u64,
+    /// The schedule of probes: the site's with the shortest intervals that subscribers state.
+    in_force: Schedule,
+    views: BTreeMap<u64, View>,
+}
+
+/// A target as subscribers with one deviation see it.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// The deviation.
+    pub deviation: Deviation,
+    /// The site's schedule with the deviation.
+    pub schedule: Schedule,
+    /// The liveness.
+    pub state: TargetState,
+    /// When the liveness last changed, since 1970.
+    pub since: Option<Duration>,
+    /// The generation of its last change.
+    pub changed: u64,
+    /// The last probe was good, but took longer than this view allows.
+    late: bool,
+}
+
+/// A target as one subscriber sees it: by the site's schedule, or by its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// The target.
+    pub entry: &'a Entry,
+    /// The view, for a subscriber with a deviation.
+    pub view: Option<&'a View>,
 }
 
 /// The result of one probe.
@@ -86,15 +147,18 @@ pub struct Known {
 impl LivenessTable {
     /// An empty table, whose changes get generations above this one.
     #[must_use]
-    pub fn new(generation: u64, rules: AdminRules) -> Self {
+    pub fn new(generation: u64, rules: AdminRules, schedules: Schedules) -> Self {
         Self {
             generation,
             membership: generation,
             next_id: 1,
+            next_view: 1,
+            n_views: 0,
             ids: BTreeMap::new(),
             entries: BTreeMap::new(),
             changes: BTreeMap::new(),
             rules,
+            schedules,
         }
     }
 
@@ -119,6 +183,7 @@ impl LivenessTable {
         }
         let id = TargetId(self.next_id);
         self.next_id += 1;
+        let schedule = self.schedules.of(&known.target);
         let target = Arc::new(known.target);
         self.ids.insert(Arc::clone(&target), id);
         let entry = Entry {
@@ -130,20 +195,27 @@ impl LivenessTable {
             latency: known.latency,
             reason: known.reason,
             counts: Counts::default(),
+            schedule,
             changed: 0,
+            in_force: schedule,
+            views: BTreeMap::new(),
         };
         self.entries.insert(id, entry);
-        self.membership = self.change(id);
+        self.membership = self.change(Key::of(id));
         id
     }
 
-    /// Forgets a target.
+    /// Forgets a target and all views of it.
     pub fn remove(&mut self, id: TargetId) {
         let Some(entry) = self.entries.remove(&id) else {
             return;
         };
         self.ids.remove(&entry.target);
         self.changes.remove(&entry.changed);
+        for view in entry.views.values() {
+            self.changes.remove(&view.changed);
+        }
+        self.n_views -= entry.views.len();
         self.generation += 1;
         self.membership = self.generation;
     }
@@ -177,9 +249,152 @@ impl LivenessTable {
         self.entries.is_empty()
     }
 
+    /// How many views there are, of all targets together.
+    #[must_use]
+    pub fn n_views(&self) -> usize {
+        self.n_views
+    }
+
+    //--- Views
+
+    /// The number of a target as a subscriber with this deviation sees it.
+    #[must_use]
+    pub fn find_watched(&self, watched: &Watched) -> Option<Key> {
+        let target = self.find(&watched.target)?;
+        if watched.deviation.is_none() {
+            return Some(Key::of(target));
+        }
+        let mut views = self.entries.get(&target)?.views.iter();
+        let (view, _) = views.find(|(_, view)| view.deviation == watched.deviation)?;
+        Some(Key {
+            target,
+            view: *view,
+        })
+    }
+
+    /// Adds a target as a subscriber sees it, or finds the one there is.
+    ///
+    /// A view begins as its target is, and is from then on what the results make of it.
+    pub fn add_watched(&mut self, watched: Watched) -> Key {
+        if let Some(key) = self.find_watched(&watched) {
+            return key;
+        }
+        let Watched { target, deviation } = watched;
+        let target = self.add(target);
+        if deviation.is_none() {
+            return Key::of(target);
+        }
+        let key = Key {
+            target,
+            view: self.next_view,
+        };
+        if let Some(entry) = self.entries.get_mut(&target) {
+            self.next_view += 1;
+            self.n_views += 1;
+            let view = View {
+                deviation,
+                schedule: entry.schedule.with(&deviation),
+                state: entry.state,
+                since: entry.since,
+                changed: 0,
+                late: false,
+            };
+            entry.views.insert(key.view, view);
+        }
+        self.change(key);
+        key
+    }
+
+    /// Forgets a view.
+    pub fn remove_view(&mut self, key: Key) {
+        let entry = self.entries.get_mut(&key.target);
+        if let Some(view) = entry.and_then(|entry| entry.views.remove(&key.view)) {
+            self.n_views -= 1;
+            self.changes.remove(&view.changed);
+        }
+    }
+
+    /// A target as a subscriber sees it.
+    #[must_use]
+    pub fn seen(&self, key: Key) -> Option<Seen<'_>> {
+        let entry = self.entries.get(&key.target)?;
+        let view = match key.is_view() {
+            true => Some(entry.views.get(&key.view)?),
+            false => None,
+        };
+        Some(Seen { entry, view })
+    }
+
+    /// The views of a target.
+    pub fn views(&self, target: TargetId) -> impl Iterator<Item = (Key, Seen<'_>)> {
+        let entry = self.entries.get(&target).into_iter();
+        entry.flat_map(move |entry| {
+            entry.views.iter().map(move |(view, seen)| {
+                let key = Key {
+                    target,
+                    view: *view,
+                };
+                let seen = Seen {
+                    entry,
+                    view: Some(seen),
+                };
+                (key, seen)
+            })
+        })
+    }
+
+    //--- Schedules
+
+    /// Takes up other schedules of the site; states stay. Returns the targets that have another one now.
+    pub fn set_schedules(&mut self, schedules: Schedules) -> Vec<TargetId> {
+        self.schedules = schedules;
+        let mut changed = Vec::new();
+        for (id, entry) in &mut self.entries {
+            let schedule = self.schedules.of(&entry.target);
+            if entry.schedule != schedule {
+                entry.schedule = schedule;
+                for view in entry.views.values_mut() {
+                    view.schedule = schedule.with(&view.deviation);
+                }
+                changed.push(*id);
+            }
+        }
+        for id in &changed {
+            self.change_all(*id);
+        }
+        changed
+    }
+
+    /// Sets by which intervals a target is probed: the shortest of the site's and of those that the given views
+    /// state. Returns the schedule of its probes.
+    pub fn tighten(&mut self, id: TargetId, is_held: impl Fn(Key) -> bool) -> Option<Schedule> {
+        let entry = self.entries.get_mut(&id)?;
+        let mut in_force = entry.schedule;
+        for (view, stated) in &entry.views {
+            let key = Key {
+                target: id,
+                view: *view,
+            };
+            if is_held(key) {
+                let Schedule {
+                    interval,
+                    fast_interval,
+                    ..
+                } = stated.schedule;
+                in_force.interval = in_force.interval.min(interval);
+                in_force.fast_interval = in_force.fast_interval.min(fast_interval);
+            }
+        }
+        if entry.in_force != in_force {
+            entry.in_force = in_force;
+            self.change_all(id);
+        }
+        Some(in_force)
+    }
+
     //--- Changes
 
-    /// Takes in the result of a probe.
+    /// Takes in the result of a probe. Returns its effect on the target itself.
     pub fn judge(&mut self, id: TargetId, finding: Finding, now: Now) -> Effect {
         let Some(entry) = self.entries.get_mut(&id) else {
             return Effect::None;
@@ -188,20 +403,35 @@ impl LivenessTable {
         entry.last_check = Some(now.wall);
         entry.latency = finding.latency;
         entry.reason = finding.reason;
-        let found = if finding.good {
-            Liveness::Up
-        } else {
-            Liveness::Down
-        };
-        let schedule = &entry.target.schedule;
-        let effect = entry.state.judge(found, schedule.rise, schedule.fall);
+        let mut changed = Vec::new();
+        for (number, view) in &mut entry.views {
+            view.late = finding.good && finding.latency > view.schedule.timeout;
+            let found = liveness(finding.good && !view.late);
+            let effect = view
+                .state
+                .judge(found, view.schedule.rise, view.schedule.fall);
+            if effect == Effect::Flipped {
+                view.since = view.since.max(Some(now.wall));
+            }
+            if effect != Effect::None {
+                changed.push(Key {
+                    target: id,
+                    view: *number,
+                });
+            }
+        }
+        let Schedule { rise, fall, .. } = entry.schedule;
+        let effect = entry.state.judge(liveness(finding.good), rise, fall);
         if effect == Effect::Flipped {
             entry.counts.n_transitions += 1;
             // A wall clock that was set back does not make the change older than the one before.
             entry.since = entry.since.max(Some(now.wall));
         }
         if effect != Effect::None {
-            self.change(id);
+            changed.push(Key::of(id));
+        }
+        for key in changed {
+            self.change(key);
         }
         effect
     }
@@ -224,7 +454,7 @@ impl LivenessTable {
             }
         }
         for id in changed {
-            self.change(id);
+            self.change_all(id);
         }
         n_covered
     }
@@ -247,21 +477,49 @@ impl LivenessTable {
         self.membership
     }
 
-    /// The targets that changed after this generation.
-    pub fn changed_since(&self, generation: u64) -> impl Iterator<Item = TargetId> {
+    /// The targets and views that changed after this generation.
+    pub fn changed_since(&self, generation: u64) -> impl Iterator<Item = Key> {
         let range = (Bound::Excluded(generation), Bound::Unbounded);
-        self.changes.range(range).map(|(_, id)| *id)
+        self.changes.range(range).map(|(_, key)| *key)
     }
 
-    /// Gives the change of a target the next generation.
-    fn change(&mut self, id: TargetId) -> u64 {
+    /// Gives the change of a target and of all views of it the next generations.
+    fn change_all(&mut self, id: TargetId) {
+        let views = self.entries.get(&id).map(|entry| &entry.views);
+        let views: Vec<u64> = views
+            .into_iter()
+            .flat_map(BTreeMap::keys)
+            .copied()
+            .collect();
+        for view in [0].into_iter().chain(views) {
+            self.change(Key { target: id, view });
+        }
+    }
+
+    /// Gives the change of a target or view the next generation.
+    fn change(&mut self, key: Key) -> u64 {
         self.generation += 1;
-        if let Some(entry) = self.entries.get_mut(&id) {
-            self.changes.remove(&entry.changed);
-            entry.changed = self.generation;
-            self.changes.insert(self.generation, id);
+        let Some(entry) = self.entries.get_mut(&key.target) else {
+            return self.generation;
+        };
+        let changed = match key.is_view() {
+            true => entry.views.get_mut(&key.view).map(|view| &mut view.changed),
+            false => Some(&mut entry.changed),
+        };
+        if let Some(changed) = changed {
+            self.changes.remove(changed);
+            *changed = self.generation;
+            self.changes.insert(self.generation, key);
         }
         self.generation
+    }
+}
+
+/// The liveness that a single result stands for.
+const fn liveness(good: bool) -> Liveness {
+    match good {
+        true => Liveness::Up,
+        false => Liveness::Down,
     }
 }
 
@@ -274,158 +532,81 @@ impl Entry {
             AdminState::Drain | AdminState::Maintenance => Liveness::Down,
         }
     }
+
+    /// Whether the last results contradict its liveness, or that of a view, but are too few to change it.
+    #[must_use]
+    pub fn is_undecided(&self) -> bool {
+        let undecided = |view: &View| view.state.is_undecided();
+        self.state.is_undecided() || self.views.values().any(undecided)
+    }
+
+    /// Whether this liveness is that of the target and of each view.
+    #[must_use]
+    pub fn agrees(&self, with: Liveness) -> bool {
+        let views = self.views.values().map(|view| view.state);
+        let mut all = views.chain([self.state]);
+        all.all(|state| state.liveness() == with)
+    }
+}
+
+impl<'a> From<&'a Entry> for Seen<'a> {
+    fn from(entry: &'a Entry) -> Self {
+        Self { entry, view: None }
+    }
+}
+
+impl Seen<'_> {
+    /// The liveness.
+    #[must_use]
+    pub fn state(&self) -> TargetState {
+        self.view.map_or(self.entry.state, |view| view.state)
+    }
+
+    /// When the liveness last changed, since 1970.
+    #[must_use]
+    pub fn since(&self) -> Option<Duration> {
+        self.view.map_or(self.entry.since, |view| view.since)
+    }
+
+    /// The generation of the last change.
+    #[must_use]
+    pub fn changed(&self) -> u64 {
+        self.view.map_or(self.entry.changed, |view| view.changed)
+    }
+
+    /// The deviation of the subscribers that see it so.
+    #[must_use]
+    pub fn deviation(&self) -> Deviation {
+        self.view.map_or(Deviation::NONE, |view| view.deviation)
+    }
+
+    /// The schedule that makes the liveness, by the intervals of the probes that there are.
+    #[must_use]
+    pub fn schedule(&self) -> Schedule {
+        let Self { entry, view } = self;
+        let stated = view.map_or(entry.schedule, |view| view.schedule);
+        Schedule {
+            // A longer one than that of the probe changes nothing.
+            timeout: stated.timeout.min(entry.schedule.timeout),
+            rise: stated.rise,
+            fall: stated.fall,
+            ..entry.in_force
+        }
+    }
+
+    /// The reason that the last probe gave.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let reason = self.entry.reason.clone();
+        match self.view {
+            Some(view) if view.late => {
+                let limit = view.schedule.timeout.as_millis();
+                format!("{reason}, but not within {limit}ms")
+            }
+            _ => reason,
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Instant;
-
-    use super::*;
-    use health::Schedule;
-
-    fn target(port: u16) -> Target {
-        let mut target = Target::tcp(([192, 168, 7, 13], port).into());
-        target.schedule = Schedule {
-            fall: 2,
-            ..Schedule::default()
-        };
-        target
-    }
-
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "an instant to count from, whichever it is"
-    )]
-    fn at(seconds: u64) -> Now {
-        Now {
-            steady: Instant::now(),
-            wall: Duration::from_secs(seconds),
-        }
-    }
-
-    fn finding(good: bool) -> Finding {
-        Finding {
-            good,
-            reason: "x".to_owned(),
-            latency: Duration::from_millis(3),
-        }
-    }
-
-    fn table() -> LivenessTable {
-        LivenessTable::new(100, AdminRules::default())
-    }
-
-    #[test]
-    fn only_what_changed_is_told_and_each_target_once() {
-        let mut table = table();
-        let (a, b) = (table.add(target(1)), table.add(target(2)));
-        assert_eq!(table.add(target(1)), a, "one target, one number");
-        let seen = table.generation();
-        let steps = [
-            (a, true, Effect::Flipped),
-            (b, true, Effect::Flipped),
-            (a, true, Effect::None),
-            (a, false, Effect::None),
-            (a, false, Effect::Flipped),
-        ];
-        for (id, good, effect) in steps {
-            assert_eq!(table.judge(id, finding(good), at(5)), effect);
-        }
-        assert_eq!(table.generation(), seen + 3);
-        let changed = |since| table.changed_since(since).collect::<Vec<_>>();
-        assert_eq!(changed(seen), [b, a]);
-        assert_eq!(changed(seen + 2), [a]);
-        assert_eq!(changed(table.generation()), []);
-        assert_eq!(changed(0), [b, a]);
-    }
-
-    #[test]
-    fn the_same_result_again_is_no_change_but_is_remembered() {
-        let mut table = table();
-        let id = table.add(target(1));
-        table.judge(id, finding(true), at(5));
-        let generation = table.generation();
-        table.judge(id, finding(true), at(9));
-        assert_eq!(table.generation(), generation);
-        let entry = table.get(id).unwrap();
-        assert_eq!(entry.since, Some(Duration::from_secs(5)));
-        assert_eq!(entry.last_check, Some(Duration::from_secs(9)));
-        assert_eq!(entry.counts.n_probes(), 2);
-    }
-
-    #[test]
-    fn since_does_not_go_back_with_the_wall_clock() {
-        let mut table = table();
-        let id = table.add(target(1));
-        for (good, wall, since) in [
-            (true, 100, 100),
-            (false, 40, 100),
-            (false, 41, 100),
-            (true, 110, 110),
-        ] {
-            table.judge(id, finding(good), at(wall));
-            let entry = table.get(id).unwrap();
-            assert_eq!(entry.since, Some(Duration::from_secs(since)));
-        }
-    }
-
-    #[test]
-    fn a_target_from_before_the_restart_is_warm_until_confirmed() {
-        let mut table = table();
-        let known = Known {
-            target: target(1),
-            liveness: Liveness::Up,
-            since: Some(Duration::from_secs(3)),
-            last_check: None,
-            latency: Duration::ZERO,
-            reason: "connected".to_owned(),
-        };
-        let id = table.add_known(known);
-        assert!(table.get(id).unwrap().state.is_warm());
-        let generation = table.generation();
-        assert_eq!(
-            table.judge(id, finding(true), at(50)),
-            Effect::Confirmed,
-            "subscribers are told"
-        );
-        assert_eq!(table.generation(), generation + 1);
-        assert_eq!(table.get(id).unwrap().since, Some(Duration::from_secs(3)));
-    }
-
-    #[test]
-    fn a_decision_covers_targets_that_come_later() {
-        let mut table = table();
-        let id = table.add(target(1));
-        let scope = Scope::Address([192, 168, 7, 13].into());
-        let generation = table.generation();
-        assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
-        let drained = table.generation();
-        assert!(drained > generation);
-        assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
-        assert_eq!(table.generation(), drained, "nothing changed");
-        let elsewhere = Scope::Address([192, 168, 7, 99].into());
-        assert_eq!(table.set_admin(elsewhere, AdminState::Drain), 0);
-        assert!(table.generation() > drained, "there is something to keep");
-        table.judge(id, finding(true), at(1));
-        assert_eq!(table.get(id).unwrap().effective(), Liveness::Down);
-        let later = table.add(target(2));
-        assert_eq!(table.get(later).unwrap().admin, AdminState::Drain);
-        table.set_admin(scope, AdminState::Ready);
-        assert_eq!(table.get(id).unwrap().effective(), Liveness::Up);
-    }
-
-    #[test]
-    fn coming_and_going_moves_the_membership() {
-        let mut table = table();
-        let id = table.add(target(1));
-        let joined = table.membership();
-        table.judge(id, finding(true), at(1));
-        assert_eq!(table.membership(), joined);
-        table.remove(id);
-        assert!(table.membership() > joined);
-        assert_eq!(table.changed_since(0).count(), 0);
-        assert_eq!(table.find(&target(1)), None);
-        assert_eq!(table.judge(id, finding(true), at(1)), Effect::None);
-        assert!(table.is_empty());
-    }
-}
+mod tests;

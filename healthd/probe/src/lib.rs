@@ -17,6 +17,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
+use std::time::Duration;
 
 use daemon::clock;
 use daemon::config::HumanDuration;
@@ -69,9 +70,8 @@ impl Prober {
     }
 
     /// Probes a target once.
-    pub async fn probe(&self, target: &Target) -> Finding {
+    pub async fn probe(&self, target: &Target, timeout: Duration) -> Finding {
         let started = clock::now();
-        let timeout = target.schedule.timeout;
         let outcome = tokio::time::timeout(timeout, self.attempt(target)).await;
         let latency = started.elapsed();
         let outcome =

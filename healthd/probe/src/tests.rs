@@ -2,7 +2,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::{DnsProbe, HttpProbe, Schedule, Verify};
+use health::{DnsProbe, HttpProbe, Verify};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
@@ -24,10 +24,6 @@ fn target(kind: TargetKind, address: SocketAddr) -> Target {
     Target {
         kind,
         address,
-        schedule: Schedule {
-            timeout: Duration::from_secs(5),
-            ..Schedule::default()
-        },
         source: None,
     }
 }
@@ -40,7 +36,7 @@ async fn listener() -> (TcpListener, SocketAddr) {
 
 /// Probes and says what was found, as `+ reason` or `- reason`.
 async fn find(target: &Target) -> String {
-    let finding = Prober::new().probe(target).await;
+    let finding = Prober::new().probe(target, Duration::from_secs(5)).await;
     let sign = if finding.good { '+' } else { '-' };
     format!("{sign} {}", finding.reason)
 }
@@ -78,9 +74,9 @@ fn a_tcp_target_is_up_when_it_accepts() {
 fn a_target_that_does_not_answer_in_time_is_down() {
     block_on(async {
         let (_listener, address) = listener().await;
-        let mut silent = target(TargetKind::Http(HttpProbe::default()), address);
-        silent.schedule.timeout = Duration::from_millis(150);
-        let finding = Prober::new().probe(&silent).await;
+        let silent = target(TargetKind::Http(HttpProbe::default()), address);
+        let timeout = Duration::from_millis(150);
+        let finding = Prober::new().probe(&silent, timeout).await;
         assert!(!finding.good);
         assert_eq!(finding.reason, "no answer within 150ms");
         assert!(finding.latency >= Duration::from_millis(150));

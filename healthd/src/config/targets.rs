@@ -1,13 +1,15 @@
 //! The targets of the file as the probes see them; rules between the keys of one are checked here.
 
 use ::config::healthd::{Healthd, Kind, Target as Written, Verify as Authorities};
-use ::config::{Check, DurationWithin, Whole, at};
+use ::config::{Check, Whole, at};
 use dns_wire::{Name, Rcode, Type};
 use health_probe::check_http;
-use proto::health::{DnsProbe, HttpProbe, Schedule, Target, TargetKind, Verify};
+use proto::health::{Deviation, DnsProbe, HttpProbe, Target, TargetKind, Verify};
 
-/// The targets; those with a problem are left out.
-pub(super) fn targets(file: &Healthd, check: &mut Check<'_>) -> Vec<Target> {
+use super::schedules;
+
+/// The targets, each with what it says of its schedule; those with a problem are left out.
+pub(super) fn targets(file: &Healthd, check: &mut Check<'_>) -> Vec<(Target, Deviation)> {
     // Wrong listeners are left out here, and were named already.
     if file.listen.is_empty() && check.n_problems() == 0 {
         let words = "`listen` is empty: no service could subscribe";
@@ -30,8 +32,9 @@ pub(super) fn targets(file: &Healthd, check: &mut Check<'_>) -> Vec<Target> {
             check: &mut *check,
         };
         let target = reader.target();
+        let deviation = schedules::of_target(written, &at!["target", index], check);
         if check.n_problems() == n_problems {
-            targets.push(target);
+            targets.push((target, deviation));
         }
     }
     targets
@@ -61,41 +64,7 @@ impl Reader<'_, '_> {
         Target {
             kind: self.kind(),
             address,
-            schedule: self.schedule(),
             source,
-        }
-    }
-
-    fn schedule(&mut self) -> Schedule {
-        let default = Schedule::default();
-        let written = self.written;
-        let interval = written
-            .interval
-            .map_or(default.interval, DurationWithin::get);
-        let fast = written.fast_interval.map(DurationWithin::get);
-        if fast.is_some_and(|fast| fast > interval) {
-            self.problem(
-                "fast-interval",
-                "the fast interval is longer than the interval",
-            );
-        }
-        let times = [
-            ("interval", Some(interval)),
-            ("fast-interval", fast),
-            ("timeout", written.timeout.map(DurationWithin::get)),
-        ];
-        for (key, time) in times {
-            // The contract carries milliseconds.
-            if time.is_some_and(|time| time.subsec_nanos() % 1_000_000 != 0) {
-                self.problem(key, "a time in whole milliseconds is needed");
-            }
-        }
-        Schedule {
-            interval,
-            fast_interval: fast.unwrap_or(default.fast_interval).min(interval),
-            timeout: written.timeout.map_or(default.timeout, DurationWithin::get),
-            rise: written.rise.map_or(default.rise, Whole::get),
-            fall: written.fall.map_or(default.fall, Whole::get),
         }
     }
 

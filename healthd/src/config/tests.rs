@@ -44,6 +44,17 @@ const FULL: &str = r#"
         grace = "2m"
         [metrics]
         targets = 3
+        [schedule]
+        interval = "4s"
+        fast-interval = "300ms"
+        timeout = "3s"
+        rise = 3
+        fall = 4
+        [[override]]
+        kind = "dns"
+        address = "::1"
+        port = 53
+        fall = 9
         [[target]]
         kind = "https"
         address = "192.168.7.13:6443"
@@ -100,7 +111,19 @@ fn everything_can_be_said() {
             verify: Verify::Ca("/ca.pem".to_owned()),
         })
     );
-    assert_eq!((https.schedule.rise, https.schedule.fall), (2, 3));
+    let schedule = config.schedules.of(https);
+    let millis = Duration::from_millis;
+    assert_eq!(
+        (schedule.interval, schedule.fast_interval, schedule.timeout),
+        (millis(2000), millis(500), millis(1000))
+    );
+    assert_eq!((schedule.rise, schedule.fall), (2, 3));
+    let schedule = config.schedules.of(dns);
+    assert_eq!(
+        (schedule.interval, schedule.fast_interval, schedule.timeout),
+        (millis(4000), millis(300), millis(3000))
+    );
+    assert_eq!((schedule.rise, schedule.fall), (3, 9));
     assert_eq!(dns.to_string(), "dns [::1]:53 ocp4.redhat.ren.");
     for target in &config.targets {
         let wire = proto::wire::Target::from(target);
@@ -152,6 +175,46 @@ rise = 0
         );
     }
     assert_eq!(told.len(), expected.len(), "{told:#?}");
+}
+
+#[test]
+fn a_schedule_that_cannot_be_kept_is_a_problem() {
+    let problems = parse(
+        r#"version = "v1"
+[schedule]
+interval = "1s"
+fast-interval = "2s"
+[[override]]
+fall = 3
+[[override]]
+port = 443
+[[override]]
+port = 443
+interval = "1.0005s"
+[[target]]
+kind = "tcp"
+address = "192.168.7.13:443"
+interval = "200ms"
+fast-interval = "300ms"
+"#,
+    )
+    .unwrap_err();
+    let told: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
+    let expected = [
+        "4:17: the fast interval is longer",
+        "5:1: an override names a `kind`",
+        "7:1: this override sets nothing",
+        "11:12: a time in whole milliseconds",
+        "16:17: the fast interval is longer",
+    ];
+    assert_eq!(told.len(), expected.len(), "{told:#?}");
+    for expected in expected {
+        let expected = format!("healthd.toml:{expected}");
+        assert!(
+            told.iter().any(|told| told.starts_with(&expected)),
+            "{expected} in {told:#?}"
+        );
+    }
 }
 
 #[test]

@@ -72,9 +72,25 @@ fn a_reload_takes_up_targets_and_limits() {
         assert_eq!(shown, ["127.9.9.9:2", "127.9.9.9:3"]);
         config.file.probes.targets = Whole::clamped(1);
         config.file.probes.in_flight = Whole::clamped(9);
-        let refused = service.reload(config).await.unwrap_err();
-        assert!(refused.to_string().contains("no more than 1"), "{refused}");
-        assert_eq!(service.status().probes.limit, 7, "nothing has changed");
+        let summary = service.reload(config.clone()).await.unwrap();
+        let status = service.status();
+        assert_eq!(status.probes.limit, 9);
+        assert!(
+            summary.contains("2 targets configured, 2 targets"),
+            "both are known: {summary}"
+        );
+        config.targets.push(closed(4));
+        let summary = service.reload(config).await.unwrap();
+        assert!(
+            summary.contains("3 targets configured, 1 of them without room"),
+            "{summary}"
+        );
+        let status = service.status();
+        let mut subscribers = status.subscribers.iter();
+        let configuration = subscribers.find(|one| one.name == "configuration");
+        let configuration = configuration.expect("healthd's own");
+        assert_eq!(configuration.waiting, 1);
+        assert_eq!(configuration.first_waiting, ["tcp 127.9.9.9:4"]);
         assert!(service.drain(Duration::from_secs(5)).await);
         assert!(!directory.0.path().join("s").exists());
     });

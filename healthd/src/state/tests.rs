@@ -5,6 +5,7 @@ use proto::health::{Target, TargetKind};
 use super::*;
 use liveness::monitor::Limits;
 use liveness::now::Now;
+use liveness::schedules::Schedules;
 use liveness::table::Known;
 
 fn known(port: u16, liveness: Liveness) -> Known {
@@ -51,7 +52,7 @@ fn monitor(restored: Restored) -> Monitor {
         steady: Instant::now(),
         wall: Duration::ZERO,
     };
-    Monitor::new(limits, 1, restored, now)
+    Monitor::new(limits, Schedules::default(), 1, restored, now)
 }
 
 #[test]

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use daemon::config::{ByteSize, HumanDuration};
 use daemon::{errln, exit, outln};
 use dns_wire::{Name, Rcode, Type};
-use proto::health::{DnsProbe, HttpProbe, Schedule, Target, TargetKind, Verify};
+use proto::health::{DnsProbe, HttpProbe, Target, TargetKind, Verify};
 use serde_json::json;
 
 use health_probe::Prober;
@@ -162,10 +162,6 @@ impl Args {
         Ok(Target {
             kind,
             address,
-            schedule: Schedule {
-                timeout: self.timeout.into(),
-                ..Schedule::default()
-            },
             source: self.source,
         })
     }
@@ -188,7 +184,7 @@ impl Args {
 }
 
 pub(super) async fn run(args: Args) -> ExitCode {
-    let json = args.json;
+    let (json, timeout) = (args.json, args.timeout.into());
     let target = match args.target() {
         Ok(target) => target,
         Err(words) => {
@@ -196,7 +192,7 @@ pub(super) async fn run(args: Args) -> ExitCode {
             return exit::code(exit::USAGE);
         }
     };
-    let finding = Box::pin(Prober::new().probe(&target)).await;
+    let finding = Box::pin(Prober::new().probe(&target, timeout)).await;
     let liveness = if finding.good { "up" } else { "down" };
     if json {
         outln!(

@@ -146,9 +146,13 @@ fn line(target: &Target, status: Option<&TargetStatus>) -> String {
     };
     let liveness = status.liveness.to_string();
     let latency = status.latency.as_secs_f64() * 1000.0;
+    let generation = match status.generation {
+        0 => String::new(),
+        generation => format!("  generation {generation}"),
+    };
     match status.reason.as_str() {
-        "" => format!("{liveness:<7}  {target}{admin}"),
-        reason => format!("{liveness:<7}  {target}  {reason} ({latency:.1} ms){admin}"),
+        "" => format!("{liveness:<7}  {target}{admin}{generation}"),
+        reason => format!("{liveness:<7}  {target}  {reason} ({latency:.1} ms){admin}{generation}"),
     }
 }
 
@@ -163,6 +167,7 @@ fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Val
     });
     if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
         fields.insert("admin".to_owned(), status.admin.to_string().into());
+        fields.insert("generation".to_owned(), status.generation.into());
         fields.insert("since".to_owned(), json!(time(status.since)));
         fields.insert("last_check".to_owned(), json!(time(status.last_check)));
         fields.insert("reason".to_owned(), status.reason.clone().into());
@@ -207,17 +212,19 @@ mod tests {
             admin: AdminState::Drain,
             latency: Duration::from_micros(1250),
             reason: "connection refused".to_owned(),
+            generation: 7,
             ..TargetStatus::default()
         };
         assert_eq!(
             line(&target, Some(&status)),
-            "down     tcp 192.168.7.13:6443  connection refused (1.2 ms)  [drain]"
+            "down     tcp 192.168.7.13:6443  connection refused (1.2 ms)  [drain]  generation 7"
         );
         let new = TargetStatus::default();
         assert_eq!(line(&target, Some(&new)), "unknown  tcp 192.168.7.13:6443");
         assert_eq!(line(&target, None), "gone     tcp 192.168.7.13:6443");
         let object = object(Timestamp(SystemTime::UNIX_EPOCH), &target, Some(&status));
         assert_eq!(object["liveness"], "down");
+        assert_eq!(object["generation"], 7);
         assert_eq!(object["since"], Value::Null);
     }
 }

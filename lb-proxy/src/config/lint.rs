@@ -74,7 +74,8 @@ fn api(frontend: &str, backend: &Backend) -> Vec<String> {
             "frontend {frontend}: the servers of {name} are not checked, so a failing /readyz takes none out"
         )),
         Some(check) => {
-            let longest = until_down(&check.schedule);
+            // healthd's own schedule, as long as its file says nothing else.
+            let longest = until_down(&Schedule::default().with(&check.deviation));
             if longest > READYZ_LIMIT {
                 odd.push(format!(
                     "frontend {frontend}: a server of {name} may be chosen for {} after /readyz has failed; OpenShift allows 30s",
@@ -101,7 +102,7 @@ fn probed_without_header(backend: &Backend) -> Option<String> {
     };
     let expects = backend.policy.send_proxy != balance::table::SendProxy::No;
     let server = backend.servers.iter().find(|server| {
-        let target = server.target.as_ref();
+        let target = server.target.as_ref().map(|watched| &watched.target);
         target.is_some_and(|target| speaks(&target.kind) && target.address == server.address)
     });
     server.filter(|_| expects).map(|server| {

@@ -87,6 +87,7 @@ fn roles_set_what_openshift_asks_for() {
     let targets = config.targets();
     let told: Vec<String> = targets.iter().map(ToString::to_string).collect();
     assert_eq!(told[0], "https 192.168.7.13:6443/readyz");
+    assert!(targets[0].deviation.is_none(), "healthd's schedule");
     let plain = parse(&OWN.replace("role = \"api\"", "")).unwrap();
     let plain = &plain.backends[0];
     assert_eq!(plain.algorithm, Algorithm::RoundRobin);
@@ -229,7 +230,7 @@ fn two_frontends_on_one_address_are_refused() {
 fn odd_configurations_are_warned_about() {
     let cases = [
         (
-            OWN.replace("name = \"api\"\n[[backend.server]]", "name = \"api\"\ncheck = { interval = \"10s\", timeout = \"10s\" }\n[[backend.server]]"),
+            OWN.replace("name = \"api\"\n[[backend.server]]", "name = \"api\"\ncheck = { interval = \"10s\", timeout = \"10s\", fall = 3 }\n[[backend.server]]"),
             "frontend api: a server of api may be chosen for 40s after /readyz has failed; OpenShift allows 30s",
         ),
         (

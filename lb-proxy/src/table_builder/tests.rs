@@ -34,7 +34,7 @@ fn builder(text: &str) -> Arc<TableBuilder> {
 
 /// What healthd would say: of each address ending, its liveness and administrative state.
 fn snapshot(config: &Config, states: &[(u8, Liveness, AdminState)]) -> Arc<Snapshot> {
-    let status = |target: &Target| {
+    let status = |target: &proto::health::Target| {
         let last = match target.address.ip() {
             std::net::IpAddr::V4(address) => address.octets()[3],
             std::net::IpAddr::V6(_) => 0,
@@ -51,8 +51,10 @@ fn snapshot(config: &Config, states: &[(u8, Liveness, AdminState)]) -> Arc<Snaps
     Arc::new(Snapshot {
         generation: 1,
         targets: targets
+            .map(|watched| watched.target)
             .filter_map(|target| Some((target.clone(), status(&target)?)))
             .collect(),
+        ..Snapshot::default()
     })
 }
 

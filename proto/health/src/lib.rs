@@ -17,27 +17,24 @@ use serde::{Deserialize, Serialize};
 pub use clock::{ClockReport, ClockState, Leap};
 pub use endpoint::{Endpoint, EndpointError, HealthdArg};
 
-/// A target of probes. Its identity is all of it: two equal targets share one probe.
+/// A target of probes. Its identity is all of it: two equal targets share one probe and one state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Target {
     /// How it is probed.
     pub kind: TargetKind,
     /// The address.
     pub address: SocketAddr,
-    /// When it is probed, and how many results make a state.
-    pub schedule: Schedule,
     /// The address to probe from; any when `None`.
     pub source: Option<IpAddr>,
 }
 
 impl Target {
-    /// A TCP target with the default schedule.
+    /// A TCP target.
     #[must_use]
-    pub fn tcp(address: SocketAddr) -> Self {
+    pub const fn tcp(address: SocketAddr) -> Self {
         Self {
             kind: TargetKind::Tcp,
             address,
-            schedule: Schedule::default(),
             source: None,
         }
     }
@@ -163,6 +160,8 @@ impl Default for DnsProbe {
     }
 }
 
+//--- Schedules
+
 /// When a target is probed, and how many results in a row make a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Schedule {
@@ -181,19 +180,149 @@ pub struct Schedule {
 impl Schedule {
     /// No target is probed more often than this: a probe costs its target something too.
     pub const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+    /// This schedule with what a deviation gives in place of its own values.
+    ///
+    /// The result is one that can be kept: no interval below the least one, no fast interval above the
+    /// interval, and at least one result for each change.
+    #[must_use]
+    pub fn with(self, deviation: &Deviation) -> Self {
+        let interval = deviation.interval.unwrap_or(self.interval);
+        let interval = interval.max(Self::MIN_INTERVAL);
+        let fast = deviation.fast_interval.unwrap_or(self.fast_interval);
+        Self {
+            interval,
+            fast_interval: fast.clamp(Self::MIN_INTERVAL, interval),
+            timeout: deviation.timeout.unwrap_or(self.timeout),
+            rise: deviation.rise.unwrap_or(self.rise).max(1),
+            fall: deviation.fall.unwrap_or(self.fall).max(1),
+        }
+    }
+
+    /// The shortest time in which a target in this state can leave it, as a rule: the first result that
+    /// contradicts the state comes within one interval, and the further ones follow at the fast interval.
+    #[must_use]
+    pub fn time_to_change(&self, liveness: Liveness) -> Duration {
+        let results = match liveness {
+            Liveness::Up => self.fall,
+            Liveness::Down => self.rise,
+            Liveness::Unknown => return Duration::ZERO,
+        };
+        let further = self.fast_interval.min(self.interval);
+        self.interval
+            .saturating_add(further.saturating_mul(results.saturating_sub(1)))
+    }
 }
 
+/// The schedule of a site that says nothing else. A target that refuses is down one interval and 200 ms after it
+/// failed, at the latest, and one lost packet flips nothing.
 impl Default for Schedule {
     fn default() -> Self {
         Self {
-            interval: Duration::from_secs(5),
-            fast_interval: Duration::from_secs(1),
-            timeout: Duration::from_secs(2),
-            rise: 1,
-            fall: 1,
+            interval: Duration::from_secs(2),
+            fast_interval: Duration::from_millis(200),
+            timeout: Duration::from_secs(1),
+            rise: 2,
+            fall: 2,
         }
     }
 }
+
+/// The values of a schedule that one subscriber wants otherwise than the site; the site's where `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Deviation {
+    /// As [`Schedule::interval`].
+    pub interval: Option<Duration>,
+    /// As [`Schedule::fast_interval`].
+    pub fast_interval: Option<Duration>,
+    /// As [`Schedule::timeout`].
+    pub timeout: Option<Duration>,
+    /// As [`Schedule::rise`].
+    pub rise: Option<u32>,
+    /// As [`Schedule::fall`].
+    pub fall: Option<u32>,
+}
+
+impl Deviation {
+    /// The site's schedule, as it is.
+    pub const NONE: Self = Self {
+        interval: None,
+        fast_interval: None,
+        timeout: None,
+        rise: None,
+        fall: None,
+    };
+
+    /// Whether everything is as the site has it.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::NONE
+    }
+
+    /// This deviation, with the values of another one where it gives none.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            interval: self.interval.or(other.interval),
+            fast_interval: self.fast_interval.or(other.fast_interval),
+            timeout: self.timeout.or(other.timeout),
+            rise: self.rise.or(other.rise),
+            fall: self.fall.or(other.fall),
+        }
+    }
+}
+
+/// In the words of configuration files: `interval 500ms, fall 3`.
+impl std::fmt::Display for Deviation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let times = [
+            ("interval", self.interval),
+            ("fast-interval", self.fast_interval),
+            ("timeout", self.timeout),
+        ];
+        let times = times
+            .into_iter()
+            .filter_map(|(name, time)| Some(format!("{name} {}ms", time?.as_millis())));
+        let counts = [("rise", self.rise), ("fall", self.fall)];
+        let counts = counts
+            .into_iter()
+            .filter_map(|(name, count)| Some(format!("{name} {}", count?)));
+        let all: Vec<String> = times.chain(counts).collect();
+        f.write_str(&all.join(", "))
+    }
+}
+
+/// A target as a subscriber watches it.
+///
+/// Without a deviation the subscriber sees the state of the target itself. With one it sees a *view*: the state
+/// that the same results make by its own rise, fall and timeout.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Watched {
+    /// The target.
+    pub target: Target,
+    /// The values that differ from the site's schedule.
+    pub deviation: Deviation,
+}
+
+impl From<Target> for Watched {
+    fn from(target: Target) -> Self {
+        Self {
+            target,
+            deviation: Deviation::NONE,
+        }
+    }
+}
+
+impl std::fmt::Display for Watched {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.deviation.is_none() {
+            true => self.target.fmt(f),
+            false => write!(f, "{} ({})", self.target, self.deviation),
+        }
+    }
+}
+
+//--- States
 
 /// The liveness that probes found.
 #[derive(
@@ -262,6 +391,10 @@ pub struct TargetStatus {
     pub reason: String,
     /// The liveness is from before healthd's restart, and no probe has confirmed it yet.
     pub warm: bool,
+    /// The generation of the last change.
+    pub generation: u64,
+    /// The schedule that makes the liveness.
+    pub schedule: Schedule,
 }
 
 impl TargetStatus {
@@ -288,6 +421,8 @@ pub struct Snapshot {
     pub generation: u64,
     /// Each target's status.
     pub targets: BTreeMap<Target, TargetStatus>,
+    /// The views of targets, for subscribers with a deviation.
+    pub views: BTreeMap<Watched, TargetStatus>,
 }
 
 impl Snapshot {
@@ -304,6 +439,23 @@ impl Snapshot {
             .map_or(Liveness::Unknown, TargetStatus::effective)
     }
 
+    /// The status of a target as a subscriber watches it.
+    #[must_use]
+    pub fn watched(&self, watched: &Watched) -> Option<&TargetStatus> {
+        match watched.deviation.is_none() {
+            true => self.status(&watched.target),
+            false => self.views.get(watched),
+        }
+    }
+
+    /// Takes in the status of a target as a subscriber watches it.
+    pub fn insert(&mut self, watched: Watched, status: TargetStatus) {
+        match watched.deviation.is_none() {
+            true => self.targets.insert(watched.target, status),
+            false => self.views.insert(watched, status),
+        };
+    }
+
     /// This snapshot, which follows `before` on another stream, without what healthd forgot.
     ///
     /// healthd comes back from a restart with the state that it last wrote to disk, or with none. A target
@@ -311,18 +463,27 @@ impl Snapshot {
     #[must_use]
     pub fn keep_known(mut self, before: &Self) -> Self {
         for (target, status) in &mut self.targets {
-            if !status.warm && status.liveness != Liveness::Unknown {
-                continue;
-            }
-            let known = before.status(target);
-            if let Some(known) = known.filter(|known| known.liveness != Liveness::Unknown) {
-                *status = TargetStatus {
-                    admin: status.admin,
-                    ..known.clone()
-                };
-            }
+            status.keep_known(before.targets.get(target));
+        }
+        for (watched, status) in &mut self.views {
+            status.keep_known(before.views.get(watched));
         }
         self
+    }
+}
+
+impl TargetStatus {
+    fn keep_known(&mut self, before: Option<&Self>) {
+        if !self.warm && self.liveness != Liveness::Unknown {
+            return;
+        }
+        if let Some(known) = before.filter(|known| known.liveness != Liveness::Unknown) {
+            *self = Self {
+                admin: self.admin,
+                schedule: self.schedule,
+                ..known.clone()
+            };
+        }
     }
 }
 
@@ -351,3 +512,6 @@ pub enum HealthError {
     #[error("not a health message")]
     Malformed,
 }
+
+#[cfg(test)]
+mod tests;

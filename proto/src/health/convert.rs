@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    AdminState, DnsProbe, HealthError, HttpProbe, Liveness, Schedule, Target, TargetKind,
-    TargetStatus, Verify,
+    AdminState, Deviation, DnsProbe, HealthError, HttpProbe, Liveness, Schedule, Target,
+    TargetKind, TargetStatus, Verify, Watched,
 };
 use crate::wire;
 
@@ -25,7 +25,6 @@ impl TryFrom<wire::Target> for Target {
         Ok(Self {
             kind: kind_from_wire(target.kind.ok_or(HealthError::Kind)?)?,
             address: SocketAddr::new(address, port),
-            schedule: target.schedule.unwrap_or_default().into(),
             source,
         })
     }
@@ -36,12 +35,33 @@ impl From<&Target> for wire::Target {
         Self {
             address: target.address.ip().to_string(),
             port: u32::from(target.address.port()),
-            schedule: Some(target.schedule.into()),
+            schedule: None,
             source: target
                 .source
                 .map(|source| source.to_string())
                 .unwrap_or_default(),
             kind: Some(kind_to_wire(&target.kind)),
+        }
+    }
+}
+
+impl TryFrom<wire::Target> for Watched {
+    type Error = HealthError;
+
+    fn try_from(target: wire::Target) -> Result<Self, HealthError> {
+        Ok(Self {
+            deviation: target.schedule.unwrap_or_default().into(),
+            target: target.try_into()?,
+        })
+    }
+}
+
+impl From<&Watched> for wire::Target {
+    fn from(watched: &Watched) -> Self {
+        let deviation = &watched.deviation;
+        Self {
+            schedule: (!deviation.is_none()).then(|| deviation.into()),
+            ..Self::from(&watched.target)
         }
     }
 }
@@ -173,29 +193,36 @@ impl From<&DnsProbe> for wire::DnsProbe {
     }
 }
 
-impl From<wire::Schedule> for Schedule {
+/// Zero stands for the site's value.
+impl From<wire::Schedule> for Deviation {
     fn from(schedule: wire::Schedule) -> Self {
-        let default = Self::default();
-        let time = |given: u32, default: Duration| match given {
-            0 => default,
-            given => Duration::from_millis(u64::from(given)),
-        };
-        let count = |given: u32, default: u32| if given == 0 { default } else { given };
-        let interval = time(schedule.interval_ms, default.interval).max(Self::MIN_INTERVAL);
+        let time = |millis: u32| (millis != 0).then(|| Duration::from_millis(u64::from(millis)));
+        let count = |count: u32| (count != 0).then_some(count);
         Self {
-            interval,
-            fast_interval: time(schedule.fast_interval_ms, default.fast_interval)
-                .clamp(Self::MIN_INTERVAL, interval),
-            timeout: time(schedule.timeout_ms, default.timeout),
-            rise: count(schedule.rise, default.rise),
-            fall: count(schedule.fall, default.fall),
+            interval: time(schedule.interval_ms),
+            fast_interval: time(schedule.fast_interval_ms),
+            timeout: time(schedule.timeout_ms),
+            rise: count(schedule.rise),
+            fall: count(schedule.fall),
+        }
+    }
+}
+
+impl From<&Deviation> for wire::Schedule {
+    fn from(deviation: &Deviation) -> Self {
+        let time = |time: Option<Duration>| time.map_or(0, millis);
+        Self {
+            interval_ms: time(deviation.interval),
+            fast_interval_ms: time(deviation.fast_interval),
+            timeout_ms: time(deviation.timeout),
+            rise: deviation.rise.unwrap_or_default(),
+            fall: deviation.fall.unwrap_or_default(),
         }
     }
 }
 
 impl From<Schedule> for wire::Schedule {
     fn from(schedule: Schedule) -> Self {
-        let millis = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1);
         Self {
             interval_ms: millis(schedule.interval),
             fast_interval_ms: millis(schedule.fast_interval),
@@ -204,6 +231,11 @@ impl From<Schedule> for wire::Schedule {
             fall: schedule.fall,
         }
     }
+}
+
+/// A time in whole milliseconds, at least one.
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX).max(1)
 }
 
 //--- States
@@ -248,7 +280,7 @@ impl From<AdminState> for wire::AdminState {
     }
 }
 
-/// The target that a status echoes; `None` when it cannot be parsed.
+/// The target that a status names; `None` when it cannot be parsed.
 pub(super) fn target_of(status: &wire::TargetStatus) -> Option<Target> {
     Target::try_from(status.target.clone()?).ok()
 }
@@ -259,6 +291,8 @@ impl From<&wire::TargetStatus> for TargetStatus {
             0 => None,
             millis => UNIX_EPOCH.checked_add(Duration::from_millis(millis)),
         };
+        let echoed = || status.target.as_ref()?.schedule;
+        let in_force = status.schedule.or_else(echoed);
         Self {
             liveness: status.liveness().into(),
             admin: status.admin_state().into(),
@@ -267,6 +301,9 @@ impl From<&wire::TargetStatus> for TargetStatus {
             latency: Duration::from_micros(status.latency_us),
             reason: status.reason.clone(),
             warm: status.warm,
+            generation: status.generation,
+            // A healthd of the version before echoes the schedule with the target, its defaults filled in.
+            schedule: Schedule::default().with(&in_force.unwrap_or_default().into()),
         }
     }
 }
@@ -290,6 +327,8 @@ impl From<(&Target, &TargetStatus)> for wire::TargetStatus {
             reason: status.reason.clone(),
             warm: status.warm,
             stated: 0,
+            schedule: Some(status.schedule.into()),
+            generation: status.generation,
         }
     }
 }

@@ -41,11 +41,6 @@ fn targets() -> Vec<Target> {
         .map(|(kind, port)| Target {
             kind,
             address: SocketAddr::new("fd00::7".parse().unwrap(), port),
-            schedule: Schedule {
-                rise: 3,
-                fall: 2,
-                ..Schedule::default()
-            },
             source: Some("192.168.7.13".parse().unwrap()),
         })
         .collect()
@@ -54,8 +49,47 @@ fn targets() -> Vec<Target> {
 #[test]
 fn every_kind_of_target_reads_back() {
     for target in targets() {
-        assert_eq!(Target::try_from(wire::Target::from(&target)), Ok(target));
+        let wire = wire::Target::from(&target);
+        assert_eq!(wire.schedule, None, "the schedule is the site's");
+        assert_eq!(Target::try_from(wire), Ok(target.clone()));
+        let watched = Watched {
+            target,
+            deviation: Deviation {
+                interval: Some(Duration::from_millis(300)),
+                fall: Some(2),
+                ..Deviation::NONE
+            },
+        };
+        let wire = wire::Target::from(&watched);
+        assert_eq!(Watched::try_from(wire), Ok(watched));
     }
+}
+
+/// A version that had the schedule in the identity states all of it.
+#[test]
+fn a_schedule_of_an_earlier_version_is_a_deviation() {
+    let target = targets().remove(0);
+    let schedule = wire::Schedule {
+        interval_ms: 5000,
+        fast_interval_ms: 1000,
+        timeout_ms: 2000,
+        rise: 1,
+        fall: 1,
+    };
+    let stated = wire::Target {
+        schedule: Some(schedule),
+        ..wire::Target::from(&target)
+    };
+    let watched = Watched::try_from(stated.clone()).unwrap();
+    assert_eq!(watched.target, target, "the target is the same one");
+    assert_eq!(watched.deviation.fall, Some(1));
+    // Its healthd echoes the schedule that it probes by, and has none beside the target.
+    let status = wire::TargetStatus {
+        target: Some(stated),
+        ..Default::default()
+    };
+    let in_force = TargetStatus::from(&status).schedule;
+    assert_eq!(wire::Schedule::from(in_force), schedule);
 }
 
 #[test]
@@ -115,17 +149,19 @@ fn a_target_that_cannot_be_probed_is_refused() {
 }
 
 #[test]
-fn zero_stands_for_the_default_and_bounds_hold() {
-    assert_eq!(
-        Schedule::from(wire::Schedule::default()),
-        Schedule::default()
-    );
+fn zero_stands_for_the_sites_value() {
+    assert_eq!(Deviation::from(wire::Schedule::default()), Deviation::NONE);
+    let empty = wire::Target {
+        schedule: Some(wire::Schedule::default()),
+        ..wire::Target::from(&targets().remove(0))
+    };
+    assert!(Watched::try_from(empty).unwrap().deviation.is_none());
     let hasty = wire::Schedule {
         interval_ms: 1,
         fast_interval_ms: 90_000,
         ..Default::default()
     };
-    let schedule = Schedule::from(hasty);
+    let schedule = Schedule::default().with(&hasty.into());
     assert_eq!(schedule.interval, Schedule::MIN_INTERVAL);
     assert_eq!(schedule.fast_interval, Schedule::MIN_INTERVAL);
 }
@@ -268,6 +304,7 @@ fn a_healthd_that_forgot_does_not_make_its_subscribers_forget() {
                 (target(port), status)
             })
             .collect(),
+        ..Snapshot::default()
     };
     let before = snapshot(&[
         (1, Up, false),
@@ -296,6 +333,7 @@ fn a_status_belongs_to_the_target_it_names_by_number() {
         Target::tcp("192.168.7.13:1".parse().unwrap()),
         Target::tcp("192.168.7.13:2".parse().unwrap()),
     ];
+    let watched = stated.clone().map(Watched::from);
     let other = Target::tcp("192.168.7.99:9".parse().unwrap());
     let named = |number, target: Option<&Target>| wire::TargetStatus {
         target: target.map(wire::Target::from),
@@ -317,7 +355,7 @@ fn a_status_belongs_to_the_target_it_names_by_number() {
             targets: vec![status],
             ..Default::default()
         };
-        let snapshot = apply(Snapshot::default(), &response, &stated);
+        let snapshot = apply(Snapshot::default(), &response, &watched);
         assert_eq!(snapshot.targets.keys().next(), expected);
     }
 }

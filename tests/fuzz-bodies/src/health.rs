@@ -1,7 +1,7 @@
 //! Any bytes as a message between healthd and its subscribers.
 
 use proto::health::{
-    Liveness, Schedule, Snapshot, Target, apply, decode_watch_request, decode_watch_response,
+    Liveness, Schedule, Snapshot, Watched, apply, decode_watch_request, decode_watch_response,
 };
 use proto::wire;
 
@@ -23,7 +23,7 @@ pub(super) fn body(data: &[u8]) {
         let same = apply(Snapshot::default(), &again, &[]);
         assert_eq!(same.targets, snapshot.targets, "states travel");
         for (target, status) in &snapshot.targets {
-            travels(target);
+            travels(&target.clone().into());
             assert_eq!(
                 snapshot.status(target),
                 Some(status),
@@ -35,11 +35,11 @@ pub(super) fn body(data: &[u8]) {
     }
 }
 
-/// A target means the same on the other side, and its schedule is one that can be kept.
-fn travels(target: &Target) {
-    let again = Target::try_from(wire::Target::from(target));
-    assert_eq!(again.as_ref(), Ok(target));
-    let schedule = target.schedule;
+/// A target means the same on the other side, and the schedule that its deviation makes is one that can be kept.
+fn travels(watched: &Watched) {
+    let again = Watched::try_from(wire::Target::from(watched));
+    assert_eq!(again.as_ref(), Ok(watched));
+    let schedule = Schedule::default().with(&watched.deviation);
     assert!(schedule.interval >= Schedule::MIN_INTERVAL, "{schedule:?}");
     assert!(schedule.fast_interval <= schedule.interval, "{schedule:?}");
     assert!(
@@ -47,5 +47,9 @@ fn travels(target: &Target) {
         "{schedule:?}"
     );
     assert!(schedule.rise > 0 && schedule.fall > 0, "{schedule:?}");
-    assert_ne!(target.address.port(), 0, "a port that can be connected to");
+    assert_ne!(
+        watched.target.address.port(),
+        0,
+        "a port that can be connected to"
+    );
 }

@@ -213,11 +213,11 @@ fn sessions_of_a_dead_server_finish_if_they_are_to() {
 #[test]
 fn a_refused_connection_is_reported_and_probed_at_once() {
     let mut site = Site::new(2);
-    let _healthd = site.place.start_healthd("");
-    // No probe would detect it for a minute.
-    let check = "check = { kind = \"tcp\", interval = \"60s\", fast-interval = \"200ms\" }";
-    let back = format!("{check}\nbalance = \"round-robin\"");
-    let _lb = site.place.start(&site.config(&back));
+    // No probe would detect it for a minute, nor confirm what the first one found.
+    let schedule = "[schedule]\ninterval = \"60s\"\nfast-interval = \"60s\"\n";
+    let _healthd = site.place.start_healthd(schedule);
+    let back = "check = { kind = \"tcp\", fall = 3 }\nbalance = \"round-robin\"";
+    let _lb = site.place.start(&site.config(back));
     site.settle();
     site.refuse(0);
     for _ in 0..4 {

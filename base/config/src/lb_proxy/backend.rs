@@ -243,7 +243,8 @@ impl Server {
 
 //--- Checks
 
-/// How healthd probes servers. The kind decides which of the later keys are allowed.
+/// How healthd probes servers. The kind decides which of the later keys are allowed. The schedule is healthd's; one that is
+/// given here only tightens it, and makes a view for lb-proxy, a deviation in `healthd status`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HealthCheck {
@@ -251,15 +252,15 @@ pub struct HealthCheck {
     pub kind: Option<Kind>,
     /// The port to probe. Default: the server's.
     pub port: Option<Port>,
-    /// The time from the start of a probe to the start of the next. Default: `2s`.
+    /// The time from the start of a probe to the start of the next. Default: healthd's.
     pub interval: Option<DurationWithin<MIN_INTERVAL>>,
-    /// The interval while results contradict the state but do not change it yet. Default: `1s`.
+    /// The interval while results contradict the state but do not change it yet. Default: healthd's.
     pub fast_interval: Option<Time>,
-    /// The time for one probe. Default: `2s`.
+    /// The time for one probe. Default: healthd's.
     pub timeout: Option<Time>,
-    /// The good results in a row that make a server up. Default: 2.
+    /// The good results in a row that make a server up. Default: healthd's.
     pub rise: Option<Positive<u32>>,
-    /// The bad results in a row that make a server down. Default: 3.
+    /// The bad results in a row that make a server down. Default: healthd's.
     pub fall: Option<Positive<u32>>,
     /// `http`, `https`: the method. Default: `GET`.
     pub method: Option<String>,

@@ -14,10 +14,9 @@ use site::service::Service;
 /// What listens beyond loopback does so for the other nodes of the site, and answers nobody else.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let is_open = layout.authority.iter().any(|at| !at.ip().is_loopback());
-    let is_fast = layout.probe_interval < SHORTEST_TTL;
+    let is_fast = *layout.schedule.interval < SHORTEST_TTL;
     let health = Health {
         endpoint: endpoint(layout),
-        interval: HumanDuration(layout.probe_interval),
         ..Health::default()
     };
     let no_ttl = HumanDuration(Duration::ZERO);
@@ -57,15 +56,17 @@ const SHORTEST_TTL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
+    use ::config::DurationWithin;
+
     use super::super::tests::demo;
     use super::*;
 
     #[test]
     fn probes_that_are_seconds_apart_leave_ttls_to_the_service() {
         let (site, mut layout) = demo();
-        layout.probe_interval = Duration::from_secs(1);
+        layout.schedule.interval = DurationWithin::clamped(Duration::from_secs(1));
         let text = render(&site, &layout);
-        assert!(text.ends_with("interval = \"1s\"\n"), "{text}");
+        assert!(!text.contains("ttl"), "{text}");
     }
 
     #[test]
@@ -92,7 +93,6 @@ named-conf = "/run/user/1000/outpost-up/zones.conf"
 
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
-interval = "500ms"
 # The next probe comes before the shortest TTL is over: no cache may keep an answer.
 unknown-ttl = "0s"
 min-ttl = "0s"

@@ -1,15 +1,19 @@
 //! The configuration of healthd.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use ::config::healthd::{Healthd, Kind, Listen, Target, Verify};
+use ::config::healthd::{Healthd, Kind, Listen, Override, Target, Verify};
+use ::config::lb_proxy::Role;
 use ::config::{Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
 
-use super::own_targets::{FALL, INTERVAL, OwnTarget, Question, TIMEOUT, own_targets};
+use super::lb_proxy::frontend_role;
+use super::own_targets::{OwnTarget, Question, own_targets};
 use super::{Layout, in_utf8, written};
-use site::Site;
 use site::places;
 use site::service::Service;
+use site::{Published, Site};
 
 /// Renders the file.
 ///
@@ -25,6 +29,8 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         admin: Admin {
             listen: AdminListen::At(*layout.admin.of(Service::Healthd)),
         },
+        schedule: layout.schedule,
+        overrides: api_schedules(site, layout),
         target: targets.iter().map(target).collect(),
         ..Healthd::default()
     };
@@ -35,8 +41,46 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             file.comment(&at!["target", index], &format!("{}.", target.service))
         },
     );
+    let overrides = 0..config.overrides.len();
+    let named = overrides.fold(named, |file, index| {
+        let words = "API servers, as OpenShift has its own balancer probe them.";
+        file.comment(&at!["override", index], words)
+    });
     named.to_string()
 }
+
+/// The schedules of API servers, which lb-proxy asks for `/readyz`.
+///
+/// OpenShift's own: a server is out after two failures 2 s apart, well within the 30 s that it has after `/readyz`
+/// fails, and back after three good answers. A connection that fails is confirmed at once all the same.
+fn api_schedules(site: &Site, layout: &Layout) -> Vec<Override> {
+    if layout.node().is_none() {
+        return Vec::new();
+    }
+    let asked = |published: &&Published| frontend_role(published) == Role::Api;
+    let ports: BTreeSet<u16> = site
+        .published
+        .iter()
+        .filter(asked)
+        .map(|one| one.port)
+        .collect();
+    let each = ports.into_iter().map(|port| Override {
+        kind: Some(Kind::Https),
+        port: Some(Whole::clamped(i64::from(port))),
+        fast_interval: Some(DurationWithin::clamped(API_FAST_INTERVAL)),
+        timeout: Some(DurationWithin::clamped(API_TIMEOUT)),
+        rise: Some(Whole::clamped(3)),
+        fall: Some(Whole::clamped(2)),
+        ..Override::default()
+    });
+    each.collect()
+}
+
+/// As HAProxy's `fastinter` there.
+const API_FAST_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A loaded API server takes its time for `/readyz`.
+const API_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn listen(layout: &Layout) -> Option<Listen> {
     let socket: PathBuf = in_utf8(&layout.healthd_socket);
@@ -46,12 +90,7 @@ fn listen(layout: &Layout) -> Option<Listen> {
 }
 
 fn target(own: &OwnTarget) -> Target {
-    let of_kind = |kind| Target {
-        interval: Some(DurationWithin::clamped(INTERVAL)),
-        timeout: Some(DurationWithin::clamped(TIMEOUT)),
-        fall: Some(Whole::clamped(FALL)),
-        ..Target::new(kind, own.address)
-    };
+    let of_kind = |kind| Target::new(kind, own.address);
     match &own.question {
         Question::Dns { name } => Target {
             name: Some(name.clone()),
@@ -89,6 +128,9 @@ version = "v1"
 drain = "2s"
 listen = ["unix:/run/user/1000/outpost-up/healthd.sock"]
 state = "/run/user/1000/outpost-up/state/healthd"
+
+[schedule]
+interval = "500ms"
 "#
         );
     }

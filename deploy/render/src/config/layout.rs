@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use site::places;
 use site::service::{PerService, Service};
-use site::{Node, Site};
+use site::{Node, Schedule, Site};
 
 /// Where the services of one node listen and keep their files, and what differs between a node
 /// and a demonstration.
@@ -34,8 +34,8 @@ pub struct Layout {
     pub time: Vec<SocketAddr>,
     /// The admin listeners.
     pub admin: PerService<SocketAddr>,
-    /// How often each port of each node is probed.
-    pub probe_interval: Duration,
+    /// The schedule of healthd's probes.
+    pub schedule: Schedule,
     /// How long a service may take to finish what has begun.
     pub drain: Duration,
     /// Servers that resolve names outside the site. Empty: such names are refused at once.
@@ -72,7 +72,7 @@ impl Layout {
             registry: everywhere(site.registry.port),
             time: everywhere(places::TIME_PORT),
             admin: PerService::from_fn(places::admin),
-            probe_interval: PROBE_INTERVAL,
+            schedule: site.health,
             drain: DRAIN,
             upstreams: site.upstreams.clone(),
             place: Place::Node(Box::new(node.clone())),
@@ -117,10 +117,6 @@ const ANY: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::UNSPECIFIED),
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
 ];
-
-/// A master that is gone leaves the answers within some 4 s: an interval and the time-out of the
-/// probe. Answers may be cached until the next probe.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Transfers that have begun go on in the other slot or begin anew; units wait longer than this.
 pub const DRAIN: Duration = Duration::from_secs(10);

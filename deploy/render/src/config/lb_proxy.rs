@@ -9,7 +9,7 @@ use ::config::lb_proxy::{
     self as file, Backend, HealthCheck, Kind, LbProxy, OpenShift, Role, Server, Swap,
     VirtualAddress,
 };
-use ::config::{Address, Admin, AdminListen, DurationWithin, HumanDuration, Ip, Whole, at};
+use ::config::{Address, Admin, AdminListen, HumanDuration, Ip, Whole, at};
 use ipnet::IpNet;
 
 use super::{Layout, endpoint, in_utf8, written};
@@ -105,7 +105,7 @@ fn frontend(published: &Published, port: u16, layout: &Layout) -> file::Frontend
 }
 
 /// The role in OpenShift, which decides how its servers are checked and chosen.
-fn frontend_role(published: &Published) -> Role {
+pub(super) fn frontend_role(published: &Published) -> Role {
     match published.role {
         // Behind the same address as the API, and no API server: it has no /readyz.
         VipRole::Api if published.port == MACHINE_CONFIG => Role::Plain,
@@ -121,12 +121,11 @@ fn role_of(role: VipRole) -> Role {
     }
 }
 
-/// Servers are checked as their role says. Those of a demonstration only accept connections, and
-/// are probed as often as those of the zone's LUA records.
+/// Servers are checked as their role says. Those of a demonstration only accept connections. The schedule is
+/// healthd's, as that of the zone's LUA records.
 fn backend(site: &Site, published: &Published, layout: &Layout) -> Backend {
     let check = HealthCheck {
         kind: Some(Kind::Tcp),
-        interval: Some(DurationWithin::clamped(layout.probe_interval)),
         ..HealthCheck::default()
     };
     let server = |node: &Node| {
@@ -249,7 +248,6 @@ name = "api"
 
 [backend.check]
 kind = "tcp"
-interval = "500ms"
 
 [[backend.server]]
 name = "master-0"

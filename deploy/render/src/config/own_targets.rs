@@ -5,7 +5,6 @@
 //! holds the sockets and accepts for a service that is away.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 use super::timesync_agent::gives_time;
 use site::places;
@@ -109,10 +108,3 @@ fn version_status(site: &Site) -> u16 {
         200
     }
 }
-
-/// Soon enough for a status page and for a swap, which asks for a probe at once besides.
-pub(super) const INTERVAL: Duration = Duration::from_secs(2);
-/// They are on this very node.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(1);
-/// A service that is swapped may miss one probe.
-pub(super) const FALL: i64 = 2;

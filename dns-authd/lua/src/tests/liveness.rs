@@ -35,7 +35,7 @@ fn addresses(evaluation: &Evaluation) -> BTreeSet<String> {
     evaluation
         .targets
         .iter()
-        .map(|target| target.address.to_string())
+        .map(|watched| watched.target.address.to_string())
         .collect()
 }
 
@@ -305,7 +305,7 @@ fn ports_are_kept_in_range() {
         let ports: Vec<u16> = evaluation
             .targets
             .iter()
-            .map(|target| target.address.port())
+            .map(|watched| watched.target.address.port())
             .collect();
         assert_eq!(ports, Vec::from_iter(expected), "{port}");
         assert_eq!(evaluation.notes.is_empty(), expected.is_some(), "{port}");
@@ -336,7 +336,7 @@ fn options_shape_the_targets() {
                 minimumFailures=3, source='192.0.2.9', stringmatch='pong', useragent='me', \
                 byteslimit=99, httpcode=404, headers={X_Y='z'}})";
     let evaluation = evaluate(code, &Board::default(), LuaSettings::default());
-    let target = &evaluation.targets[0];
+    let Watched { target, deviation } = &evaluation.targets[0];
     let expected = HttpProbe {
         method: "GET".to_owned(),
         host: "www.example.org:8443".to_owned(),
@@ -351,17 +351,13 @@ fn options_shape_the_targets() {
     assert_eq!(target.kind, TargetKind::Https(expected));
     assert_eq!(target.address, "192.0.2.1:8443".parse().unwrap());
     assert_eq!(target.source, "192.0.2.9".parse().ok());
-    let schedule = target.schedule;
-    assert_eq!(schedule.interval, Duration::from_secs(9));
-    assert_eq!(schedule.timeout, Duration::from_secs(1));
-    assert_eq!((schedule.rise, schedule.fall), (1, 3));
+    assert_eq!(deviation.interval, Some(Duration::from_secs(9)));
+    assert_eq!(deviation.timeout, Some(Duration::from_secs(1)));
+    assert_eq!((deviation.rise, deviation.fall), (None, Some(3)));
 
     let plain = evaluate(FLAT, &Board::default(), LuaSettings::default());
-    let settings = LuaSettings::default();
-    let schedule = plain.targets[0].schedule;
-    assert_eq!(schedule.interval, settings.health.interval.0);
-    assert_eq!(schedule.timeout, settings.health.timeout.0);
-    assert_eq!(plain.targets[0].kind, TargetKind::Tcp);
+    assert!(plain.targets[0].deviation.is_none(), "healthd's schedule");
+    assert_eq!(plain.targets[0].target.kind, TargetKind::Tcp);
 }
 
 #[test]
@@ -481,10 +477,10 @@ fn doubt_anywhere_is_doubt_in_the_answer() {
 fn the_ttl_is_bounded_by_the_next_possible_change() {
     let settings = LuaSettings {
         health: Health {
-            interval: HumanDuration(Duration::from_secs(10)),
-            fast_interval: HumanDuration(Duration::from_secs(2)),
-            rise: Whole::clamped(3),
-            fall: Whole::clamped(2),
+            interval: Some(HumanDuration(Duration::from_secs(10))),
+            fast_interval: Some(HumanDuration(Duration::from_secs(2))),
+            rise: Some(Whole::clamped(3)),
+            fall: Some(Whole::clamped(2)),
             min_ttl: HumanDuration(Duration::from_secs(4)),
             ..Health::default()
         },
@@ -563,9 +559,12 @@ fn a_snapshot_is_a_view() {
         status(Liveness::Up, AdminState::Drain),
         status(Liveness::Down, AdminState::Ready),
     ];
+    let targets = evaluation.targets.into_iter();
+    let targets = targets.map(|watched| watched.target);
     let snapshot = Snapshot {
         generation: 1,
-        targets: evaluation.targets.into_iter().zip(states).collect(),
+        targets: targets.zip(states).collect(),
+        ..Snapshot::default()
     };
     let view: Arc<dyn LivenessView> = Arc::new(snapshot);
     let outcome = evaluator()

@@ -1,4 +1,4 @@
-use health::Schedule;
+use health::{Deviation, Schedule};
 
 use super::*;
 
@@ -9,22 +9,39 @@ const LIMITS: Limits = Limits {
 };
 
 fn target(port: u16) -> Target {
-    let mut target = Target::tcp(([192, 168, 7, 13], port).into());
-    target.schedule = Schedule {
+    Target::tcp(([192, 168, 7, 13], port).into())
+}
+
+fn schedules() -> Schedules {
+    let site = Schedule {
         interval: Duration::from_secs(1),
         fast_interval: Duration::from_millis(200),
+        rise: 1,
         fall: 3,
         ..Schedule::default()
     };
-    target
+    Schedules {
+        site,
+        ..Schedules::default()
+    }
 }
 
 fn statement(number: u64, ports: &[u16]) -> Statement {
     Statement {
         subscriber: "test".to_owned(),
         number,
-        targets: (1..).zip(ports.iter().map(|port| target(*port))).collect(),
+        targets: (1..)
+            .zip(ports.iter().map(|port| target(*port).into()))
+            .collect(),
         all: false,
+    }
+}
+
+fn deviating(number: u64, port: u16, deviation: Deviation) -> Statement {
+    let target = target(port);
+    Statement {
+        targets: vec![(1, Watched { target, deviation })],
+        ..statement(number, &[])
     }
 }
 
@@ -47,7 +64,7 @@ impl Site {
             wall: Duration::from_secs(1_000_000),
         };
         Self {
-            monitor: Monitor::new(limits, 7, restored, now),
+            monitor: Monitor::new(limits, schedules(), 7, restored, now),
             now,
             open: BTreeSet::new(),
             n_probes: 0,
@@ -111,7 +128,7 @@ impl Site {
 fn places(news: &Changes<'_>) -> Vec<(u32, u16)> {
     let entries = news.entries.iter();
     entries
-        .map(|(place, entry)| (*place, entry.target.address.port()))
+        .map(|(place, seen)| (*place, seen.entry.target.address.port()))
         .collect()
 }
 
@@ -119,12 +136,8 @@ fn places(news: &Changes<'_>) -> Vec<(u32, u16)> {
 fn two_subscribers_of_one_target_share_its_probe() {
     let mut site = Site::new(LIMITS, Restored::default());
     let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
-    site.monitor
-        .state(a, statement(1, &[1, 2]), site.now)
-        .unwrap();
-    site.monitor
-        .state(b, statement(1, &[2, 1]), site.now)
-        .unwrap();
+    site.monitor.state(a, statement(1, &[1, 2]), site.now);
+    site.monitor.state(b, statement(1, &[2, 1]), site.now);
     assert_eq!(site.monitor.table().len(), 2);
     site.run(Duration::from_millis(1));
     assert_eq!(site.n_probes, 2);
@@ -137,10 +150,8 @@ fn a_subscriber_is_told_what_changed_for_it_and_nothing_else() {
     let mut site = Site::new(LIMITS, Restored::default());
     site.open = BTreeSet::from([1, 2, 3]);
     let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
-    site.monitor
-        .state(a, statement(9, &[1, 3]), site.now)
-        .unwrap();
-    site.monitor.state(b, statement(1, &[2]), site.now).unwrap();
+    site.monitor.state(a, statement(9, &[1, 3]), site.now);
+    site.monitor.state(b, statement(1, &[2]), site.now);
     site.run(Duration::from_secs(3));
     let seen = site.monitor.generation();
     assert!(site.monitor.changes(a, seen).is_none());
@@ -150,7 +161,9 @@ fn a_subscriber_is_told_what_changed_for_it_and_nothing_else() {
     assert_eq!((news.statement, news.full), (9, false));
     assert_eq!(places(&news), [(2, 3)]);
     assert_eq!(news.generation, site.monitor.generation());
-    assert!(site.monitor.changes(b, seen).is_none());
+    let others = site.monitor.changes(b, seen).unwrap();
+    assert_eq!(places(&others), [], "the generation alone");
+    assert_eq!(others.generation, news.generation);
     assert_eq!(site.liveness(3), Some(Liveness::Down));
 }
 
@@ -158,13 +171,9 @@ fn a_subscriber_is_told_what_changed_for_it_and_nothing_else() {
 fn a_target_stated_twice_is_told_of_at_both_places() {
     let mut site = Site::new(LIMITS, Restored::default());
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[5, 5]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[5, 5]), site.now);
     assert_eq!(places(&site.monitor.full(id).unwrap()), [(1, 5), (2, 5)]);
-    site.monitor
-        .state(id, statement(2, &[5]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(2, &[5]), site.now);
     site.run(Duration::from_secs(200));
     assert!(site.liveness(5).is_some(), "it is still held once");
     site.monitor.close(id, site.now);
@@ -177,26 +186,22 @@ fn a_subscriber_that_comes_back_finds_its_targets_as_they_were() {
     let mut site = Site::new(LIMITS, Restored::default());
     site.open.insert(1);
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[1]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[1]), site.now);
     site.run(Duration::from_secs(2));
     site.monitor.close(id, site.now);
     let probed = site.n_probes;
     site.run(Duration::from_secs(30));
     assert!(site.n_probes > probed + 20, "it is still probed");
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[1]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[1]), site.now);
     let news = site.monitor.full(id).unwrap();
-    let [(1, entry)] = news.entries[..] else {
+    let [(1, seen)] = news.entries[..] else {
         panic!("{news:?}");
     };
-    assert_eq!(entry.state.liveness(), Liveness::Up);
+    assert_eq!(seen.state().liveness(), Liveness::Up);
     site.run(Duration::from_secs(90));
     assert_eq!(site.liveness(1), Some(Liveness::Up), "held, so it stays");
-    site.monitor.state(id, statement(2, &[]), site.now).unwrap();
+    site.monitor.state(id, statement(2, &[]), site.now);
     site.run(Duration::from_secs(61));
     assert_eq!(site.liveness(1), None);
     let probed = site.n_probes;
@@ -212,11 +217,11 @@ fn who_is_shown_everything_holds_nothing_and_sees_targets_come_and_go() {
         all: true,
         ..statement(1, &[7])
     };
-    site.monitor.state(a, all, site.now).unwrap();
+    site.monitor.state(a, all, site.now);
     site.run(Duration::from_secs(2));
     let seen = site.monitor.generation();
     assert!(site.monitor.changes(a, seen).is_none());
-    site.monitor.state(b, statement(1, &[1]), site.now).unwrap();
+    site.monitor.state(b, statement(1, &[1]), site.now);
     let news = site.monitor.changes(a, seen).unwrap();
     assert!(news.full);
     assert_eq!(places(&news), [(1, 7), (0, 1)]);
@@ -232,27 +237,37 @@ fn who_is_shown_everything_holds_nothing_and_sees_targets_come_and_go() {
 }
 
 #[test]
-fn targets_are_bounded_and_those_of_nobody_make_room() {
+fn a_statement_of_too_many_is_served_for_those_that_fit_and_the_others_by_name() {
     let limits = Limits {
         targets: 4,
         ..LIMITS
     };
     let mut site = Site::new(limits, Restored::default());
     let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
-    site.monitor
-        .state(a, statement(1, &[1, 2, 3]), site.now)
-        .unwrap();
-    let refused = site.monitor.state(b, statement(1, &[1, 4, 5]), site.now);
-    assert_eq!(refused, Err(TooMany { limit: 4 }));
-    assert_eq!(site.monitor.table().len(), 3);
-    site.monitor.state(a, statement(2, &[1]), site.now).unwrap();
-    site.run(Duration::from_secs(1));
-    site.monitor
-        .state(b, statement(2, &[3, 4, 5]), site.now)
-        .unwrap();
-    assert_eq!(site.monitor.table().len(), 4);
+    site.monitor.state(a, statement(1, &[1, 2, 3]), site.now);
+    let n_waiting = site.monitor.state(b, statement(1, &[1, 4, 5, 6]), site.now);
+    assert_eq!(n_waiting, 2);
+    let news = site.monitor.full(b).unwrap();
+    assert_eq!(places(&news), [(1, 1), (2, 4)]);
+    let waiting: Vec<u32> = news.waiting.iter().map(|(place, _)| *place).collect();
+    assert_eq!(waiting, [3, 4]);
+    let subscriber = site.monitor.subscribers().last().unwrap();
+    assert_eq!((subscriber.n_targets(), subscriber.n_waiting()), (2, 2));
+    let named: Vec<String> = subscriber.waiting().map(ToString::to_string).collect();
+    assert_eq!(named, ["tcp 192.168.7.13:5", "tcp 192.168.7.13:6"]);
+    // Targets without a holder make room, one after the other, and `b` hears of it.
+    let seen = site.monitor.generation();
+    site.monitor.state(a, statement(2, &[1, 3]), site.now);
     assert_eq!(site.liveness(2), None, "nobody asked for it");
+    assert_eq!(places(&site.monitor.changes(b, seen).unwrap()), [(3, 5)]);
+    site.monitor.close(a, site.now);
+    assert_eq!(places(&site.monitor.full(b).unwrap()).len(), 4);
+    assert_eq!(site.monitor.table().len(), 4);
+    assert!(site.monitor.full(b).unwrap().waiting.is_empty());
+    site.monitor.state(b, statement(2, &[3, 4, 5]), site.now);
+    assert_eq!(site.monitor.table().len(), 4);
     assert!(site.liveness(3).is_some(), "it was asked for again");
+    assert_eq!(site.liveness(1), None, "the first that nobody asked for");
 }
 
 #[test]
@@ -265,19 +280,112 @@ fn at_the_bound_targets_are_changed_for_others_but_not_at_the_cost_of_whom_they_
     let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
     // The first is in two places of one statement, the last is held by both.
     site.monitor
-        .state(a, statement(1, &[1, 1, 2, 3, 4]), site.now)
-        .unwrap();
-    site.monitor.state(b, statement(1, &[4]), site.now).unwrap();
-    let refused = site.monitor.state(a, statement(2, &[5, 6, 7, 8]), site.now);
-    assert_eq!(refused, Err(TooMany { limit: 4 }));
-    assert_eq!(places(&site.monitor.full(a).unwrap()).len(), 5, "as it was");
-    site.monitor
-        .state(a, statement(3, &[5, 6, 7]), site.now)
-        .unwrap();
+        .state(a, statement(1, &[1, 1, 2, 3, 4]), site.now);
+    site.monitor.state(b, statement(1, &[4]), site.now);
+    assert_eq!(places(&site.monitor.full(a).unwrap()).len(), 5);
+    let n_waiting = site.monitor.state(a, statement(2, &[5, 6, 7, 8]), site.now);
+    assert_eq!(n_waiting, 1);
     let now = places(&site.monitor.full(a).unwrap());
     assert_eq!(now, [(1, 5), (2, 6), (3, 7)]);
     assert_eq!(places(&site.monitor.full(b).unwrap()), [(1, 4)]);
     assert_eq!(site.monitor.table().len(), 4);
+    let higher = Limits {
+        targets: 5,
+        ..LIMITS
+    };
+    site.monitor.set_limits(higher, site.now);
+    assert_eq!(places(&site.monitor.full(a).unwrap()).len(), 4);
+}
+
+#[test]
+fn a_view_counts_as_a_target_and_is_kept_for_a_while() {
+    let limits = Limits {
+        targets: 2,
+        ..LIMITS
+    };
+    let mut site = Site::new(limits, Restored::default());
+    let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
+    let strict = Deviation {
+        fall: Some(1),
+        ..Deviation::NONE
+    };
+    assert_eq!(site.monitor.state(a, deviating(1, 1, strict), site.now), 0);
+    assert_eq!(site.monitor.state(b, statement(1, &[2]), site.now), 1);
+    site.monitor.state(b, statement(2, &[]), site.now);
+    site.open.insert(1);
+    site.run(Duration::from_secs(2));
+    site.open.remove(&1);
+    let liveness = |site: &Site, id| {
+        let news = site.monitor.full(id).unwrap();
+        news.entries[0].1.state().liveness()
+    };
+    while liveness(&site, a) == Liveness::Up {
+        site.run(Duration::from_millis(50));
+    }
+    assert_eq!(site.liveness(1), Some(Liveness::Up), "fall is 3");
+    site.monitor.close(a, site.now);
+    let a = site.monitor.open(site.now);
+    site.monitor.state(a, deviating(1, 1, strict), site.now);
+    assert_eq!(liveness(&site, a), Liveness::Down, "as it was");
+    site.monitor.state(a, statement(2, &[1]), site.now);
+    site.run(Duration::from_secs(61));
+    assert_eq!(site.monitor.table().n_views(), 0, "forgotten");
+    assert!(site.liveness(1).is_some(), "held, so it stays");
+}
+
+#[test]
+fn a_deviation_tightens_the_one_stream_of_probes_as_long_as_it_is_held() {
+    let mut site = Site::new(LIMITS, Restored::default());
+    let (a, b) = (site.monitor.open(site.now), site.monitor.open(site.now));
+    site.monitor.state(a, statement(1, &[1]), site.now);
+    site.open.insert(1);
+    site.run(Duration::from_secs(2));
+    let within = |site: &mut Site, time| {
+        let before = site.n_probes;
+        site.run(Duration::from_secs(time));
+        site.n_probes - before
+    };
+    let usual = within(&mut site, 20);
+    assert!((20..=23).contains(&usual), "{usual}");
+    let hasty = Deviation {
+        interval: Some(Duration::from_millis(1)),
+        ..Deviation::NONE
+    };
+    site.monitor.state(b, deviating(1, 1, hasty), site.now);
+    let tight = within(&mut site, 20);
+    assert!((190..=223).contains(&tight), "not below the least: {tight}");
+    site.monitor.close(b, site.now);
+    let again = within(&mut site, 20);
+    assert!((19..=24).contains(&again), "{again}");
+}
+
+#[test]
+fn another_schedule_of_the_site_applies_at_once_and_forgets_nothing() {
+    let mut site = Site::new(LIMITS, Restored::default());
+    let id = site.monitor.open(site.now);
+    site.monitor.state(id, statement(1, &[1, 2]), site.now);
+    site.open.insert(1);
+    site.run(Duration::from_secs(3));
+    let before = site.n_probes;
+    let slow = |interval, fall| Schedules {
+        site: Schedule {
+            interval: Duration::from_secs(interval),
+            fall,
+            ..schedules().site
+        },
+        ..Schedules::default()
+    };
+    let seen = site.monitor.generation();
+    site.monitor.set_schedules(slow(3600, 1), site.now);
+    assert_eq!(places(&site.monitor.changes(id, seen).unwrap()).len(), 2);
+    assert_eq!(site.liveness(1), Some(Liveness::Up));
+    assert_eq!(site.liveness(2), Some(Liveness::Down));
+    site.run(Duration::from_secs(60));
+    assert_eq!(site.n_probes, before + 2, "the probes that were due");
+    site.open.remove(&1);
+    site.monitor.set_schedules(slow(1, 1), site.now);
+    site.run(Duration::from_millis(10));
+    assert_eq!(site.liveness(1), Some(Liveness::Down), "it is overdue now");
 }
 
 #[test]
@@ -285,9 +393,7 @@ fn evidence_against_the_state_has_a_probe_run_at_once_and_flips_nothing() {
     let mut site = Site::new(LIMITS, Restored::default());
     site.open.insert(1);
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[1]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[1]), site.now);
     site.run(Duration::from_secs(3));
     site.run(Duration::from_millis(150));
     let probed = site.n_probes;
@@ -312,13 +418,39 @@ fn evidence_against_the_state_has_a_probe_run_at_once_and_flips_nothing() {
 }
 
 #[test]
+fn evidence_is_confirmed_a_tenth_of_a_second_apart() {
+    let mut site = Site::new(LIMITS, Restored::default());
+    site.open.insert(1);
+    let id = site.monitor.open(site.now);
+    site.monitor.state(id, statement(1, &[1]), site.now);
+    site.run(Duration::from_secs(3));
+    // Long after the last probe, and long before the next one.
+    while site.monitor.next_deadline() < Some(site.now.steady + Duration::from_millis(700)) {
+        site.run(Duration::from_millis(50));
+    }
+    site.open.remove(&1);
+    assert!(site.monitor.report(&target(1), false, site.now));
+    site.run(Duration::from_millis(205));
+    assert_eq!(site.liveness(1), Some(Liveness::Up), "fall is 3");
+    site.run(Duration::from_millis(100));
+    assert_eq!(site.liveness(1), Some(Liveness::Down));
+    // Without evidence the confirmation comes at the fast interval.
+    site.open.insert(1);
+    site.run(Duration::from_secs(3));
+    site.open.remove(&1);
+    let due = site.monitor.next_deadline().unwrap();
+    site.run(due - site.now.steady + Duration::from_millis(399));
+    assert_eq!(site.liveness(1), Some(Liveness::Up));
+    site.run(Duration::from_millis(10));
+    assert_eq!(site.liveness(1), Some(Liveness::Down));
+}
+
+#[test]
 fn a_restart_goes_on_from_where_it_was() {
     let mut site = Site::new(LIMITS, Restored::default());
     site.open = BTreeSet::from([1]);
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[1, 2]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[1, 2]), site.now);
     site.monitor
         .set_admin(Scope::Address([192, 168, 7, 13].into()), AdminState::Drain);
     site.run(Duration::from_secs(5));
@@ -329,15 +461,15 @@ fn a_restart_goes_on_from_where_it_was() {
     again.open = BTreeSet::from([2]);
     assert!(again.monitor.generation() > before);
     let id = again.monitor.open(again.now);
-    again
-        .monitor
-        .state(id, statement(1, &[1, 2]), again.now)
-        .unwrap();
+    again.monitor.state(id, statement(1, &[1, 2]), again.now);
     let news = again.monitor.full(id).unwrap();
     let states: Vec<_> = news
         .entries
         .iter()
-        .map(|(_, entry)| (entry.state.liveness(), entry.state.is_warm(), entry.admin))
+        .map(|(_, seen)| {
+            let state = seen.state();
+            (state.liveness(), state.is_warm(), seen.entry.admin)
+        })
         .collect();
     let drained = AdminState::Drain;
     assert_eq!(
@@ -360,17 +492,14 @@ fn a_restart_goes_on_from_where_it_was() {
 fn what_was_known_before_a_restart_and_nobody_asks_for_is_forgotten() {
     let mut site = Site::new(LIMITS, Restored::default());
     let id = site.monitor.open(site.now);
-    site.monitor
-        .state(id, statement(1, &[1, 2]), site.now)
-        .unwrap();
+    site.monitor.state(id, statement(1, &[1, 2]), site.now);
     site.run(Duration::from_secs(1));
     let mut again = Site::new(LIMITS, site.saved());
     let id = again.monitor.open(again.now);
-    again
-        .monitor
-        .state(id, statement(1, &[1]), again.now)
-        .unwrap();
+    again.monitor.state(id, statement(1, &[1]), again.now);
     again.run(Duration::from_secs(61));
     assert!(again.liveness(1).is_some());
     assert_eq!(again.liveness(2), None);
 }
+
+mod simulation;

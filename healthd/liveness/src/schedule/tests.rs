@@ -57,6 +57,26 @@ fn a_new_target_is_due_at_once_and_then_within_its_interval() {
 }
 
 #[test]
+fn another_schedule_brings_the_next_probe_forward_and_never_puts_it_off() {
+    let now = epoch();
+    let mut scheduler = Scheduler::new(4, 1);
+    scheduler.add(A, schedule(10_000, 100), now);
+    scheduler.poll(now).unwrap();
+    scheduler.finish(A, Pace::Usual, now + millis(5));
+    scheduler.set_schedule(A, schedule(300, 100), now + millis(10));
+    let soon = scheduler.next_deadline().unwrap();
+    assert!(soon <= now + millis(300), "{:?}", soon - now);
+    scheduler.set_schedule(A, schedule(60_000, 100), now + millis(20));
+    assert_eq!(scheduler.next_deadline(), Some(soon));
+    // In flight it is taken up when the probe ends.
+    scheduler.poll(soon).unwrap();
+    scheduler.set_schedule(A, schedule(1000, 100), soon);
+    scheduler.finish(A, Pace::Usual, soon);
+    let wait = scheduler.next_deadline().unwrap() - soon;
+    assert!(wait >= millis(900) && wait <= millis(1000), "{wait:?}");
+}
+
+#[test]
 fn an_undecided_target_is_probed_at_the_fast_interval() {
     let now = epoch();
     let mut scheduler = Scheduler::new(4, 1);

@@ -2,26 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::config::healthd::Verify as Authorities;
 use ::config::lb_proxy::{self as file, HealthCheck, Kind};
 use ::config::{DurationWithin, Whole, at};
 use balance::pool::{Algorithm, MAX_SERVERS};
 use balance::table::{OnDown, Policy};
-use proto::health::{DnsProbe, HttpProbe, Schedule, TargetKind, Verify};
+use proto::health::{Deviation, DnsProbe, HttpProbe, TargetKind, Verify};
 
 use super::Reader;
 use crate::config::{Backend, Check, Protocol, Role, Server};
-
-/// Probes as OpenShift's documentation has them: a server is out 6 s after it fails, and back after 4 s.
-const SCHEDULE: Schedule = Schedule {
-    interval: Duration::from_secs(2),
-    fast_interval: Duration::from_secs(1),
-    timeout: Duration::from_secs(2),
-    rise: 2,
-    fall: 3,
-};
 
 impl Reader<'_, '_> {
     pub(super) fn backends(&mut self, roles: &BTreeMap<String, Role>) -> Vec<Backend> {
@@ -152,24 +142,23 @@ impl Reader<'_, '_> {
         Some(Check {
             kind,
             port: spec.port.map(Whole::get),
-            schedule: self.schedule(index, spec),
+            deviation: self.deviation(index, spec),
         })
     }
 
-    fn schedule(&mut self, index: usize, spec: &HealthCheck) -> Schedule {
-        let interval = spec.interval.map_or(SCHEDULE.interval, DurationWithin::get);
-        let default = SCHEDULE.fast_interval.min(interval);
-        let fast = spec.fast_interval.map_or(default, DurationWithin::get);
-        if fast > interval {
+    fn deviation(&mut self, index: usize, spec: &HealthCheck) -> Deviation {
+        let interval = spec.interval.map(DurationWithin::get);
+        let fast_interval = spec.fast_interval.map(DurationWithin::get);
+        if interval.is_some_and(|longest| fast_interval > Some(longest)) {
             let way = at!["backend", index, "check", "fast-interval"];
             self.problem(&way, "the fast interval is longer than the interval");
         }
-        Schedule {
+        Deviation {
             interval,
-            fast_interval: fast,
-            timeout: spec.timeout.map_or(SCHEDULE.timeout, DurationWithin::get),
-            rise: spec.rise.map_or(SCHEDULE.rise, Whole::get),
-            fall: spec.fall.map_or(SCHEDULE.fall, Whole::get),
+            fast_interval,
+            timeout: spec.timeout.map(DurationWithin::get),
+            rise: spec.rise.map(Whole::get),
+            fall: spec.fall.map(Whole::get),
         }
     }
 
@@ -254,7 +243,7 @@ fn server(
     let check = check.filter(|_| spec.check);
     let mut target = check.map(|check| check.target(address));
     if let (Some(target), Some(port)) = (&mut target, spec.check_port) {
-        target.address.set_port(port.get());
+        target.target.address.set_port(port.get());
     }
     let max_connections = spec.max_connections.or(backend.max_connections);
     Server {

@@ -38,8 +38,8 @@ fn rows(view: &View) -> Vec<Row<'_>> {
                 names: labels(&[("proxy", &*key.0), ("server", &*key.1)]),
                 server,
                 history: view.histories.get(&key).copied(),
-                probe: target.and_then(|target| view.snapshot.status(target)),
-                connects_only: target.is_some_and(|target| target.kind == TargetKind::Tcp),
+                probe: target.and_then(|target| view.snapshot.watched(target)),
+                connects_only: target.is_some_and(|it| it.target.kind == TargetKind::Tcp),
             });
         }
     }

@@ -33,26 +33,25 @@ impl Site<'_, '_> {
             let reason = "servers are probed at their own address";
             self.notes.lost(Class::Behaviour, &first.at, &what, reason);
         }
-        let interval = options.times.interval.unwrap_or(Duration::from_secs(2));
-        if interval < Duration::from_millis(MIN_INTERVAL) {
+        // Without a word in the file the schedule is healthd's: one record a target, for DNS too.
+        let interval = options.times.interval;
+        if let Some(interval) = interval.filter(|one| *one < Duration::from_millis(MIN_INTERVAL)) {
             let what = format!("server option inter {}", HumanDuration(interval));
             let how = "healthd probes a server every 100ms at most";
             self.notes.differs(Class::Behaviour, &first.at, &what, how);
         }
-        if let Some(down) = options.times.down.filter(|down| *down != interval) {
+        if let Some(down) = options.times.down.filter(|down| Some(*down) != interval) {
             let what = format!("server option downinter {}", HumanDuration(down));
             let reason = "a server that is down is probed as one that is up";
             self.notes.lost(Class::Behaviour, &first.at, &what, reason);
         }
-        let count = |count: Option<u32>, default: u32| {
-            Some(Positive::clamped(count.unwrap_or(default).into()))
-        };
+        let count = |count: Option<u32>| count.map(|count| Positive::clamped(count.into()));
         Some(HealthCheck {
-            interval: Some(DurationWithin::clamped(interval)),
+            interval: interval.map(DurationWithin::clamped),
             fast_interval: options.times.fast.map(Time::clamped),
             timeout: proxy.timeouts.check.map(Time::clamped),
-            rise: count(options.rise, 2),
-            fall: count(options.fall, 3),
+            rise: count(options.rise),
+            fall: count(options.fall),
             ..check
         })
     }
