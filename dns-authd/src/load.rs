@@ -138,7 +138,9 @@ impl Loaded {
     /// The number of records that were read.
     #[must_use]
     pub fn n_records(&self) -> usize {
-        self.result.as_ref().map_or(0, |fresh| fresh.zone.n_records())
+        self.result
+            .as_ref()
+            .map_or(0, |fresh| fresh.zone.n_records())
     }
 }
 

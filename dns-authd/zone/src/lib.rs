@@ -12,6 +12,7 @@
 
 pub mod check;
 mod generate;
+pub mod guard;
 mod lexer;
 mod merge;
 pub mod name_table;
@@ -22,6 +23,7 @@ pub mod resolution;
 pub mod store;
 pub mod zone;
 
+pub use guard::{Doubt, Guard};
 pub use program::Program;
 pub use record::{Record, RecordData};
 pub use resolution::{Pick, Resolution, Unresolved};

@@ -350,7 +350,10 @@ impl Parser<'_> {
                 };
                 let head = Head::read(tokens, first).inspect_err(|fault| {
                     let words = tokens.get(first..fault.token).unwrap_or_default();
-                    self.note_ttl(fault, words.iter().find_map(|word| rdata::seconds(word.text)));
+                    self.note_ttl(
+                        fault,
+                        words.iter().find_map(|word| rdata::seconds(word.text)),
+                    );
                 })?;
                 let place = if head.is_program() { head.next + 1 } else { 0 };
                 let at = scope.position(lexer, entry.place(place));

@@ -63,6 +63,15 @@ pub struct Soa {
     pub negative_ttl: u32,
 }
 
+impl Soa {
+    /// Whether a serial comes after another in the arithmetic of RFC 1982 §3.2.
+    #[must_use]
+    pub const fn is_newer(serial: u32, than: u32) -> bool {
+        let ahead = serial.wrapping_sub(than);
+        ahead != 0 && ahead < 1 << 31
+    }
+}
+
 /// An RRset that has `LUA` records, perhaps beside plain ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveSet {
@@ -218,6 +227,14 @@ impl Zone {
     #[must_use]
     pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = Vec::with_capacity(self.n_records);
+        self.visit(&mut |owner, rtype, ttl, rdata| {
+            records.push((owner.clone(), rtype, ttl, rdata.to_vec()));
+        });
+        records
+    }
+
+    /// Passes every record except programs to `each`.
+    pub(crate) fn visit(&self, each: &mut dyn FnMut(&Name, Type, u32, &[u8])) {
         for (place, node) in self.nodes.iter().enumerate() {
             let Some(index) = Index::new(place) else {
                 break;
@@ -225,16 +242,15 @@ impl Zone {
             let owner = self.spelling(index);
             for set in self.sets_of(node) {
                 for rdata in self.rdata_of(set) {
-                    records.push((owner.clone(), set.rtype, set.ttl, rdata.to_vec()));
+                    each(&owner, set.rtype, set.ttl, rdata);
                 }
             }
         }
         for set in &self.live_sets {
             for rdata in &set.fixed {
-                records.push((set.owner.clone(), set.rtype, set.fixed_ttl, rdata.to_vec()));
+                each(&set.owner, set.rtype, set.fixed_ttl, rdata);
             }
         }
-        records
     }
 
     /// Every program, with its owner and the type that it makes.

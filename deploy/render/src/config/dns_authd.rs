@@ -30,6 +30,8 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         },
         zones: Zones {
             named_conf: Some(in_utf8(&layout.directory.join(zone_list::NAME))),
+            // The serial of a rendered zone stays the same until somebody raises it in the site's file.
+            serial_must_rise: false,
             ..Zones::default()
         },
         health: match is_fast {

@@ -55,9 +55,16 @@ fn records_that_are_left_out_are_errors() {
         "a ALIAS b\nb A 192.0.2.2\n",
         &["1 error: `ALIAS` is no record type; the record is left out"],
     );
-    let many = format!("{APEX}{}", "a ALIAS b\n".repeat(crate::parse::MAX_LEFT_OUT + 7));
+    let many = format!(
+        "{APEX}{}",
+        "a ALIAS b\n".repeat(crate::parse::MAX_LEFT_OUT + 7)
+    );
     let findings = check(&load("sin.example.", many.as_bytes()));
-    assert!(findings.iter().any(|it| it.message == "7 more records are left out"));
+    assert!(
+        findings
+            .iter()
+            .any(|it| it.message == "7 more records are left out")
+    );
 }
 
 #[test]

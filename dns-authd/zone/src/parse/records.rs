@@ -160,7 +160,8 @@ impl Parser<'_> {
             .filter(|it| !it.is_meta());
         let Some(rtype) = parsed else {
             let fault = Fault::new(first, format!("{} is no record type", shown(*rtype)));
-            let is_type = word.is_some_and(|word| word.parse::<Type>().is_err() && may_be_type(word));
+            let is_type =
+                word.is_some_and(|word| word.parse::<Type>().is_err() && may_be_type(word));
             return Err(match is_type && !parts.is_empty() {
                 true => fault.unknown(),
                 false => fault,
