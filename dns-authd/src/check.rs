@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::{Position, counted};
 use daemon::config::{Problem, Problems};
@@ -126,7 +127,8 @@ impl Findings {
                 return None;
             }
         };
-        for finding in check::check(&file) {
+        let signed = check::check_signed(&file, now());
+        for finding in check::check(&file).into_iter().chain(signed) {
             self.add(&finding);
         }
         match Zone::build(&declared.name, &file.records, Seed(0)) {
@@ -165,6 +167,16 @@ impl Findings {
         let records = counted(self.n_records, "record");
         format!("{zones}, {records}, {} of them LUA", self.n_programs)
     }
+}
+
+/// The time in seconds since 1970, as signatures count it.
+#[expect(clippy::disallowed_methods, reason = "signatures end")]
+fn now() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    // RFC 4034 §3.1.5: the count wraps.
+    #[expect(clippy::cast_possible_truncation, reason = "the count wraps")]
+    let seconds = since.map_or(0, |since| since.as_secs() as u32);
+    seconds
 }
 
 #[cfg(test)]
