@@ -354,11 +354,28 @@ impl Default for Tcp {
 }
 
 /// Zone transfers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Transfers {
     /// Networks that may transfer zones (AXFR, and IXFR answered with the whole zone).
     pub allow: Networks,
+    /// How many transfers may be under way at once; dns-authd answers SERVFAIL to further ones, which secondaries repeat
+    /// later. Each has a thread and holds the version of the zone with which it began.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub at_once: Positive<usize>,
+    /// The octets that one transfer may send in a second; 0 means no limit.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub rate: ByteSize,
+}
+
+impl Default for Transfers {
+    fn default() -> Self {
+        Self {
+            allow: Networks::default(),
+            at_once: Whole::clamped(8),
+            rate: ByteSize(32 << 20),
+        }
+    }
 }
 
 /// Encrypted transports.

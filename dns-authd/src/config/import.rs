@@ -89,6 +89,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
                 true => Default::default(),
                 false => pdns.transfers.allowed.iter().copied().collect(),
             },
+            ..Transfers::default()
         },
         ..DnsAuthd::default()
     };

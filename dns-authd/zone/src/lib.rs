@@ -28,4 +28,5 @@ pub use program::Program;
 pub use record::{Record, RecordData};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
+pub use zone::cursor::Cursor;
 pub use zone::{Answer, LiveSet, Soa, Zone};

@@ -10,6 +10,7 @@
 //! zone was built.
 
 mod build;
+pub mod cursor;
 mod denial;
 mod proof;
 mod rendering;
