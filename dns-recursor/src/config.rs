@@ -152,14 +152,15 @@ impl Config {
     /// The routes. All upstreams begin as healthy.
     #[must_use]
     pub fn table(&self) -> Table {
-        Table::new(self.forwards.iter().map(|forward| {
+        let routes = self.forwards.iter().map(|forward| {
             let zone = forward.zone.clone();
             let mut route = Route::new(zone, forward.mode, forward.upstreams.clone());
             route.policy = forward.policy;
             route.protocol = forward.protocol;
             route.trust_ad = forward.trust_ad;
             route
-        }))
+        });
+        Table::new(routes).with_local(self.local().zones().cloned())
     }
 
     /// The local names.

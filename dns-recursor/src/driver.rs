@@ -27,6 +27,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message};
 use dns_front::front::{self, Source as From};
+use dns_front::local::Local;
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::resolver::{
@@ -75,6 +76,8 @@ pub struct Plan {
     /// The settings of the resolver.
     pub settings: Settings,
     pub table: Arc<Table>,
+    /// The names that the server itself answers.
+    pub local: Arc<Local>,
     /// Addresses of this server: no referral is followed there.
     pub own_addresses: OwnAddresses,
     /// The settings of stale answers and failures.
@@ -291,7 +294,7 @@ impl Driver {
                 self.fail(&key, reason, clients, now);
             }
             Output::LookUp { flight, key } => {
-                let kept = CacheResult::look_up(&self.resources.cache, &key, now);
+                let kept = self.look_up(&key, now);
                 self.resolver.looked_up(flight, &key, kept, now);
             }
             Output::Health {
@@ -313,6 +316,16 @@ impl Driver {
                 self.note_routes();
             }
             Output::Loop { upstream } => self.log_loop(upstream, now),
+        }
+    }
+
+    /// The answer that this server has to a question of the resolver's own.
+    fn look_up(&self, key: &Key, now: Instant) -> CacheResult {
+        let is_local = self.plan.table.is_local(key.name());
+        let local = self.plan.local.answer(key.question());
+        match local.filter(|_| is_local) {
+            Some(message) => CacheResult::of_local(message),
+            None => CacheResult::look_up(&self.resources.cache, key, now),
         }
     }
 

@@ -266,6 +266,7 @@ fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
     Plan {
         settings: Settings::of(&config.file),
         table: Arc::clone(table),
+        local: Arc::new(config.local()),
         own_addresses: load::own_addresses(listening),
         recheck: *config.file.cache.failure_ttl,
         stale_ttl: config.file.stale.ttl.0,

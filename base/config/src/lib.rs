@@ -28,6 +28,7 @@ mod networks;
 mod number;
 mod read;
 mod schema;
+pub mod site;
 mod text;
 mod units;
 mod write;

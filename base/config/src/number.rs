@@ -95,7 +95,8 @@ impl<T, const MIN: i64, const MAX: i64> JsonSchema for Whole<T, MIN, MAX> {
     }
 }
 
-struct WholeNumber;
+/// Reads a whole number of any size.
+pub(crate) struct WholeNumber;
 
 impl de::Visitor<'_> for WholeNumber {
     type Value = i64;

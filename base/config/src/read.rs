@@ -62,13 +62,15 @@ fn parse<T: DeserializeOwned>(
     let table = table.get_mut();
     take_version(document, table)?;
     let mut problems = Problems::default();
-    let Some(parsed) = parse_table(document, &span, table, &mut problems) else {
+    let mut lost = Lost::default();
+    let Some(parsed) = parse_table(document, &span, table, &mut problems, &mut lost) else {
         return Err(problems);
     };
     let mut checked = Check {
         document,
         table,
         problems,
+        lost,
     };
     check(&parsed, &mut checked);
     let mut problems = checked.problems;
@@ -82,6 +84,7 @@ fn parse_table<T: DeserializeOwned>(
     span: &Range<usize>,
     table: &mut DeTable<'_>,
     problems: &mut Problems,
+    lost: &mut Lost,
 ) -> Option<T> {
     let mut removed = Vec::new();
     loop {
@@ -96,9 +99,90 @@ fn parse_table<T: DeserializeOwned>(
         }
         removed.extend(error.meant().map(str::to_owned));
         match remove_entry(table, &place) {
-            Some(key) if problems.0.len() < MAX_PROBLEMS => removed.push(key),
+            Some(way) if problems.0.len() < MAX_PROBLEMS => {
+                removed.extend(last_key(&way).map(str::to_owned));
+                lost.add(way, error.meant());
+            }
             _ => return None,
         }
+    }
+}
+
+/// The way to an entry that was taken out.
+type Way = Vec<Stop>;
+
+/// A step on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Stop {
+    Key(String),
+    Item(usize),
+}
+
+impl Stop {
+    fn is(&self, step: &Step<'_>) -> bool {
+        match (self, step) {
+            (Self::Key(key), Step::Key(other)) => key == other,
+            (Self::Item(index), Step::Item(other)) => index == other,
+            _ => false,
+        }
+    }
+}
+
+/// The key that leads to an entry, or to the list that it was in.
+fn last_key(way: &[Stop]) -> Option<&str> {
+    way.iter().rev().find_map(|stop| match stop {
+        Stop::Key(key) => Some(key.as_str()),
+        Stop::Item(_) => None,
+    })
+}
+
+/// The keys whose values were taken out because they are wrong, and the lists that lost an item.
+#[derive(Debug, Default)]
+struct Lost(Vec<Way>);
+
+impl Lost {
+    /// Notes an entry that was taken out, and the key that it was meant for.
+    fn add(&mut self, mut way: Way, meant: Option<&'static str>) {
+        match way.pop() {
+            Some(Stop::Item(index)) => {
+                self.shift(&way, index);
+                self.0.push(way);
+            }
+            Some(Stop::Key(key)) => {
+                let names = [Some(key), meant.map(str::to_owned)];
+                let ways = names.into_iter().flatten().map(|name| {
+                    let mut way = way.clone();
+                    way.push(Stop::Key(name));
+                    way
+                });
+                self.0.extend(ways.collect::<Vec<_>>());
+            }
+            None => {}
+        }
+    }
+
+    /// Items behind the one that was taken out of a list have moved.
+    fn shift(&mut self, list: &[Stop], taken: usize) {
+        self.0.retain_mut(|way| {
+            if !way.starts_with(list) {
+                return true;
+            }
+            match way.get_mut(list.len()) {
+                Some(Stop::Item(index)) if *index == taken => false,
+                Some(Stop::Item(index)) if *index > taken => {
+                    *index -= 1;
+                    true
+                }
+                _ => true,
+            }
+        });
+    }
+
+    fn has(&self, way: &[Step<'_>]) -> bool {
+        let is_way = |lost: &Way| {
+            lost.len() == way.len() && lost.iter().zip(way).all(|(stop, step)| stop.is(step))
+        };
+        self.0.iter().any(is_way)
     }
 }
 
@@ -108,14 +192,38 @@ pub struct Check<'a> {
     document: &'a Document,
     table: &'a DeTable<'a>,
     problems: Problems,
+    lost: Lost,
 }
 
 impl Check<'_> {
     /// Adds a problem with the value at the end of `way`; when the file does not have it, with the last value on the way
     /// that it has.
     pub fn problem(&mut self, way: &[Step<'_>], message: impl Into<String>) {
-        let span = place(self.table, way);
+        self.problem_in(self.span(way), message);
+    }
+
+    /// Adds a problem with the value that has this place in the text.
+    pub fn problem_in(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.problems.push(self.document.problem(span, message));
+    }
+
+    /// The place in the text of the value at the end of `way`, or of the last one on the way that the file has.
+    #[must_use]
+    pub fn span(&self, way: &[Step<'_>]) -> Range<usize> {
+        place(self.table, way)
+    }
+
+    /// Whether the value at the end of `way`, or an item of that list, was wrong and is left out: what depends on its
+    /// absence is no problem of its own.
+    #[must_use]
+    pub fn is_lost(&self, way: &[Step<'_>]) -> bool {
+        self.lost.has(way)
+    }
+
+    /// The document.
+    #[must_use]
+    pub const fn document(&self) -> &Document {
+        self.document
     }
 
     /// Adds problems of another file that this one names.
@@ -126,7 +234,7 @@ impl Check<'_> {
     /// The place of the value at the end of `way`, or of the last one on the way that the file has.
     #[must_use]
     pub fn position(&self, way: &[Step<'_>]) -> Position {
-        self.document.position(place(self.table, way).start)
+        self.document.position(self.span(way).start)
     }
 
     /// How many problems there are so far.
@@ -154,37 +262,40 @@ fn take_version(document: &Document, table: &mut DeTable<'_>) -> Result<(), Prob
     Err(document.problem(version.span(), words))
 }
 
-/// Takes out the innermost entry whose key or value covers `span`, or the item of a list, and returns its key.
-fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<String> {
+/// Takes out the innermost entry whose key or value covers `span`, or the item of a list, and returns the way to it.
+fn remove_entry(table: &mut DeTable<'_>, span: &Range<usize>) -> Option<Way> {
     let covers = |outer: &Range<usize>| outer.start <= span.start && span.end <= outer.end;
     let mut found = None;
     for (key, value) in table.iter_mut() {
         let covered = covers(&key.span()) || covers(&value.span());
         let inner = match value.get_mut() {
             DeValue::Table(inner) => remove_entry(inner, span),
-            DeValue::Array(items) => remove_item(items, span, key.get_ref()),
+            DeValue::Array(items) => remove_item(items, span),
             _ => None,
         };
-        if inner.is_some() {
-            return inner;
+        if let Some(mut way) = inner {
+            way.insert(0, Stop::Key(key.get_ref().to_string()));
+            return Some(way);
         }
         if covered {
             found = Some(key.get_ref().to_string());
         }
     }
     let found = found?;
-    table.remove(found.as_str()).map(|_| found)
+    let taken = table.remove(found.as_str());
+    taken.map(|_| vec![Stop::Key(found)])
 }
 
 /// The same within a list: one wrong item leaves the others to be checked.
-fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>, key: &str) -> Option<String> {
+fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Way> {
     let mut found = None;
     for (index, item) in items.iter_mut().enumerate() {
         let outer = item.span();
         if let DeValue::Table(inner) = item.get_mut() {
             let entry = remove_entry(inner, span);
-            if entry.is_some() {
-                return entry;
+            if let Some(mut way) = entry {
+                way.insert(0, Stop::Item(index));
+                return Some(way);
             }
         }
         if outer.start <= span.start && span.end <= outer.end {
@@ -198,7 +309,7 @@ fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>, key: &str) -> Optio
     *items = kept
         .filter_map(|(index, item)| (index != found).then_some(item))
         .collect();
-    Some(key.to_owned())
+    Some(vec![Stop::Item(found)])
 }
 
 /// The place of the value at the end of `way`, or of the last one that is there; the start when nothing is.

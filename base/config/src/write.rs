@@ -15,7 +15,12 @@ use crate::schema::{properties, resolved, schema};
 pub struct Written {
     head: String,
     document: DocumentMut,
+    tail: String,
+    schema: Json,
 }
+
+/// The width of documentation in a file.
+const WIDTH: usize = 100;
 
 impl Written {
     /// The TOML of a configuration.
@@ -28,9 +33,65 @@ impl Written {
         let root = schema::<T>();
         prune(document.as_table_mut(), &root, &root);
         Ok(Self {
-            head: String::new(),
             document,
+            schema: root,
+            ..Self::default()
         })
+    }
+
+    /// Adds the documentation of each key as a comment, where the key occurs first.
+    #[must_use]
+    pub fn documented(mut self) -> Self {
+        let (root, table) = (&self.schema, self.document.as_table_mut());
+        document_keys(table, root, root);
+        self
+    }
+
+    /// Adds a key that the file does not have as a comment: its documentation and its example. It stands at the start of
+    /// its table, or at the end of the file if there is no such table.
+    #[must_use]
+    pub fn example(mut self, way: &[&str]) -> Self {
+        let [tables @ .., key] = way else {
+            return self;
+        };
+        let mut node = &self.schema;
+        for table in tables {
+            let inner = properties(&self.schema, node).and_then(|keys| keys.get(*table));
+            node = inner.unwrap_or(&Json::Null);
+        }
+        let Some(property) = properties(&self.schema, node).and_then(|keys| keys.get(*key)) else {
+            return self;
+        };
+        let Some(example) = property.get("x-example").and_then(Json::as_str) else {
+            return self;
+        };
+        let words = description(property);
+        // The example of a list of tables has their headers.
+        let (header, lines) = match example.trim() {
+            whole if whole.starts_with('[') && whole.contains("]]") => {
+                (String::new(), whole.to_owned())
+            }
+            value => (
+                format!("[{}]", tables.join(".")),
+                format!("{key} = {value}"),
+            ),
+        };
+        let lines = commented_out(&lines);
+        let table = tables
+            .iter()
+            .try_fold(self.document.as_table_mut(), |table, key| {
+                table.get_mut(key)?.as_table_mut()
+            });
+        match table {
+            Some(table) if table.contains_key(key) => {}
+            Some(table) if !tables.is_empty() => prepend(table, &format!("{words}{lines}")),
+            _ if header.is_empty() => self.tail.push_str(&format!("\n{words}{lines}")),
+            _ => {
+                let header = commented_out(&header);
+                self.tail.push_str(&format!("\n{words}{header}{lines}"));
+            }
+        }
+        self
     }
 
     /// Adds lines of comment at the start of the file, without the `#`.
@@ -55,7 +116,8 @@ impl fmt::Display for Written {
             true => "",
             false => "\n",
         };
-        write!(formatter, "{}version = \"v1\"\n{gap}{body}", self.head)
+        let (head, tail) = (&self.head, &self.tail);
+        write!(formatter, "{head}version = \"v1\"\n{gap}{body}{tail}")
     }
 }
 
@@ -66,6 +128,35 @@ fn comment(text: &str) -> String {
         line => format!("# {line}\n"),
     };
     text.lines().map(line).collect()
+}
+
+/// TOML as comments that lose their `#` to take effect.
+fn commented_out(toml: &str) -> String {
+    let line = |line: &str| match line {
+        "" => "\n".to_owned(),
+        line => format!("#{line}\n"),
+    };
+    toml.lines().map(line).collect()
+}
+
+/// The documentation of a key as comments. Quotes in a file are TOML's.
+fn description(property: &Json) -> String {
+    let words = property.get("description").and_then(Json::as_str);
+    let mut lines: Vec<String> = Vec::new();
+    for word in words
+        .unwrap_or_default()
+        .replace('`', "")
+        .split_whitespace()
+    {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH - 2 => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    comment(&lines.join("\n"))
 }
 
 //--- Tables
@@ -190,6 +281,48 @@ fn same_value(value: &Value, default: &Json) -> bool {
 }
 
 //--- Comments
+
+/// Adds the documentation of the keys of a table, and of the tables in it.
+fn document_keys(table: &mut Table, root: &Json, node: &Json) {
+    let Some(keys) = properties(root, node) else {
+        return;
+    };
+    for (key, property) in keys {
+        let words = description(property);
+        match table.get_mut(key) {
+            None => {}
+            Some(Item::Table(inner)) => {
+                prefix(inner.decor_mut(), "\n", &words);
+                document_keys(inner, root, property);
+            }
+            Some(Item::ArrayOfTables(items)) => {
+                let of_item = resolved(root, property).get("items").unwrap_or(&Json::Null);
+                if let Some(first) = items.get_mut(0) {
+                    prefix(first.decor_mut(), "\n", &words);
+                    document_keys(first, root, of_item);
+                }
+            }
+            Some(_) => {
+                if let Some(mut name) = table.key_mut(key) {
+                    prefix(name.leaf_decor_mut(), "", &words);
+                }
+            }
+        }
+    }
+}
+
+/// Puts comments before the first key of a table.
+fn prepend(table: &mut Table, text: &str) {
+    let first = table.iter().next().map(|(key, _)| key.to_owned());
+    if let Some(first) = first
+        && let Some(mut name) = table.key_mut(&first)
+    {
+        let decor = name.leaf_decor_mut();
+        let before = decor.prefix().and_then(|raw| raw.as_str());
+        let with_text = format!("{text}{}", before.unwrap_or_default());
+        decor.set_prefix(with_text);
+    }
+}
 
 fn annotate(table: &mut Table, way: &[Step<'_>], text: &str) {
     let [Step::Key(key), rest @ ..] = way else {

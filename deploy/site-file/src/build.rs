@@ -1,14 +1,14 @@
-//! From a spec to a [`Site`]: the meaning of values, and whether they fit together.
+//! From a file to a [`Site`]: the meaning of values, and whether they fit together.
 
-use daemon::config::{Document, nearest};
+use config::site as file;
+use config::{Check, Step, at};
 use ipnet::IpNet;
 
 use super::builder::Builder;
 use super::claims::Addresses;
 use super::registry::UpstreamContext;
-use super::report::Report;
-use super::spec::{NodeSpec, Spec, Text};
-use super::{SiteFile, names};
+use super::report::Remark;
+use super::{Named, names};
 use site::service::Service;
 use site::{Node, Platform, Role, Site};
 
@@ -17,53 +17,54 @@ const MAX_NODES: usize = 100;
 
 /// More of one kind (networks, virtual IPs, what is published, upstreams) no site has; all are compared
 /// with all.
-const MAX_LISTED: usize = 100;
+pub(super) const MAX_LISTED: usize = 100;
 
-/// Makes a site of a spec.
-pub(super) fn build(document: &Document, spec: Spec) -> SiteFile {
-    let mut builder = Builder::new(document);
-    let site = builder.site(spec);
-    let Report {
-        problems, remarks, ..
-    } = builder.report;
-    SiteFile {
-        site: problems.unless_empty(site),
-        remarks,
+/// A site as far as it could be made, and what is to be said of it beside problems.
+#[derive(Debug)]
+pub(super) struct Built {
+    pub(super) site: Site,
+    pub(super) remarks: Vec<Remark>,
+    pub(super) named: Vec<Named>,
+}
+
+/// Makes a site of a file; problems go to `check`.
+pub(super) fn build(file: &file::Site, check: &mut Check<'_>) -> Built {
+    let mut builder = Builder::new(check);
+    builder.bounds(file);
+    let site = builder.site(file);
+    Built {
+        site,
+        remarks: builder.report.remarks,
         named: builder.named,
     }
 }
 
-impl Builder<'_> {
-    /// The site as far as it can be made; problems stand in the report.
-    fn site(&mut self, mut spec: Spec) -> Site {
-        self.bound(&mut spec.vip, |vip| &vip.name);
-        self.bound(&mut spec.publish, |publish| &publish.name);
-        self.bound(spec.networks.get_mut(), |text| text);
-        self.bound(&mut spec.dns.upstreams, |text| text);
-        self.bound(&mut spec.registry.quota, |quota| &quota.repositories);
-        self.bound(&mut spec.registry.mirror, |mirror| &mirror.prefix);
-        let name = self.name(&spec.name, names::label);
-        let domain = self.name(&spec.domain, |domain| {
+impl Builder<'_, '_> {
+    /// The site as far as it can be made.
+    fn site(&mut self, spec: &file::Site) -> Site {
+        let name = self.name(&spec.name, &at!["name"], names::label);
+        let domain = self.name(&spec.domain, &at!["domain"], |domain| {
             names::host(domain.strip_suffix('.').unwrap_or(domain))
         });
         let domain = domain.strip_suffix('.').unwrap_or(&domain).to_owned();
-        let platform = self.platform(&spec.platform);
-        self.cluster(&spec.name, &spec.domain, &platform);
-        let networks = self.networks(&spec, &platform);
-        for gateway in &spec.gateways {
-            if let Some(address) = self.parsed(gateway, "an IP address") {
-                let report = &mut self.report;
-                self.addresses
-                    .claim(report, address, gateway.span(), "the gateway");
-            }
+        let platform = self.platform(spec.platform);
+        self.cluster(spec, &platform);
+        let networks = self.networks(spec, &platform);
+        for (index, gateway) in spec.gateways.iter().enumerate() {
+            let span = self.report.span(&at!["gateways", index]);
+            let report = &mut self.report;
+            self.addresses.claim(report, gateway.0, span, "the gateway");
         }
-        let clients = self.clients(spec.clients.as_deref(), &platform);
-        let interface = spec.interface.as_ref().map(|text| self.interface(text));
+        let clients = clients(spec.clients.as_deref(), &platform);
+        let interface = spec
+            .interface
+            .as_ref()
+            .map(|text| self.name(text, &at!["interface"], names::interface));
         let has_openshift = platform.openshift.is_some();
         // OpenShift's network keeps the addresses of a node here.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
-        let mut nodes = self.nodes(&spec.node, &spec.networks, &platform);
+        let mut nodes = self.nodes(&spec.node, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(
             &spec.registry,
@@ -71,16 +72,17 @@ impl Builder<'_> {
                 domain: &domain,
                 nodes: &nodes,
                 platform: &platform,
-                resolves: !spec.dns.upstreams.is_empty(),
+                resolves: !spec.dns.upstreams.is_empty()
+                    || self.report.is_lost(&at!["dns", "upstreams"]),
             },
         );
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
-        let published = self.published(&spec, &registry, &platform, &vips, &nodes);
+        let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams);
-        if time.servers.is_empty() {
-            let at = spec.name.span();
+        if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
+            let at = self.report.span(&at!["name"]);
             self.report.note(
                 at,
                 "no [time] servers: the nodes agree on a time, which may be wrong together",
@@ -102,42 +104,70 @@ impl Builder<'_> {
             time,
             vips,
             registry,
-            pki: spec.pki.unwrap_or_else(|| "pki".into()),
+            pki: spec.pki.clone(),
             platform,
         }
     }
 
-    /// Leaves out what is more than can be looked at.
-    fn bound<T>(&mut self, list: &mut Vec<T>, place: impl Fn(&T) -> &Text) {
-        if let Some(first) = list.get(MAX_LISTED) {
-            let message = format!("more than {MAX_LISTED} of these no site has");
-            self.report.wrong(place(first).span(), message);
-            list.truncate(MAX_LISTED);
+    /// Refuses lists that are longer than those of any site; only their first items are checked.
+    fn bounds(&mut self, spec: &file::Site) {
+        let listed = [
+            (at!["vip", MAX_LISTED], spec.vip.len()),
+            (at!["publish", MAX_LISTED], spec.publish.len()),
+            (at!["networks", MAX_LISTED], spec.networks.len()),
+        ];
+        let deep = [
+            (
+                at!["dns", "upstreams", MAX_LISTED],
+                spec.dns.upstreams.len(),
+            ),
+            (
+                at!["registry", "quota", MAX_LISTED],
+                spec.registry.quota.len(),
+            ),
+            (
+                at!["registry", "mirror", MAX_LISTED],
+                spec.registry.mirror.len(),
+            ),
+        ];
+        for (way, length) in listed {
+            self.bound(&way, length);
+        }
+        for (way, length) in deep {
+            self.bound(&way, length);
         }
     }
 
-    fn interface(&mut self, text: &Text) -> String {
-        self.name(text, names::interface)
+    fn bound(&mut self, first: &[Step<'_>], length: usize) {
+        if length <= MAX_LISTED {
+            return;
+        }
+        // A table is shown at its first key.
+        let names = ["name", "repositories", "prefix"].map(|key| [first, &at![key]].concat());
+        let spans = names.map(|way| self.report.span(&way));
+        let table = self.report.span(first);
+        let span = spans.into_iter().find(|span| *span != table);
+        let message = format!("more than {MAX_LISTED} of these no site has");
+        self.report.wrong(span.unwrap_or(table), message);
     }
 
     //--- Networks
 
-    fn networks(&mut self, spec: &Spec, platform: &Platform) -> Vec<IpNet> {
+    fn networks(&mut self, spec: &file::Site, platform: &Platform) -> Vec<IpNet> {
         let mut networks: Vec<IpNet> = Vec::new();
-        for text in spec.networks.get_ref() {
-            let Some(network) = self.network(text) else {
-                continue;
-            };
+        for (index, &network) in spec.networks.iter().take(MAX_LISTED).enumerate() {
+            let network = IpNet::from(network);
+            let span = self.report.span(&at!["networks", index]);
             if let Some(other) = networks.iter().find(|other| overlap(other, &network)) {
                 let message = format!("network {network} overlaps {other}");
-                self.report.wrong(text.span(), message);
+                self.report.wrong(span, message);
                 continue;
             }
             if platform.openshift.is_some() {
                 for (taken, what) in OPENSHIFT_NETWORKS {
                     if taken.parse().is_ok_and(|taken| overlap(&taken, &network)) {
                         self.report.warn(
-                            text.span(),
+                            span.clone(),
                             format!("network {network} overlaps {taken}, which is OpenShift's for {what} unless its install-config.yaml says otherwise"),
                         );
                     }
@@ -145,94 +175,60 @@ impl Builder<'_> {
             }
             networks.push(network);
         }
-        if spec.networks.get_ref().is_empty() {
+        let is_lost = self.report.is_lost(&at!["networks"]);
+        if spec.networks.is_empty() && !is_lost {
+            let span = self.report.span(&at!["networks"]);
             self.report.wrong(
-                spec.networks.span(),
+                span,
                 "no network: where are the nodes? As in networks = [\"192.168.7.0/24\"]",
             );
         }
-        let readable = !networks.is_empty() && networks.len() == spec.networks.get_ref().len();
+        let readable = !networks.is_empty() && networks.len() == spec.networks.len() && !is_lost;
         self.addresses = Addresses::new(readable.then(|| networks.clone()));
         networks
     }
 
-    fn network(&mut self, text: &Text) -> Option<IpNet> {
-        let network: IpNet = self.parsed(text, "a network, as in 192.168.7.0/24")?;
-        if network.trunc() != network {
-            let message = format!(
-                "`{network}` is an address in a network; the network is {}",
-                network.trunc()
-            );
-            self.report.wrong(text.span(), message);
-        }
-        Some(network.trunc())
-    }
-
-    fn clients(&mut self, clients: Option<&[Text]>, platform: &Platform) -> Vec<IpNet> {
-        match clients {
-            Some(clients) => clients
-                .iter()
-                .filter_map(|text| self.network(text))
-                .collect(),
-            None if platform.openshift.is_some() => OPENSHIFT_NETWORKS
-                .iter()
-                .take(1)
-                .filter_map(|(pods, _)| pods.parse().ok())
-                .collect(),
-            None => Vec::new(),
-        }
-    }
-
     /// OpenShift's own idea of what a cluster's domain is.
-    fn cluster(&mut self, name: &Text, domain: &Text, platform: &Platform) {
-        let prefix = format!("{}.", name.get_ref());
-        if platform.openshift.is_some() && !domain.get_ref().starts_with(&prefix) {
+    fn cluster(&mut self, spec: &file::Site, platform: &Platform) {
+        let name = &spec.name;
+        let prefix = format!("{name}.");
+        if platform.openshift.is_some() && !spec.domain.starts_with(&prefix) {
+            let span = self.report.span(&at!["domain"]);
             self.report.warn(
-                domain.span(),
-                format!(
-                    "OpenShift's domain of a cluster {name} begins with {prefix} (metadata.name and baseDomain of install-config.yaml)",
-                    name = name.get_ref()
-                ),
+                span,
+                format!("OpenShift's domain of a cluster {name} begins with {prefix} (metadata.name and baseDomain of install-config.yaml)"),
             );
         }
     }
 
     //--- Nodes
 
-    fn nodes(
-        &mut self,
-        specs: &[NodeSpec],
-        networks: &toml::Spanned<Vec<Text>>,
-        platform: &Platform,
-    ) -> Vec<Node> {
-        if let Some(first) = specs.get(MAX_NODES) {
-            self.report.wrong(
-                first.name.span(),
-                format!("more than {MAX_NODES} nodes are no site of one link"),
-            );
+    fn nodes(&mut self, specs: &[file::Node], platform: &Platform) -> Vec<Node> {
+        if specs.len() > MAX_NODES {
+            let span = self.report.span(&at!["node", MAX_NODES, "name"]);
+            let message = format!("more than {MAX_NODES} nodes are no site of one link");
+            self.report.wrong(span, message);
         }
-        let masters = specs
-            .iter()
-            .take(MAX_NODES)
-            .filter(|spec| Role::from(spec.role) == Role::Master);
+        let specs: Vec<(usize, &file::Node)> = specs.iter().enumerate().take(MAX_NODES).collect();
+        let masters = specs.iter().filter(|(_, spec)| spec.role == Role::Master);
         let mut n_masters = 0_usize;
-        let mut last = networks.span();
-        for (index, spec) in masters.enumerate() {
+        let mut last = self.report.span(&at!["networks"]);
+        for (number, (index, spec)) in masters.enumerate() {
             n_masters += 1;
-            last = spec.name.span();
+            last = self.report.span(&at!["node", *index, "name"]);
             // Members of OpenShift's etcd have names, in the order of masters.
             if platform.openshift.is_some() {
-                let who = format!("the etcd of {}", spec.name.get_ref());
-                let name = format!("etcd-{index}");
-                self.names
-                    .claim(&mut self.report, &name, spec.name.span(), who);
+                let who = format!("the etcd of {}", spec.name);
+                let name = format!("etcd-{number}");
+                self.names.claim(&mut self.report, &name, last.clone(), who);
             }
         }
-        let nodes = specs
-            .iter()
-            .take(MAX_NODES)
-            .map(|spec| self.node(spec))
-            .collect();
+        let nodes = specs.iter().map(|(index, spec)| self.node(*index, spec));
+        let nodes = nodes.collect();
+        // A node that could not be read may be a master.
+        if self.report.is_lost(&at!["node"]) {
+            return nodes;
+        }
         if n_masters == 0 {
             self.report.wrong(
                 last,
@@ -247,69 +243,76 @@ impl Builder<'_> {
         nodes
     }
 
-    fn node(&mut self, spec: &NodeSpec) -> Node {
-        let name = self.name(&spec.name, names::host);
-        let role = Role::from(spec.role);
+    fn node(&mut self, index: usize, spec: &file::Node) -> Node {
+        let way = at!["node", index];
+        let key = |key| [&way[..], &[Step::Key(key)]].concat();
+        let name = self.name(&spec.name, &key("name"), names::host);
         let who = format!("node {name}");
-        self.names
-            .claim(&mut self.report, &name, spec.name.span(), who.clone());
-        let list = self.address_list(spec.address.as_ref(), &spec.addresses, &spec.name);
+        let span = self.report.span(&key("name"));
+        self.names.claim(&mut self.report, &name, span, who.clone());
+        let list = self.address_list(spec.address, &spec.addresses, &way, &spec.name);
         for (address, span) in &list {
             self.addresses
                 .claim(&mut self.report, *address, span.clone(), &who);
         }
-        let interface = spec.interface.as_ref().map(|text| self.interface(text));
+        let interface = spec
+            .interface
+            .as_ref()
+            .map(|text| self.name(text, &key("interface"), names::interface));
         let services = match &spec.services {
-            Some(words) => self.services(words, &spec.name),
-            None => role.services(),
+            Some(services) => self.services(services, index, &spec.name),
+            None => Service::of(spec.role),
         };
         Node {
             name,
-            role,
+            role: spec.role,
             addresses: list.into_iter().map(|(address, _)| address).collect(),
             interface,
             services,
         }
     }
 
-    fn services(&mut self, words: &[Text], node: &Text) -> Vec<Service> {
-        let mut named = Vec::new();
-        for word in words {
-            match Service::ALL
-                .into_iter()
-                .find(|service| service.name() == word.get_ref())
-            {
-                Some(service) if named.contains(&service) => {
-                    self.report
-                        .wrong(word.span(), format!("`{service}` is given twice"));
-                }
-                Some(service) => named.push(service),
-                None => {
-                    let meant = nearest(word.get_ref(), Service::ALL.map(Service::name));
-                    let known = Service::ALL.map(Service::name).join(", ");
-                    let hint = match meant {
-                        Some(meant) => format!("did you mean `{meant}`?"),
-                        None => format!("known are {known}"),
-                    };
-                    self.report.wrong(
-                        word.span(),
-                        format!("unknown service `{}`, {hint}", word.get_ref()),
-                    );
-                }
+    fn services(
+        &mut self,
+        written: &[file::ServiceName],
+        index: usize,
+        node: &str,
+    ) -> Vec<Service> {
+        let mut named: Vec<Service> = Vec::new();
+        for (place, &service) in written.iter().enumerate() {
+            let service = Service::from(service);
+            if named.contains(&service) {
+                let span = self.report.span(&at!["node", index, "services", place]);
+                self.report
+                    .wrong(span, format!("`{service}` is given twice"));
+            } else {
+                named.push(service);
             }
         }
+        let is_lost = self.report.is_lost(&at!["node", index, "services"]);
         for (one, other, why) in NEEDS {
-            if named.contains(one) && !named.contains(other) {
-                self.report.wrong(
-                    node.span(),
-                    format!("`{}` runs {one} without {other}, {why}", node.get_ref()),
-                );
+            if named.contains(one) && !named.contains(other) && !is_lost {
+                let span = self.report.span(&at!["node", index, "name"]);
+                self.report
+                    .wrong(span, format!("`{node}` runs {one} without {other}, {why}"));
             }
         }
         Service::ALL
             .into_iter()
             .filter(|service| named.contains(service))
             .collect()
+    }
+}
+
+fn clients(clients: Option<&[file::Network]>, platform: &Platform) -> Vec<IpNet> {
+    match clients {
+        Some(clients) => clients.iter().copied().map(IpNet::from).collect(),
+        None if platform.openshift.is_some() => OPENSHIFT_NETWORKS
+            .iter()
+            .take(1)
+            .filter_map(|(pods, _)| pods.parse().ok())
+            .collect(),
+        None => Vec::new(),
     }
 }
 

@@ -1,30 +1,28 @@
-//! The tools of every part of a site file: the report, the claims, and parsers of texts.
+//! The tools of every part of a site file: the report, the claims, and lists of addresses.
 
 use std::net::IpAddr;
 use std::ops::Range;
-use std::str::FromStr;
 
-use daemon::config::Document;
+use config::{Check, Ip, Step};
 
 use super::claims::{Addresses, Names, Ports};
 use super::report::Report;
-use super::spec::Text;
 use super::{Named, names};
 
 /// The site that is built, and all claims.
 #[derive(Debug)]
-pub(super) struct Builder<'d> {
-    pub(super) report: Report<'d>,
+pub(super) struct Builder<'c, 'd> {
+    pub(super) report: Report<'c, 'd>,
     pub(super) addresses: Addresses,
     pub(super) names: Names,
     pub(super) ports: Ports,
     pub(super) named: Vec<Named>,
 }
 
-impl<'d> Builder<'d> {
-    pub(super) fn new(document: &'d Document) -> Self {
+impl<'c, 'd> Builder<'c, 'd> {
+    pub(super) fn new(check: &'c mut Check<'d>) -> Self {
         Self {
-            report: Report::new(document),
+            report: Report::new(check),
             addresses: Addresses::default(),
             names: Names::default(),
             ports: Ports::new(),
@@ -32,55 +30,55 @@ impl<'d> Builder<'d> {
         }
     }
 
-    /// A value that a text stands for.
-    pub(super) fn parsed<T: FromStr>(&mut self, text: &Text, wanted: &str) -> Option<T> {
-        let value = text.get_ref().parse().ok();
-        if value.is_none() {
-            let message = format!("`{}` is not {wanted}", text.get_ref());
-            self.report.wrong(text.span(), message);
-        }
-        value
-    }
-
     /// A text that has to pass as a name.
     pub(super) fn name(
         &mut self,
-        text: &Text,
+        text: &str,
+        way: &[Step<'_>],
         check: impl Fn(&str) -> Result<(), names::Wrong>,
     ) -> String {
-        if let Err(why) = check(text.get_ref()) {
-            self.report
-                .wrong(text.span(), format!("`{}` {why}", text.get_ref()));
+        if let Err(why) = check(text) {
+            let span = self.report.span(way);
+            self.report.wrong(span, format!("`{text}` {why}"));
         }
-        text.get_ref().clone()
+        text.to_owned()
     }
 
-    /// The addresses under `address` and `addresses`: one at least, of each family one at most.
+    /// The addresses under `address` and `addresses` of the table at the end of `way`: one at least, of each family one at
+    /// most.
     pub(super) fn address_list(
         &mut self,
-        one: Option<&Text>,
-        several: &[Text],
-        of: &Text,
+        one: Option<Ip>,
+        several: &[Ip],
+        way: &[Step<'_>],
+        name: &str,
     ) -> Vec<(IpAddr, Range<usize>)> {
+        let key = |steps: &[Step<'static>]| [way, steps].concat();
+        let address = key(&[Step::Key("address")]);
+        let addresses = key(&[Step::Key("addresses")]);
         let mut list: Vec<(IpAddr, Range<usize>)> = Vec::new();
-        for text in one.into_iter().chain(several) {
-            let Some(address) = self.parsed::<IpAddr>(text, "an IP address") else {
-                continue;
-            };
+        let several = several.iter().enumerate();
+        let several =
+            several.map(|(index, ip)| (*ip, [&addresses[..], &[Step::Item(index)]].concat()));
+        let one_of = one.into_iter().map(|ip| (ip, address.clone()));
+        for (Ip(ip), way) in one_of.chain(several) {
+            let span = self.report.span(&way);
             if list
                 .iter()
-                .any(|(known, _)| known.is_ipv4() == address.is_ipv4())
+                .any(|(known, _)| known.is_ipv4() == ip.is_ipv4())
             {
-                let family = if address.is_ipv4() { "IPv4" } else { "IPv6" };
-                let message = format!("`{}` has an {family} address already", of.get_ref());
-                self.report.wrong(text.span(), message);
+                let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
+                let message = format!("`{name}` has an {family} address already");
+                self.report.wrong(span, message);
                 continue;
             }
-            list.push((address, text.span()));
+            list.push((ip, span));
         }
-        if one.is_none() && several.is_empty() {
-            let message = format!("`{}` has no `address`", of.get_ref());
-            self.report.wrong(of.span(), message);
+        let is_lost = self.report.is_lost(&address) || self.report.is_lost(&addresses);
+        if list.is_empty() && !is_lost {
+            let span = self.report.span(&key(&[Step::Key("name")]));
+            let message = format!("`{name}` has no `address`");
+            self.report.wrong(span, message);
         }
         list
     }

@@ -29,7 +29,7 @@ impl Addresses {
     /// Gives an address to `who`, unless it has another owner or is unusable.
     pub(super) fn claim(
         &mut self,
-        report: &mut Report<'_>,
+        report: &mut Report<'_, '_>,
         address: IpAddr,
         span: Range<usize>,
         who: &str,
@@ -100,7 +100,7 @@ impl Names {
     /// Gives a name to `who`, unless it has another owner.
     pub(super) fn claim(
         &mut self,
-        report: &mut Report<'_>,
+        report: &mut Report<'_, '_>,
         name: &str,
         span: Range<usize>,
         who: String,
@@ -118,7 +118,7 @@ impl Names {
     /// Gives a name one more address: the records of a host may be several.
     pub(super) fn claim_host(
         &mut self,
-        report: &mut Report<'_>,
+        report: &mut Report<'_, '_>,
         name: &str,
         address: IpAddr,
         span: Range<usize>,
@@ -175,7 +175,7 @@ impl Ports {
     /// Gives a port to `who`, unless it has another owner.
     pub(super) fn claim(
         &mut self,
-        report: &mut Report<'_>,
+        report: &mut Report<'_, '_>,
         port: u16,
         span: Range<usize>,
         who: String,

@@ -1,10 +1,10 @@
 //! `site.toml`: the file that describes a site, as people write it, made into a [`Site`].
 //!
 //! ```text
-//! site.toml ─► spec (serde) ─► build ─► Site, problems, remarks, files that it names
-//!                                │ claims        whose an address, a name, a port is
-//!                                │ names         what may be a name
-//!                                └ master_file   records, read as dns-authd reads them
+//! site.toml ─► config::site (serde) ─► build ─► Site, problems, remarks, files that it names
+//!                                        │ claims        whose an address, a name, a port is
+//!                                        │ names         what may be a name
+//!                                        └ master_file   records, read as dns-authd reads them
 //! ```
 //!
 //! [`parse`] is pure; every problem has its line and column, and all are found in one go. Whether
@@ -19,7 +19,6 @@ mod offers;
 mod platform;
 mod registry;
 mod report;
-mod spec;
 mod zone;
 
 use std::path::{Path, PathBuf};
@@ -56,23 +55,6 @@ pub struct Named {
     pub path: PathBuf,
     /// The place that names it.
     pub position: Position,
-}
-
-impl Named {
-    /// A file that a key may name.
-    fn of(
-        document: &Document,
-        what: &'static str,
-        holds: Holds,
-        path: Option<&toml::Spanned<PathBuf>>,
-    ) -> Option<Self> {
-        path.map(|path| Self {
-            what,
-            holds,
-            path: path.get_ref().clone(),
-            position: document.position(path.span().start),
-        })
-    }
 }
 
 /// The required content of a file that a site file names.
@@ -116,13 +98,21 @@ pub fn open(path: &Path) -> Result<Document, Problems> {
 
 /// Makes a site of a document.
 pub fn parse(document: &Document) -> SiteFile {
-    match document.parse::<spec::Spec>() {
-        Ok(spec) => build::build(document, spec),
-        Err(problems) => SiteFile {
-            site: Err(problems),
-            remarks: Vec::new(),
-            named: Vec::new(),
-        },
+    let mut built = None;
+    let parsed = document.parse_with(|file, check| built = Some(build::build(file, check)));
+    let (site, remarks, named) = match built {
+        Some(built) => (Some(built.site), built.remarks, built.named),
+        None => (None, Vec::new(), Vec::new()),
+    };
+    let site = match (parsed, site) {
+        (Ok(_), Some(site)) => Ok(site),
+        (Ok(_), None) => Err(Problems::default()),
+        (Err(problems), _) => Err(problems),
+    };
+    SiteFile {
+        site,
+        remarks,
+        named,
     }
 }
 

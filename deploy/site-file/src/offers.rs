@@ -1,82 +1,88 @@
 //! Virtual IPs, and what is published where.
 
+use config::site as file;
+use config::{Step, at};
 use ipnet::IpNet;
 
+use super::build::MAX_LISTED;
 use super::builder::Builder;
 use super::names;
-use super::spec::{PublishSpec, RegistrySpec, Spec, Text, VipSpec};
 use site::service::Service;
 use site::{Node, OfferedBy, Platform, Published, Registry, Role, Vip, VipRole};
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     pub(super) fn vips(
         &mut self,
-        specs: &[VipSpec],
-        cluster: &Text,
+        specs: &[file::Vip],
+        cluster: &str,
         interface: Option<&str>,
         nodes: &[Node],
     ) -> Vec<Vip> {
         let mut vips: Vec<Vip> = Vec::new();
-        for spec in specs {
-            let vip = self.vip(spec, cluster.get_ref());
+        for (index, spec) in specs.iter().take(MAX_LISTED).enumerate() {
+            let vip = self.vip(index, spec, cluster);
             if let Some(other) = vips.iter().find(|other| other.name == vip.name) {
                 let message = format!("there is a [[vip]] `{}` already", other.name);
-                self.report.wrong(spec.name.span(), message);
+                let span = self.report.span(&at!["vip", index, "name"]);
+                self.report.wrong(span, message);
             }
-            if let Some(role) = &spec.role
-                && vip.role != VipRole::Plain
+            if vip.role != VipRole::Plain
                 && let Some(other) = vips.iter().find(|other| other.role == vip.role)
             {
                 let message = format!("`{}` is the virtual IP of this role already", other.name);
-                self.report.wrong(role.span(), message);
+                let span = self.report.span(&at!["vip", index, "role"]);
+                self.report.wrong(span, message);
             }
-            self.router_ids(spec, &vip, &vips, cluster.get_ref());
+            self.router_ids(index, spec, &vip, &vips, cluster);
             vips.push(vip);
         }
-        if let Some(first) = specs.first() {
-            self.holders(&first.name, interface, nodes);
+        if !specs.is_empty() {
+            self.holders(interface, nodes);
         }
-        for (spec, vip) in specs.iter().zip(&vips) {
-            self.families(&spec.name, vip, nodes);
+        for (index, vip) in vips.iter().enumerate() {
+            self.families(index, vip, nodes);
         }
         vips
     }
 
-    fn vip(&mut self, spec: &VipSpec, cluster: &str) -> Vip {
-        let name = self.name(&spec.name, names::label);
-        let role = spec
-            .role
-            .as_ref()
-            .map_or(VipRole::Plain, |role| (*role.get_ref()).into());
+    fn vip(&mut self, index: usize, spec: &file::Vip, cluster: &str) -> Vip {
+        let name = self.name(&spec.name, &at!["vip", index, "name"], names::label);
         let who = format!("virtual IP {name}");
         let mut addresses = Vec::new();
-        for (address, span) in self.address_list(spec.address.as_ref(), &spec.addresses, &spec.name)
-        {
+        for (address, span) in self.address_list(
+            spec.address,
+            &spec.addresses,
+            &at!["vip", index],
+            &spec.name,
+        ) {
             self.addresses.claim(&mut self.report, address, span, &who);
             let network = self.addresses.network_of(address);
             let length = network.map(|network| network.prefix_len());
             let alone = if address.is_ipv4() { 32 } else { 128 };
             addresses.extend(IpNet::new(address, length.unwrap_or(alone)));
         }
-        if let Some(id) = spec.router_id.as_ref().filter(|id| *id.get_ref() == 0) {
-            self.report
-                .wrong(id.span(), "the number of a virtual router is 1 to 255");
-        }
-        let given = spec.router_id.as_ref().map(|id| *id.get_ref());
-        let router_id = match role {
+        let given = spec.router_id.map(file::RouterId::get);
+        let router_id = match spec.role {
             VipRole::Plain => given.or_else(|| Some(fletcher8(&format!("{cluster}-{name}")) + 1)),
             VipRole::Api | VipRole::Ingress => given,
         };
         Vip {
             name,
-            role,
+            role: spec.role,
             addresses,
             router_id,
         }
     }
 
     /// Two virtual routers of one number and family on one link disturb each other (RFC 9568 §1).
-    fn router_ids(&mut self, spec: &VipSpec, vip: &Vip, others: &[Vip], cluster: &str) {
+    fn router_ids(
+        &mut self,
+        index: usize,
+        spec: &file::Vip,
+        vip: &Vip,
+        others: &[Vip],
+        cluster: &str,
+    ) {
         let id = router_id(vip, cluster);
         let clash = others.iter().find(|other| {
             router_id(other, cluster) == id
@@ -87,11 +93,13 @@ impl Builder<'_> {
                         .any(|address| address.addr().is_ipv4() == is_v4)
                 })
         });
-        if let Some(other) = clash {
-            let span = spec
-                .router_id
-                .as_ref()
-                .map_or_else(|| spec.name.span(), toml::Spanned::span);
+        let is_lost = self.report.is_lost(&at!["vip", index, "router-id"]);
+        if let Some(other) = clash.filter(|_| !is_lost) {
+            let key = match spec.router_id {
+                Some(_) => "router-id",
+                None => "name",
+            };
+            let span = self.report.span(&at!["vip", index, key]);
             self.report.wrong(
                 span,
                 format!(
@@ -103,14 +111,18 @@ impl Builder<'_> {
     }
 
     /// Checks that a node can hold an address.
-    fn holders(&mut self, first: &Text, interface: Option<&str>, nodes: &[Node]) {
+    fn holders(&mut self, interface: Option<&str>, nodes: &[Node]) {
+        if self.report.is_lost(&at!["node"]) {
+            return;
+        }
+        let first = self.report.span(&at!["vip", 0, "name"]);
         let mut holders = nodes
             .iter()
             .filter(|node| node.services.contains(&Service::LbProxy))
             .peekable();
         if holders.peek().is_none() {
             self.report.wrong(
-                first.span(),
+                first.clone(),
                 "no node can hold a virtual IP: no node runs lb-proxy",
             );
         }
@@ -118,9 +130,10 @@ impl Builder<'_> {
             .filter(|node| node.interface.is_none() && interface.is_none())
             .map(|node| node.name.as_str())
             .collect();
-        if !bare.is_empty() {
+        let is_lost = self.report.is_lost(&at!["interface"]);
+        if !is_lost && !bare.is_empty() {
             self.report.wrong(
-                first.span(),
+                first,
                 format!(
                     "on which interface are virtual IPs on {}? There is no `interface` of the site or of the node",
                     bare.join(", ")
@@ -130,7 +143,7 @@ impl Builder<'_> {
     }
 
     /// A node announces an address from one of its own of the same family.
-    fn families(&mut self, at: &Text, vip: &Vip, nodes: &[Node]) {
+    fn families(&mut self, index: usize, vip: &Vip, nodes: &[Node]) {
         for address in &vip.addresses {
             let is_v4 = address.addr().is_ipv4();
             let lacking = nodes.iter().find(|node| {
@@ -140,8 +153,9 @@ impl Builder<'_> {
             });
             if let Some(node) = lacking {
                 let family = if is_v4 { "IPv4" } else { "IPv6" };
+                let span = self.report.span(&at!["vip", index, "name"]);
                 self.report.wrong(
-                    at.span(),
+                    span,
                     format!(
                         "{} cannot be held by node {}, which has no {family} address",
                         address.addr(),
@@ -154,7 +168,7 @@ impl Builder<'_> {
 
     pub(super) fn published(
         &mut self,
-        spec: &Spec,
+        spec: &file::Site,
         registry: &Registry,
         platform: &Platform,
         vips: &[Vip],
@@ -171,8 +185,8 @@ impl Builder<'_> {
         for one in &mut published {
             one.vip = vip_of(one.role, vips);
         }
-        for publish in &spec.publish {
-            self.publish(publish, &mut published, vips);
+        for (index, publish) in spec.publish.iter().take(MAX_LISTED).enumerate() {
+            self.publish(index, publish, &mut published, vips);
         }
         for one in &published {
             self.claim(one, spec);
@@ -180,9 +194,19 @@ impl Builder<'_> {
         published
     }
 
-    fn publish(&mut self, spec: &PublishSpec, published: &mut Vec<Published>, vips: &[Vip]) {
-        let what = spec.name.get_ref();
-        self.name(&spec.name, |name| names::label(&name.to_ascii_lowercase()));
+    fn publish(
+        &mut self,
+        index: usize,
+        spec: &file::Publish,
+        published: &mut Vec<Published>,
+        vips: &[Vip],
+    ) {
+        let way = at!["publish", index];
+        let key = |key| [&way[..], &[Step::Key(key)]].concat();
+        let what = &spec.name;
+        self.name(what, &key("name"), |name| {
+            names::label(&name.to_ascii_lowercase())
+        });
         let known = published
             .iter()
             .position(|one| one.what.eq_ignore_ascii_case(what));
@@ -198,73 +222,84 @@ impl Builder<'_> {
                 offered_by: OfferedBy::Roles(vec![Role::Master]),
             },
         };
-        if known.is_none() && spec.port.is_none() {
-            self.report
-                .wrong(spec.name.span(), format!("`{what}` has no `port`"));
+        if known.is_none() && spec.port.is_none() && !self.report.is_lost(&key("port")) {
+            let span = self.report.span(&key("name"));
+            self.report.wrong(span, format!("`{what}` has no `port`"));
         }
         if let Some(role) = spec.role {
-            one.role = role.into();
+            one.role = role;
             one.vip = vip_of(one.role, vips);
         }
-        if let Some(port) = &spec.port {
-            one.port = *port.get_ref();
+        if let Some(port) = spec.port {
+            one.port = port.get();
         }
-        if let Some(port) = &spec.proxy_port {
-            one.proxy_port = Some(*port.get_ref());
+        if let Some(port) = spec.proxy_port {
+            one.proxy_port = Some(port.get());
         }
         if let Some(names) = &spec.names {
-            one.names = names.iter().map(|name| name.get_ref().clone()).collect();
+            one.names.clone_from(names);
         }
         if let Some(roles) = &spec.offered_by {
-            one.offered_by = OfferedBy::Roles(roles.iter().map(|&role| role.into()).collect());
+            one.offered_by = OfferedBy::Roles(roles.clone());
         }
         if let Some(vip) = &spec.vip {
-            if !vips.iter().any(|known| known.name == *vip.get_ref()) {
-                self.report.wrong(
-                    vip.span(),
-                    format!("there is no [[vip]] `{}`", vip.get_ref()),
-                );
+            let is_there = vips.iter().any(|known| known.name == *vip);
+            if !is_there && !self.report.is_lost(&at!["vip"]) {
+                let span = self.report.span(&key("vip"));
+                self.report
+                    .wrong(span, format!("there is no [[vip]] `{vip}`"));
             }
-            one.vip = Some(vip.get_ref().clone());
+            one.vip = Some(vip.clone());
         }
         let at = known.unwrap_or(published.len());
         published.insert(at, one);
     }
 
     /// Claims the ports and names of a published port.
-    fn claim(&mut self, one: &Published, spec: &Spec) {
-        let written = spec
-            .publish
-            .iter()
-            .find(|publish| publish.name.get_ref().eq_ignore_ascii_case(&one.what));
+    fn claim(&mut self, one: &Published, spec: &file::Site) {
+        let mut written = spec.publish.iter().take(MAX_LISTED);
+        let written = written.position(|publish| publish.name.eq_ignore_ascii_case(&one.what));
+        let entry = written.and_then(|index| spec.publish.get(index));
         let is_registry = one.offered_by == running_registry();
-        let RegistrySpec { names, port, .. } = &spec.registry;
-        let written_port = written
-            .and_then(|publish| publish.port.as_ref())
-            .or_else(|| port.as_ref().filter(|_| is_registry));
-        let written_names = written
-            .and_then(|publish| publish.names.as_deref())
-            .or_else(|| names.as_deref().filter(|_| is_registry));
         // A value that is not written has its place in the head of the file: the name of the cluster.
-        let home = written.map_or_else(|| spec.name.span(), |publish| publish.name.span());
+        let home = match written {
+            Some(index) => self.report.span(&at!["publish", index, "name"]),
+            None => self.report.span(&at!["name"]),
+        };
+        let registry = self.report.span(&at!["registry"]);
+        let place = |builder: &Self, key: &str, rest: &[Step<'_>]| {
+            if let Some(index) = written {
+                let way = [&at!["publish", index, key][..], rest].concat();
+                let span = builder.report.span(&way);
+                // Without the key it is the place of the whole table.
+                if span != builder.report.span(&at!["publish", index]) {
+                    return span;
+                }
+            }
+            let way = [&at!["registry", key][..], rest].concat();
+            let span = builder.report.span(&way);
+            match is_registry && span != registry {
+                true => span,
+                false => home.clone(),
+            }
+        };
         let what = one.what.clone();
         // A port that is missing has been told already.
-        if one.port > 0 || written_port.is_some() {
-            let span = written_port.map_or_else(|| home.clone(), toml::Spanned::span);
+        if one.port > 0 {
+            let span = place(self, "port", &[]);
             self.ports
                 .claim(&mut self.report, one.port, span, what.clone());
         }
         if let Some(port) = one.proxy_port {
-            let span = written
-                .and_then(|publish| publish.proxy_port.as_ref())
-                .map_or_else(|| home.clone(), toml::Spanned::span);
+            let span = match entry.and_then(|entry| entry.proxy_port) {
+                Some(_) => place(self, "proxy-port", &[]),
+                None => home.clone(),
+            };
             let who = format!("lb-proxy for {what}");
             self.ports.claim(&mut self.report, port, span, who);
         }
         for (index, name) in one.names.iter().enumerate() {
-            let span = written_names
-                .and_then(|names| names.get(index))
-                .map_or_else(|| home.clone(), toml::Spanned::span);
+            let span = place(self, "names", &[Step::Item(index)]);
             if let Err(why) = names::owner(name) {
                 self.report.wrong(span.clone(), format!("`{name}` {why}"));
             }

@@ -1,10 +1,14 @@
 //! The registry: its addresses, users, quotas and mirrors.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use config::site as file;
+use config::{Step, at};
+
+use super::build::MAX_LISTED;
 use super::builder::Builder;
-use super::spec::{MirrorSpec, QuotaSpec, RegistrySpec, Text};
 use super::{Holds, Named, names};
 use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
 
@@ -17,155 +21,167 @@ pub(super) struct UpstreamContext<'s> {
     pub(super) resolves: bool,
 }
 
-impl Builder<'_> {
+impl Builder<'_, '_> {
     pub(super) fn registry(
         &mut self,
-        spec: &RegistrySpec,
+        spec: &file::Registry,
         around: &UpstreamContext<'_>,
     ) -> Registry {
-        let usual = Registry::default();
-        let names = match &spec.names {
-            Some(names) => names.iter().map(|name| name.get_ref().clone()).collect(),
-            None => vec!["registry".to_owned()],
-        };
-        let cluster_port = spec
-            .cluster_port
-            .as_ref()
-            .map_or(usual.cluster_port, |port| *port.get_ref());
-        let span = spec.cluster_port.as_ref().map_or(0..0, toml::Spanned::span);
+        let cluster_port = spec.cluster_port.get();
+        let span = self.report.span(&at!["registry", "cluster-port"]);
         let who = "the nodes of the registry".to_owned();
         self.ports.claim(&mut self.report, cluster_port, span, who);
-        let users = spec.users.as_ref().map(|users| users.get_ref().clone());
-        self.named.extend(Named::of(
-            self.report.document(),
+        self.names_file(
             "the users of the registry",
             Holds::Users,
             spec.users.as_ref(),
-        ));
+            &at!["registry", "users"],
+        );
         let mut registry = Registry {
-            names,
-            port: spec
-                .port
-                .as_ref()
-                .map_or(usual.port, |port| *port.get_ref()),
+            names: spec.names.clone(),
+            port: spec.port.get(),
             cluster_port,
-            users,
-            anonymous_pull: spec.anonymous_pull.unwrap_or(true),
+            users: spec.users.clone(),
+            anonymous_pull: spec.anonymous_pull,
             quotas: Vec::new(),
             mirrors: Vec::new(),
         };
-        for quota in &spec.quota {
-            let quota = self.quota(quota, &registry.quotas);
+        for (index, quota) in spec.quota.iter().take(MAX_LISTED).enumerate() {
+            let quota = self.quota(index, quota, &registry.quotas);
             registry.quotas.push(quota);
         }
-        for mirror in &spec.mirror {
-            let mirror = self.mirror(mirror, &registry, around);
+        for (index, mirror) in spec.mirror.iter().take(MAX_LISTED).enumerate() {
+            let mirror = self.mirror(index, mirror, &registry, around);
             registry.mirrors.push(mirror);
         }
         registry
     }
 
-    fn quota(&mut self, spec: &QuotaSpec, others: &[Quota]) -> Quota {
-        let text = spec.repositories.get_ref();
+    /// Notes a file that a key may name.
+    fn names_file(
+        &mut self,
+        what: &'static str,
+        holds: Holds,
+        path: Option<&PathBuf>,
+        way: &[Step<'_>],
+    ) {
+        let Some(path) = path else { return };
+        self.named.push(Named {
+            what,
+            holds,
+            path: path.clone(),
+            position: self.report.position(way),
+        });
+    }
+
+    fn quota(&mut self, index: usize, spec: &file::Quota, others: &[Quota]) -> Quota {
+        let text = &spec.repositories;
+        let place =
+            |builder: &Self, key| builder.report.span(&at!["registry", "quota", index, key]);
         let is_known = |byte: u8| {
             byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-/*?".contains(&byte)
         };
         if text.is_empty() || !text.bytes().all(is_known) {
             self.report.wrong(
-                spec.repositories.span(),
+                place(self, "repositories"),
                 format!("`{text}` is no pattern of repositories, as in \"dev/**\": small letters, digits, . _ - / and the wildcards * ** ?"),
             );
         }
         if others.iter().any(|other| other.repositories == *text) {
             self.report.wrong(
-                spec.repositories.span(),
+                place(self, "repositories"),
                 format!("`{text}` has a quota already"),
             );
         }
-        if spec.size.get_ref().0 == 0 {
+        if spec.size.0 == 0 {
             let why = "a quota of zero: no client could push";
-            self.report.wrong(spec.size.span(), why);
+            self.report.wrong(place(self, "size"), why);
         }
         Quota {
             repositories: text.clone(),
-            size: spec.size.get_ref().0,
+            size: spec.size.0,
         }
     }
 
     fn mirror(
         &mut self,
-        spec: &MirrorSpec,
+        index: usize,
+        spec: &file::Mirror,
         registry: &Registry,
         around: &UpstreamContext<'_>,
     ) -> Mirror {
-        let prefix = spec.prefix.get_ref();
+        let way = at!["registry", "mirror", index];
+        let key = |key| [&way[..], &[Step::Key(key)]].concat();
+        let prefix = &spec.prefix;
+        let at_prefix = self.report.span(&key("prefix"));
         if !is_prefix(prefix) {
             self.report.wrong(
-                spec.prefix.span(),
+                at_prefix.clone(),
                 format!("`{prefix}` is not the beginning of a repository's name, as in \"quay\" or \"mirror/quay\""),
             );
         }
         if registry.mirrors.iter().any(|other| other.prefix == *prefix) {
             let message = format!("`{prefix}` is the prefix of another mirror already");
-            self.report.wrong(spec.prefix.span(), message);
+            self.report.wrong(at_prefix.clone(), message);
         }
-        if spec.upstream.is_none() && spec.upstreams.is_empty() {
+        let is_lost =
+            self.report.is_lost(&key("upstream")) || self.report.is_lost(&key("upstreams"));
+        if spec.upstream.is_none() && spec.upstreams.is_empty() && !is_lost {
             let message = format!("the mirror `{prefix}` has no `upstream`");
-            self.report.wrong(spec.prefix.span(), message);
+            self.report.wrong(at_prefix.clone(), message);
         }
+        let one = spec.upstream.iter().map(|url| (url, key("upstream")));
+        let several = spec.upstreams.iter().enumerate();
+        let several = several.map(|(place, url)| {
+            let way = [&key("upstreams")[..], &[Step::Item(place)]].concat();
+            (url, way)
+        });
         let mut upstreams = Vec::new();
-        for text in spec.upstream.iter().chain(&spec.upstreams) {
-            self.upstream_registry(text, registry, around);
-            upstreams.push(text.get_ref().trim_end_matches('/').to_owned());
+        for (url, way) in one.chain(several) {
+            self.upstream_registry(url, &way, registry, around);
+            upstreams.push(url.trim_end_matches('/').to_owned());
         }
         let asks_securely = upstreams.iter().any(|url| url.starts_with("https://"));
         if spec.ca.is_none() && asks_securely && around.platform.runtime != Runtime::Native {
             self.report.note(
-                spec.prefix.span(),
+                at_prefix,
                 format!("the mirror `{prefix}` has no `ca`: its upstream is known by the public authorities that `outpost image build --ca-bundle` puts into the image"),
             );
         }
-        let document = self.report.document();
-        let files = [
-            (
-                "the credentials of a mirror",
-                Holds::Credentials,
-                &spec.credentials,
-            ),
-            (
-                "the authority of a mirror's upstream",
-                Holds::Certificates,
-                &spec.ca,
-            ),
-        ];
-        for (what, holds, path) in files {
-            self.named
-                .extend(Named::of(document, what, holds, path.as_ref()));
-        }
-        let path = |path: &Option<toml::Spanned<std::path::PathBuf>>| {
-            path.as_ref().map(|path| path.get_ref().clone())
-        };
+        self.names_file(
+            "the credentials of a mirror",
+            Holds::Credentials,
+            spec.credentials.as_ref(),
+            &key("credentials"),
+        );
+        self.names_file(
+            "the authority of a mirror's upstream",
+            Holds::Certificates,
+            spec.ca.as_ref(),
+            &key("ca"),
+        );
         Mirror {
             upstreams,
             prefix: prefix.clone(),
-            namespace: spec.namespace.as_ref().map(|text| text.get_ref().clone()),
+            namespace: spec.namespace.clone(),
             ttl: spec.ttl.map(Duration::from),
-            credentials: path(&spec.credentials),
-            ca: path(&spec.ca),
+            credentials: spec.credentials.clone(),
+            ca: spec.ca.clone(),
         }
     }
 
     /// A registry elsewhere: `https://HOST[:PORT]`.
     fn upstream_registry(
         &mut self,
-        text: &Text,
+        url: &str,
+        way: &[Step<'_>],
         registry: &Registry,
         around: &UpstreamContext<'_>,
     ) {
-        let url = text.get_ref();
+        let span = self.report.span(way);
         let Some((host, port)) = host_of(url) else {
             self.report.wrong(
-                text.span(),
+                span,
                 format!("`{url}` is no registry, as in \"https://registry.example.org\", with a port if it is not the usual one; it has no path, and no user"),
             );
             return;
@@ -188,10 +204,10 @@ impl Builder<'_> {
         if is_own && port == Some(registry.port) {
             let message =
                 format!("{url} is the registry of the site itself: it would ask in circles");
-            self.report.wrong(text.span(), message);
+            self.report.wrong(span, message);
         } else if address.is_none() && inside.is_none() && !around.resolves {
             self.report.warn(
-                text.span(),
+                span,
                 format!("`{host}` cannot be resolved: [dns] has no upstreams"),
             );
         }

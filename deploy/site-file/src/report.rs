@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::Range;
 
-use daemon::config::{Document, Problem, Problems};
+use config::{Check, Step};
+use config_text::Problem;
 
 /// Something that is odd, and may be meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,30 +39,37 @@ impl fmt::Display for Remark {
 
 /// The findings so far.
 #[derive(Debug)]
-pub(super) struct Report<'d> {
-    document: &'d Document,
-    pub(super) problems: Problems,
+pub(super) struct Report<'c, 'd> {
+    check: &'c mut Check<'d>,
     pub(super) remarks: Vec<Remark>,
 }
 
-impl<'d> Report<'d> {
-    pub(super) fn new(document: &'d Document) -> Self {
+impl<'c, 'd> Report<'c, 'd> {
+    pub(super) fn new(check: &'c mut Check<'d>) -> Self {
         Self {
-            document,
-            problems: Problems::default(),
+            check,
             remarks: Vec::new(),
         }
     }
 
-    /// The document.
-    pub(super) fn document(&self) -> &'d Document {
-        self.document
+    /// The place of a value, or of the last one on the way that the file has.
+    pub(super) fn span(&self, way: &[Step<'_>]) -> Range<usize> {
+        self.check.span(way)
+    }
+
+    /// The same for people.
+    pub(super) fn position(&self, way: &[Step<'_>]) -> config_text::Position {
+        self.check.position(way)
+    }
+
+    /// Whether a value, or an item of a list, was wrong and is left out.
+    pub(super) fn is_lost(&self, way: &[Step<'_>]) -> bool {
+        self.check.is_lost(way)
     }
 
     /// Something that does not work.
     pub(super) fn wrong(&mut self, span: Range<usize>, message: impl Into<String>) {
-        let problem = self.document.problem(span, message);
-        self.problems.push(problem);
+        self.check.problem_in(span, message);
     }
 
     /// Something hardly ever meant.
@@ -75,7 +83,7 @@ impl<'d> Report<'d> {
     }
 
     fn remark(&mut self, kind: Kind, span: Range<usize>, message: String) {
-        let problem = self.document.problem(span, message);
+        let problem = self.check.document().problem(span, message);
         self.remarks.push(Remark { kind, problem });
     }
 }

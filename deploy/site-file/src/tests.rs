@@ -143,7 +143,7 @@ const WRONG_VALUES: &[(&str, &str)] = &[
     ("interface = \"a/b\"", "5:13: `a/b` is no interface"),
     (
         "gateways = [\"192.0.2\"]",
-        "5:13: `192.0.2` is not an IP address",
+        "5:13: `192.0.2` is no IP address",
     ),
     (
         "clients = [\"10.0.0.0/8\", \"10.0.0.1/8\"]",
@@ -162,7 +162,7 @@ const WRONG_VALUES: &[(&str, &str)] = &[
     ("dns.contact = \"a@b\"", "5:15: `a@b` is no host name"),
     (
         "dns.upstreams = [\"ns.example\"]",
-        "5:18: `ns.example` is not an IP address, with or without a port",
+        "5:18: `ns.example` is not an address, as in \"192.168.7.1\", \"192.168.7.1:5300\"",
     ),
     (
         "dns.upstreams = [\"192.0.2.14\"]",
@@ -541,10 +541,40 @@ fn no_node_and_no_network_are_told() {
     assert_eq!(
         said(&Document::inline("site.toml", text)),
         [
+            "site.toml:1:1: no server answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
             "site.toml:4:12: no network: where are the nodes? As in networks = [\"192.168.7.0/24\"]",
             "site.toml:4:12: no [[node]] of role \"master\": no node runs the services of the site",
-            "site.toml:1:1: no server answers for n.example: no node runs dns-recursor, and [dns] has no name-servers",
             "site.toml:2:8: note: no [time] servers: the nodes agree on a time, which may be wrong together",
+        ]
+    );
+}
+
+#[test]
+fn wrong_values_and_broken_rules_are_told_together_without_their_consequences() {
+    let text = "version = \"v1\"\nname = \"n\"\ndomain = \"n.example\"\nnetworks = [\"192.0.2.0/24\", \"192.0.3\"]\n\
+        [[node]]\nname = \"a\"\nrole = \"mister\"\naddress = \"192.0.2.10\"\n\
+        [[node]]\nname = \"b\"\nrole = \"worker\"\naddress = \"192.0.2\"\n\
+        [[node]]\nname = \"b\"\nrole = \"worker\"\naddress = \"192.0.3.11\"\n\
+        [[vip]]\nname = \"v\"\nadress = \"192.0.2.9\"\n\
+        [[publish]]\nname = \"web\"\nport = \"80\"\nvip = \"v\"\n\
+        [[record]]\nname = \"r\"\naddresses = [7]\n\
+        [[record]]\nname = \"q\"\ntype = 1\nvalue = \"x\"\n\
+        [time]\nservers = [\"a.n.example\"]\n[platform]\nopenshift = \"3\"\n";
+    let document = Document::inline("site.toml", text);
+    let problems = parse(&document).site.unwrap_err();
+    let problems: Vec<String> = problems.into_iter().map(|one| one.to_string()).collect();
+    assert_eq!(
+        problems,
+        [
+            "site.toml:4:29: `192.0.3` is not a network, as in \"192.168.7.0/24\"",
+            "site.toml:7:8: unknown value `mister`, did you mean `master`?",
+            "site.toml:12:11: `192.0.2` is no IP address, as in \"192.0.2.1\" or \"2001:db8::1\"",
+            "site.toml:14:8: `b` is node b already",
+            "site.toml:19:1: unknown key `adress`, did you mean `address`?",
+            "site.toml:22:8: invalid type: string \"80\", expected a whole number",
+            "site.toml:26:14: invalid type: integer `7`, expected a string",
+            "site.toml:29:8: invalid type: integer `1`, expected a string",
+            "site.toml:34:13: `3` is no release of OpenShift from 4.7 on, as in \"4.18\"",
         ]
     );
 }

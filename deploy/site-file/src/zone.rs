@@ -2,42 +2,53 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use config::site as file;
+use config::{DnsAddress, Step, at};
+
+use super::build::MAX_LISTED;
 use super::builder::Builder;
-use super::spec::{DnsSpec, RecordSpec, Text, TimeSpec};
 use super::{master_file, names};
 use site::service::Service;
 use site::{Host, Node, Record, Time, ZoneHead};
 
-impl Builder<'_> {
-    pub(super) fn zone_head(&mut self, spec: &DnsSpec, domain: &str, nodes: &[Node]) -> ZoneHead {
-        let ttl = spec.ttl.as_ref().map_or(180, |ttl| self.ttl(ttl));
-        let mut time = |text: &Option<Text>, otherwise: &str| {
-            let Some(text) = text else {
-                return otherwise.to_owned();
-            };
-            if let Err(why) = master_file::check_time(text.get_ref()) {
-                self.report.wrong(text.span(), why);
-            }
-            text.get_ref().clone()
-        };
-        let refresh = time(&spec.refresh, "3H");
-        let retry = time(&spec.retry, "30M");
-        let expire = time(&spec.expire, "2W");
-        let minimum = time(&spec.minimum, "3M");
-        let contact = match &spec.contact {
-            Some(contact) => self.name(contact, names::label),
-            None => "postmaster".to_owned(),
-        };
-        let mut name_servers = Vec::new();
-        for server in spec.name_servers.iter().flatten() {
-            let name = self.name(&server.name, names::host);
-            if let Some(address) = self.parsed(&server.address, "an IP address") {
-                self.names
-                    .claim_host(&mut self.report, &name, address, server.name.span());
-                name_servers.push(Host { name, address });
+impl Builder<'_, '_> {
+    pub(super) fn zone_head(&mut self, spec: &file::Dns, domain: &str, nodes: &[Node]) -> ZoneHead {
+        for (key, text) in [
+            ("refresh", &spec.refresh),
+            ("retry", &spec.retry),
+            ("expire", &spec.expire),
+            ("minimum", &spec.minimum),
+        ] {
+            if let Err(why) = master_file::check_time(text) {
+                let span = self.report.span(&at!["dns", key]);
+                self.report.wrong(span, why);
             }
         }
-        if spec.name_servers.is_none() {
+        ZoneHead {
+            ttl: spec.ttl.get(),
+            contact: self.name(&spec.contact, &at!["dns", "contact"], names::label),
+            serial: spec.serial.unwrap_or(1),
+            refresh: spec.refresh.clone(),
+            retry: spec.retry.clone(),
+            expire: spec.expire.clone(),
+            minimum: spec.minimum.clone(),
+            name_servers: self.name_servers(spec, domain, nodes),
+        }
+    }
+
+    fn name_servers(&mut self, spec: &file::Dns, domain: &str, nodes: &[Node]) -> Vec<Host> {
+        let mut name_servers = Vec::new();
+        for (index, server) in spec.name_servers.iter().flatten().enumerate() {
+            let way = at!["dns", "name-servers", index, "name"];
+            let name = self.name(&server.name, &way, names::host);
+            let span = self.report.span(&way);
+            let address = server.address.0;
+            self.names
+                .claim_host(&mut self.report, &name, address, span);
+            name_servers.push(Host { name, address });
+        }
+        let is_lost = self.report.is_lost(&at!["dns", "name-servers"]);
+        if spec.name_servers.is_none() && !is_lost {
             let asked = nodes
                 .iter()
                 .filter(|node| node.services.contains(&Service::DnsRecursor));
@@ -51,46 +62,39 @@ impl Builder<'_> {
                 }));
             }
         }
-        if name_servers.is_empty() {
+        // Nodes without a good address are told already.
+        let may_follow = is_lost
+            || self.report.is_lost(&at!["node"])
+            || nodes.iter().any(|node| node.addresses.is_empty());
+        if name_servers.is_empty() && !may_follow {
             self.report.wrong(
                 0..0,
                 format!("no server answers for {domain}: no node runs dns-recursor, and [dns] has no name-servers"),
             );
         }
-        ZoneHead {
-            ttl,
-            contact,
-            serial: spec.serial.unwrap_or(1),
-            refresh,
-            retry,
-            expire,
-            minimum,
-            name_servers,
-        }
-    }
-
-    fn ttl(&mut self, ttl: &toml::Spanned<u32>) -> u32 {
-        if i32::try_from(*ttl.get_ref()).is_err() {
-            self.report
-                .wrong(ttl.span(), "a TTL is at most 2147483647 (RFC 2181 §8)");
-        }
-        *ttl.get_ref()
+        name_servers
     }
 
     pub(super) fn records(
         &mut self,
-        specs: &[RecordSpec],
+        specs: &[file::Record],
         domain: &str,
     ) -> (Vec<Host>, Vec<Record>) {
         let (mut hosts, mut records) = (Vec::new(), Vec::new());
-        for spec in specs {
-            let is_host = spec.address.is_some() || !spec.addresses.is_empty();
+        for (index, spec) in specs.iter().enumerate() {
+            let is_lost = |key| self.report.is_lost(&at!["record", index, key]);
+            let lacks_other = is_lost("type") || is_lost("value");
+            let is_host = spec.address.is_some()
+                || !spec.addresses.is_empty()
+                || is_lost("address")
+                || is_lost("addresses");
             match (&spec.rtype, &spec.value) {
-                (None, None) if spec.ttl.is_none() => hosts.extend(self.host(spec)),
+                _ if lacks_other => {}
+                (None, None) if spec.ttl.is_none() => hosts.extend(self.host(index, spec)),
                 (None, None) => {
                     // A host with a TTL of its own is a record of its own.
-                    let ttl = spec.ttl.as_ref().map(|ttl| self.ttl(ttl));
-                    records.extend(self.host(spec).into_iter().map(|host| Record {
+                    let ttl = spec.ttl.map(file::Ttl::get);
+                    records.extend(self.host(index, spec).into_iter().map(|host| Record {
                         rtype: rtype(host.address).to_owned(),
                         value: host.address.to_string(),
                         name: host.name,
@@ -98,26 +102,32 @@ impl Builder<'_> {
                     }));
                 }
                 (Some(rtype), Some(value)) if !is_host => {
-                    records.extend(self.record(spec, rtype, value, domain));
+                    records.extend(self.record(index, spec, rtype, value, domain));
                 }
-                _ => self.report.wrong(
-                    spec.name.span(),
-                    format!(
-                        "`{}` has either `address` (or `addresses`), or `type` and `value`",
-                        spec.name.get_ref()
-                    ),
-                ),
+                _ => {
+                    let span = self.report.span(&at!["record", index, "name"]);
+                    self.report.wrong(
+                        span,
+                        format!(
+                            "`{}` has either `address` (or `addresses`), or `type` and `value`",
+                            spec.name
+                        ),
+                    );
+                }
             }
         }
         (hosts, records)
     }
 
-    fn host(&mut self, spec: &RecordSpec) -> Vec<Host> {
-        let name = self.name(&spec.name, names::owner);
+    fn host(&mut self, index: usize, spec: &file::Record) -> Vec<Host> {
+        let way = at!["record", index];
+        let at_name = [&way[..], &[Step::Key("name")]].concat();
+        let name = self.name(&spec.name, &at_name, names::owner);
+        let span = self.report.span(&at_name);
         let mut hosts = Vec::new();
-        for (address, _) in self.address_list(spec.address.as_ref(), &spec.addresses, &spec.name) {
+        for (address, _) in self.address_list(spec.address, &spec.addresses, &way, &spec.name) {
             self.names
-                .claim_host(&mut self.report, &name, address, spec.name.span());
+                .claim_host(&mut self.report, &name, address, span.clone());
             let name = name.clone();
             hosts.push(Host { name, address });
         }
@@ -126,16 +136,18 @@ impl Builder<'_> {
 
     fn record(
         &mut self,
-        spec: &RecordSpec,
-        rtype: &Text,
-        value: &Text,
+        index: usize,
+        spec: &file::Record,
+        rtype: &str,
+        value: &str,
         domain: &str,
     ) -> Option<Record> {
+        let at_name = at!["record", index, "name"];
         let record = Record {
-            name: self.name(&spec.name, names::record_owner),
-            ttl: spec.ttl.as_ref().map(|ttl| self.ttl(ttl)),
-            rtype: rtype.get_ref().to_ascii_uppercase(),
-            value: value.get_ref().clone(),
+            name: self.name(&spec.name, &at_name, names::record_owner),
+            ttl: spec.ttl.map(file::Ttl::get),
+            rtype: rtype.to_ascii_uppercase(),
+            value: value.to_owned(),
         };
         if names::record_owner(&record.name).is_err() {
             return None;
@@ -148,71 +160,80 @@ impl Builder<'_> {
         ) && self.names.has(&record.name)
         {
             let who = format!("the record {}", record.name);
-            self.names
-                .claim(&mut self.report, &record.name, spec.name.span(), who);
+            let span = self.report.span(&at_name);
+            self.names.claim(&mut self.report, &record.name, span, who);
         }
         if names::host(domain).is_ok()
             && let Err(why) = master_file::check_record(domain, &record)
         {
-            self.report.wrong(value.span(), why);
+            let span = self.report.span(&at!["record", index, "value"]);
+            self.report.wrong(span, why);
         }
         Some(record)
     }
 
-    pub(super) fn upstreams(&mut self, texts: &[Text], nodes: &[Node]) -> Vec<SocketAddr> {
+    pub(super) fn upstreams(&mut self, specs: &[DnsAddress], nodes: &[Node]) -> Vec<SocketAddr> {
         let mut upstreams = Vec::new();
-        for text in texts {
-            let alone = text.get_ref().parse().map(|ip| SocketAddr::new(ip, 53));
-            let upstream = match alone {
-                Ok(upstream) => Some(upstream),
-                Err(_) => self.parsed(text, "an IP address, with or without a port"),
-            };
-            let Some(upstream) = upstream else { continue };
-            let loops = upstream.port() == 53
+        for (index, &DnsAddress(upstream)) in specs.iter().take(MAX_LISTED).enumerate() {
+            let loops = upstream.port() == DnsAddress::PORT
                 && nodes.iter().any(|node| {
                     node.services.contains(&Service::DnsRecursor)
                         && node.addresses.contains(&upstream.ip())
                 });
+            let span = self.report.span(&at!["dns", "upstreams", index]);
             if loops {
                 self.report.wrong(
-                    text.span(),
+                    span,
                     format!("{upstream} is a node of the site itself: it would ask in circles"),
                 );
             } else if upstreams.contains(&upstream) {
                 self.report
-                    .wrong(text.span(), format!("{upstream} is given twice"));
+                    .wrong(span, format!("{upstream} is given twice"));
             }
             upstreams.push(upstream);
         }
         upstreams
     }
 
-    pub(super) fn time(&mut self, spec: &TimeSpec, domain: &str, upstreams: &[SocketAddr]) -> Time {
-        let mut servers = Vec::new();
-        for text in &spec.servers {
-            let server = text.get_ref().clone();
-            if server.parse::<IpAddr>().is_err() {
-                self.name(text, names::host);
-                let inside = server
-                    .strip_suffix(domain)
-                    .and_then(|rest| rest.strip_suffix('.'));
-                match inside {
-                    Some(name) if !self.names.has(name) => self.report.wrong(
-                        text.span(),
-                        format!("`{server}` is a name of this site that nothing has"),
-                    ),
-                    None if upstreams.is_empty() => self.report.warn(
-                        text.span(),
-                        format!("`{server}` cannot be resolved: [dns] has no upstreams"),
-                    ),
-                    _ => {}
-                }
+    pub(super) fn time(
+        &mut self,
+        spec: &file::Time,
+        domain: &str,
+        upstreams: &[SocketAddr],
+    ) -> Time {
+        for (index, server) in spec.servers.iter().enumerate() {
+            if server.parse::<IpAddr>().is_ok() {
+                continue;
             }
-            servers.push(server);
+            let way = at!["time", "servers", index];
+            self.name(server, &way, names::host);
+            let inside = server
+                .strip_suffix(domain)
+                .and_then(|rest| rest.strip_suffix('.'));
+            let names_may_lack = ["node", "record", "publish"]
+                .iter()
+                .any(|list| self.report.is_lost(&at![*list]));
+            match inside {
+                Some(name) if !self.names.has(name) && !names_may_lack => {
+                    let span = self.report.span(&way);
+                    self.report.wrong(
+                        span,
+                        format!("`{server}` is a name of this site that nothing has"),
+                    );
+                }
+                None if upstreams.is_empty() && !self.report.is_lost(&at!["dns", "upstreams"]) => {
+                    let span = self.report.span(&way);
+                    self.report.warn(
+                        span,
+                        format!("`{server}` cannot be resolved: [dns] has no upstreams"),
+                    );
+                }
+                _ => {}
+            }
         }
         Time {
-            servers,
-            correct_clock: spec.correct_clock.unwrap_or(true),
+            servers: spec.servers.clone(),
+            correct_clock: spec.correct_clock,
         }
     }
 }

@@ -21,6 +21,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use config::site::{Role, VipRole};
 use ipnet::IpNet;
 
 use crate::service::Service;
@@ -75,15 +76,6 @@ pub struct Node {
     pub interface: Option<String>,
     /// The services that it runs, in the order of [`Service::ALL`].
     pub services: Vec<Service>,
-}
-
-/// The role of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Runs the control plane, etcd, and the services of the site.
-    Master,
-    /// Runs workloads only.
-    Worker,
 }
 
 /// The SOA record's values, the default TTL, and the name servers of the zone.
@@ -190,17 +182,6 @@ pub struct Vip {
     pub addresses: Vec<IpNet>,
     /// The number of its virtual router; the cluster's name and the role give it when not set.
     pub router_id: Option<u8>,
-}
-
-/// The servers behind a virtual IP.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum VipRole {
-    /// The API server and the machine configuration server.
-    Api,
-    /// The routers.
-    Ingress,
-    /// Anything else.
-    Plain,
 }
 
 /// The site's registry.
@@ -312,7 +293,7 @@ impl Site {
             role,
             addresses: vec![lan(last)],
             interface: None,
-            services: role.services(),
+            services: Service::of(role),
         };
         Self {
             name: "ocp4".to_owned(),
@@ -419,16 +400,6 @@ impl Node {
             .first()
             .copied()
             .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
-    }
-}
-
-impl Role {
-    /// The default services of a node of this role.
-    pub fn services(self) -> Vec<Service> {
-        match self {
-            Self::Master => Service::ALL.to_vec(),
-            Self::Worker => vec![Service::TimesyncAgent],
-        }
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use config::site::{Role, ServiceName};
+
 /// A service of the site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
@@ -30,6 +32,14 @@ impl Service {
         Self::RegistrySvc,
         Self::TimesyncAgent,
     ];
+
+    /// The services of a node of a role, unless the node names others.
+    pub fn of(role: Role) -> Vec<Self> {
+        match role {
+            Role::Master => Self::ALL.to_vec(),
+            Role::Worker => vec![Self::TimesyncAgent],
+        }
+    }
 
     /// The name of the service, of its package and of its binary.
     pub fn name(self) -> &'static str {
@@ -87,6 +97,19 @@ impl Service {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
+    }
+}
+
+impl From<ServiceName> for Service {
+    fn from(name: ServiceName) -> Self {
+        match name {
+            ServiceName::Healthd => Self::Healthd,
+            ServiceName::DnsAuthd => Self::DnsAuthd,
+            ServiceName::DnsRecursor => Self::DnsRecursor,
+            ServiceName::LbProxy => Self::LbProxy,
+            ServiceName::RegistrySvc => Self::RegistrySvc,
+            ServiceName::TimesyncAgent => Self::TimesyncAgent,
+        }
     }
 }
 

@@ -1,9 +1,10 @@
 //! A site that is being described: its known values, and the site file made from them.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::net::IpAddr;
 
-use config_text::toml::{line, list, quoted};
+use config::site::{self as file, Network, VipRole};
+use config::{DnsAddress, Ip, Written};
 use ipnet::IpNet;
 
 use site::Role;
@@ -143,150 +144,101 @@ impl Draft {
 //--- The file
 
 impl fmt::Display for Draft {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::new();
-        self.head(&mut text);
-        self.write_nodes(&mut text);
-        self.write_names(&mut text);
-        self.write_vips(&mut text);
-        self.write_rest(&mut text);
-        f.write_str(&text)
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names, addresses and small numbers all have a form in TOML.
+        let written = Written::new(&self.file()).map_err(|_| fmt::Error)?;
+        let mut written = written.head(HEAD);
+        for note in &self.notes {
+            written = written.head(note);
+        }
+        let written = written.documented();
+        EXAMPLES
+            .iter()
+            .fold(written, |written, way| written.example(way))
+            .fmt(formatter)
     }
 }
 
 impl Draft {
-    fn head(&self, text: &mut String) {
-        text.push_str(HEAD);
-        for note in &self.notes {
-            line(text, format_args!("# {note}"));
-        }
-        text.push_str("\nversion = \"v1\"\n");
-        text.push_str("\n# The cluster: metadata.name of install-config.yaml.\n");
-        let or_nothing = |value: &Option<String>| quoted(value.as_deref().unwrap_or_default());
-        line(text, format_args!("name = {}", or_nothing(&self.name)));
-        text.push_str("# The domain that the site answers for.\n");
-        line(text, format_args!("domain = {}", or_nothing(&self.domain)));
-        text.push_str("# Where the nodes and virtual IPs are.\n");
-        line(text, format_args!("networks = {}", list(&self.networks)));
-        if !self.gateways.is_empty() {
-            text.push_str("# Routers in them: do not give their addresses to anything else.\n");
-            line(text, format_args!("gateways = {}", list(&self.gateways)));
-        }
-        if !self.clients.is_empty() {
-            text.push_str(
-                "# Other networks whose hosts may ask for names and for the time: pods.\n",
-            );
-            line(text, format_args!("clients = {}", list(&self.clients)));
-        }
-        if let Some(interface) = &self.interface {
-            text.push_str("# The interface of virtual IPs.\n");
-            line(text, format_args!("interface = {}", quoted(interface)));
-        }
-    }
-
-    fn write_nodes(&self, text: &mut String) {
-        text.push_str("\n# Nodes. Masters run the services of the site, workers keep its time.\n");
-        for (index, node) in self.nodes.iter().enumerate() {
-            if index > 0 {
-                text.push('\n');
-            }
-            text.push_str("[[node]]\n");
-            line(text, format_args!("name = {}", quoted(&node.name)));
-            let role = match node.role {
-                Some(Role::Worker) => "worker",
-                Some(Role::Master) | None => "master",
-            };
-            line(text, format_args!("role = \"{role}\""));
-            write_addresses(text, &node.addresses);
-        }
-    }
-
-    fn write_names(&self, text: &mut String) {
-        text.push_str(
-            "\n[dns]\n# Who resolves names outside the site. None: such names fail at once.\n",
-        );
-        write_or_example(text, "upstreams", &self.upstreams, "192.0.2.53");
-        text.push_str("\n# Further names; also `type` and `value`, as in a master file.\n");
-        text.push_str("#[[record]]\n#name = \"helper\"\n#address = \"192.0.2.11\"\n");
-        text.push_str(
-            "\n[time]\n# NTP servers outside the site. None: the nodes agree on a time.\n",
-        );
-        write_or_example(text, "servers", &self.time_servers, "ntp.example.com");
-    }
-
-    fn write_vips(&self, text: &mut String) {
-        if self.api_vips.is_empty() && self.ingress_vips.is_empty() {
-            text.push_str(
-                "\n# Virtual IPs. None: names stand for the nodes on which the port is up.\n",
-            );
-            text.push_str(
-                "#[[vip]]\n#name = \"api\"\n#role = \"api\"\n#address = \"192.0.2.100\"\n",
-            );
-            return;
-        }
-        text.push_str("\n# Virtual IPs: a node that works holds them, and names stand for them.\n");
+    /// The site file, as far as it is known.
+    fn file(&self) -> file::Site {
+        let text = |value: &Option<String>| value.clone().unwrap_or_default();
+        let mut site = file::Site::new(text(&self.name), text(&self.domain));
+        site.networks = self.networks.iter().copied().map(Network::from).collect();
+        site.gateways = self.gateways.iter().copied().map(Ip).collect();
+        let clients: Vec<Network> = self.clients.iter().copied().map(Network::from).collect();
+        site.clients = (!clients.is_empty()).then_some(clients);
+        site.interface.clone_from(&self.interface);
+        site.node = self.nodes.iter().map(DraftNode::file).collect();
+        let upstreams = self.upstreams.iter();
+        site.dns.upstreams = upstreams
+            .filter_map(|text| text.parse::<DnsAddress>().ok())
+            .collect();
+        site.time.servers.clone_from(&self.time_servers);
         // One address of both is one virtual router.
-        for (name, addresses) in [("api", &self.api_vips), ("ingress", &self.ingress_vips)] {
-            if !addresses.is_empty() {
-                line(
-                    text,
-                    format_args!("[[vip]]\nname = \"{name}\"\nrole = \"{name}\""),
-                );
-                write_addresses(text, addresses);
-                text.push('\n');
-            }
+        let vips = [
+            ("api", VipRole::Api, &self.api_vips),
+            ("ingress", VipRole::Ingress, &self.ingress_vips),
+        ];
+        let vips = vips
+            .into_iter()
+            .filter(|(_, _, addresses)| !addresses.is_empty());
+        site.vip = vips
+            .map(|(name, role, addresses)| {
+                let (address, addresses) = one_or_several(addresses);
+                file::Vip {
+                    name: name.to_owned(),
+                    role,
+                    address,
+                    addresses,
+                    router_id: None,
+                }
+            })
+            .collect();
+        if !self.registry_names.is_empty() {
+            site.registry.names.clone_from(&self.registry_names);
         }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+        if let Some(port) = self.registry_port.and_then(file::Port::new) {
+            site.registry.port = port;
+        }
+        let openshift = self.openshift.as_deref();
+        site.platform.openshift = openshift.and_then(|release| release.parse().ok());
+        site
     }
+}
 
-    fn write_rest(&self, text: &mut String) {
-        text.push_str("\n[registry]\n# Its names below the domain.\n");
-        let usual = ["registry".to_owned()];
-        let names = match self.registry_names.as_slice() {
-            [] => &usual,
-            names => names,
-        };
-        line(text, format_args!("names = {}", list(names)));
-        if let Some(port) = self.registry_port.filter(|port| *port != 5443) {
-            line(text, format_args!("port = {port}"));
-        }
-        text.push_str("# Who may push, as `htpasswd -B` writes it. Without it everybody may.\n");
-        text.push_str("#users = \"registry.users\"\n");
-        text.push_str("\n[platform]\n");
-        match self.openshift.as_deref() {
-            Some("none") | None => {
-                text.push_str(
-                    "# No OpenShift. The release of podman on the nodes; without it, 4.4 or later.\n",
-                );
-                text.push_str("#podman = \"5.4\"\n");
-            }
-            Some(release) => {
-                text.push_str(
-                    "# The release of OpenShift, which says what podman the nodes have.\n",
-                );
-                line(text, format_args!("openshift = {}", quoted(release)));
-            }
+impl DraftNode {
+    fn file(&self) -> file::Node {
+        let (address, addresses) = one_or_several(&self.addresses);
+        file::Node {
+            name: self.name.clone(),
+            role: self.role.unwrap_or(Role::Master),
+            address,
+            addresses,
+            interface: None,
+            services: None,
         }
     }
 }
 
-fn write_addresses(text: &mut String, addresses: &[IpAddr]) {
+/// The values of `address` and `addresses`.
+fn one_or_several(addresses: &[IpAddr]) -> (Option<Ip>, Vec<Ip>) {
     match addresses {
-        [one] => line(text, format_args!("address = \"{one}\"")),
-        several => line(text, format_args!("addresses = {}", list(several))),
+        [one] => (Some(Ip(*one)), Vec::new()),
+        several => (None, several.iter().copied().map(Ip).collect()),
     }
-}
-
-fn write_or_example(text: &mut String, key: &str, values: &[String], example: &str) {
-    // Writing to a string does not fail.
-    let _written = match values {
-        [] => writeln!(text, "#{key} = [\"{example}\"]"),
-        values => writeln!(text, "{key} = {}", list(values)),
-    };
 }
 
 const HEAD: &str = "\
-# site.toml: everything that Outpost has to know about this site. docs/deploy/site-file.md tells what
-# more can be said; `outpost check` says what would not work.
-";
+site.toml: everything that Outpost has to know about this site. docs/reference/site.md has all keys;
+`outpost check` lists what would not work.";
+
+/// Keys that many sites add later: the file shows their examples as comments.
+const EXAMPLES: &[&[&str]] = &[
+    &["registry", "users"],
+    &["dns", "upstreams"],
+    &["time", "servers"],
+    &["record"],
+    &["vip"],
+    &["platform", "podman"],
+];

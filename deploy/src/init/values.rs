@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
+use config::site::Openshift;
 use ipnet::IpNet;
 
 use super::draft::{DraftNode, MAX_NODES};
@@ -75,13 +76,13 @@ pub(super) fn upstreams(text: &str) -> Result<Vec<String>, String> {
 }
 
 pub(super) fn release(text: &str) -> Result<String, String> {
-    let is_one = text == "none"
-        || text
-            .strip_prefix("4.")
-            .is_some_and(|minor| minor.parse::<u8>().is_ok());
-    is_one
-        .then(|| text.to_owned())
-        .ok_or_else(|| format!("`{text}` is no release of OpenShift 4, as in 4.18, nor none"))
+    if text == "none" {
+        return Ok(text.to_owned());
+    }
+    match text.parse::<Openshift>() {
+        Ok(release) => Ok(release.to_string()),
+        Err(error) => Err(format!("{error}, nor none")),
+    }
 }
 
 pub(super) fn n_masters(text: &str) -> Result<u32, String> {

@@ -204,14 +204,21 @@ mod tests {
     use dns_wire::{Section, Type};
 
     use super::*;
+    use crate::message::Row;
     use crate::testing::{addresses, answer, counts, query, question, rcode};
 
     fn kept() -> Message {
-        let rows = [
-            (Section::Answer, "www.example", Type::A, 60, "192.0.2.1"),
-            (Section::Answer, "www.example", Type::A, 90, "192.0.2.2"),
-        ];
-        answer("www.example", Type::A, Rcode::NOERROR, &rows).message
+        let owner = dns_wire::Name::parse("www.example").unwrap();
+        let row = |ttl, rdata| Row {
+            section: Section::Answer,
+            owner: &owner,
+            rtype: Type::A,
+            ttl,
+            rdata,
+        };
+        let rows = [row(60, &[192, 0, 2, 1]), row(90, &[192, 0, 2, 2])];
+        let question = question("www.example", Type::A);
+        Message::compose(&question, Rcode::NOERROR, &rows).unwrap()
     }
 
     fn ttls(message: &[u8]) -> Vec<u32> {

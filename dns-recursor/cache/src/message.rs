@@ -1,14 +1,15 @@
 //! An upstream's response in the form that the cache keeps and clients get.
 //!
 //! [`Reader::read`] takes a response apart and composes it again: question in lower case, names compressed,
-//! no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits. So data that this server has not
-//! understood reaches no client, and an answer's TTLs can be counted down in place. A message is kept whole
-//! under the question it answers; records it carries for other names are never used for those, which leaves
-//! nothing to poison with them.
+//! no OPT (RFC 6891 §6.1.1: it belongs to one hop), TTLs within limits, and of its records only those that answer
+//! the question and that its servers may speak for ([`Bailiwick`]). So data that this server has not understood or
+//! that is not the responder's to give reaches no client, and an answer's TTLs can be counted down in place. A
+//! message is kept whole under the question it answers; its records are never used for other questions.
 //!
 //! Never validates DNSSEC, and never changes the data of a record.
 
 mod referral;
+mod scrub;
 
 use std::fmt;
 
@@ -19,11 +20,11 @@ use dns_wire::{
 
 use crate::key;
 pub use referral::{NameServer, Referral};
+pub use scrub::Bailiwick;
+use scrub::{Chain, Leads, Scrubber, unify};
 
 /// The largest message.
 pub const MAX_MESSAGE: usize = 65_535;
-/// The most links of a CNAME chain within one response; a longer chain counts as a loop.
-const MAX_CHAIN: usize = 16;
 /// RFC 2181 §8: a TTL is at most 2^31 - 1, and one with the top bit set counts as zero.
 const TTL_TOP_BIT: u32 = 0x8000_0000;
 
@@ -229,8 +230,8 @@ pub struct Answer {
     pub pool: Pool,
     /// The seconds that it may be kept; zero for not at all.
     pub lifetime: u32,
-    /// The end of its CNAME chain, when that has neither records nor a denial: the responder is not
-    /// authoritative there, and another server has to answer for it.
+    /// The end of its CNAME chain, when that has neither records nor a denial, or when the responder may not speak
+    /// for it: another server has to answer for it.
     pub dangling: Option<Name>,
 }
 
@@ -241,8 +242,10 @@ pub enum Unusable {
     Malformed,
     /// Its response code says that the upstream failed or refuses.
     Rcode(Rcode),
-    /// It points to other servers instead of answering (RFC 1034 §4.3.1).
+    /// It points to the servers of a zone below instead of answering (RFC 1034 §4.3.1).
     Referral(Box<Referral>),
+    /// It names the servers of its own zone or of one above instead of answering: it does not serve the name.
+    Lame,
 }
 
 /// The parameters for reading a response.
@@ -254,6 +257,12 @@ pub struct Reader<'a> {
     pub limits: TtlLimits,
     /// Whether the upstream's AD bit is passed on (RFC 6840 §5.7).
     pub trust_ad: bool,
+    /// Whether the query asked for DNSSEC records (DO).
+    pub dnssec_ok: bool,
+    /// The apex of the zone whose servers respond.
+    pub zone: &'a Name,
+    /// The names that those servers may speak for.
+    pub bailiwick: &'a dyn Bailiwick,
 }
 
 impl Reader<'_> {
@@ -264,7 +273,7 @@ impl Reader<'_> {
     /// Fails when the response does not answer the question: the caller then asks another server.
     pub fn read(&self, response: &[u8], scratch: &mut [u8]) -> Result<Answer, Unusable> {
         let flags = Flags::read(response).ok_or(Unusable::Malformed)?;
-        let mut taken = self.take(response)?;
+        let taken = self.take(response)?;
         let rcode = match taken.rcode_high {
             0 => flags.rcode(),
             high => Rcode(u16::from(high) << 4 | flags.rcode().0),
@@ -272,9 +281,10 @@ impl Reader<'_> {
         if !matches!(rcode, Rcode::NOERROR | Rcode::NXDOMAIN | Rcode::YXDOMAIN) {
             return Err(Unusable::Rcode(rcode));
         }
-        let verdict = self.judge(flags, rcode, &taken.records)?;
-        let lifetime = self.limit_ttls(&verdict, &mut taken.records);
-        let message = self.compose(flags, rcode, &taken.records, scratch)?;
+        let mut verdict = self.judge(flags, rcode, taken.records)?;
+        unify(&mut verdict.records);
+        let lifetime = self.limit_ttls(&mut verdict);
+        let message = self.compose(flags, &verdict, scratch)?;
         Ok(Answer {
             message,
             pool: verdict.pool,
@@ -309,9 +319,9 @@ impl Reader<'_> {
     }
 
     /// Brings every TTL within limits; returns how long the message may be kept.
-    fn limit_ttls(&self, verdict: &Verdict, records: &mut [Record]) -> u32 {
+    fn limit_ttls(&self, verdict: &mut Verdict) -> u32 {
         let limits = self.limits;
-        for record in &mut *records {
+        for record in &mut verdict.records {
             record.ttl = match verdict.pool {
                 Pool::Positive => {
                     let floor = limits.positive_min.min(limits.positive_max);
@@ -328,63 +338,94 @@ impl Reader<'_> {
         if verdict.pool == Pool::Negative && !verdict.denied {
             return 0;
         }
-        records.iter().map(|record| record.ttl).min().unwrap_or(0)
+        let ttls = verdict.records.iter().map(|record| record.ttl);
+        ttls.min().unwrap_or(0)
     }
 
-    /// Decides the meaning of the response (RFC 2308 §2).
-    fn judge(&self, flags: Flags, rcode: Rcode, records: &[Record]) -> Result<Verdict, Unusable> {
-        let answers: Vec<&Record> = in_section(records, Section::Answer).collect();
-        let denied = in_section(records, Section::Authority).any(|r| r.rtype == Type::SOA);
-        let negative = Verdict {
+    /// Decides the meaning of the response (RFC 2308 §2), and picks the records that count.
+    fn judge(
+        &self,
+        flags: Flags,
+        rcode: Rcode,
+        mut records: Vec<Record>,
+    ) -> Result<Verdict, Unusable> {
+        let scrubber = Scrubber {
+            question: self.question,
+            bailiwick: self.bailiwick,
+            dnssec_ok: self.dnssec_ok,
+        };
+        let has_answers = in_section(&records, Section::Answer).next().is_some();
+        let Chain {
+            records: mut kept,
+            end,
+            leads,
+        } = scrubber.chain(rcode, &mut records)?;
+        let positive = |rcode, kept, dangling| Verdict {
+            rcode,
+            pool: Pool::Positive,
+            denied: false,
+            dangling,
+            records: kept,
+        };
+        match leads {
+            // The response code and a denial speak of the end, which is not the responder's.
+            Leads::Away => return Ok(positive(Rcode::NOERROR, kept, Some(end))),
+            Leads::TooLong => return Ok(positive(Rcode::YXDOMAIN, kept, None)),
+            Leads::Data => {
+                scrubber.take_proofs(&mut records, &mut kept);
+                return Ok(positive(rcode, kept, None));
+            }
+            Leads::Nothing(_) if rcode == Rcode::YXDOMAIN => {
+                return Ok(positive(rcode, kept, None));
+            }
+            Leads::Nothing(_) => {}
+        }
+        let denied = scrubber.take_denial(&end, &mut records, &mut kept);
+        if rcode == Rcode::NOERROR && !denied {
+            match leads {
+                Leads::Nothing(0) if has_answers => return Err(Unusable::Malformed),
+                Leads::Nothing(0) => self.not_referred(flags, &records)?,
+                _ => return Ok(positive(rcode, kept, Some(end))),
+            }
+        }
+        Ok(Verdict {
+            rcode,
             pool: Pool::Negative,
             denied,
             dangling: None,
-        };
-        if rcode == Rcode::NXDOMAIN {
-            return Ok(negative);
-        }
-        if answers.is_empty() && rcode == Rcode::NOERROR {
-            let is_final = denied || flags.has(Flags::AA);
-            return match Referral::of(records) {
-                Some(referral) if !is_final => Err(Unusable::Referral(Box::new(referral))),
-                _ => Ok(negative),
-            };
-        }
-        let positive = Verdict {
-            pool: Pool::Positive,
-            denied: false,
-            dangling: None,
-        };
-        if rcode == Rcode::YXDOMAIN {
-            return Ok(positive);
-        }
-        Ok(match chain_end(self.question, &answers)? {
-            None => positive,
-            Some(_) if denied => negative,
-            Some(target) => Verdict {
-                dangling: Some(target),
-                ..positive
-            },
+            records: kept,
         })
+    }
+
+    /// Fails when an empty response without a SOA record names servers instead of denying data.
+    fn not_referred(&self, flags: Flags, records: &[Record]) -> Result<(), Unusable> {
+        // Whether AA is set does not matter: there are servers that set it in referrals.
+        if let Some(referral) = Referral::of(records, self.question, self.zone) {
+            return Err(Unusable::Referral(Box::new(referral)));
+        }
+        let mut authority = in_section(records, Section::Authority);
+        match authority.any(|record| record.rtype == Type::NS) && !flags.has(Flags::AA) {
+            true => Err(Unusable::Lame),
+            false => Ok(()),
+        }
     }
 
     fn compose(
         &self,
         flags: Flags,
-        rcode: Rcode,
-        records: &[Record],
+        verdict: &Verdict,
         scratch: &mut [u8],
     ) -> Result<Message, Unusable> {
-        let authentic = if self.trust_ad {
-            flags.0 & Flags::AD
-        } else {
-            0
+        // A part of a chain is not what the upstream vouches for.
+        let authentic = match self.trust_ad && verdict.dangling.is_none() {
+            true => flags.0 & Flags::AD,
+            false => 0,
         };
-        let flags = Flags(Flags::QR | authentic).with_rcode(rcode);
+        let flags = Flags(Flags::QR | authentic).with_rcode(verdict.rcode);
         let malformed = |_| Unusable::Malformed;
         let mut composer = Composer::new(scratch, MAX_MESSAGE, 0, flags).map_err(malformed)?;
         composer.question(self.question).map_err(malformed)?;
-        for record in records {
+        for record in &verdict.records {
             record.write(&mut composer).map_err(malformed)?;
         }
         let length = composer.finish();
@@ -463,6 +504,14 @@ impl Record {
         }
     }
 
+    /// The type of the set that it signs, if it is a signature (RFC 4034 §3.1.1).
+    fn covered(&self) -> Option<Type> {
+        match (self.rtype, self.rdata.as_slice()) {
+            (Type::RRSIG, [high, low, ..]) => Some(Type(u16::from_be_bytes([*high, *low]))),
+            _ => None,
+        }
+    }
+
     fn write(&self, composer: &mut Composer<'_>) -> Result<(), Full> {
         composer.record(
             self.section,
@@ -474,10 +523,13 @@ impl Record {
 }
 
 struct Verdict {
+    rcode: Rcode,
     pool: Pool,
     /// A SOA in the authority section gives the denial's lifetime.
     denied: bool,
     dangling: Option<Name>,
+    /// The records that count: those of the answer section, then those of the authority section.
+    records: Vec<Record>,
 }
 
 fn in_section(records: &[Record], section: Section) -> impl Iterator<Item = &Record> {
@@ -491,38 +543,6 @@ fn soa_minimum(rdata: &[u8]) -> u32 {
     rdata
         .last_chunk::<4>()
         .map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-/// Follows the CNAMEs of an answer from the question's name. `None` when they end at records of the
-/// question's type; else the name that they lead to.
-fn chain_end(question: &[u8], answers: &[&Record]) -> Result<Option<Name>, Unusable> {
-    let qtype = key::qtype(question);
-    let (mut target, _) = Name::from_wire(question).map_err(|_| Unusable::Malformed)?;
-    for link in 0..MAX_CHAIN {
-        let here = |record: &&&Record| record.owner == target;
-        if answers
-            .iter()
-            .filter(here)
-            .any(|record| record.rtype == qtype || qtype == Type::ANY)
-        {
-            return Ok(None);
-        }
-        let alias = answers
-            .iter()
-            .filter(here)
-            .find(|record| record.rtype == Type::CNAME);
-        target = match alias {
-            Some(alias) => {
-                Name::from_wire(&alias.rdata)
-                    .map_err(|_| Unusable::Malformed)?
-                    .0
-            }
-            // There are answers, but not to this question.
-            None if link == 0 => return Err(Unusable::Malformed),
-            None => return Ok(Some(target)),
-        };
-    }
-    Err(Unusable::Malformed)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use dns_wire::{Class, Composer, Flags, Name, Owner, Rcode, Section, Type, header};
 
-use crate::message::{Answer, Reader, TtlLimits};
+use crate::message::{Answer, Bailiwick, Reader, TtlLimits};
 
 /// A question in wire form.
 pub fn question(name: &str, qtype: Type) -> Vec<u8> {
@@ -98,7 +98,33 @@ fn rdata(rtype: Type, text: &str) -> Vec<u8> {
     }
 }
 
-/// What [`Reader`] makes of a response with these records.
+/// Servers that may speak for every name.
+#[derive(Clone, Copy, Debug)]
+pub struct Everything;
+
+impl Bailiwick for Everything {
+    fn owns(&self, _: &Name, _: Type) -> bool {
+        true
+    }
+}
+
+/// Servers that may speak for a zone.
+#[derive(Clone, Debug)]
+pub struct Below(pub Name);
+
+impl Below {
+    pub fn new(zone: &str) -> Self {
+        Self(Name::parse(zone).unwrap())
+    }
+}
+
+impl Bailiwick for Below {
+    fn owns(&self, name: &Name, _: Type) -> bool {
+        name.is_within(&self.0)
+    }
+}
+
+/// What [`Reader`] reads from a response with these records.
 pub fn answer(name: &str, qtype: Type, rcode: Rcode, rows: &[Row<'_>]) -> Answer {
     let question = question(&name.to_ascii_lowercase(), qtype);
     let response = response(&query(0, &question, None), 0, rcode, rows);
@@ -106,6 +132,9 @@ pub fn answer(name: &str, qtype: Type, rcode: Rcode, rows: &[Row<'_>]) -> Answer
         question: &question,
         limits: TtlLimits::default(),
         trust_ad: false,
+        dnssec_ok: false,
+        zone: &Name::root(),
+        bailiwick: &Everything,
     };
     reader.read(&response, &mut vec![0; 65_535]).unwrap()
 }

@@ -3,12 +3,11 @@
 //!
 //! A zone with a route of its own, not only the root's, is not local: its owner has taken it over.
 
-use std::collections::BTreeMap;
-
 use dns_cache::key;
 use dns_cache::message::{Message, Row};
 use dns_resolve::forward::Table;
-use dns_wire::{Class, Name, Rcode, Section, Type, name};
+use dns_resolve::suffixes::Suffixes;
+use dns_wire::{Class, Name, Rcode, Section, Type};
 
 pub use config::dns_recursor::Local as LocalOptions;
 
@@ -29,8 +28,7 @@ enum Kind {
 /// The local zones.
 #[derive(Debug, Default)]
 pub struct Local {
-    zones: BTreeMap<Box<[u8]>, (Name, Kind)>,
-    deepest: usize,
+    zones: Suffixes<(Name, Kind)>,
     texts: Vec<(Name, Option<String>)>,
 }
 
@@ -67,26 +65,26 @@ impl Local {
 
     fn add(&mut self, zone: &str, kind: Kind) {
         if let Ok(name) = Name::parse(zone) {
-            self.deepest = self.deepest.max(name.n_labels());
-            self.zones.insert(name.as_wire().into(), (name, kind));
+            self.zones.insert(&name.clone(), (name, kind));
         }
+    }
+
+    /// The apexes of the local zones.
+    pub fn zones(&self) -> impl Iterator<Item = &Name> {
+        self.zones.values().map(|(zone, _)| zone)
     }
 
     /// Whether this server itself answers for a name, in wire form and lower case.
     #[must_use]
     pub fn covers(&self, name: &[u8], table: &Table) -> bool {
-        let forwarded = || {
-            let route = table.find(name, Type::A);
-            route.is_some_and(|route| !route.zone.is_root())
-        };
-        self.zone_of(name).is_some() && !forwarded()
+        self.zones.longest(name).is_some() && !table.is_taken_over(name)
     }
 
     /// The answer to a question of class IN that [`Local::covers`]; in lower case.
     #[must_use]
     pub fn answer(&self, question: &[u8]) -> Option<Message> {
         let (qname, _) = Name::from_wire(question).ok()?;
-        let (zone, kind) = self.zone_of(qname.as_wire())?;
+        let (zone, kind) = self.zones.longest(qname.as_wire())?;
         let apex = qname == *zone;
         let qtype = key::qtype(question);
         let host = Name::parse("localhost.").ok()?;
@@ -148,20 +146,6 @@ impl Local {
         };
         Message::compose(question, Rcode::NOERROR, &[row])
     }
-
-    /// The deepest local zone that a name is in.
-    fn zone_of(&self, name: &[u8]) -> Option<&(Name, Kind)> {
-        let mut rest = name;
-        for _ in self.deepest..name::labels(name).count() {
-            rest = parent(rest)?;
-        }
-        loop {
-            if let Some(zone) = self.zones.get(rest) {
-                return Some(zone);
-            }
-            rest = parent(rest)?;
-        }
-    }
 }
 
 const LOOPBACK_V6: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
@@ -173,13 +157,6 @@ fn soa(zone: &Name) -> Vec<u8> {
         rdata.extend_from_slice(&value.to_be_bytes());
     }
     rdata
-}
-
-fn parent(name: &[u8]) -> Option<&[u8]> {
-    match name.first().copied()? {
-        0 => None,
-        length => name.get(usize::from(length) + 1..),
-    }
 }
 
 /// `::1` under ip6.arpa.

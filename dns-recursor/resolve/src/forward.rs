@@ -4,13 +4,14 @@
 //! servers (queries with RD). A policy orders the healthy ones among several upstreams. Never opens a
 //! socket.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use config::dns_recursor::{Policy, Protocol};
 use dns_wire::{Name, Type};
+
+use crate::suffixes::{Suffixes, parent};
 
 /// A zone and its servers.
 #[derive(Debug)]
@@ -89,25 +90,42 @@ impl Route {
 /// All routes, by suffix.
 #[derive(Debug, Default)]
 pub struct Table {
-    /// By apex in wire form and lower case.
-    routes: BTreeMap<Box<[u8]>, Arc<Route>>,
-    /// The number of labels of the deepest apex, which bounds the search.
-    deepest: usize,
+    routes: Suffixes<Arc<Route>>,
+    /// Zones that this server itself answers, unless a route other than the root's has them.
+    local: Suffixes<()>,
 }
 
 impl Table {
     /// A table of these routes. When two are for one zone the later counts.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
-        let routes: BTreeMap<Box<[u8]>, Arc<Route>> = routes
-            .into_iter()
-            .map(|route| (route.zone.to_lowercase().as_wire().into(), Arc::new(route)))
-            .collect();
-        let deepest = routes.values().map(|route| route.zone.n_labels()).max();
+        let routes = routes.into_iter();
         Self {
-            routes,
-            deepest: deepest.unwrap_or(0),
+            routes: routes
+                .map(|route| (route.zone.clone(), Arc::new(route)))
+                .collect(),
+            local: Suffixes::default(),
         }
+    }
+
+    /// The table of a server that itself answers for these zones.
+    #[must_use]
+    pub fn with_local(mut self, zones: impl IntoIterator<Item = Name>) -> Self {
+        self.local = zones.into_iter().map(|zone| (zone, ())).collect();
+        self
+    }
+
+    /// Whether this server itself answers for a name, in wire form and lower case.
+    #[must_use]
+    pub fn is_local(&self, name: &[u8]) -> bool {
+        self.local.longest(name).is_some() && !self.is_taken_over(name)
+    }
+
+    /// Whether a route other than the root's has a name, in wire form and lower case.
+    #[must_use]
+    pub fn is_taken_over(&self, name: &[u8]) -> bool {
+        let route = self.find(name, Type::A);
+        route.is_some_and(|route| !route.zone.is_root())
     }
 
     /// The route for a question; its name in wire form and lower case.
@@ -124,17 +142,7 @@ impl Table {
     }
 
     fn longest(&self, name: &[u8]) -> Option<&Arc<Route>> {
-        let n_labels = dns_wire::name::labels(name).count();
-        let mut rest = name;
-        for _ in self.deepest..n_labels {
-            rest = parent(rest)?;
-        }
-        loop {
-            if let Some(route) = self.routes.get(rest) {
-                return Some(route);
-            }
-            rest = parent(rest)?;
-        }
+        self.routes.longest(name)
     }
 
     /// The routes, in the order of their apexes' wire form.
@@ -146,14 +154,6 @@ impl Table {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
-    }
-}
-
-/// The name without its first label; `None` for the root.
-fn parent(name: &[u8]) -> Option<&[u8]> {
-    match name.first().copied()? {
-        0 => None,
-        length => name.get(usize::from(length) + 1..),
     }
 }
 

@@ -2,14 +2,17 @@
 //!
 //! ```text
 //! forward: which upstreams answer for a name ─► resolver ─► exchange: one query and its response
-//!                       upstream_state: which of them work ──┘
+//!        │              upstream_state: which of them work ──┘
+//!        └─ bailiwick: which names they may speak for
 //! ```
 //!
 //! [`resolver::Resolver`] is a state machine. Its caller sends the messages, reads the clock, and asks the
 //! cache. This crate never does.
 
+pub mod bailiwick;
 pub mod exchange;
 pub mod forward;
 pub mod own_addresses;
 pub mod resolver;
+pub mod suffixes;
 pub mod upstream_state;

@@ -11,9 +11,9 @@
 //! All clients that ask one question share a flight (RFC 5452 §5 asks for that; a hundred clients with a
 //! cold name cost one query). A flight ends with the first usable response, or when no upstream is left, or
 //! at its deadline. A client that a stale answer exists for waits for [`Settings::stale_wait`] only (RFC
-//! 8767 §5); the flight continues and refreshes the cache. A CNAME chain that leaves an authoritative
-//! upstream's zones continues as another flight; a referral to the servers of a zone below leads the same
-//! flight there.
+//! 8767 §5); the flight continues and refreshes the cache. A CNAME chain continues as another flight, by the
+//! forward table, where it leaves the names of the upstream; a referral to the servers of a zone below leads the
+//! same flight there.
 //!
 //! A state machine: inputs are method calls with `now`, outputs are drained with [`Resolver::poll_output`],
 //! and [`Resolver::next_deadline`] is the time of the next [`Resolver::tick`]. Never touches a socket, a

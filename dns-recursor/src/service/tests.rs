@@ -15,6 +15,8 @@ use dns_wire::{Flags, Name, Query, Rcode, Section};
 use super::*;
 use crate::config::Config;
 
+mod bailiwick;
+
 /// No answer takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
 
@@ -366,22 +368,16 @@ async fn a_silent_first_upstream_holds_up_hardly_anybody() {
 async fn a_truncated_response_is_asked_for_over_tcp() {
     let upstream = Upstream::start(Box::new(|seen| match seen.tcp {
         true => {
-            let text = "x".repeat(3000);
-            let row = (
-                Section::Answer,
-                seen.name.as_str(),
-                Type::TXT,
-                60,
-                text.as_str(),
-            );
-            let address = (
-                Section::Answer,
-                seen.name.as_str(),
-                Type::A,
-                60,
-                "192.0.2.3",
-            );
-            Some(response(&seen.message, 0, Rcode::NOERROR, &[address, row]))
+            // Names are long: fourteen aliases are more than 3000 octets.
+            let long = |n: usize| format!("{}{n}.example", "a-label-of-some-length.".repeat(10));
+            let names: Vec<String> = (0..14).map(long).collect();
+            let owners = [&seen.name].into_iter().chain(&names);
+            let aliases = owners.clone().zip(&names);
+            let mut rows: Vec<testing::Row<'_>> = aliases
+                .map(|(owner, target)| (Section::Answer, &**owner, Type::CNAME, 60, &**target))
+                .collect();
+            rows.push((Section::Answer, &names[13], Type::A, 60, "192.0.2.3"));
+            Some(response(&seen.message, 0, Rcode::NOERROR, &rows))
         }
         false => Some(response(&seen.message, Flags::TC, Rcode::NOERROR, &[])),
     }));

@@ -273,7 +273,7 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "response",
         body: response::body,
-        words: &[],
+        words: response::WORDS,
         steps: 40_000,
     },
     #[cfg(feature = "settings")]

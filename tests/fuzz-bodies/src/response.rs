@@ -1,8 +1,23 @@
 //! Any bytes as what an upstream sends to the resolver.
 
-use dns_cache::message::{MAX_MESSAGE, Reader, TtlLimits};
+use dns_cache::message::{Bailiwick, MAX_MESSAGE, Reader, TtlLimits};
 use dns_strict::Message;
-use dns_wire::{Class, Records, Type, rdata};
+use dns_wire::{Class, Name, Records, Section, Type, rdata};
+
+/// Labels of names that the responder may not speak for, and of such that lead there.
+pub(super) const WORDS: &[&str] = &["\x04bank", "\x04bank\0", "\x03www\x04bank\0", "\x07example"];
+
+/// Every name but those with a label `bank`.
+#[derive(Debug)]
+struct Honest;
+
+impl Bailiwick for Honest {
+    fn owns(&self, name: &Name, _: Type) -> bool {
+        !name
+            .labels()
+            .any(|label| label.eq_ignore_ascii_case(b"bank"))
+    }
+}
 
 pub(super) fn body(data: &[u8]) {
     // The resolver compares the question before it reads on: the input brings its own.
@@ -14,6 +29,9 @@ pub(super) fn body(data: &[u8]) {
         question: &question,
         limits,
         trust_ad: false,
+        dnssec_ok: data.len().is_multiple_of(2),
+        zone: &Name::root(),
+        bailiwick: &Honest,
     };
     let mut scratch = vec![0; MAX_MESSAGE];
     let Ok(answer) = reader.read(data, &mut scratch) else {
@@ -39,7 +57,15 @@ pub(super) fn body(data: &[u8]) {
             "hop by hop, never kept (RFC 6891 §6.1.1)"
         );
     }
+    let (qname, _) = Name::from_wire(&question).expect("it is in the answer");
+    let mut seen = Vec::new();
     for record in Records::new(kept).expect("read above").flatten() {
+        let (owner, _) = Name::read(kept, record.name_offset).expect("read above");
+        assert!(
+            owner == qname || Honest.owns(&owner, record.rtype),
+            "{owner} is foreign"
+        );
+        assert_ne!(record.section, Section::Additional, "answers are minimal");
         let data = dns_wire::records::uncompressed_rdata(kept, &record).expect("read above");
         assert!(
             record.rtype == Type::A && record.class != Class::IN
@@ -47,6 +73,9 @@ pub(super) fn body(data: &[u8]) {
             "{} {data:02x?} is passed on",
             record.rtype
         );
+        let record = (owner.to_lowercase(), record.rtype, data);
+        assert!(!seen.contains(&record), "{record:?} twice");
+        seen.push(record);
     }
     let aged = answer.message.aged(3);
     let aged = Message::read(aged.bytes()).expect("older, but the same");

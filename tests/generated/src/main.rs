@@ -5,6 +5,7 @@
 //! | `docs/reference/SERVICE.md` | every key of the service's configuration |
 //! | `docs/reference/SERVICE.schema.json` | its JSON schema, for editors |
 //! | `deploy/config/SERVICE.toml` | the template: every key with its default |
+//! | `deploy/config/site.toml` | the template of a site: the one that Outpost was made for |
 //! | `docs/man/*.1` | the manual of every command |
 //!
 //! `make generate` runs it; CI fails when a document is not the one that it writes.
@@ -12,6 +13,7 @@
 mod man;
 mod reference;
 mod schema;
+mod site;
 mod template;
 
 use std::fs;
@@ -46,13 +48,14 @@ fn main() -> Result<()> {
         let reference = root.join("docs/reference");
         write(
             &reference.join(format!("{name}.md")),
-            &reference::page(name, schema),
+            &reference::page(name, &reference::of_service(name), schema),
         )?;
         let json = format!("{schema:#}\n");
         write(&reference.join(format!("{name}.schema.json")), &json)?;
         let template = root.join(format!("deploy/config/{name}.toml"));
         write(&template, &template::template(name, schema))?;
     }
+    site::write(&root)?;
     man::write(&root.join("docs/man"))
 }
 

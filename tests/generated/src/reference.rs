@@ -4,13 +4,21 @@ use serde_json::Value;
 
 use crate::schema::{Holds, Key, Table};
 
-pub(crate) fn page(service: &str, schema: &Value) -> String {
+/// What reads the file of a service, and when.
+pub(crate) fn of_service(service: &str) -> String {
+    format!(
+        "{service} reads this file at its start and on SIGHUP, and refuses unknown keys. `{service} check --config FILE` \
+         lists the\nmistakes of a file, each with line and column. "
+    )
+}
+
+/// The page of a file; `reader` says what reads it, up to the next sentence.
+pub(crate) fn page(name: &str, reader: &str, schema: &Value) -> String {
     let mut text = format!(
         "<!-- Written by `make generate` from base/config; change the documentation there. -->\n\n\
-         # {service}.toml\n\n\
-         {service} reads this file at its start and on SIGHUP, and refuses unknown keys. `{service} check --config FILE` \
-         lists the\nmistakes of a file, each with line and column. The first key is `version = \"v1\"`.\n\
-         [{service}.schema.json]({service}.schema.json) is the same for editors.\n"
+         # {name}.toml\n\n\
+         {reader}The first key is `version = \"v1\"`.\n\
+         [{name}.schema.json]({name}.schema.json) is the same for editors.\n"
     );
     table(&mut text, "", Table::root(schema));
     text

@@ -82,6 +82,11 @@ impl<'a> Key<'a> {
         self.text("x-example")
     }
 
+    /// The key that this one stands instead of.
+    pub(crate) fn instead_of(&self) -> Option<&'a str> {
+        self.text("x-instead-of")
+    }
+
     /// The default as TOML; none where the key is absent by default.
     pub(crate) fn default(&self) -> Option<String> {
         match self.property.get("default") {
@@ -203,7 +208,7 @@ fn resolved<'a>(root: &'a Value, node: &'a Value) -> &'a Value {
 }
 
 /// A JSON value as TOML on one line.
-fn toml(value: &Value) -> String {
+pub(crate) fn toml(value: &Value) -> String {
     match value {
         Value::Array(items) => {
             let items: Vec<String> = items.iter().map(toml).collect();

@@ -130,7 +130,7 @@ fn keys(text: &mut String, of: Table<'_>, way: &str) {
 }
 
 /// An item of a list: its name, and words beside it.
-fn item(text: &mut String, name: &str, words: &str) {
+pub(crate) fn item(text: &mut String, name: &str, words: &str) {
     let lines = wrap(words, WIDTH - NAMES - 6);
     let mut lines = lines.iter();
     let first = lines.next().map_or("", String::as_str);
@@ -141,11 +141,11 @@ fn item(text: &mut String, name: &str, words: &str) {
     }
 }
 
-fn documentation(text: &mut String, key: &Key<'_>) {
+pub(crate) fn documentation(text: &mut String, key: &Key<'_>) {
     comment(text, &plain(&key.paragraphs().join(" ")));
 }
 
-fn comment(text: &mut String, words: &str) {
+pub(crate) fn comment(text: &mut String, words: &str) {
     for line in wrap(words, WIDTH - 2) {
         text.push_str(&format!("# {line}\n"));
     }

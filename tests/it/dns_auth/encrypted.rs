@@ -197,9 +197,7 @@ fn a_certificate_that_cannot_be_used_is_told_and_keeps_a_reload_from_changing_an
     let other = good.replace("tls.doh", "tls.doh-path = \"/other\"\ntls.doh");
     site.files.write("dns-authd.toml", &other);
     secured.daemon.hang_up();
-    secured
-        .daemon
-        .wait_log("[tls] changes with the next restart");
+    secured.daemon.wait_log("keys=tls.doh-path");
     secured.daemon.stop();
 }
 

@@ -200,3 +200,50 @@ fn spans_of_values_become_places() {
     let past_the_end = document.problem(9999..9999, "x");
     assert_eq!(past_the_end.position.unwrap().line, 4);
 }
+
+#[test]
+fn wrong_values_are_known_as_lost() {
+    let text = "version = \"v1\"\nlisten = [1, \"a\"]\ndrian = \"1s\"\n[[zones]]\nname = \"a\"\n\
+                [[zones]]\nnmae = \"b\"\n[[zones]]\nname = 5\n[cache]\nmax-size = \"big\"\n";
+    let document = Document::inline("x", text);
+    let problems = document.parse_with::<Spec>(|spec, check| {
+        assert_eq!(spec.zones.len(), 1);
+        for way in [
+            &at!["listen"][..],
+            &at!["drian"],
+            &at!["drain"],
+            &at!["zones"],
+            &at!["cache"],
+        ] {
+            assert!(check.is_lost(way), "{way:?}");
+        }
+        for way in [&at!["log"][..], &at!["zones", 0, "name"], &at!["listen", 0]] {
+            assert!(!check.is_lost(way), "{way:?}");
+        }
+    });
+    assert_eq!(problems.unwrap_err().0.len(), 5);
+}
+
+#[test]
+fn a_lost_value_is_found_where_its_item_has_moved_to() {
+    #[derive(Debug, Deserialize)]
+    struct Items {
+        item: Vec<Item>,
+    }
+    #[derive(Debug, Deserialize)]
+    struct Item {
+        #[serde(rename = "name")]
+        _name: String,
+        size: Option<ByteSize>,
+    }
+    let text = "version = \"v1\"\n[[item]]\nname = \"a\"\n[[item]]\nname = 1\n[[item]]\nname = \"b\"\nsize = \"x\"\n";
+    let document = Document::inline("x", text);
+    let problems = document.parse_with::<Items>(|items, check| {
+        assert_eq!(items.item.len(), 2);
+        assert_eq!(items.item[1].size, None);
+        assert!(check.is_lost(&at!["item", 1, "size"]));
+        // The second item with its wrong name is no more: the name of the third is good.
+        assert!(!check.is_lost(&at!["item", 1, "name"]));
+    });
+    assert_eq!(problems.unwrap_err().0.len(), 2);
+}

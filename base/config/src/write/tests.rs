@@ -81,3 +81,44 @@ fn keys_that_need_a_restart_are_named() {
     new.admin.listen = None.into();
     assert_eq!(restart_needed(&old, &new), ["listen", "admin.listen"]);
 }
+
+#[test]
+fn documentation_and_examples_stand_where_they_belong() {
+    use crate::site::{Network, Site};
+    let mut site = Site::new("edge", "edge.example.org");
+    site.networks = vec!["192.0.2.0/24".parse::<Network>().unwrap()];
+    site.registry.names = vec!["quay".to_owned()];
+    let written = Written::new(&site)
+        .unwrap()
+        .documented()
+        .example(&["registry", "users"])
+        .example(&["registry", "names"])
+        .example(&["time", "servers"])
+        .example(&["record"])
+        .example(&["no", "such", "key"])
+        .to_string();
+    let expected = r#"# The registry. Every node that runs registry-svc holds the same content.
+[registry]
+# The users who may push: a file of htpasswd -B or registry-svc password, relative to this file.
+# Without it every client may push.
+#users = "registry.users"
+# Its names, below the domain.
+names = ["quay"]
+
+# NTP servers outside the site: addresses or names. Without them the nodes agree on a time among
+# themselves.
+#[time]
+#servers = ["ntp1.core.example", "192.0.2.123"]
+
+# Further records, below the domain: address (or addresses) for a host, type and value for any other
+# record of a zone file.
+#[[record]]
+#name = "mirror"
+#type = "CNAME"
+#value = "helper"
+#ttl = 600
+"#;
+    assert!(written.ends_with(expected), "{written}");
+    let read: Site = Document::inline("x", written).parse().unwrap();
+    assert_eq!(read, site);
+}

@@ -33,10 +33,17 @@ pub struct NameServer {
 }
 
 impl Referral {
-    /// The referral in a response with these records, if it has a delegation.
-    pub(super) fn of(records: &[Record]) -> Option<Self> {
-        let authority = || in_section(records, Section::Authority);
-        let mut all = authority().filter(|record| record.rtype == Type::NS);
+    /// The referral in a response with these records, if it has a delegation below `zone` and towards the
+    /// question's name.
+    pub(super) fn of(records: &[Record], question: &[u8], zone: &Name) -> Option<Self> {
+        let (qname, _) = Name::from_wire(question).ok()?;
+        let leads_on = |record: &&Record| {
+            record.rtype == Type::NS
+                && qname.is_within(&record.owner)
+                && record.owner.is_within(zone)
+                && record.owner != *zone
+        };
+        let mut all = in_section(records, Section::Authority).filter(leads_on);
         let first = all.next()?;
         let mut servers: Vec<NameServer> = Vec::new();
         for record in [first].into_iter().chain(all) {

@@ -15,6 +15,7 @@ use super::flights::MAX_DEPTH;
 use super::timers::Timer;
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Output, Reason, Resolver};
+use crate::bailiwick::Realm;
 use crate::exchange::Entropy;
 use crate::forward::{self, Fitness, Mode, Policy};
 
@@ -34,10 +35,18 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let (upstream, had_edns) = (pending.upstream, pending.sent.had_edns());
         let protocol = pending.protocol;
+        let realm = Realm {
+            table: &self.table,
+            route: &flight.route,
+            zone: flight.zone(),
+        };
         let reader = Reader {
             question: flight.key.question(),
             limits: self.settings.limits,
             trust_ad: flight.trusts_ad(),
+            dnssec_ok: flight.key.variant().dnssec_ok(),
+            zone: flight.zone(),
+            bailiwick: &realm,
         };
         match reader.read(message, &mut self.scratch) {
             Ok(answer) => {
@@ -77,8 +86,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(flight) = self.flights.get(id) else {
             return;
         };
-        let authoritative = flight.route.mode == Mode::Authoritative;
-        match answer.dangling.clone().filter(|_| authoritative) {
+        match answer.dangling.clone() {
             None => self.settle(id, answer, now),
             Some(target) => {
                 let question = [
@@ -158,8 +166,8 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Other questions that have to be answered first
 
-    /// Makes a flight wait for the answer to another question: the rest of a CNAME chain that leaves an
-    /// authoritative upstream's zones (RFC 1034 §3.6.2), or the address of a delegation's server.
+    /// Makes a flight wait for the answer to another question: the rest of a CNAME chain that leaves the upstream's
+    /// names or that it does not answer to its end (RFC 1034 §3.6.2), or the address of a delegation's server.
     fn wait_for(&mut self, id: FlightId, purpose: LinkPurpose, key: Box<Key>) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;

@@ -7,7 +7,8 @@ use config::dns_recursor::DnsRecursor;
 use dns_cache::cache::{Cache, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::Key;
-use dns_cache::message::{Answer, TtlLimits};
+use dns_cache::message::{Answer, Message, Pool, TtlLimits};
+use dns_wire::header;
 
 use crate::forward::Protocol;
 use crate::upstream_state::{Absence, Change};
@@ -136,6 +137,22 @@ pub enum CacheResult {
 }
 
 impl CacheResult {
+    /// The answer of this server itself.
+    #[must_use]
+    pub fn of_local(message: Message) -> Self {
+        let has_answers =
+            header::counts(message.bytes()).is_some_and(|[_, answers, ..]| answers > 0);
+        Self::Answer(Answer {
+            pool: match has_answers {
+                true => Pool::Positive,
+                false => Pool::Negative,
+            },
+            lifetime: message.least_ttl(),
+            message,
+            dangling: None,
+        })
+    }
+
     /// Looks a question up in `cache`.
     #[must_use]
     pub fn look_up(cache: &Cache, key: &Key, now: Instant) -> Self {

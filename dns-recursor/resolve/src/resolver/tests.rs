@@ -1,3 +1,4 @@
+mod bailiwick;
 mod referrals;
 mod reloads;
 

@@ -119,6 +119,24 @@ fn the_servers_of_the_zone_below_are_asked() {
 }
 
 #[test]
+fn a_referral_with_aa_is_followed_and_is_no_denial() {
+    let mut world = delegated();
+    world.behave(1, |how| how.boasts = true);
+    assert_eq!(
+        ask(&mut world, "www.sub.example").1,
+        good("www.sub.example")
+    );
+    // From a recursive upstream it is no answer: the next one has it.
+    let mut world = self::world(&[1, 2]);
+    world.zones.insert(address(1), parent);
+    world.behave(1, |how| how.boasts = true);
+    assert_eq!(
+        ask(&mut world, "www.sub.example").1,
+        good("www.sub.example")
+    );
+}
+
+#[test]
 fn a_delegation_below_a_delegation_is_followed() {
     let mut world = delegated();
     let (_, got) = ask(&mut world, "www.more.deep.example");

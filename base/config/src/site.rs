@@ -1,0 +1,477 @@
+//! The site file, `site.toml`: everything that Outpost has to know about a site.
+//!
+//! `outpost` renders the files of all services from it. The rules between its keys are those of `site-file`.
+
+mod values;
+
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use values::{
+    Network, Openshift, Podman, Port, RouterId, ServiceName, SiteValueError, Ttl, UnknownService,
+};
+
+use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
+
+const NODE: &str = r#"
+[[node]]
+name = "master-0"
+role = "master"
+address = "192.168.7.13"
+"#;
+
+const RECORD: &str = r#"
+[[record]]
+name = "mirror"
+type = "CNAME"
+value = "helper"
+ttl = 600
+"#;
+
+const VIP: &str = r#"
+[[vip]]
+name = "api"
+role = "api"
+address = "192.168.7.100"
+"#;
+
+const QUOTA: &str = r#"
+[[registry.quota]]
+repositories = "dev/**"
+size = "20GiB"
+"#;
+
+const MIRROR: &str = r#"
+[[registry.mirror]]
+prefix = "quay"
+upstream = "https://quay.example.com"
+namespace = "quay.example.com"
+ttl = "5m"
+credentials = "quay.credentials"
+ca = "quay.crt"
+"#;
+
+const PUBLISH: &str = r#"
+[[publish]]
+name = "api"
+port = 6443
+proxy-port = 9445
+names = ["@", "api", "api-int"]
+role = "api"
+
+[[publish]]
+name = "machine-config"
+port = 22623
+proxy-port = 9623
+role = "api"
+
+[[publish]]
+name = "ingress"
+port = 443
+proxy-port = 9443
+names = ["*.apps"]
+role = "ingress"
+
+[[publish]]
+name = "ingress-http"
+port = 80
+proxy-port = 9080
+role = "ingress"
+"#;
+
+/// Everything that Outpost has to know about a site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Site {
+    /// The name of the cluster: metadata.name of install-config.yaml. Outpost computes the numbers of virtual routers from
+    /// it, as OpenShift does.
+    pub name: String,
+    /// The domain that the site answers for. OpenShift's is NAME.BASEDOMAIN.
+    pub domain: String,
+    /// The networks of the nodes and of the virtual IPs. The site serves their reverse zones, and answers DNS and NTP
+    /// queries of their hosts.
+    pub networks: Vec<Network>,
+    /// Addresses of routers in these networks. `outpost check` refuses them for anything else; no service uses them.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.1\"]"))]
+    pub gateways: Vec<Ip>,
+    /// Other networks whose DNS and NTP queries the site answers. The default with OpenShift is the network of its pods
+    /// (networking.clusterNetwork of install-config.yaml); without OpenShift there is none.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"10.128.0.0/14\"]"))]
+    pub clients: Option<Vec<Network>>,
+    /// The interface of virtual IPs, for every node that names no other. The default with OpenShift is OVN-Kubernetes'
+    /// bridge.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "\"br-ex\""))]
+    pub interface: Option<String>,
+    /// The directory of certificates and keys, relative to this file. `outpost pki make` fills it.
+    #[serde(default = "pki")]
+    pub pki: PathBuf,
+    /// Nodes. Masters run the services of the site. With OpenShift they also get the names etcd-0, etcd-1, …, in this order.
+    #[serde(default)]
+    #[schemars(extend("x-example" = NODE))]
+    pub node: Vec<Node>,
+    /// DNS.
+    #[serde(default)]
+    pub dns: Dns,
+    /// Further records, below the domain: `address` (or `addresses`) for a host, `type` and `value` for any other record of
+    /// a zone file.
+    #[serde(default)]
+    #[schemars(extend("x-example" = RECORD))]
+    pub record: Vec<Record>,
+    /// Time.
+    #[serde(default)]
+    pub time: Time,
+    /// Virtual IPs. One of the nodes that run lb-proxy holds each. The names of the API and of the ingress resolve to the
+    /// virtual IP of that role; without one they resolve to the nodes on which the port is up.
+    #[serde(default)]
+    #[schemars(extend("x-example" = VIP))]
+    pub vip: Vec<Vip>,
+    /// The registry. Every node that runs registry-svc holds the same content.
+    #[serde(default)]
+    pub registry: Registry,
+    /// Ports of the site, and their names. The default with OpenShift is these four and the registry; without OpenShift, the
+    /// registry alone. An entry with the name of a default changes that default; an entry with another name adds to them.
+    #[serde(default)]
+    #[schemars(extend("x-example" = PUBLISH))]
+    pub publish: Vec<Publish>,
+    /// How nodes run the services.
+    #[serde(default)]
+    pub platform: Platform,
+}
+
+fn pki() -> PathBuf {
+    "pki".into()
+}
+
+impl Site {
+    /// A site without nodes, and with the defaults.
+    #[must_use]
+    pub fn new(name: impl Into<String>, domain: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            domain: domain.into(),
+            networks: Vec::new(),
+            gateways: Vec::new(),
+            clients: None,
+            interface: None,
+            pki: pki(),
+            node: Vec::new(),
+            dns: Dns::default(),
+            record: Vec::new(),
+            time: Time::default(),
+            vip: Vec::new(),
+            registry: Registry::default(),
+            publish: Vec::new(),
+            platform: Platform::default(),
+        }
+    }
+}
+
+//--- Nodes
+
+/// A machine of the site.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Node {
+    /// The host name, below the domain.
+    pub name: String,
+    /// The role.
+    pub role: Role,
+    /// The address. Other nodes connect to the first of a node's addresses.
+    #[serde(default)]
+    pub address: Option<Ip>,
+    /// One address of each family, instead of `address`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.13\", \"fd00:7::13\"]", "x-instead-of" = "address"))]
+    pub addresses: Vec<Ip>,
+    /// The interface of virtual IPs on this node, if it is not the site's.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "\"br-ex\""))]
+    pub interface: Option<String>,
+    /// The services that the node runs. A master runs all, a worker only timesync-agent. dns-authd and lb-proxy need healthd
+    /// on the same node, dns-recursor needs dns-authd.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"healthd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
+    pub services: Option<Vec<ServiceName>>,
+}
+
+/// The role of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Runs the control plane, etcd, and the services of the site.
+    Master,
+    /// Runs workloads only.
+    Worker,
+}
+
+//--- DNS and time
+
+/// DNS.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dns {
+    /// Servers that resolve names outside the site. Without them the site is an island: queries for outside names fail at
+    /// once.
+    #[schemars(extend("x-example" = "[\"192.0.2.53\", \"192.0.2.54:5353\"]"))]
+    pub upstreams: Vec<DnsAddress>,
+    /// The TTL of the zone's records, in seconds.
+    pub ttl: Ttl,
+    /// The zone's mailbox, below the domain.
+    pub contact: String,
+    /// The serial number of the zone (RFC 1982). The default is 1.
+    #[schemars(extend("x-example" = "2014080704"))]
+    pub serial: Option<u32>,
+    /// The refresh time of the zone's SOA record, as zone files write times.
+    pub refresh: String,
+    /// The retry time.
+    pub retry: String,
+    /// The time after which a secondary server gives the zone up.
+    pub expire: String,
+    /// How long resolvers may cache a negative answer.
+    pub minimum: String,
+    /// The name servers of the zone. The default is ns1, ns2, …: the nodes that run dns-recursor.
+    pub name_servers: Option<Vec<NameServer>>,
+}
+
+impl Default for Dns {
+    fn default() -> Self {
+        Self {
+            upstreams: Vec::new(),
+            ttl: Ttl::DEFAULT,
+            contact: "postmaster".to_owned(),
+            serial: None,
+            refresh: "3H".to_owned(),
+            retry: "30M".to_owned(),
+            expire: "2W".to_owned(),
+            minimum: "3M".to_owned(),
+            name_servers: None,
+        }
+    }
+}
+
+/// A name server of the zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct NameServer {
+    /// Its name, below the domain.
+    pub name: String,
+    /// Its address.
+    pub address: Ip,
+}
+
+/// A record of the zone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Record {
+    /// The owner's name, below the domain; `@` is the domain itself.
+    pub name: String,
+    /// The address of a host.
+    #[serde(default)]
+    pub address: Option<Ip>,
+    /// One address of each family, instead of `address`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.11\", \"fd00:7::11\"]", "x-instead-of" = "address"))]
+    pub addresses: Vec<Ip>,
+    /// The type of another record.
+    #[serde(default, rename = "type")]
+    pub rtype: Option<String>,
+    /// Its value, as in a zone file.
+    #[serde(default)]
+    pub value: Option<String>,
+    /// The TTL in seconds, if it is not that of the zone.
+    #[serde(default)]
+    pub ttl: Option<Ttl>,
+}
+
+/// Time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Time {
+    /// NTP servers outside the site: addresses or names. Without them the nodes agree on a time among themselves.
+    #[schemars(extend("x-example" = "[\"ntp1.core.example\", \"192.0.2.123\"]"))]
+    pub servers: Vec<String>,
+    /// Whether timesync-agent corrects the clocks of the nodes. Set it to false for nodes that are containers: they share
+    /// the clock of their host.
+    pub correct_clock: bool,
+}
+
+impl Default for Time {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            correct_clock: true,
+        }
+    }
+}
+
+//--- Virtual IPs and ports
+
+/// A virtual IP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Vip {
+    /// Its name.
+    pub name: String,
+    /// The ports behind it. A `[[publish]]` names a plain one.
+    #[serde(default)]
+    pub role: VipRole,
+    /// The address.
+    #[serde(default)]
+    pub address: Option<Ip>,
+    /// One address of each family, instead of `address`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.100\", \"fd00:7::100\"]", "x-instead-of" = "address"))]
+    pub addresses: Vec<Ip>,
+    /// The number of its virtual router (VRID). Outpost computes the default from the cluster's name; for the roles `"api"`
+    /// and `"ingress"` as OpenShift does.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "51"))]
+    pub router_id: Option<RouterId>,
+}
+
+/// The ports behind a virtual IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VipRole {
+    /// The API server and the machine configuration server.
+    Api,
+    /// The routers.
+    Ingress,
+    /// Other ports.
+    #[default]
+    Plain,
+}
+
+/// A port of the site, and its names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Publish {
+    /// Its name, for people.
+    pub name: String,
+    /// The port on the nodes. A node offers it while the port is up.
+    #[serde(default)]
+    pub port: Option<Port>,
+    /// The port on which lb-proxy listens on the nodes, since `port` itself is in use there. Without it lb-proxy does not
+    /// balance the port, and the names resolve to the nodes themselves.
+    #[serde(default)]
+    pub proxy_port: Option<Port>,
+    /// Names below the domain; `"@"` is the domain itself.
+    #[serde(default)]
+    pub names: Option<Vec<String>>,
+    /// The role of a `[[vip]]`: the names resolve to that virtual IP if there is one.
+    #[serde(default)]
+    pub role: Option<VipRole>,
+    /// The name of a `[[vip]]`, instead of its role.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "\"api\"", "x-instead-of" = "role"))]
+    pub vip: Option<String>,
+    /// The roles of the nodes that offer the port.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"master\"]"))]
+    pub offered_by: Option<Vec<Role>>,
+}
+
+//--- Registry
+
+/// The registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Registry {
+    /// Its names, below the domain.
+    pub names: Vec<String>,
+    /// The port for clients.
+    pub port: Port,
+    /// The port between the nodes.
+    pub cluster_port: Port,
+    /// The users who may push: a file of `htpasswd -B` or `registry-svc password`, relative to this file. Without it every
+    /// client may push.
+    #[schemars(extend("x-example" = "\"registry.users\""))]
+    pub users: Option<PathBuf>,
+    /// Whether clients may pull without a password. Without `users` they always may.
+    pub anonymous_pull: bool,
+    /// The largest size of each repository whose name matches; the longest pattern decides. The registry refuses a push
+    /// beyond it with 403.
+    #[schemars(extend("x-example" = QUOTA))]
+    pub quota: Vec<Quota>,
+    /// Mirrors. The registry fetches what clients pull below `prefix` from the upstream, keeps it, and serves it also while
+    /// the upstream does not answer.
+    #[schemars(extend("x-example" = MIRROR))]
+    pub mirror: Vec<Mirror>,
+}
+
+impl Default for Registry {
+    fn default() -> Self {
+        Self {
+            names: vec!["registry".to_owned()],
+            port: Port::REGISTRY,
+            cluster_port: Port::REGISTRY_CLUSTER,
+            users: None,
+            anonymous_pull: true,
+            quota: Vec::new(),
+            mirror: Vec::new(),
+        }
+    }
+}
+
+/// The largest size of repositories.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Quota {
+    /// The pattern of names. `*` matches within one component, `**` any number of components, `?` one character.
+    pub repositories: String,
+    /// The size.
+    pub size: ByteSize,
+}
+
+/// A mirror of another registry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Mirror {
+    /// The start of the names of its repositories here.
+    pub prefix: String,
+    /// The URL of the upstream registry.
+    #[serde(default)]
+    pub upstream: Option<String>,
+    /// Several URLs, instead of `upstream`; the registry tries them in order.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"https://quay.example.com\", \"https://quay2.example.com\"]", "x-instead-of" = "upstream"))]
+    pub upstreams: Vec<String>,
+    /// The name by which containerd asks for the registry (`?ns=`). Requests with this name come here too, without the
+    /// prefix.
+    #[serde(default)]
+    pub namespace: Option<String>,
+    /// How long the registry serves a tag before it asks the upstream again.
+    #[serde(default)]
+    pub ttl: Option<HumanDuration>,
+    /// A file with user:password, relative to this file.
+    #[serde(default)]
+    pub credentials: Option<PathBuf>,
+    /// The authority that signs the upstream's certificate (PEM), relative to this file. Without it the registry trusts
+    /// public authorities: `outpost image build --ca-bundle` puts them into the image.
+    #[serde(default)]
+    pub ca: Option<PathBuf>,
+}
+
+//--- Platform
+
+/// How nodes run the services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Platform {
+    /// The release of OpenShift, 4.7 or later. It determines the release of podman. Without this key the site has no
+    /// OpenShift.
+    #[schemars(extend("x-example" = "\"4.18\""))]
+    pub openshift: Option<Openshift>,
+    /// The release of podman if it differs, or `"none"`: systemd then runs the services without containers. Without both keys
+    /// `outpost render` writes quadlets for podman 4.4 or later.
+    #[schemars(extend("x-example" = "\"5.2\""))]
+    pub podman: Option<Podman>,
+}
+
+#[cfg(test)]
+mod tests;
