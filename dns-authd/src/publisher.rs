@@ -2,7 +2,8 @@
 //!
 //! Everything that can change an answer arrives here as a [`Command`], one after the other, and leaves as
 //! one published [`Snapshot`]. The data path never waits for it. A zone whose new files are broken keeps
-//! the data it had; a zone without any data answers SERVFAIL.
+//! the data it had; a zone without any data answers SERVFAIL. A file is read when it is complete, and a doubtful
+//! version of a zone waits until an operator accepts it.
 //!
 //! ```text
 //! SIGHUP, admin ──┐

@@ -48,17 +48,8 @@ pub async fn converse<S: Service>(
             }
         }
         let is_full = session.replies.octets().len() >= BATCH;
-        if !session.replies.octets().is_empty() {
-            let write = async {
-                writer.write_all(session.replies.octets()).await?;
-                // TLS may keep back the end of what is written.
-                writer.flush().await
-            };
-            let written = timeout(limits.write, write).await;
-            session.replies.clear();
-            if !matches!(written, Ok(Ok(()))) {
-                return;
-            }
+        if !session.replies.octets().is_empty() && !session.write(&mut writer).await {
+            return;
         }
         if is_full {
             // A client that reads is not idle.
@@ -153,6 +144,18 @@ impl<S: Service> Session<S> {
         if !reply.is_empty() {
             self.replies.push(reply);
         }
+    }
+
+    /// Writes the replies; false when the client is gone or does not read.
+    async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
+        let write = async {
+            writer.write_all(self.replies.octets()).await?;
+            // TLS may keep back the end of what is written.
+            writer.flush().await
+        };
+        let written = timeout(self.service.limits().write, write).await;
+        self.replies.clear();
+        matches!(written, Ok(Ok(())))
     }
 
     /// Waits for the next message of a reply of many, or for a reply that comes later.

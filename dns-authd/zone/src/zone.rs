@@ -193,6 +193,9 @@ enum Place {
 /// it).
 const NO_TYPE: Type = Type(u16::MAX);
 
+/// Takes a record: owner, type, TTL and data.
+type Each<'e> = &'e mut dyn FnMut(&Name, Type, u32, &[u8]);
+
 impl Zone {
     /// The zone's name.
     #[inline]
@@ -262,7 +265,7 @@ impl Zone {
     }
 
     /// Passes every record except programs to `each`.
-    pub(crate) fn visit(&self, each: &mut dyn FnMut(&Name, Type, u32, &[u8])) {
+    pub(crate) fn visit(&self, each: Each<'_>) {
         for (place, node) in self.nodes.iter().enumerate() {
             let Some(index) = Index::new(place) else {
                 break;

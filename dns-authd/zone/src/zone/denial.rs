@@ -145,9 +145,10 @@ impl Nsec3 {
     /// The owner of the record before a hash; the first one comes after the last.
     pub(super) fn covering(&self, hash: &Hash) -> Option<Index> {
         let n_before = self.owners.partition_point(|(owner, _)| owner <= hash);
-        let before = n_before
-            .checked_sub(1)
-            .map_or(self.owners.last(), |at| self.owners.get(at));
+        let before = match n_before.checked_sub(1) {
+            Some(at) => self.owners.get(at),
+            None => self.owners.last(),
+        };
         before.map(|(_, index)| *index)
     }
 }
