@@ -105,12 +105,12 @@ pub struct Outcome {
     /// The zone.
     pub name: Name,
     /// Its serial and number of records, or the reason why it stays as it was.
-    pub result: Result<(u32, usize), Kept>,
+    pub result: Result<(u32, usize), NotLoaded>,
 }
 
 /// Why a zone stays as it was.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum NotLoaded {
     /// Its files have these errors.
     Broken(Vec<String>),
     /// The version of its files is held back.

@@ -1,8 +1,8 @@
 //! Notices changes of zone files: at once by inotify, and by a check at intervals.
 //!
 //! Watches directories, not files: editors and configuration managers replace files, and a mounted
-//! ConfigMap swaps a link beside them. Of an event only the file counts, and whether its writer is done with
-//! it: the publisher looks at the files it has read, and takes those that are complete.
+//! ConfigMap swaps a link beside them. An event names a file and says whether its writer is done with it; the
+//! publisher looks at the files it has read, and takes those that are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;

@@ -18,7 +18,7 @@ use dns_wire::{Name, Type};
 use dns_zone::Zone;
 use tokio::sync::oneshot;
 
-use crate::publisher::{Command, Kept, NoSuchZone, NotHeld, Outcome, Reports};
+use crate::publisher::{Command, NoSuchZone, NotHeld, NotLoaded, Outcome, Reports};
 use crate::status;
 
 /// Adds the paths.
@@ -112,8 +112,8 @@ fn reloaded(outcome: Outcome) -> Reloaded {
             serial,
             records,
         },
-        Err(Kept::Broken(problems)) => Reloaded::Broken { zone, problems },
-        Err(Kept::Held(held)) => Reloaded::Held { zone, held },
+        Err(NotLoaded::Broken(problems)) => Reloaded::Broken { zone, problems },
+        Err(NotLoaded::Held(held)) => Reloaded::Held { zone, held },
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which changed files are complete.
+//! Decides whether changed files are complete.
 //!
 //! A file is complete when its writer has closed it, or moved it into its place, and it has not changed since;
 //! or when its size and time have been the same for a while. The close of another file says nothing.

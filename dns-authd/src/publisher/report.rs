@@ -10,7 +10,7 @@ use dns_wire::Name;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
 
-use super::{Kept, Outcome};
+use super::{NotLoaded, Outcome};
 use crate::load::Fresh;
 use crate::programs::LiveReport;
 
@@ -155,9 +155,9 @@ impl ZoneReport {
         Outcome {
             name: self.name.clone(),
             result: match &self.held {
-                Some(held) => Err(Kept::Held(held.clone())),
+                Some(held) => Err(NotLoaded::Held(held.clone())),
                 None if self.state == ZoneState::Loaded => Ok((self.serial, self.records)),
-                None => Err(Kept::Broken(self.problems.clone())),
+                None => Err(NotLoaded::Broken(self.problems.clone())),
             },
         }
     }

@@ -243,7 +243,7 @@ fn a_zone_is_loaded_again_when_it_is_asked_for() {
     assert!(Arc::ptr_eq(&zone(&before, 1), &zone(&after, 1)));
     desk.folder.write("b.test.zone", BROKEN);
     let outcomes = desk.reload(Some("b.test.")).unwrap();
-    let Err(Kept::Broken(problems)) = &outcomes[0].result else {
+    let Err(NotLoaded::Broken(problems)) = &outcomes[0].result else {
         panic!("{outcomes:?}");
     };
     assert!(problems[0].contains(":4:"));

@@ -186,7 +186,7 @@ fn a_doubtful_version_waits_until_it_is_accepted() {
         assert!(desk.readiness.is_ready());
         // A reload is no acceptance.
         let outcomes = desk.reload(Some("a.test.")).unwrap();
-        assert_eq!(outcomes[0].result, Err(Kept::Held(held.clone())));
+        assert_eq!(outcomes[0].result, Err(NotLoaded::Held(held.clone())));
 
         let outcome = accept(&desk, "A.test.").unwrap();
         assert!(outcome.result.is_ok(), "{outcome:?}");

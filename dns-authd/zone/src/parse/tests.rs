@@ -1,4 +1,6 @@
 //! Master files good and bad.
+//!
+//! Size: one table for each rule of the format.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The chain of names that proves what a signed zone does not have: NSEC (RFC 4034 §4) or NSEC3 (RFC 5155).
 //!
-//! Finds the records that match or cover a name. Which of them a response needs is for `resolve`.
+//! Finds the records that match or cover a name. `proof` says which of them a response needs.
 
 use std::cmp::Ordering;
 

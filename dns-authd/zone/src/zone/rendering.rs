@@ -61,7 +61,7 @@ impl Renderer {
     fn render_signed(&mut self, zone: &Zone) -> Box<[NodeAnswers]> {
         let nodes = zone.nodes.iter().enumerate();
         let answers = nodes.map(|(place, node)| match Index::new(place) {
-            // What a wildcard answers with proofs depends on the name.
+            // The proofs of a wildcard's answers depend on the name.
             Some(index) if !node.occluded && !zone.spelling(index).is_wildcard() => {
                 self.render_node(zone, index, node)
             }
