@@ -173,12 +173,12 @@ pub(crate) struct UpArgs {
 
     /// Addresses and ports.
     #[command(flatten, next_help_heading = "Addresses and ports")]
-    pub(crate) places: Places,
+    pub(crate) places: AddressArgs,
 }
 
 /// Addresses and ports.
 #[derive(Clone, Copy, Debug, Args)]
-pub(crate) struct Places {
+pub(crate) struct AddressArgs {
     /// First three bytes of all addresses: services on NET.1, masters on NET.13, .14 and .15
     #[arg(long, value_name = "NET", default_value = "127.0.0", value_parser = net)]
     pub(crate) net: Net,

@@ -5,8 +5,8 @@
 
 pub(crate) mod args;
 mod create;
+pub(crate) mod inspect;
 pub(crate) mod keys;
-pub(crate) mod look;
 
 use std::process::ExitCode;
 
@@ -20,8 +20,8 @@ use self::args::{BundleArgs, BundleVerb, KeyArgs, KeyVerb};
 pub(crate) fn run(args: &BundleArgs) -> ExitCode {
     let done = match &args.verb {
         None => create::run(args),
-        Some(BundleVerb::Verify(verify)) => look::verify(verify),
-        Some(BundleVerb::List(list)) => look::list(list),
+        Some(BundleVerb::Verify(verify)) => inspect::verify(verify),
+        Some(BundleVerb::List(list)) => inspect::list(list),
     };
     match done {
         Ok(()) => exit::code(exit::OK),

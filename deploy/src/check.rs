@@ -1,5 +1,6 @@
 //! `outpost check`: everything about a site file that would not work, without changing anything.
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -7,7 +8,9 @@ use clap::Args;
 use config_text::{Position, counted};
 use daemon::config::{Problem, Problems};
 use daemon::{disk, exit, outln};
+use serde::Serialize;
 
+use crate::status::print_json;
 use site::service::Service;
 use site::{Role, Site};
 use site_file::{self, Holds, Kind, Named, Remark};
@@ -22,6 +25,10 @@ pub(crate) struct CheckArgs {
     /// Exit with 78 on warnings too
     #[arg(long)]
     pub(crate) strict: bool,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// The end of `--help`.
@@ -36,36 +43,120 @@ among others:
   * ports on which two services listen
   * virtual IPs without an interface, without a node to hold them, or with the same router number
   * services that lack another service on the same node
-  * upstreams that are the site itself, and time servers with names that no server resolves
+  * virtual IPs behind which no port is published
+  * upstreams that are the site itself, and time servers that are, or whose names no server resolves
+  * a domain below local, which belongs to multicast DNS
   * an even number of masters, or no master
   * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name
     that no server resolves
   * missing files: registry users (or passwords other than bcrypt's), credentials and authorities
     of mirrors
 
+--json prints `good`, `findings` (each with `kind`: problem, warning or note; `file`, `line` and
+`column` where it has a place; `message`) and `summary`.
+
 Examples:
   outpost check
   outpost check --strict /srv/sites/north/site.toml
+  outpost check --json | jq -r '.findings[].message'
 
 Exit status:
   0   no problem (there may be warnings and notes)
   64  the command line is wrong
   78  there are problems";
 
-/// Runs the verb.
-pub(crate) fn run(args: &CheckArgs) -> ExitCode {
-    let (lines, is_good) = look(&args.site, args.strict);
-    for line in lines {
-        outln!("{line}");
-    }
-    exit::code(if is_good { exit::OK } else { exit::CONFIG })
+/// The verdict on a site file.
+#[derive(Debug, Serialize)]
+struct Verdict {
+    /// Whether the file may be used, and has no warning where none is allowed.
+    good: bool,
+    /// Problems, then remarks, each in the order of the file.
+    findings: Vec<Finding>,
+    /// The site in one line, unless the file has problems.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    summary: Option<String>,
 }
 
-/// The lines about a site file, and whether it is good.
-fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
+/// One line about the file.
+#[derive(Debug, Serialize)]
+struct Finding {
+    kind: Weight,
+    #[serde(flatten)]
+    place: Option<Place>,
+    message: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Place {
+    file: PathBuf,
+    line: usize,
+    column: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Weight {
+    Problem,
+    Warning,
+    Note,
+}
+
+impl Finding {
+    fn new(kind: Weight, problem: &Problem) -> Self {
+        let place = |position: &Position| Place {
+            file: position.file.to_path_buf(),
+            line: position.line,
+            column: position.column,
+        };
+        Self {
+            kind,
+            place: problem.position.as_ref().map(place),
+            message: problem.message.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(Place { file, line, column }) = &self.place {
+            write!(formatter, "{}:{line}:{column}: ", file.display())?;
+        }
+        let kind = match self.kind {
+            Weight::Problem => "",
+            Weight::Warning => "warning: ",
+            Weight::Note => "note: ",
+        };
+        write!(formatter, "{kind}{}", self.message)
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(args: &CheckArgs) -> ExitCode {
+    let verdict = look(&args.site, args.strict);
+    if args.json {
+        print_json(&verdict);
+    } else {
+        for finding in &verdict.findings {
+            outln!("{finding}");
+        }
+        if let Some(summary) = &verdict.summary {
+            outln!("{}: {summary}", args.site.display());
+        }
+    }
+    exit::code(if verdict.good { exit::OK } else { exit::CONFIG })
+}
+
+/// Checks a site file and the files that it names.
+fn look(path: &Path, strict: bool) -> Verdict {
     let document = match site_file::open(path) {
         Ok(document) => document,
-        Err(problems) => return (lines(&problems, &[]), false),
+        Err(problems) => {
+            return Verdict {
+                good: false,
+                findings: findings(&problems, &[]),
+                summary: None,
+            };
+        }
     };
     let read = site_file::parse(&document);
     let base = path.parent().unwrap_or_else(|| Path::new(""));
@@ -73,23 +164,41 @@ fn look(path: &Path, strict: bool) -> (Vec<String>, bool) {
     for file in &read.named {
         problems.extend(named(base, file));
     }
+    let mut findings = findings(&problems, &read.remarks);
+    let site = read.site.ok().filter(|_| problems.0.is_empty());
+    if let Some(site) = &site {
+        let remarks = site_pki::remarks(base, site).into_iter();
+        findings.extend(remarks.map(|remark| of_certificates(&remark)));
+    }
     let has_warning = read
         .remarks
         .iter()
         .any(|remark| remark.kind == Kind::Warning);
-    let mut said = lines(&problems, &read.remarks);
-    match &read.site {
-        Ok(site) if problems.0.is_empty() => {
-            said.extend(site_pki::remarks(base, site));
-            said.push(format!("{}: {}", path.display(), summary(site)));
-            (said, !(strict && has_warning))
-        }
-        _ => (said, false),
+    Verdict {
+        good: site.is_some() && !(strict && has_warning),
+        findings,
+        summary: site.as_ref().map(summary),
+    }
+}
+
+/// A remark about the certificates beside the file.
+fn of_certificates(remark: &str) -> Finding {
+    let (kind, message) = match (
+        remark.strip_prefix("warning: "),
+        remark.strip_prefix("note: "),
+    ) {
+        (Some(message), _) => (Weight::Warning, message),
+        (None, message) => (Weight::Note, message.unwrap_or(remark)),
+    };
+    Finding {
+        kind,
+        place: None,
+        message: message.to_owned(),
     }
 }
 
 /// Problems, then remarks, each in the order of the file.
-fn lines(problems: &Problems, remarks: &[Remark]) -> Vec<String> {
+fn findings(problems: &Problems, remarks: &[Remark]) -> Vec<Finding> {
     let place = |position: &Option<Position>| {
         position
             .as_ref()
@@ -99,10 +208,16 @@ fn lines(problems: &Problems, remarks: &[Remark]) -> Vec<String> {
     problems.sort_by_key(|problem| place(&problem.position));
     let mut remarks: Vec<&Remark> = remarks.iter().collect();
     remarks.sort_by_key(|remark| place(&remark.problem.position));
-    let problems = problems.into_iter().map(ToString::to_string);
-    problems
-        .chain(remarks.into_iter().map(ToString::to_string))
-        .collect()
+    let problems = problems.into_iter();
+    let problems = problems.map(|problem| Finding::new(Weight::Problem, problem));
+    let remarks = remarks.into_iter().map(|remark| {
+        let kind = match remark.kind {
+            Kind::Warning => Weight::Warning,
+            Kind::Note => Weight::Note,
+        };
+        Finding::new(kind, &remark.problem)
+    });
+    problems.chain(remarks).collect()
 }
 
 /// The problems of a file that the site file names.
@@ -147,7 +262,7 @@ fn users(text: &str) -> Vec<(usize, &'static str)> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .collect();
     if users.is_empty() {
-        return vec![(0, "names no user: nobody could push")];
+        return vec![(0, "names no user: no client could push")];
     }
     let is_bcrypt = |line: &str| {
         line.split_once(':')
@@ -206,4 +321,46 @@ fn summary(site: &Site) -> String {
         counted(n_records, "further record"),
     ]
     .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(directory: &Path, text: &str) -> serde_json::Value {
+        let path = directory.join("site.toml");
+        let head = "version = \"v1\"\nname = \"n\"\ndomain = \"n.example\"\nnetworks = [\"192.0.2.0/24\"]\n";
+        std::fs::write(&path, format!("{head}{text}")).unwrap();
+        serde_json::to_value(look(&path, true)).unwrap()
+    }
+
+    #[test]
+    fn a_program_reads_what_people_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let node = "[[node]]\nname = \"a\"\nrole = \"master\"\naddress = \"192.0.2.1\"\n";
+        let good = site(directory.path(), node);
+        assert_eq!(good["good"], true, "{good}");
+        let kinds = |verdict: &serde_json::Value| {
+            let findings = verdict["findings"].as_array().unwrap().iter();
+            findings.map(|one| one["kind"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(kinds(&good), ["note", "note"]);
+        assert!(good["summary"].as_str().unwrap().starts_with("site n ("));
+        let odd = site(
+            directory.path(),
+            &format!("{node}[time]\nservers = [\"192.0.2.1\"]\n"),
+        );
+        assert_eq!(
+            (&odd["good"], kinds(&odd)[0].as_str()),
+            (&false.into(), Some("warning"))
+        );
+        let bad = site(directory.path(), &format!("{node}[dns]\nttl = -1\n"));
+        let first = &bad["findings"][0];
+        assert_eq!(
+            (&first["kind"], &first["line"], &first["column"]),
+            (&"problem".into(), &10.into(), &7.into())
+        );
+        assert!(first["file"].as_str().unwrap().ends_with("site.toml"));
+        assert!(bad.get("summary").is_none(), "{bad}");
+    }
 }

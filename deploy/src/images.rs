@@ -7,7 +7,7 @@
 //! ```
 
 pub(crate) mod args;
-mod look;
+mod inspect;
 
 use std::process::ExitCode;
 
@@ -20,8 +20,8 @@ use self::args::{ImagesArgs, ImagesVerb};
 pub(crate) fn run(args: &ImagesArgs) -> ExitCode {
     let done = match &args.verb {
         ImagesVerb::Load(place) => load::run(&place.paths(place.native)),
-        ImagesVerb::List(list) => look::list(list),
-        ImagesVerb::Verify(place) => look::verify(place),
+        ImagesVerb::List(list) => inspect::list(list),
+        ImagesVerb::Verify(place) => inspect::verify(place),
     };
     match done {
         Ok(true) => exit::code(exit::OK),

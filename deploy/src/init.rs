@@ -7,10 +7,11 @@
 //!
 //! `init` writes only a site file that `outpost check` accepts.
 
-mod ask;
 mod draft;
 mod openshift;
+mod prompt;
 mod values;
+mod yaml;
 
 use std::io::{self, IsTerminal as _};
 use std::net::IpAddr;
@@ -23,8 +24,8 @@ use daemon::config::{Document, Problems};
 use daemon::{errln, exit, outln};
 use ipnet::IpNet;
 
-use self::ask::Asker;
 use self::draft::{Draft, DraftNode};
+use self::prompt::Asker;
 use durable::Rights;
 use site::Role;
 
@@ -120,8 +121,9 @@ From install-config.yaml: metadata.name and baseDomain, machineNetwork, clusterN
 ingress VIPs of baremetal, vsphere, nutanix and openstack (the old singular keys too), hosts,
 replicas, NTP servers, and mirrors below the domain as names of the registry. From agent-
 config.yaml: hosts with their roles and the addresses, name servers and gateways of their
-networkConfig, rendezvousIP, additionalNTPSources. `init` does not read passwords and keys. Values
-that it cannot carry over become comments in the file.
+networkConfig, rendezvousIP, additionalNTPSources. Keys match without case, as in OpenShift's
+installer. Every other key becomes a comment in the file, `# not carried: …`, without its value:
+`init` repeats no passwords and keys.
 
 Examples:
   outpost init

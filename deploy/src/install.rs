@@ -6,8 +6,8 @@
 //!                                                                              └─► apply
 //! ```
 //!
-//! Every step can be taken twice: what has to be done is found out anew by every run, and what can only be
-//! known while it happens (a service has to be swapped) is in a record that is written first.
+//! Every step can be taken twice: every run finds out again what has to be done, and a record that is written
+//! first holds what can only be known while it happens (a service has to be swapped).
 
 mod apply;
 pub(crate) mod args;
@@ -30,7 +30,7 @@ use self::args::{InstallArgs, UninstallArgs};
 use self::progress::Bar;
 use self::record::Record;
 use self::system::System;
-use crate::bundle::{keys, look};
+use crate::bundle::{inspect, keys};
 use durable::Rights;
 use install_plan::{node_choice, plan};
 use site_bundle::reader::BundleError;
@@ -69,7 +69,7 @@ fn code(done: anyhow::Result<()>) -> ExitCode {
 fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
     let trusted = trusted_key(&args.root);
     let key = public_key(args.public_key.as_deref(), &trusted)?;
-    let mut bundle = look::open(&args.bundle)?;
+    let mut bundle = inspect::open(&args.bundle)?;
     let (text, said) = bundle.signed();
     signature::verify(&key, said, text)
         .with_context(|| format!("{} is not to be believed", args.bundle.display()))?;

@@ -41,6 +41,7 @@ mod render;
 mod status;
 mod swap;
 mod up;
+mod zone_serial;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -21,6 +21,8 @@ use site_render::config::{self, NodeFile, Output};
 use site_render::target;
 use site_render::tree::{Change, Entry, Manifest, Plan, Scope, Tree, plan};
 
+use crate::zone_serial;
+
 /// Arguments of `render`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RenderArgs {
@@ -152,8 +154,9 @@ impl From<Problems> for Failure {
 }
 
 fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
-    let site = site_file::read(&args.site)?;
+    let mut site = site_file::read(&args.site)?;
     let home = args.site.parent().unwrap_or_else(|| Path::new(""));
+    let serial = zone_serial::settle(home, &mut site)?;
     let secrets = site_pki::load(home, &site)?;
     let nodes = nodes(&site, args.node.as_deref())?;
     let targets: BTreeSet<Target> = match args.target.contains(&Target::All) {
@@ -180,6 +183,8 @@ fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
         }
         return Ok(u8::from(!plan.changes.is_empty()));
     }
+    // A number that was written is never used for other content.
+    serial.keep()?;
     write(&args.output, &plan)?;
     report(&args.output, &plan);
     Ok(exit::OK)
@@ -315,7 +320,7 @@ fn write(output: &Path, plan: &Plan) -> anyhow::Result<()> {
 }
 
 /// Puts a file in its place, whole: readers see the old one or the new one. It is not forced to the
-/// disk; what a power cut takes can be rendered again.
+/// disk; a file that a power cut takes can be rendered again.
 fn put(output: &Path, path: &Path, mode: u32, contents: &[u8]) -> anyhow::Result<()> {
     let full = output.join(path);
     let name = full.file_name().unwrap_or_default().to_string_lossy();

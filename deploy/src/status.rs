@@ -1,8 +1,7 @@
 //! `outpost status` on a node, and of all nodes of a site.
 //!
-//! A node is asked for what its service manager, the processes themselves, the kernel and healthd say.
-//! Other nodes are asked over ssh for the same; one that cannot be asked is shown with the reason, and
-//! so is everything that healthd finds down.
+//! Asks the service manager of a node, the processes themselves, the kernel and healthd, and other nodes over ssh for
+//! the same. Shows a node that does not answer with the reason, and everything that healthd finds down.
 
 mod queues;
 mod remote;
@@ -60,7 +59,7 @@ async fn this(json: bool) -> u8 {
     code_of(&status)
 }
 
-fn print_json(shown: &impl Serialize) {
+pub(crate) fn print_json(shown: &impl Serialize) {
     match serde_json::to_string_pretty(shown) {
         Ok(text) => outln!("{text}"),
         // None of the fields can be without a form in JSON.
@@ -89,7 +88,7 @@ async fn all(site: &Path, login: &str, json: bool) -> u8 {
             return exit::CONFIG;
         }
     };
-    // All at once: one that is silent holds nobody up.
+    // All at once: one that is silent delays no other.
     let asked: Vec<_> = site
         .nodes
         .iter()

@@ -25,8 +25,9 @@ mod executor;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use daemon::clock;
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit, outln, run};
 use serde_json::json;
@@ -103,7 +104,7 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
         with,
     });
     while let Some(action) = swap.action() {
-        let begun = now();
+        let begun = clock::now();
         let can_stop = swap.can_be_interrupted();
         let taken = tokio::select! {
             taken = executor.take(action) => Some(taken),
@@ -145,7 +146,7 @@ fn end(swap: &Swap, executor: &Executor, teller: &Teller) -> u8 {
     record.last = Some(LastSwap {
         outcome: word.to_owned(),
         reason: reason.cloned(),
-        ended: executor::wall(),
+        ended: clock::since_1970().as_secs(),
     });
     if let Err(error) = record.write(paths, teller.service) {
         errln!("outpost: cannot record the outcome: {error:#}");
@@ -202,7 +203,7 @@ async fn rehearse(executor: &mut Executor, teller: &Teller) -> u8 {
     });
     while let Some(action) = swap.action() {
         if action == Action::Verify {
-            let begun = now();
+            let begun = clock::now();
             let verified = executor.take(action).await;
             let is_good = verified.is_ok();
             teller.step(action, Some(&verified), begun.elapsed());
@@ -276,9 +277,4 @@ fn words(action: Action) -> (&'static str, Option<&'static str>) {
         Action::Forbid(slot) => ("forbid", slot),
     };
     (verb, Some(slot.name()))
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -30,7 +30,7 @@ use self::child::Plan;
 use self::life::{Outcome, Setup};
 use self::ports::{PortRequest, Refusal};
 use self::run_dir::RunDir;
-use crate::args::{Places, UpArgs};
+use crate::args::{AddressArgs, UpArgs};
 use site::Site;
 use site::service::PerService;
 use site_render::config::{self, Layout, Place};
@@ -173,7 +173,7 @@ fn command_line(verb: &str, run_dir: Option<&Path>) -> String {
 }
 
 /// The example site with its masters on loopback addresses and ports that need no privileges.
-fn site(places: &Places) -> Site {
+fn site(places: &AddressArgs) -> Site {
     let masters = [13, 14, 15].map(|last| places.net.host(last));
     Site::example().with_masters_at(&masters, |port| match port {
         443 => Some(places.ingress_port),
@@ -185,7 +185,7 @@ fn site(places: &Places) -> Site {
 
 /// The addresses of the services.
 struct Addresses {
-    /// Of all services but dns-recursor, where another is asked for.
+    /// The address of all services but dns-recursor, if the command line names another.
     own: IpAddr,
     dns: SocketAddr,
     authority: SocketAddr,

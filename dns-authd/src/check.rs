@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use config_text::{Position, counted};
+use daemon::clock;
 use daemon::config::{Problem, Problems};
 use daemon::exit;
 use daemon::tls::Certificates;
@@ -170,13 +170,12 @@ impl Findings {
 }
 
 /// The time in seconds since 1970, as signatures count it.
-#[expect(clippy::disallowed_methods, reason = "signatures end")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the count wraps (RFC 4034 §3.1.5)"
+)]
 fn now() -> u32 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // RFC 4034 §3.1.5: the count wraps.
-    #[expect(clippy::cast_possible_truncation, reason = "the count wraps")]
-    let seconds = since.map_or(0, |since| since.as_secs() as u32);
-    seconds
+    clock::since_1970().as_secs() as u32
 }
 
 #[cfg(test)]

@@ -2,16 +2,17 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
 use ::config::Draft;
 use ::config::dns_authd::DnsAuthd;
 use api::dns_authd::{Reloaded, Zone};
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
+use daemon::admin::Method;
 use daemon::args::{self, StatusArgs};
+use daemon::clock;
 use daemon::config::Problems;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln};
 use dns_wire::Name;
 
@@ -40,9 +41,9 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Serve(args) => run::serve::<Authd, _>(&args, read),
         Verb::Check(args) => check_all(&args),
         Verb::Import { format } => import(format),
-        Verb::Status(args) => {
-            run::status(&args, DEFAULT_ADMIN, |answer| status::render(answer, now()))
-        }
+        Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, |answer| {
+            status::render(answer, clock::wall())
+        }),
         Verb::Zone { verb } => zone(verb),
     }
 }
@@ -174,16 +175,16 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             ask(
                 &args,
                 "/zones",
-                Way::Look,
+                Method::Get,
                 |body| match serde_json::from_str::<Vec<Zone>>(body) {
-                    Ok(zones) if !json => status::render_zones(&zones, now()),
+                    Ok(zones) if !json => status::render_zones(&zones, clock::wall()),
                     _ => body.to_owned(),
                 },
             )
         }
         ZoneVerb::Show { name, status } => {
             let path = with_query("/zones/show", &[("name", Some(name))]);
-            ask(&status, &path, Way::Look, str::to_owned)
+            ask(&status, &path, Method::Get, str::to_owned)
         }
         ZoneVerb::Reload { name, status } => {
             let path = with_query("/zones/reload", &[("name", name)]);
@@ -198,15 +199,15 @@ fn zone(verb: ZoneVerb) -> ExitCode {
 
 /// Changes zones of the running server, and prints what became of them.
 fn change(args: &StatusArgs, path: &str) -> ExitCode {
-    ask(args, path, Way::Change, |body| match args.json {
+    ask(args, path, Method::Post, |body| match args.json {
         true => body.to_owned(),
         false => reloaded(body),
     })
 }
 
 /// Sends a request to the running server and prints its answer, rendered by `render`.
-fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
-    let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
+fn ask(args: &StatusArgs, path: &str, method: Method, render: impl Fn(&str) -> String) -> ExitCode {
+    let response = match run::ask(args, DEFAULT_ADMIN, path, method) {
         Ok(response) => response,
         Err(code) => return code,
     };
@@ -251,9 +252,4 @@ fn reloaded(body: &str) -> String {
         }
     }
     lines.join("\n")
-}
-
-#[expect(clippy::disallowed_methods, reason = "ages are printed")]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::udp::ReturnPath;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
@@ -126,14 +127,14 @@ impl Room {
     fn take(&mut self, waiting: Waiting, reader: &Reader<Snapshot>) {
         let has_room = self.held.len() < QUEUE;
         if !self.is_answered(&waiting, has_room, reader) {
-            self.held.push((now() + self.limit, waiting));
+            self.held.push((clock::now() + self.limit, waiting));
         }
     }
 
     /// Answers the queries that can be answered, and those that have waited long enough.
     fn look(&mut self, reader: &mut Reader<Snapshot>) {
         let changed = reader.refresh();
-        let now = now();
+        let now = clock::now();
         for (deadline, waiting) in std::mem::take(&mut self.held) {
             let has_time = now < deadline;
             if !has_time {
@@ -182,9 +183,4 @@ fn client(waiting: &Waiting, can_wait: bool) -> Client {
         // Only a query with access gets to wait.
         may_ask: true,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "waiting has an end")]
-fn now() -> Instant {
-    Instant::now()
 }

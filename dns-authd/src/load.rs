@@ -9,11 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::config::Note;
 use config_text::{Problem, Rejected};
 use daemon::args::PACKAGE_VERSION;
+use daemon::clock;
 use daemon::config::Problems;
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
@@ -147,7 +148,7 @@ impl Loaded {
 /// Reads and compiles one zone. Without `lua`, its `LUA` records are left out.
 #[must_use]
 pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded {
-    let begun = now();
+    let begun = clock::now();
     let mut files = Vec::new();
     let result = read_zone(declared, zones, &mut files).and_then(|file| {
         let ZoneFile {
@@ -228,12 +229,4 @@ pub fn all(declared: &[&ZoneDecl], zones: &Zones, seed: Seed, lua: bool) -> Vec<
     });
     loaded.sort_by_key(|(place, _)| *place);
     loaded.into_iter().map(|(_, one)| one).collect()
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long loading takes is measured"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

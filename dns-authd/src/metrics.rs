@@ -12,8 +12,8 @@ use dns_serve::Counters;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::link::Link;
 
-use crate::health::Link;
 use crate::publisher::{Reports, ZoneReport};
 use api::dns_authd::ZoneState;
 

@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use api::dns_authd::{HeldVersion, ZoneState as State};
 use config_text::counted;
+use daemon::clock;
 use daemon::disk::Stamp;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
@@ -37,7 +38,7 @@ use dns_wire::hash::Seed;
 use dns_zone::Zone;
 use peer_bind::ZoneDecl;
 use proto::health::{Liveness, Snapshot as Health, Target};
-use proto::watch::Watcher;
+use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
@@ -137,8 +138,8 @@ pub struct Channels {
     pub cell: Arc<Latest<Snapshot>>,
     /// Gets the reports.
     pub reports: Arc<Latest<Reports>>,
-    /// The stream from healthd.
-    pub watcher: Option<Arc<Watcher>>,
+    /// The link to healthd.
+    pub link: Link,
     /// Readiness: a broken zone is a reason here.
     pub readiness: Readiness,
     /// The directories to watch.
@@ -253,7 +254,7 @@ impl Publisher {
                     if self
                         .quiet
                         .due(self.plan.zones.quiet)
-                        .is_some_and(|due| due <= instant())
+                        .is_some_and(|due| due <= clock::now())
                     {
                         self.look(Events::default());
                     }
@@ -286,7 +287,7 @@ impl Publisher {
     fn timeout(&self) -> Option<Duration> {
         let retired = (!self.retired.is_empty()).then_some(RETIREMENT);
         let due = self.quiet.due(self.plan.zones.quiet);
-        let due = due.map(|due| due.saturating_duration_since(instant()));
+        let due = due.map(|due| due.saturating_duration_since(clock::now()));
         [retired, due].into_iter().flatten().min()
     }
 
@@ -357,7 +358,7 @@ impl Publisher {
             |path| files.contains(path),
             |link| behind(link, &files),
         );
-        let time = (instant(), self.plan.zones.quiet);
+        let time = (clock::now(), self.plan.zones.quiet);
         let mut stale = Vec::new();
         for (place, kept) in self.zones.iter().enumerate() {
             let change = kept.change(|path, stamp| self.quiet.is_complete(path, stamp, time));
@@ -389,11 +390,7 @@ impl Publisher {
 
     /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
     fn take_liveness(&mut self) {
-        let Some(watcher) = &self.channels.watcher else {
-            return;
-        };
-        let new = watcher.current();
-        self.take_health(new);
+        self.take_health(self.channels.link.current());
     }
 
     fn take_health(&mut self, new: Arc<Health>) {
@@ -547,10 +544,9 @@ impl Publisher {
                 watched.entry(target.clone()).or_default().insert(place);
             }
         }
-        if let Some(watcher) = &self.channels.watcher {
-            let targets: BTreeSet<Target> = watched.keys().cloned().collect();
-            watcher.set_targets(targets.into_iter().collect());
-        }
+        let targets: BTreeSet<Target> = watched.keys().cloned().collect();
+        let link = &self.channels.link;
+        link.set_targets(targets.into_iter().collect());
         self.watched = watched;
     }
 
@@ -559,7 +555,7 @@ impl Publisher {
     /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
     /// it.
     fn free_retired(&mut self) {
-        let now = instant();
+        let now = clock::now();
         let before = self.retired.len();
         self.retired
             .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
@@ -587,7 +583,8 @@ impl Publisher {
 
     fn publish_table(&mut self, table: Table) {
         self.free_retired();
-        self.retired.push((instant(), self.channels.cell.current()));
+        self.retired
+            .push((clock::now(), self.channels.cell.current()));
         self.channels.cell.publish(Snapshot {
             table,
             settings: self.plan.answers.clone(),
@@ -694,14 +691,6 @@ fn log_target(target: &Target, old: &Health, new: &Health) {
         Liveness::Down => tracing::warn!(%target, %before, reason, "Target is down"),
         Liveness::Up | Liveness::Unknown => tracing::info!(%target, %before, "Target is {after}"),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "replaced snapshots are kept for a while"
-)]
-fn instant() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

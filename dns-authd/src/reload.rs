@@ -15,6 +15,7 @@ use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use daemon::clock;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
@@ -51,7 +52,7 @@ pub fn watch(
         .enable_all()
         .build()?;
     let _within = runtime.enter();
-    let begun = now();
+    let begun = clock::now();
     let mut lookout = Lookout {
         pace,
         directories,
@@ -112,7 +113,7 @@ impl Lookout {
             Ok(true) => self.set_watches(),
             Err(_) => return false,
         }
-        let now = now();
+        let now = clock::now();
         if now.duration_since(self.renewed) >= RENEW {
             self.renewed = now;
             self.is_due |= self.watches.as_mut().is_some_and(Watches::renew);
@@ -136,7 +137,7 @@ impl Lookout {
     /// The time of the next check or renewal; `None` is never.
     fn due(&self) -> Option<Instant> {
         if self.is_due {
-            return Some(now() + AGAIN);
+            return Some(clock::now() + AGAIN);
         }
         let renew = self.watches.as_ref().filter(|it| !it.watched.is_empty());
         let renew = renew.map(|_| self.renewed + RENEW);
@@ -313,12 +314,4 @@ impl Watches {
             | WatchFlags::ONLYDIR;
         inotify::add_watch(self.queue.get_ref(), path, flags).ok()
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "files are looked at by the clock"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

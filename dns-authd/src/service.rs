@@ -9,7 +9,7 @@ use std::time::Duration;
 use ::config::Address;
 use ::config::dns_authd::{DnsAuthd, Tls};
 use api::dns_authd::Detail;
-use daemon::config::{Common, Problem, Problems, warn_of_restart};
+use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
@@ -20,12 +20,11 @@ use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
-use proto::watch::Watcher;
+use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
 use crate::config::{Config, certificate};
-use crate::health::{self, Link};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
 use crate::publisher::{self, Channels, Command, Plan, Reports};
@@ -33,7 +32,7 @@ use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{random, routes, self_check, server, status};
+use crate::{health, random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -52,7 +51,6 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
-    started_with: DnsAuthd,
 }
 
 /// The published zones, and the threads that update them.
@@ -76,15 +74,21 @@ impl Service for Authd {
     const NAME: &'static str = "dns-authd";
     type Config = Config;
     type Status = Detail;
+    type File = DnsAuthd;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &DnsAuthd {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
         let listeners = Listeners::open(&config, context)?;
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
@@ -145,7 +149,6 @@ impl Service for Authd {
             stock,
             totals,
             access,
-            started_with: config.file,
         })
     }
 
@@ -154,10 +157,6 @@ impl Service for Authd {
         self.streams
             .take_certificate(config.file.tls.as_ref())
             .map_err(|error| Problem::new(exit::chain(&error)))?;
-        for warning in &config.warnings {
-            tracing::warn!("{warning}");
-        }
-        warn_of_restart(&self.started_with, &config.file);
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
         let (done, summary) = oneshot::channel();
@@ -211,13 +210,12 @@ impl Stock {
         });
         let reports = Latest::new(Reports::default());
         let endpoint = config.file.health.endpoint.0.clone();
-        let watcher =
-            endpoint.map(|endpoint| Arc::new(Watcher::start(endpoint, Authd::NAME, Vec::new())));
+        let link = Link::start(endpoint, Authd::NAME, Vec::new());
         let (directories, watched) = watch::channel(BTreeSet::new());
         let channels = Channels {
             cell: Arc::clone(&cell),
             reports: Arc::clone(&reports),
-            watcher: watcher.clone(),
+            link: link.clone(),
             readiness: context.readiness.clone(),
             directories,
         };
@@ -226,9 +224,7 @@ impl Stock {
             .map_err(|error| StartError::io("zone publisher does not start", &error))?;
         let summary = loaded.await.unwrap_or_default();
         tracing::info!("Zones are loaded: {summary}");
-        if let Some(watcher) = &watcher {
-            health::follow(watcher, publisher.sender());
-        }
+        drop(health::follow(&link, publisher.sender()));
         let (pace, paces) = watch::channel(pace(config));
         reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
@@ -236,7 +232,7 @@ impl Stock {
             cell,
             reports,
             publisher,
-            link: Link::new(watcher),
+            link,
             pace,
         })
     }

@@ -125,12 +125,12 @@ impl Shared {
         client: dns_serve::Client,
         later: mpsc::Sender<Vec<u8>>,
     ) {
-        let deadline = now() + self.hold;
+        let deadline = Instant::now() + self.hold;
         let reply = loop {
             if later.is_closed() {
                 return;
             }
-            match self.reply(&message, &self.client(&client, now() < deadline)) {
+            match self.reply(&message, &self.client(&client, Instant::now() < deadline)) {
                 Some(reply) => break reply,
                 None => tokio::time::sleep(POLL).await,
             }
@@ -246,10 +246,6 @@ impl Service for Shared {
             }
         }
     }
-}
-
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use api::dns_authd::{Certainty, Detail, Health, HealthState, LiveSet, Zone, Zone
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
+use proto::link::Link;
 
-use crate::health::Link;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
 use crate::publisher::{Reports, ZoneReport};

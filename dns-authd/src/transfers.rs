@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ::config::dns_authd::Transfers as Limits;
+use daemon::clock;
 use dns_answer::transfer::Transfer;
 use dns_zone::Zone;
 use tokio::sync::mpsc;
@@ -94,7 +95,7 @@ fn send(mut transfer: Transfer, rate: u64, messages: &mpsc::Sender<Vec<u8>>) {
     let mut scratch = vec![0; dns_answer::MAX_MESSAGE];
     let mut pace = Pace {
         rate,
-        begun: now(),
+        begun: clock::now(),
         sent: 0,
     };
     while let Some(length) = transfer.next_message(&mut scratch) {
@@ -102,7 +103,7 @@ fn send(mut transfer: Transfer, rate: u64, messages: &mpsc::Sender<Vec<u8>>) {
         if messages.blocking_send(message).is_err() {
             return;
         }
-        let pause = pace.pause(length, now());
+        let pause = pace.pause(length, clock::now());
         if pause >= SHORTEST_PAUSE {
             thread::sleep(pause);
         }
@@ -127,11 +128,6 @@ impl Pace {
         let due = self.begun + Duration::from_micros(micros);
         due.saturating_duration_since(now)
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "transfers are paced")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
@@ -185,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_transfer_has_its_pace() {
-        let begun = now();
+        let begun = clock::now();
         let mut pace = Pace {
             rate: 1_000_000,
             begun,

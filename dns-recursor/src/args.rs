@@ -51,7 +51,8 @@ pub enum Verb {
     /// Convert another server's configuration file
     ///
     /// Prints the configuration for this server (TOML). Settings without a counterpart become comments,
-    /// `# not carried: ...`. Exits with 65 when the file has an error.
+    /// `# not carried: ...`. Exits with 65 when the file has an error, or a setting for safety without a
+    /// counterpart that --without does not name.
     Import {
         #[command(subcommand)]
         format: Format,
@@ -81,6 +82,9 @@ pub struct ConfigArgs {
     #[command(flatten)]
     pub peer: PeerArgs,
 
+    #[command(flatten)]
+    pub without: WithoutArgs,
+
     /// Address of healthd; overrides the configuration
     #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
     pub healthd: Option<HealthdArg>,
@@ -88,6 +92,17 @@ pub struct ConfigArgs {
     /// Address of the admin listener; overrides the configuration
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
+}
+
+/// Settings for safety that the operator does without.
+#[derive(Clone, Debug, Default, Args)]
+pub struct WithoutArgs {
+    /// Do without this setting of another server's file, which keeps clients or answers out and has no counterpart
+    /// here, such as dnssec; may be repeated
+    ///
+    /// Without this flag such a setting is an error.
+    #[arg(long, value_name = "SETTING")]
+    pub without: Vec<String>,
 }
 
 /// A peer's kind of file.
@@ -99,6 +114,8 @@ pub enum Format {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        without: WithoutArgs,
     },
     /// Corefile of CoreDNS, and the resolv.conf it names
     #[command(name = "corefile", aliases = ["Corefile", "coredns"])]
@@ -106,6 +123,8 @@ pub enum Format {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        without: WithoutArgs,
     },
     /// dnsmasq.conf, and the files it includes
     #[command(name = "dnsmasq.conf", alias = "dnsmasq")]
@@ -113,6 +132,8 @@ pub enum Format {
         /// The file.
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        without: WithoutArgs,
     },
 }
 
@@ -145,6 +166,7 @@ impl ConfigArgs {
             Some(path) => Source::RecursorConf {
                 path,
                 arguments: self.peer.all_settings(),
+                without: self.without.without.clone(),
             },
             None => {
                 let path = self.config.clone();
@@ -196,7 +218,10 @@ mod tests {
             "dns-recursor serve --config-dir=/etc/pdns-recursor --local-address=0.0.0.0 \
              --local-port=5300 --daemon=no --disable-syslog --write-pid=no",
         );
-        let Source::RecursorConf { path, arguments } = config.source() else {
+        let Source::RecursorConf {
+            path, arguments, ..
+        } = config.source()
+        else {
             panic!();
         };
         assert_eq!(path, PathBuf::from("/etc/pdns-recursor/recursor.conf"));
@@ -224,6 +249,22 @@ mod tests {
         };
         assert_eq!(serve.slot.slot.as_deref(), Some("b"));
         assert_eq!(settings, [("daemon".to_owned(), "no".to_owned())]);
+    }
+
+    #[test]
+    fn what_the_operator_does_without_is_no_setting_of_pdns() {
+        let config = parse(
+            "dns-recursor serve --config-dir=/x --dnssec=validate --without dnssec \
+             --without=dont-query",
+        );
+        let Source::RecursorConf {
+            arguments, without, ..
+        } = config.source()
+        else {
+            panic!();
+        };
+        assert_eq!(arguments, [("dnssec".to_owned(), "validate".to_owned())]);
+        assert_eq!(without, ["dnssec", "dont-query"]);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Instant as StdInstant;
 
+use daemon::clock;
 use dns_cache::instant::Instant;
 use tokio::time::Instant as TokioInstant;
 
@@ -15,13 +16,17 @@ impl Clock {
     /// Starts a clock.
     #[must_use]
     pub fn start() -> Self {
-        Self { start: now() }
+        Self {
+            start: clock::now(),
+        }
     }
 
     /// The time.
     #[must_use]
     pub fn now(&self) -> Instant {
-        let micros = now().saturating_duration_since(self.start).as_micros();
+        let micros = clock::now()
+            .saturating_duration_since(self.start)
+            .as_micros();
         Instant::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
     }
 
@@ -30,12 +35,4 @@ impl Clock {
     pub fn instant(&self, instant: Instant) -> TokioInstant {
         TokioInstant::from_std(self.start) + instant.since(Instant::START)
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "this is the shell that reads the clock"
-)]
-fn now() -> StdInstant {
-    StdInstant::now()
 }

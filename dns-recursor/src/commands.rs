@@ -3,11 +3,14 @@
 use std::process::ExitCode;
 use std::slice;
 
+use ::config::Draft;
+use ::config::dns_recursor::DnsRecursor;
 use config_text::web::encoded;
+use daemon::admin::Method;
 use daemon::args::{self, ServeArgs};
 use daemon::config::Problems;
 use daemon::disk::Disk;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln};
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
@@ -64,25 +67,41 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    let (file, imported) = match format {
-        Format::RecursorConf { file } => match load::read_recursor_conf(file, &[]) {
+    let (file, without, imported) = match format {
+        Format::RecursorConf { file, without } => match load::read_recursor_conf(file, &[]) {
             Ok(conf) => {
-                return run::import(&conf.files, Ok::<_, Problems>(recursor_conf::import(&conf)));
+                let draft = recursor_conf::import(&conf);
+                return run::import(&conf.files, import::checked(draft, &without.without));
             }
-            Err(problems) => (file, Err(problems)),
+            Err(problems) => (file, without, Err(problems)),
         },
-        Format::Corefile { file } => (file, import::corefile(file, &mut Disk).map_err(Into::into)),
-        Format::Dnsmasq { file } => (file, import::dnsmasq(file, &mut Disk).map_err(Into::into)),
+        Format::Corefile { file, without } => {
+            let imported = import::corefile(file, &mut Disk);
+            (file, without, imported.map_err(Into::into))
+        }
+        Format::Dnsmasq { file, without } => {
+            let imported = import::dnsmasq(file, &mut Disk);
+            (file, without, imported.map_err(Into::into))
+        }
     };
-    run::import(slice::from_ref(file), imported)
+    match imported {
+        Ok(draft) => run::import(
+            slice::from_ref(file),
+            import::checked(draft, &without.without),
+        ),
+        Err(problems) => run::import(
+            slice::from_ref(file),
+            Err::<Draft<DnsRecursor>, Problems>(problems),
+        ),
+    }
 }
 
 //--- The running server
 
 fn cache(verb: &CacheVerb) -> ExitCode {
-    let (name, status, path, way) = match verb {
-        CacheVerb::Dump { name, status } => (name, status, "/cache", Way::Look),
-        CacheVerb::Flush { name, status } => (name, status, "/cache/flush", Way::Change),
+    let (name, status, path, method) = match verb {
+        CacheVerb::Dump { name, status } => (name, status, "/cache", Method::Get),
+        CacheVerb::Flush { name, status } => (name, status, "/cache/flush", Method::Post),
     };
     let path = match name.as_deref() {
         None => path.to_owned(),
@@ -91,7 +110,7 @@ fn cache(verb: &CacheVerb) -> ExitCode {
             None => format!("{path}?name={}", encoded(name)),
         },
     };
-    match run::ask(status, DEFAULT_ADMIN, &path, way) {
+    match run::ask(status, DEFAULT_ADMIN, &path, method) {
         Ok(response) => {
             daemon::print::out(format_args!("{}", response.text()));
             match response.status {

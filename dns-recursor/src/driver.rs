@@ -31,7 +31,7 @@ use dns_front::local::Local;
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::own_addresses::OwnAddresses;
 use dns_resolve::resolver::{
-    CacheResult, ExchangeId, Output, Reason, ResolveRequest, Resolver, Settings,
+    CacheResult, ExchangeId, Origin, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
@@ -213,6 +213,7 @@ impl Driver {
     fn take(&mut self, job: Job, now: Instant) {
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
+        let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);
         let client = job.waiter.map(|waiter| Client {
             question: job.question,
             waiter,
@@ -222,6 +223,7 @@ impl Driver {
                 key: &key,
                 question: &question,
                 client,
+                origin: origin.map(Origin::of),
                 has_stale: job.has_stale,
             },
             now,

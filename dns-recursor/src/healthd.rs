@@ -8,13 +8,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::latest::Reader;
 use dns_resolve::forward::{Mode, Table};
 use dns_resolve::upstream_state::Report;
 use dns_wire::Type;
 use proto::endpoint::Endpoint;
 use proto::health::{AdminState, DnsProbe, Liveness, Schedule, Snapshot, Target, TargetKind};
-use proto::watch::{State, Watcher};
-use tokio::sync::{Notify, watch};
+use proto::link::Link;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use crate::driver::Reporter;
@@ -26,59 +27,52 @@ const FAST_INTERVAL: Duration = Duration::from_millis(250);
 /// The time that an upstream has to answer.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// healthd's snapshots, each of them whole.
-type Snapshots = watch::Receiver<Arc<Snapshot>>;
-
-/// The stream from healthd. Dropping it ends it.
+/// The link to healthd, and the task that reads its snapshots, which ends when this is dropped.
 #[derive(Debug)]
 pub struct Healthd {
-    watcher: Arc<Watcher>,
+    link: Link,
     adopted: Arc<Notify>,
-    follower: JoinHandle<()>,
+    follower: Option<JoinHandle<()>>,
 }
 
 impl Healthd {
-    /// Begins to watch the upstreams of a table.
+    /// Begins to watch the upstreams of a table, if there is a healthd.
     #[must_use]
-    pub fn start(endpoint: Endpoint, service: &str, table: &Table, reporter: Reporter) -> Self {
-        let watcher = Arc::new(Watcher::start(endpoint, service, targets(table)));
+    pub fn start(
+        endpoint: Option<Endpoint>,
+        service: &str,
+        table: &Table,
+        reporter: Reporter,
+    ) -> Self {
+        let link = Link::start(endpoint, service, targets(table));
         let adopted = Arc::new(Notify::new());
-        let follower = follow(watcher.subscribe(), Arc::clone(&adopted), reporter);
+        let snapshots = link.reader();
+        let follow = snapshots.map(|snapshots| follow(snapshots, Arc::clone(&adopted), reporter));
         Self {
-            watcher,
+            link,
+            follower: follow.map(tokio::spawn),
             adopted,
-            follower: tokio::spawn(follower),
         }
     }
 
     /// Watches the upstreams of another table, after the resolver has adopted it.
     pub fn adopt(&self, table: &Table) {
-        self.watcher.set_targets(targets(table));
+        self.link.set_targets(targets(table));
         self.adopted.notify_one();
     }
 
-    /// The state of the stream, for status and metrics.
+    /// The link, for status and metrics.
     #[must_use]
-    pub fn link(&self) -> Link {
-        Link(Some(Arc::clone(&self.watcher)))
+    pub const fn link(&self) -> &Link {
+        &self.link
     }
 }
 
 impl Drop for Healthd {
     fn drop(&mut self) {
-        self.follower.abort();
-    }
-}
-
-/// The state of the stream from healthd; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Link(Option<Arc<Watcher>>);
-
-impl Link {
-    /// The state of the stream; `None` when there is no stream by configuration.
-    #[must_use]
-    pub fn state(&self) -> Option<State> {
-        self.0.as_ref().map(|watcher| watcher.state())
+        if let Some(follower) = &self.follower {
+            follower.abort();
+        }
     }
 }
 
@@ -113,10 +107,10 @@ fn targets(table: &Table) -> Vec<Target> {
     targets.into_values().collect()
 }
 
-async fn follow(mut snapshots: Snapshots, adopted: Arc<Notify>, reporter: Reporter) {
+async fn follow(mut snapshots: Reader<Snapshot>, adopted: Arc<Notify>, reporter: Reporter) {
     let mut known = BTreeMap::new();
-    while let Some(news) = next_news(&mut snapshots, &adopted, &mut known).await {
-        for (upstream, report) in news {
+    loop {
+        for (upstream, report) in next_news(&mut snapshots, &adopted, &mut known).await {
             if !reporter.report(upstream, report).await {
                 return;
             }
@@ -124,19 +118,19 @@ async fn follow(mut snapshots: Snapshots, adopted: Arc<Notify>, reporter: Report
     }
 }
 
-/// Waits for healthd's next reports; `None` when the stream has ended.
+/// Waits for healthd's next reports.
 async fn next_news(
-    snapshots: &mut Snapshots,
+    snapshots: &mut Reader<Snapshot>,
     adopted: &Notify,
     known: &mut BTreeMap<SocketAddr, Report>,
-) -> Option<Vec<(SocketAddr, Report)>> {
+) -> Vec<(SocketAddr, Report)> {
     tokio::select! {
-        changed = snapshots.changed() => changed.ok()?,
+        () = snapshots.changed() => {}
         // The resolver has forgotten the reports about upstreams that were unused for a while.
         () = adopted.notified() => known.clear(),
     }
-    let snapshot = Arc::clone(&snapshots.borrow_and_update());
-    Some(news(&snapshot, known))
+    snapshots.refresh();
+    news(snapshots.get(), known)
 }
 
 /// The reports in a snapshot that are new.
@@ -161,6 +155,7 @@ fn news(
 
 #[cfg(test)]
 mod tests {
+    use daemon::latest::Latest;
     use dns_resolve::forward::Route;
     use dns_wire::Name;
     use proto::health::TargetStatus;
@@ -202,22 +197,19 @@ mod tests {
             admin: AdminState::Drain,
             ..TargetStatus::default()
         };
-        let snapshot = |targets: Vec<(Target, TargetStatus)>| {
-            Arc::new(Snapshot {
-                targets: targets.into_iter().collect(),
-                ..Snapshot::default()
-            })
+        let snapshot = |targets: Vec<(Target, TargetStatus)>| Snapshot {
+            targets: targets.into_iter().collect(),
+            ..Snapshot::default()
         };
-        let (sender, mut snapshots) = watch::channel(snapshot(Vec::new()));
+        let latest = Latest::new(snapshot(Vec::new()));
+        let mut snapshots = latest.reader();
         let (adopted, mut known) = (Notify::new(), BTreeMap::new());
-        sender.send_replace(snapshot(vec![(drained, status)]));
+        latest.publish(snapshot(vec![(drained, status)]));
         let told = next_news(&mut snapshots, &adopted, &mut known).await;
-        assert_eq!(told, Some(vec![(address, Report::Drained)]));
+        assert_eq!(told, [(address, Report::Drained)]);
         adopted.notify_one();
         let told = next_news(&mut snapshots, &adopted, &mut known).await;
-        assert_eq!(told, Some(vec![(address, Report::Drained)]));
-        drop(sender);
-        assert_eq!(next_news(&mut snapshots, &adopted, &mut known).await, None);
+        assert_eq!(told, [(address, Report::Drained)]);
     }
 
     #[test]

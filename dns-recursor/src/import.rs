@@ -7,7 +7,10 @@ pub mod recursor_conf;
 use std::path::Path;
 
 use ::config::dns_recursor::{self as file, DnsRecursor, Protocol};
-use ::config::{Class, DnsAddress, Draft, HumanDuration, Networks, Notes, Whole};
+use ::config::{
+    Class, Disposition, DnsAddress, Draft, HumanDuration, Networks, Note, Notes, Problems, Refused,
+    Whole,
+};
 use config_text::{Files, Problem};
 use daemon::acl::Cidrs;
 use peer_forwarder::{Forward, Forwarder, Policy, Remark, Setting};
@@ -61,6 +64,50 @@ fn class(what: &str) -> Class {
     } else {
         Class::Behaviour
     }
+}
+
+/// Refuses a draft that lacks a setting for safety of the peer's file, unless the operator has named it in `without`.
+///
+/// # Errors
+/// The settings, and all notes.
+pub fn checked(
+    draft: Draft<DnsRecursor>,
+    without: &[String],
+) -> Result<Draft<DnsRecursor>, Refused> {
+    let mut problems = Problems::default();
+    for note in draft.notes.iter().filter(|note| is_vital(note)) {
+        let name = setting_name(&note.what);
+        if without.iter().any(|named| named == name) {
+            continue;
+        }
+        problems.push(Problem {
+            position: note.position.clone(),
+            message: format!(
+                "`{}` cannot be honoured: {}; to do without it, pass `--without {name}`",
+                note.what, note.reason
+            ),
+        });
+    }
+    match problems.0.is_empty() {
+        true => Ok(draft),
+        false => Err(Refused {
+            problems,
+            notes: draft.notes,
+        }),
+    }
+}
+
+/// Whether a note is about a setting without which the server is less safe than its operator believes. Listeners that
+/// are named by interface are not: `allow-from` keeps strangers out on all of them.
+fn is_vital(note: &Note) -> bool {
+    note.class == Class::Security
+        && note.disposition != Disposition::Odd
+        && !note.what.contains("interface")
+}
+
+/// The name of a setting, of `name`, `name=value` or `name value`.
+fn setting_name(what: &str) -> &str {
+    what.split(['=', ' ', '{']).next().unwrap_or(what)
 }
 
 fn draft(forwarder: &Forwarder) -> Draft<DnsRecursor> {

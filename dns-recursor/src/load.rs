@@ -13,7 +13,7 @@ use dns_resolve::own_addresses::OwnAddresses;
 use peer_recursor_conf::RecursorConf;
 
 use crate::config::{self, Config};
-use crate::import::recursor_conf;
+use crate::import::{self, recursor_conf};
 
 /// The files to serve from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,8 @@ pub enum Source {
         path: PathBuf,
         /// Settings that override the file's.
         arguments: Vec<(String, String)>,
+        /// Settings for safety that the operator does without.
+        without: Vec<String>,
     },
 }
 
@@ -37,9 +39,14 @@ impl Source {
     pub fn read(&self) -> Result<Config, Problems> {
         match self {
             Self::Toml(path) => Config::from_document(&daemon::config::read(path)?),
-            Self::RecursorConf { path, arguments } => {
+            Self::RecursorConf {
+                path,
+                arguments,
+                without,
+            } => {
                 let conf = read_recursor_conf(path, arguments)?;
-                let draft = recursor_conf::import(&conf);
+                let draft = import::checked(recursor_conf::import(&conf), without)
+                    .map_err(|refused| refused.problems)?;
                 let name = format!("{}, as TOML", path.display());
                 let written = draft.written("").map_err(|error| {
                     Problems::from(Problem::new(format!("{}: {error}", path.display())))
@@ -151,11 +158,57 @@ mod tests {
         let source = Source::RecursorConf {
             path: path.clone(),
             arguments: vec![("threads".to_owned(), "2".to_owned())],
+            without: Vec::new(),
         };
         let config = source.read().unwrap();
         assert_eq!((config.file.listen[0].port(), config.threads()), (5300, 2));
         fs::write(&path, "local-prot=1\n").unwrap();
         let problems = source.read().unwrap_err().to_string();
         assert!(problems.contains("r.conf:1:1: "), "{problems}");
+    }
+
+    #[test]
+    fn a_setting_for_safety_that_cannot_be_honoured_stops_the_start_unless_it_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("r.conf");
+        let read = |text: &str, without: &[&str]| {
+            fs::write(&path, text).unwrap();
+            let source = Source::RecursorConf {
+                path: path.clone(),
+                arguments: Vec::new(),
+                without: without.iter().copied().map(str::to_owned).collect(),
+            };
+            source.read().map_err(|problems| problems.to_string())
+        };
+        let forward = "forward-zones-recurse=.=192.0.2.53\n";
+        for (setting, name) in [
+            ("dnssec=validate", "dnssec"),
+            ("dnssec=log-fail", "dnssec"),
+            ("dnssec=process", "dnssec"),
+            ("dont-query=10.0.0.0/8", "dont-query"),
+            ("lua-dns-script=/etc/powerdns/block.lua", "lua-dns-script"),
+        ] {
+            let text = format!("{forward}{setting}\n");
+            let problem = read(&text, &[]).unwrap_err();
+            assert!(problem.contains("r.conf:2:1: `"), "{problem}");
+            assert!(problem.contains(&format!("--without {name}`")), "{problem}");
+            assert!(read(&text, &["other"]).is_err(), "{setting}");
+            let config = read(&text, &[name]).unwrap();
+            let warnings: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+            let said = |warning: &String| warning.contains("security: ") && warning.contains(name);
+            assert_eq!(
+                warnings.iter().filter(|it| said(it)).count(),
+                1,
+                "{warnings:?}"
+            );
+        }
+        for setting in [
+            "dnssec=off",
+            "dnssec=process-no-validate",
+            "dont-query=",
+            "webserver-password=x",
+        ] {
+            read(&format!("{forward}{setting}\n"), &[]).unwrap();
+        }
     }
 }

@@ -17,9 +17,9 @@ use dns_wire::Rcode;
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::link::Link;
 
 use crate::driver::{Latency, Observed};
-use crate::healthd::Link;
 use crate::totals::{ARRIVALS, BUCKETS, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.

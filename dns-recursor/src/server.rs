@@ -151,7 +151,7 @@ impl Responder {
             }
             Verdict::Silent => Done::Nothing,
             Verdict::Resolve { asker, has_stale } => {
-                let waiter = Waiter::new(&asker, arrival, self.now, to());
+                let waiter = Waiter::new(&asker, arrival, self.now, to()).from(peer);
                 let job = Job {
                     question: asker.question.into(),
                     variant: self.key.variant(),

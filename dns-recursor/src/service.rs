@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use ::config::dns_recursor::{DnsRecursor, LISTEN};
 use api::dns_recursor::Detail;
-use daemon::config::{Common, Problems, warn_of_restart};
+use daemon::config::{Common, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, ListenError, UdpOptions};
+use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
@@ -30,7 +31,7 @@ use crate::clock::Clock;
 use crate::config::{Allow, Config, certificate};
 use crate::driver::{self, Plan};
 use crate::entropy::SystemEntropy;
-use crate::healthd::{Healthd, Link};
+use crate::healthd::Healthd;
 use crate::metrics::Scrape;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
@@ -62,7 +63,7 @@ pub struct Recursor {
     cache: Arc<Cache>,
     totals: Totals,
     clock: Clock,
-    health: Option<Healthd>,
+    health: Healthd,
     networks: JoinHandle<()>,
     /// Reads the certificate again when its files change.
     following: Option<JoinHandle<()>>,
@@ -70,20 +71,28 @@ pub struct Recursor {
     /// The addresses of the UDP sockets.
     addresses: Vec<SocketAddr>,
     certificates: Option<Certificates>,
-    started_with: DnsRecursor,
+    readiness: Readiness,
 }
 
 impl Service for Recursor {
     const NAME: &'static str = "dns-recursor";
     type Config = Config;
     type Status = Detail;
+    type File = DnsRecursor;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &DnsRecursor {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
@@ -125,8 +134,7 @@ impl Service for Recursor {
         })
         .map_err(|error| StartError::io("UDP does not start", &error))?;
         let endpoint = config.file.health.endpoint.0.clone();
-        let health = endpoint
-            .map(|endpoint| Healthd::start(endpoint, Self::NAME, &table, driver.reporter()));
+        let health = Healthd::start(endpoint, Self::NAME, &table, driver.reporter());
         let allow = Arc::new(Mutex::new(config.allow.clone()));
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
@@ -145,17 +153,16 @@ impl Service for Recursor {
             allow,
             addresses: sockets.addresses,
             certificates: sockets.certificates,
-            started_with: config.file,
+            readiness: context.readiness.clone(),
         };
         recursor.show(context);
+        note_forwards(&recursor.readiness, &table);
         Ok(recursor)
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         load::forwards_to_itself(&config, &self.addresses).unless_empty(())?;
         load::certificate(&config).unless_empty(())?;
-        warn_all(&config);
-        warn_of_restart(&self.started_with, &config.file);
         if let Some(certificates) = &self.certificates {
             certificates.reload();
         }
@@ -163,9 +170,8 @@ impl Service for Recursor {
         self.driver
             .adopt(plan(&config, &table, &self.addresses))
             .await;
-        if let Some(health) = &self.health {
-            health.adopt(&table);
-        }
+        self.health.adopt(&table);
+        note_forwards(&self.readiness, &table);
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
         let before = self.cell.current();
@@ -187,7 +193,7 @@ impl Service for Recursor {
             usage: self.cache.usage(),
             observed: self.driver.observed().lock().clone(),
             table: &snapshot.view.table,
-            healthd: self.link().state().map(|state| state.connected),
+            healthd: self.health.link().state().map(|state| state.connected),
             now: self.clock.now(),
         };
         report.detail()
@@ -217,10 +223,6 @@ impl Service for Recursor {
 }
 
 impl Recursor {
-    fn link(&self) -> Link {
-        self.health.as_ref().map(Healthd::link).unwrap_or_default()
-    }
-
     /// Adds metrics, heartbeats and paths to the admin listener.
     fn show(&self, context: &Context) {
         // A thread that sleeps must not keep an old snapshot.
@@ -238,7 +240,7 @@ impl Recursor {
             cache: Arc::clone(&self.cache),
             observed: self.driver.observed(),
             connections: self.connections.clone(),
-            link: self.link(),
+            link: self.health.link().clone(),
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
@@ -255,10 +257,10 @@ impl Recursor {
     }
 }
 
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
+/// A server that forwards nothing answers nothing but its local names: it is not ready.
+fn note_forwards(readiness: &Readiness, table: &Table) {
+    let reason = "no zone is forwarded: every name but local ones is SERVFAIL";
+    readiness.set_unready("forward", table.is_empty().then(|| reason.to_owned()));
 }
 
 /// The resolver's settings, given the addresses that this server listens on.

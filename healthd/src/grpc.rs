@@ -78,7 +78,7 @@ impl Health for HealthApi {
             responses,
             guard: self.guard.clone(),
             seen: None,
-            next_delta: now(),
+            next_delta: Instant::now(),
         };
         tokio::spawn(session.run(request.into_inner()));
         Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
@@ -346,7 +346,7 @@ impl Session {
         self.seen = Some(generation);
         match changes {
             Some(changes) => {
-                self.next_delta = now() + DELTA_GAP;
+                self.next_delta = Instant::now() + DELTA_GAP;
                 self.send(Ok(changes)).await
             }
             None => Ok(()),
@@ -359,11 +359,6 @@ impl Session {
             () = self.guard.asked() => Err(Over),
         }
     }
-}
-
-/// The clock, for the gap between deltas.
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The statement in a request. Targets that cannot be probed are left out.

@@ -49,8 +49,6 @@ pub struct Healthd {
     /// The number of the last statement of configured targets.
     n_statements: Mutex<u64>,
     max_series: Arc<AtomicUsize>,
-    /// The configuration of the start, for the keys that a reload cannot change.
-    started_with: HealthdFile,
     names: Vec<String>,
     bound: Vec<Bound>,
     /// The state directory, which one process writes; none where it cannot be written anyway.
@@ -62,9 +60,14 @@ impl Service for Healthd {
 
     type Config = Config;
     type Status = Detail;
+    type File = HealthdFile;
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(config: &Config) -> &HealthdFile {
+        &config.file
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
@@ -110,7 +113,6 @@ impl Service for Healthd {
             configured,
             n_statements: Mutex::new(1),
             max_series,
-            started_with: config.file,
             names,
             bound,
             lock,
@@ -118,7 +120,6 @@ impl Service for Healthd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        daemon::config::warn_of_restart(&self.started_with, &config.file);
         let limits = within_descriptors(config.limits());
         let n_targets = config.targets.len();
         let mut number = self.n_statements.lock();

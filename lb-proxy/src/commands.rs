@@ -1,18 +1,20 @@
 //! The verbs of the command line.
 
 use std::process::ExitCode;
+use std::slice;
 
 use api::lb_proxy::{Killed, Session};
 use config_text::counted;
 use config_text::web::with_query;
+use daemon::admin::Method;
 use daemon::args::{self, StatusArgs};
 use daemon::config::Problems;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln};
 use serde::de::DeserializeOwned;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
-use crate::config::{Config, DEFAULT_ADMIN, v1};
+use crate::config::{Config, DEFAULT_ADMIN};
 use crate::host;
 use crate::import;
 use crate::service::Proxy;
@@ -39,16 +41,16 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Backend { verb } => backend(&verb),
         Verb::Explain { backend, status } => {
             let path = with_query("/backends/explain", &[("backend", backend)]);
-            ask(&status, &path, Way::Look, str::to_owned)
+            ask(&status, &path, Method::Get, str::to_owned)
         }
     }
 }
 
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
-    let mut config = v1::parse(&daemon::config::read(&args.config)?)?;
+    let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
     if let Some(healthd) = &args.healthd {
-        config.health.clone_from(&healthd.0);
+        config.file.health.endpoint.clone_from(healthd);
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
@@ -68,11 +70,13 @@ fn check(args: &ConfigArgs) -> ExitCode {
 }
 
 fn import(format: &Format) -> ExitCode {
-    let imported = match format {
-        Format::Haproxy { files } => import::haproxy(files),
-        Format::Keepalived { file, config_id } => import::keepalived(file, config_id.as_deref()),
-    };
-    run::import_text(imported.map(|imported| (imported.toml, imported.remarks)))
+    match format {
+        Format::Haproxy { files } => run::import(files, import::haproxy(files)),
+        Format::Keepalived { file, config_id } => {
+            let imported = import::keepalived(file, config_id.as_deref());
+            run::import(slice::from_ref(file), imported)
+        }
+    }
 }
 
 //--- The running proxy
@@ -91,12 +95,15 @@ fn list<T: DeserializeOwned>(
     render: impl Fn(&T) -> String,
 ) -> ExitCode {
     let json = status.json;
-    ask(status, path, Way::Look, |body| {
-        match serde_json::from_str(body) {
+    ask(
+        status,
+        path,
+        Method::Get,
+        |body| match serde_json::from_str(body) {
             Ok(value) if !json => render(&value),
             _ => body.to_owned(),
-        }
-    })
+        },
+    )
 }
 
 fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
@@ -113,7 +120,7 @@ fn kill(which: &SessionArgs, all: bool, status: &StatusArgs) -> ExitCode {
     ask(
         status,
         &path,
-        Way::Change,
+        Method::Post,
         |body| match serde_json::from_str(body) {
             Ok(Killed { killed }) if !json => format!("{} reset", counted(killed, "session")),
             _ => body.to_owned(),
@@ -165,7 +172,7 @@ fn backend(verb: &BackendVerb) -> ExitCode {
             (key, Some(value)),
         ],
     );
-    ask(status, &path, Way::Change, str::to_owned)
+    ask(status, &path, Method::Post, str::to_owned)
 }
 
 fn state<'a>(
@@ -183,8 +190,8 @@ fn state<'a>(
 }
 
 /// Sends a request to the running proxy and prints what `render` makes from the answer.
-fn ask(args: &StatusArgs, path: &str, way: Way, render: impl Fn(&str) -> String) -> ExitCode {
-    let response = match run::ask(args, DEFAULT_ADMIN, path, way) {
+fn ask(args: &StatusArgs, path: &str, method: Method, render: impl Fn(&str) -> String) -> ExitCode {
+    let response = match run::ask(args, DEFAULT_ADMIN, path, method) {
         Ok(response) => response,
         Err(code) => return code,
     };

@@ -1,62 +1,50 @@
-//! The parsed configuration: every value in it is legal.
-//!
-//! Fixed for the life of the process are the number of workers, the bound of sessions, where healthd
-//! is and the swap socket; everything else, listeners and virtual IPs too, is taken up on reload.
+//! The configuration: the file, and the frontends, backends and virtual IPs in it.
 
 pub mod lint;
-pub mod v1;
+mod read;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use ::config::lb_proxy::{ADMIN_PORT, LbProxy};
+pub use ::config::lb_proxy::{DataPath as Path, Protocol, Role};
+use ::config::{Address, Document, Problems};
 use balance::limits::Rules;
 use balance::pool::Algorithm;
 use balance::table::{AcceptProxy, Policy, SideOptions, Sources};
 use config_text::counted;
 use daemon::config::Common;
 use ipnet::IpNet;
-use l4_core::access_log;
 use l4_core::flow;
-use netfilter::TableName;
 use proto::endpoint::Endpoint;
 use proto::health::{Schedule, Target, TargetKind};
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
 
-/// The default address of the admin listener.
-pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9404);
+use read::Parts;
+
+/// The address of the admin listener unless the configuration has another.
+pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
+
+/// The most threads of the data path; with more, the kernel's locks are the limit.
+const MAX_WORKERS: usize = 256;
 
 /// The configuration of one proxy.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
-    /// Threads of the data path.
-    pub workers: usize,
-    /// Sessions at a time in all; as many as there are descriptors for, unless given.
-    pub max_connections: Option<u64>,
-    /// Bind addresses that the node does not have, as it does not while another holds a virtual IP.
-    pub freebind: bool,
-    /// The endpoint of healthd, if it is used.
-    pub health: Option<Endpoint>,
-    /// The socket for a successor, which takes listeners and connections over.
-    pub swap: Option<PathBuf>,
-    /// The access log.
-    pub access_log: access_log::Settings,
-    /// The cluster whose keepalived runs on the same links.
-    pub cluster: Option<String>,
-    /// The table of the kernel's rules.
-    pub kernel_table: TableName,
-    /// Established connections of the kernel path go by a flow table, if the kernel has one.
-    pub flow_table: bool,
-    /// Addresses that clients connect to.
+    /// The file, with the command line's values in it.
+    pub file: LbProxy,
+    /// Addresses that clients connect to, those of services too.
     pub frontends: Vec<Frontend>,
     /// Groups of servers.
     pub backends: Vec<Backend>,
-    /// Addresses that one of several nodes holds.
+    /// Addresses that one of several nodes holds, those of services too.
     pub vips: Vec<Vip>,
     /// Services that have an address from a pool.
     pub services: Vec<Service>,
@@ -120,41 +108,6 @@ impl Default for KernelRules {
             masquerade: true,
         }
     }
-}
-
-/// The transport of a frontend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Protocol {
-    /// Connections.
-    #[default]
-    Tcp,
-    /// Datagrams.
-    Udp,
-}
-
-/// The data path of a frontend.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Path {
-    /// This process.
-    #[default]
-    User,
-    /// The kernel, by address translation.
-    Kernel,
-    /// The kernel, or this process where the kernel cannot be told to; settled before anything else
-    /// looks at it.
-    KernelPreferred,
-}
-
-/// The role of a frontend in OpenShift; sets defaults of the backends it leads to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// Nothing.
-    #[default]
-    Plain,
-    /// The API of the cluster.
-    Api,
-    /// Its ingress.
-    Ingress,
 }
 
 /// Rate and concurrency of each source of one frontend.
@@ -279,6 +232,65 @@ pub struct Service {
 }
 
 impl Config {
+    /// Parses the text of a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each problem with its place.
+    pub fn from_document(document: &Document) -> Result<Self, Problems> {
+        let mut parts = Parts::default();
+        let file = document.parse_with(|file: &LbProxy, check| parts = read::parts(file, check))?;
+        let mut config = Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            frontends: parts.frontends,
+            backends: parts.backends,
+            vips: parts.vips,
+            services: parts.services,
+            warnings: parts.warnings,
+            file,
+        };
+        let odd = lint::config(&config);
+        config.warnings.extend(odd);
+        Ok(config)
+    }
+
+    /// The number of threads of the data path.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        match self.file.workers {
+            0 => cores,
+            workers => workers,
+        }
+        .min(MAX_WORKERS)
+    }
+
+    /// The largest number of sessions; none when the file descriptors decide.
+    #[must_use]
+    pub fn max_connections(&self) -> Option<u64> {
+        let limit = self.file.max_connections;
+        limit.map(|limit| u64::from(limit.get()))
+    }
+
+    /// Whether addresses are bound that the node does not have, as it does not while another holds a virtual IP.
+    #[must_use]
+    pub fn freebind(&self) -> bool {
+        self.file.freebind.unwrap_or(!self.vips.is_empty())
+    }
+
+    /// The endpoint of healthd, if it is used.
+    #[must_use]
+    pub fn health(&self) -> Option<Endpoint> {
+        self.file.health.endpoint.0.clone()
+    }
+
+    /// The cluster whose keepalived runs on the same links.
+    #[must_use]
+    pub fn foreign_cluster(&self) -> Option<&str> {
+        let openshift = &self.file.openshift;
+        let cluster = openshift.cluster.as_deref();
+        cluster.filter(|_| openshift.keepalived)
+    }
+
     /// A server by name.
     #[must_use]
     pub fn server(&self, backend: &str, server: &str) -> Option<&Server> {

@@ -365,8 +365,8 @@ fn cannot(error: &io::Error) -> StartError {
 
 fn options(config: &Config) -> UdpOptions {
     UdpOptions {
-        per_address: config.workers,
-        freebind: config.freebind,
+        per_address: config.workers(),
+        freebind: config.freebind(),
         ..UdpOptions::default()
     }
 }

@@ -165,11 +165,11 @@ fn outside(config: &Config, host: &Host) -> Vec<String> {
 
 fn descriptors(config: &Config, host: &Host) -> Option<String> {
     let limit = host.descriptors?;
-    let wanted = config.max_connections?.saturating_mul(DESCRIPTORS);
+    let wanted = config.max_connections()?.saturating_mul(DESCRIPTORS);
     (wanted > limit).then(|| {
         format!(
             "max-connections = {} takes {wanted} descriptors, and the system allows {limit}: there will be fewer",
-            config.max_connections.unwrap_or_default()
+            config.max_connections().unwrap_or_default()
         )
     })
 }

@@ -7,7 +7,8 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use config_text::import_report::ImportReport;
+use ::config::Draft;
+use ::config::lb_proxy::LbProxy;
 use daemon::config::{Problem, Problems};
 use daemon::disk::{self, Disk};
 use peer_haproxy::HostInfo;
@@ -17,7 +18,7 @@ use peer_haproxy::HostInfo;
 /// # Errors
 ///
 /// When a file cannot be read, or breaks HAProxy's syntax.
-pub fn haproxy(paths: &[PathBuf]) -> Result<ImportReport, Problems> {
+pub fn haproxy(paths: &[PathBuf]) -> Result<Draft<LbProxy>, Problems> {
     let mut files = Vec::new();
     for path in paths {
         for path in cfg_files(path)? {
@@ -38,7 +39,7 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<ImportReport, Problems> {
 /// # Errors
 ///
 /// When a file cannot be read, or breaks keepalived's syntax.
-pub fn keepalived(path: &Path, id: Option<&str>) -> Result<ImportReport, Problems> {
+pub fn keepalived(path: &Path, id: Option<&str>) -> Result<Draft<LbProxy>, Problems> {
     let imported = peer_keepalived::import(path, &mut Disk, id);
     imported.map_err(|problems| problems.into_iter().collect())
 }
@@ -96,7 +97,7 @@ mod tests {
     use daemon::config::Document;
 
     use super::*;
-    use crate::config::v1;
+    use crate::config::Config;
 
     /// Files to import.
     struct Scratch(tempfile::TempDir);
@@ -121,12 +122,9 @@ mod tests {
         scratch.file("3.txt", "nonsense\n");
         scratch.file(".4.cfg", "nonsense\n");
         let imported = haproxy(&[scratch.0.path().to_owned()]).unwrap();
-        assert!(
-            imported.toml.contains("address = \"127.0.0.1:1\""),
-            "{}",
-            imported.toml
-        );
-        assert!(imported.remarks.is_empty());
+        let toml = toml(&imported);
+        assert!(toml.contains("address = \"127.0.0.1:1\""), "{toml}");
+        assert!(imported.notes.is_empty());
     }
 
     #[test]
@@ -155,19 +153,23 @@ mod tests {
             "vrrp_instance a {\ninterface e\nvirtual_router_id 1\nvirtual_ipaddress { 192.0.2.1 }\n}\n",
         );
         let imported = keepalived(&main, None).unwrap();
-        assert!(
-            imported.toml.contains("addresses = [\"192.0.2.1/32\"]"),
-            "{}",
-            imported.toml
-        );
+        let toml = toml(&imported);
+        assert!(toml.contains("addresses = [\"192.0.2.1/32\"]"), "{toml}");
     }
 
     /// What is written is what the proxy takes.
     #[track_caller]
-    fn check(toml: &str) {
-        if let Err(problems) = v1::parse(&Document::inline("imported.toml", toml)) {
-            panic!("{problems}\n{toml}");
+    fn check(draft: &Draft<LbProxy>) {
+        let toml = toml(draft);
+        let document = Document::inline("imported.toml", toml.as_str());
+        match Config::from_document(&document) {
+            Ok(config) => assert_eq!(config.file, draft.config, "{toml}"),
+            Err(problems) => panic!("{problems}\n{toml}"),
         }
+    }
+
+    fn toml(draft: &Draft<LbProxy>) -> String {
+        draft.written("").unwrap().to_string()
     }
 
     /// A machine with a resolver.
@@ -201,7 +203,7 @@ mod tests {
             include_str!("../../peers/haproxy/src/fixtures/two-clusters.cfg"),
         ] {
             let files = [(Path::new("haproxy.cfg"), text.as_bytes())];
-            check(&peer_haproxy::import(&files, &Here).unwrap().toml);
+            check(&peer_haproxy::import(&files, &Here).unwrap());
         }
     }
 
@@ -209,7 +211,7 @@ mod tests {
     fn check_keepalived(text: &str, id: Option<&str>) {
         let mut files = OneFile(text.as_bytes());
         let imported = peer_keepalived::import(Path::new("keepalived.conf"), &mut files, id);
-        check(&imported.unwrap().toml);
+        check(&imported.unwrap());
     }
 
     #[test]

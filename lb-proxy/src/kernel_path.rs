@@ -33,8 +33,8 @@ impl KernelPath {
                     tracing::warn!("{fault}");
                 }
                 let options = Options {
-                    table: config.kernel_table.clone(),
-                    flow_table: config.flow_table,
+                    table: config.file.kernel.table.clone(),
+                    flow_table: config.file.kernel.flow_table,
                     ..Options::default()
                 };
                 self.has_started.store(true, Ordering::Relaxed);
@@ -93,7 +93,7 @@ pub(crate) fn settle(config: &mut Config) {
         return;
     }
     let options = Options {
-        table: config.kernel_table.clone(),
+        table: config.file.kernel.table.clone(),
         ..Options::default()
     };
     let path = match Path::check(&options, &[]) {

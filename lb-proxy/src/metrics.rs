@@ -13,16 +13,18 @@ use std::time::Instant;
 
 use balance::pool::Server;
 use balance::table::FrontendTally;
+use daemon::clock;
 use daemon::metrics::{Labels, Page, float, labels};
 use l4::access_log::Log;
 use l4::relay::Engine;
 use netfilter::FlowTable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::link::Link;
 use vrrp::machine::State;
 
 use crate::datagrams::Datagrams;
-use crate::health::Link;
+use crate::health::FailureReports;
 use crate::kernel_path::KernelPath;
 use crate::table_builder::{TableBuilder, View};
 use crate::vips::VipBoard;
@@ -131,6 +133,8 @@ pub struct Scrape {
     pub builder: Arc<TableBuilder>,
     /// The stream from healthd.
     pub link: Link,
+    /// The reports to healthd.
+    pub reports: Arc<FailureReports>,
     /// The access log.
     pub log: Log,
     /// Frontends for datagrams.
@@ -145,7 +149,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut page = Page::new(&mut encoder);
         let view = self.builder.view();
-        let now = now();
+        let now = clock::now();
         self.process(&mut page)?;
         frontends(&mut page, &view)?;
         sources(&mut page, &view)?;
@@ -256,7 +260,7 @@ impl Scrape {
     }
 
     fn health(&self, page: &mut Page<'_, '_>) -> fmt::Result {
-        let dropped = self.link.n_reports_dropped();
+        let dropped = self.reports.n_dropped();
         page.counter(REPORTS_DROPPED, "Failed connects not reported", dropped)?;
         let Some(state) = self.link.state() else {
             return Ok(());
@@ -504,9 +508,4 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
 
 fn load(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -14,10 +14,10 @@
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use api::lb_proxy::{Flow, Killed, Path, Relayed, Session};
 use daemon::admin::{Reply, Request, Routes};
+use daemon::clock;
 use ipnet::IpNet;
 use l4::relay::{Engine, Filter, SessionInfo};
 use l4_core::flow::FlowInfo;
@@ -78,7 +78,7 @@ pub(crate) fn add(
         let wanted = request.parameter("frontend");
         let reply = Reply::json(
             200,
-            &sources::of_frontends(&known.view(), wanted.as_deref(), now()),
+            &sources::of_frontends(&known.view(), wanted.as_deref(), clock::now()),
         );
         async move { reply }
     });
@@ -289,7 +289,7 @@ async fn kill(
 
 fn explain(request: &Request, view: &View) -> Reply {
     let wanted = request.parameter("backend");
-    let now = now();
+    let now = clock::now();
     let mut text = String::new();
     for backend in &view.table.backends {
         let name = &*backend.pool.name;
@@ -459,9 +459,4 @@ pub fn parse_overrides(said: Vec<api::lb_proxy::Override>) -> Vec<(ServerKey, Ov
         (key, said)
     };
     said.into_iter().map(one).collect()
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -211,9 +211,8 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "a place on the time line")]
     fn a_slow_start_begins_only_after_a_failure() {
-        let start = Instant::now();
+        let start = daemon::clock::now();
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut history = History::new(Verdict::Up, start);
         assert_eq!(history.eligibility(), Eligibility::Up { since: None });

@@ -2,12 +2,14 @@
 
 mod swap;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ::config::lb_proxy::LbProxy;
 use api::lb_proxy::Detail;
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::run::{Context, Service, StartError};
@@ -15,14 +17,14 @@ use l4::access_log::Writer;
 use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
-use netfilter::TableName;
+use proto::link::Link;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
-use crate::health::{FailureReports, Link};
+use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
 use crate::metrics::Scrape;
@@ -43,59 +45,45 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     link: Link,
+    reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
     datagrams: Datagrams,
     kernel: KernelPath,
     vips: Vips,
-    fixed: Fixed,
     tasks: Vec<JoinHandle<()>>,
-}
-
-/// The parts that do not change on a reload.
-#[derive(Debug, PartialEq, Eq)]
-struct Fixed {
-    workers: usize,
-    max_connections: Option<u64>,
-    health: Option<proto::endpoint::Endpoint>,
-    swap: Option<PathBuf>,
-    kernel_table: TableName,
-    flow_table: bool,
-}
-
-impl Fixed {
-    fn of(config: &Config) -> Self {
-        Self {
-            workers: config.workers,
-            max_connections: config.max_connections,
-            health: config.health.clone(),
-            swap: config.swap.clone(),
-            kernel_table: config.kernel_table.clone(),
-            flow_table: config.flow_table,
-        }
-    }
 }
 
 impl Service for Proxy {
     const NAME: &'static str = "lb-proxy";
     type Config = Config;
     type Status = Detail;
+    type File = LbProxy;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &LbProxy {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let mut warnings = config.warnings.clone();
+        warnings.extend(host::lacks(config, &host::Host::look()));
+        warnings
+    }
+
     fn takes_over(config: &Config) -> bool {
-        config.swap.as_ref().is_some_and(|socket| socket.exists())
+        config.file.swap.socket().is_some_and(Path::exists)
     }
 
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
         if !config.vips.is_empty() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
         }
-        let mut predecessor = find_predecessor(config.swap.clone()).await;
+        let mut predecessor = find_predecessor(config.file.swap.socket().map(Path::to_owned)).await;
         let (listeners, mut others) = match &mut predecessor {
             Some(predecessor) => (predecessor.take_listeners(), predecessor.take_others()),
             None => (Vec::new(), Vec::new()),
@@ -103,19 +91,16 @@ impl Service for Proxy {
         let left = PredecessorState::read(&mut others).unwrap_or_default();
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
-        let log = Writer::start(&config.access_log).map_err(|error| {
-            let target = &config.access_log.target;
+        let log = Writer::start(&config.file.access_log).map_err(|error| {
+            let target = &config.file.access_log.target;
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
-        let link = Link::start(config.health.clone(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), link.first_word().await, secret());
+        let link = Link::start(config.health(), Self::NAME, config.targets());
+        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let active = left.tell(&builder);
-        let passive: Arc<dyn Report> = Arc::new(FailureReports::new(&link, builder.targets()));
-        let options = relay::Options {
-            workers: config.workers,
-            max_connections: config.max_connections,
-        };
-        let report = Arc::clone(&passive);
+        let reports = FailureReports::start(config.health(), builder.targets());
+        let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
+        let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
         // then loses no client.
         let (at_once, once_taken) = match predecessor {
@@ -149,29 +134,23 @@ impl Service for Proxy {
             engine,
             builder,
             link,
+            reports,
             log,
             sockets,
             datagrams,
             kernel,
             vips,
-            fixed: Fixed::of(&config),
             tasks: Vec::new(),
         };
         proxy.follow(context);
         proxy.show(context);
-        proxy.offer(config.swap.as_deref());
+        proxy.offer(config.file.swap.socket());
         tracing::info!("Balancing: {}", config.summary());
         Ok(proxy)
     }
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         kernel_path::settle(&mut config);
-        if self.fixed != Fixed::of(&config) {
-            tracing::warn!(
-                "Workers, max-connections, [health], [swap] and [kernel] change with the next restart"
-            );
-        }
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
@@ -190,8 +169,8 @@ impl Service for Proxy {
         }
         self.link.set_targets(config.targets());
         self.vips.apply(&config, first_vips).await;
-        if let Err(error) = self.log.log().configure(&config.access_log) {
-            let target = &config.access_log.target;
+        if let Err(error) = self.log.log().configure(&config.file.access_log) {
+            let target = &config.file.access_log.target;
             tracing::error!(%target, %error, "The access log stays as it was");
         }
         Ok(config.summary())
@@ -202,7 +181,7 @@ impl Service for Proxy {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         if self.is_handed_over.load(Ordering::Acquire) {
             self.leave().await;
             return true;
@@ -303,7 +282,7 @@ impl Proxy {
     }
 
     /// Waits for a successor.
-    fn offer(&mut self, path: Option<&std::path::Path>) {
+    fn offer(&mut self, path: Option<&Path>) {
         let Some(path) = path else { return };
         let datagrams = self.datagrams.clone();
         let builder = Arc::clone(&self.builder);
@@ -331,8 +310,9 @@ impl Proxy {
 
     /// Keeps what depends on the table up to date.
     fn follow(&mut self, context: &Context) {
+        let builder = Arc::clone(&self.builder);
         self.tasks
-            .extend(self.link.follow(Arc::clone(&self.builder)));
+            .extend(self.link.follow(move |snapshot| builder.observe(snapshot)));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
@@ -372,6 +352,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             builder: Arc::clone(&self.builder),
             link: self.link.clone(),
+            reports: Arc::clone(&self.reports),
             log: self.log.log(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.clone(),
@@ -420,13 +401,10 @@ async fn take_over(
     }
 }
 
-fn warn_all(config: &Config) {
-    for warning in config
-        .warnings
-        .iter()
-        .chain(&host::lacks(config, &host::Host::look()))
-    {
-        tracing::warn!("{warning}");
+fn relay_options(config: &Config) -> relay::Options {
+    relay::Options {
+        workers: config.workers(),
+        max_connections: config.max_connections(),
     }
 }
 
@@ -436,11 +414,6 @@ fn secret() -> u64 {
     // Before the kernel has gathered randomness there is no client to guess it either.
     let _n = rustix::rand::getrandom(&mut octets, rustix::rand::GetRandomFlags::NONBLOCK);
     u64::from_ne_bytes(octets)
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

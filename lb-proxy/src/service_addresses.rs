@@ -10,11 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::str::FromStr;
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use ipnet::IpNet;
+use ::config::lb_proxy::AddressRange;
 
 /// Addresses that may be given to services.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,13 +24,6 @@ pub struct AddressPool {
     pub ranges: Vec<AddressRange>,
     /// Whether services that name no pool may have its addresses.
     pub automatic: bool,
-}
-
-/// Addresses of one family, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AddressRange {
-    first: IpAddr,
-    last: IpAddr,
 }
 
 /// A service that needs an address.
@@ -175,7 +167,7 @@ fn usable(
     let ipv6 = request
         .wanted
         .map_or(request.ipv6, |wanted| wanted.is_ipv6());
-    let of_family = ranges.filter(|range| range.first.is_ipv6() == ipv6);
+    let of_family = ranges.filter(|range| range.is_ipv6() == ipv6);
     Ok(of_family.copied().collect())
 }
 
@@ -185,96 +177,6 @@ fn hash(text: &str) -> u64 {
         (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3)
     })
 }
-
-//--- Ranges
-
-impl AddressRange {
-    /// From one address to another of the same family, which is not lower.
-    #[must_use]
-    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
-        (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
-    }
-
-    /// Whether an address is in it.
-    #[must_use]
-    pub fn contains(&self, address: IpAddr) -> bool {
-        address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last
-    }
-
-    /// How many addresses; all of IPv6 count one less.
-    fn size(&self) -> u128 {
-        (number(self.last) - number(self.first)).saturating_add(1)
-    }
-
-    fn at(&self, place: u128) -> IpAddr {
-        let number = number(self.first) + place;
-        match self.first {
-            IpAddr::V4(_) => {
-                u32::try_from(number).map_or(self.last, |number| Ipv4Addr::from_bits(number).into())
-            }
-            IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
-        }
-    }
-}
-
-fn number(address: IpAddr) -> u128 {
-    match address {
-        IpAddr::V4(address) => u128::from(address.to_bits()),
-        IpAddr::V6(address) => address.to_bits(),
-    }
-}
-
-/// `192.168.7.200-192.168.7.220`, `192.168.7.200/28` or one address. From an IPv4 network, the network's
-/// and the broadcast address are left out.
-impl FromStr for AddressRange {
-    type Err = AddressRangeError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let address = |part: &str| part.trim().parse().map_err(|_| AddressRangeError::Syntax);
-        if let Some((first, last)) = text.split_once('-') {
-            return Self::new(address(first)?, address(last)?).ok_or(AddressRangeError::Order);
-        }
-        let Ok(network) = text.trim().parse::<IpNet>() else {
-            let only = address(text)?;
-            return Ok(Self {
-                first: only,
-                last: only,
-            });
-        };
-        let all = Self {
-            first: network.network(),
-            last: network.broadcast(),
-        };
-        let is_point_to_point = network.prefix_len() + 1 >= network.max_prefix_len();
-        if all.first.is_ipv6() || is_point_to_point {
-            return Ok(all);
-        }
-        Ok(Self {
-            first: all.at(1),
-            last: all.at(all.size() - 2),
-        })
-    }
-}
-
-/// Why a text is no range.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AddressRangeError {
-    /// It is none of the three forms.
-    Syntax,
-    /// The ends are of two families, or the last is the lower.
-    Order,
-}
-
-impl fmt::Display for AddressRangeError {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Self::Syntax => "expected `FIRST-LAST`, a network or an address",
-            Self::Order => "the last address is before the first, or of another family",
-        })
-    }
-}
-
-impl std::error::Error for AddressRangeError {}
 
 #[cfg(test)]
 mod tests;

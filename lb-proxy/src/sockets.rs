@@ -20,8 +20,8 @@ impl Sockets {
     /// How sockets are bound.
     pub(crate) fn options(config: &Config) -> BindOptions {
         BindOptions {
-            per_address: config.workers,
-            freebind: config.freebind,
+            per_address: config.workers(),
+            freebind: config.freebind(),
         }
     }
 

@@ -99,10 +99,11 @@ fn write_frontend(text: &mut String, name: &str, frontend: &Sources) -> std::fmt
 mod tests {
     use std::sync::Arc;
 
+    use daemon::clock;
     use daemon::config::Document;
 
     use super::*;
-    use crate::config::v1;
+    use crate::config::Config;
     use crate::table_builder::TableBuilder;
 
     const TWO: &str = r#"version = "v1"
@@ -127,13 +128,8 @@ name = "a"
 address = "192.0.2.1:6443"
 "#;
 
-    #[expect(clippy::disallowed_methods, reason = "a place on the time line")]
-    fn start() -> Instant {
-        Instant::now()
-    }
-
     fn builder() -> Arc<TableBuilder> {
-        let config = v1::parse(&Document::inline("x", TWO.to_owned())).unwrap();
+        let config = Config::from_document(&Document::inline("x", TWO.to_owned())).unwrap();
         TableBuilder::new(config, Arc::default(), 1)
     }
 
@@ -142,7 +138,7 @@ address = "192.0.2.1:6443"
         let builder = builder();
         let view = builder.view();
         let limits = view.table.frontends[0].limits.clone().unwrap();
-        let now = start();
+        let now = clock::now();
         let mut held = Vec::new();
         for last in 1..=90_u8 {
             for _ in 0..if last == 7 { 3 } else { 1 } {
@@ -166,12 +162,12 @@ address = "192.0.2.1:6443"
     #[test]
     fn only_frontends_with_limits_have_sources() {
         let view = builder().view();
-        let shown = of_frontends(&view, None, start());
+        let shown = of_frontends(&view, None, clock::now());
         let names: Vec<_> = shown.keys().collect();
         assert_eq!(names, ["api", "web"]);
         assert_eq!(shown["web"].most_rate, None);
-        let text = render(&of_frontends(&view, Some("web"), start()));
+        let text = render(&of_frontends(&view, Some("web"), clock::now()));
         assert_eq!(text, "frontend web: a source may have 7 connections\n");
-        assert_eq!(render(&of_frontends(&view, Some("free"), start())), "");
+        assert_eq!(render(&of_frontends(&view, Some("free"), clock::now())), "");
     }
 }

@@ -14,16 +14,17 @@ use api::lb_proxy::{
 };
 use balance::table;
 use config_text::counted;
+use daemon::clock;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
 use l4::datagram;
 use l4::relay::Engine;
 use proto::health::Liveness;
+use proto::link::Link;
 use vrrp_net::status::RouterStatus;
 
 use crate::config::{self, Config};
 use crate::datagrams::Datagrams;
-use crate::health::Link;
 use crate::kernel_path;
 use crate::table_builder::View;
 
@@ -52,7 +53,7 @@ impl Report {
     /// The detail of the status.
     #[must_use]
     pub fn detail(&self) -> Detail {
-        let now = now();
+        let now = clock::now();
         let counters = self.engine.counters();
         let listening = self.engine.listening();
         let config = self.view.config.as_deref();
@@ -507,9 +508,4 @@ fn write_session(text: &mut String, session: &Session) -> std::fmt::Result {
 /// Whole seconds, as people read them.
 fn seconds(seconds: f64) -> HumanDuration {
     HumanDuration(Duration::try_from_secs_f64(seconds.trunc()).unwrap_or_default())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -18,6 +18,7 @@ use std::time::Instant;
 use balance::limits::Limits;
 use balance::pool::{Registry, ServerSettings, Settings};
 use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
+use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use parking_lot::Mutex;
 use proto::health::{AdminState, Snapshot, Target};
@@ -272,7 +273,7 @@ impl Inner {
     }
 
     fn make(&mut self) -> View {
-        let now = now();
+        let now = clock::now();
         let config = Arc::clone(&self.config);
         self.forget();
         self.registry.sweep();
@@ -486,11 +487,6 @@ fn tell(key: &ServerKey, before: Verdict, verdict: Verdict, reason: &str) {
             );
         }
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -5,14 +5,15 @@
 //! healthd's report stays true. While healthd is gone, it keeps the value.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::Channel;
 
+use crate::connection::{Connection, Sentences, State};
 use crate::endpoint::{self, Endpoint};
 use crate::health::ClockReport;
 use crate::reconnect::{backoff, chain};
@@ -29,23 +30,18 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// A healthd of an earlier version takes no reports; this is the time until the next try.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
 
+const SENTENCES: Sentences = Sentences {
+    connected: "healthd gets reports of the clock",
+    lost: "healthd is not told of the clock",
+};
+
 /// Sends reports to healthd until it is dropped.
 #[derive(Debug)]
 pub struct ClockReporter {
     newest: watch::Sender<Option<ClockReport>>,
-    link: Arc<Mutex<Link>>,
+    connection: Arc<Connection>,
+    n_reports: Arc<AtomicU64>,
     task: JoinHandle<()>,
-}
-
-/// How the telling goes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Link {
-    /// Whether the last attempt reached healthd.
-    pub connected: bool,
-    /// Reports that healthd has taken.
-    pub n_reports: u64,
-    /// Why the last attempt failed; empty while connected.
-    pub error: String,
 }
 
 impl ClockReporter {
@@ -53,16 +49,18 @@ impl ClockReporter {
     #[must_use]
     pub fn start(endpoint: Endpoint) -> Self {
         let (newest, values) = watch::channel(None);
-        let link = Arc::new(Mutex::new(Link::default()));
-        let teller = Teller {
-            endpoint,
+        let connection = Arc::new(Connection::new(endpoint, SENTENCES));
+        let n_reports = Arc::<AtomicU64>::default();
+        let sender = ReportSender {
             values,
-            link: Arc::clone(&link),
+            connection: Arc::clone(&connection),
+            n_reports: Arc::clone(&n_reports),
         };
         Self {
             newest,
-            link,
-            task: tokio::spawn(teller.run()),
+            connection,
+            n_reports,
+            task: tokio::spawn(sender.run()),
         }
     }
 
@@ -77,10 +75,16 @@ impl ClockReporter {
         });
     }
 
-    /// How the telling goes.
+    /// How the reporting goes: whether the last attempt reached healthd.
     #[must_use]
-    pub fn link(&self) -> Link {
-        self.link.lock().clone()
+    pub fn state(&self) -> State {
+        self.connection.state()
+    }
+
+    /// How many reports healthd has taken.
+    #[must_use]
+    pub fn n_reports(&self) -> u64 {
+        self.n_reports.load(Ordering::Relaxed)
     }
 }
 
@@ -101,10 +105,10 @@ fn is_news(before: &ClockReport, after: &ClockReport) -> bool {
 }
 
 /// The task behind a [`ClockReporter`].
-struct Teller {
-    endpoint: Endpoint,
+struct ReportSender {
     values: watch::Receiver<Option<ClockReport>>,
-    link: Arc<Mutex<Link>>,
+    connection: Arc<Connection>,
+    n_reports: Arc<AtomicU64>,
 }
 
 /// Why healthd was not told.
@@ -114,7 +118,7 @@ struct Failure {
     is_unknown: bool,
 }
 
-impl Teller {
+impl ReportSender {
     async fn run(mut self) {
         let mut wait = backoff();
         let mut client = None;
@@ -157,7 +161,7 @@ impl Teller {
         let reached = match client {
             Some(reached) => reached,
             None => {
-                let channel = endpoint::connect(&self.endpoint)
+                let channel = endpoint::connect(self.connection.endpoint())
                     .await
                     .map_err(|error| Failure {
                         reason: chain(&error),
@@ -181,24 +185,13 @@ impl Teller {
     }
 
     fn note(&self, told: Result<(), Failure>) {
-        let mut link = self.link.lock();
-        let was_connected = link.connected;
         match told {
             Ok(()) => {
-                link.connected = true;
-                link.n_reports += 1;
-                link.error.clear();
-                if !was_connected {
-                    tracing::info!(endpoint = %self.endpoint, "healthd gets reports of the clock");
-                }
+                self.n_reports.fetch_add(1, Ordering::Relaxed);
+                self.connection.connected();
+                self.connection.heard();
             }
-            Err(Failure { reason, .. }) => {
-                link.connected = false;
-                if was_connected || link.error.is_empty() {
-                    tracing::warn!(endpoint = %self.endpoint, error = reason, "healthd is not told of the clock");
-                }
-                link.error = reason;
-            }
+            Err(Failure { reason, .. }) => self.connection.lost(&reason),
         }
     }
 }
@@ -247,19 +240,19 @@ mod tests {
         runtime.block_on(async {
             let nowhere: Endpoint = "unix:/nonexistent/healthd.sock".parse().unwrap();
             let reporter = ClockReporter::start(nowhere);
-            assert_eq!(reporter.link(), Link::default(), "nothing to tell yet");
+            assert_eq!(reporter.state(), State::default(), "nothing to tell yet");
             for offset in 0..100 {
                 reporter.report(report(offset));
             }
             let failed = async {
-                while reporter.link().error.is_empty() {
+                while reporter.state().error.is_empty() {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             };
             tokio::time::timeout(Duration::from_secs(5), failed)
                 .await
                 .unwrap();
-            assert_eq!(reporter.link().n_reports, 0);
+            assert_eq!(reporter.n_reports(), 0);
             assert_eq!(
                 reporter
                     .newest

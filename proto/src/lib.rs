@@ -2,19 +2,23 @@
 //!
 //! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
 //! contract. [`health`] has the same as typed values that cannot be wrong: a message is parsed into
-//! them or refused. With the feature `client`, [`watch`] keeps one `Watch` stream alive and hands out
-//! snapshots, [`report`] keeps one `Report` stream for the observations of subscribers, and [`clock`]
-//! reports how good a node's clock is.
+//! them or refused. With the feature `client`, [`link`] is what a service holds of healthd: [`watch`] keeps
+//! its `Watch` stream alive and hands out snapshots. [`report`] keeps one `Report` stream for the
+//! observations of subscribers, and [`clock`] reports how good a node's clock is.
 //!
-//! Knows no service and no daemon.
+//! Knows no service.
 
 #![warn(missing_docs)]
 
 #[cfg(feature = "client")]
 pub mod clock;
 #[cfg(feature = "client")]
+mod connection;
+#[cfg(feature = "client")]
 pub mod endpoint;
 pub mod health;
+#[cfg(feature = "client")]
+pub mod link;
 #[cfg(feature = "client")]
 mod reconnect;
 #[cfg(feature = "client")]

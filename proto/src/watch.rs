@@ -10,16 +10,15 @@
 //! without its saved state is no outage either.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use daemon::latest::{Latest, Reader};
 use retry::Backoff;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 
+use crate::connection::{Connection, Sentences, State};
 use crate::endpoint::{self, Endpoint};
 use crate::health::{Snapshot, Target, apply};
 use crate::reconnect::{backoff, chain};
@@ -31,37 +30,20 @@ const STATEMENT_QUEUE: usize = 4;
 /// The largest message either side takes: 16,384 targets of a few hundred octets each fit.
 pub const MAX_MESSAGE: usize = 16 << 20;
 
+const SENTENCES: Sentences = Sentences {
+    connected: "Connected to healthd",
+    lost: "Not connected to healthd; the last snapshot stays in force",
+};
+
 /// Keeps one `Watch` stream; dropping it ends the stream.
 #[derive(Debug)]
 pub struct Watcher {
-    wanted: watch::Sender<Subscription>,
-    snapshot: watch::Receiver<Arc<Snapshot>>,
-    state: Arc<Mutex<State>>,
+    wanted: Arc<Latest<Subscription>>,
+    snapshots: Arc<Latest<Snapshot>>,
+    /// A reader of the snapshots that has seen none.
+    unread: Reader<Snapshot>,
+    connection: Arc<Connection>,
     task: JoinHandle<()>,
-}
-
-/// How the stream is doing.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct State {
-    /// Whether healthd is connected.
-    pub connected: bool,
-    /// When healthd was last heard of; `None` before the first time.
-    pub heard: Option<Instant>,
-    /// How often a connection was made.
-    pub connections: u64,
-    /// Why the last attempt failed; empty while connected.
-    pub error: String,
-}
-
-impl State {
-    /// How old the snapshot may be: nothing while connected, for healthd would have told.
-    #[must_use]
-    pub fn age(&self, now: Instant) -> Option<Duration> {
-        match self.connected {
-            true => Some(Duration::ZERO),
-            false => self.heard.map(|heard| now.saturating_duration_since(heard)),
-        }
-    }
 }
 
 impl Watcher {
@@ -82,53 +64,49 @@ impl Watcher {
     }
 
     fn with(endpoint: Endpoint, subscriber: &str, wanted: Subscription) -> Self {
-        let (wanted, stated) = watch::channel(wanted);
-        let (publish, snapshot) = watch::channel(Arc::new(Snapshot::default()));
-        let state = Arc::new(Mutex::new(State::default()));
+        let wanted = Latest::new(wanted);
+        let snapshots = Latest::new(Snapshot::default());
+        let connection = Arc::new(Connection::new(endpoint, SENTENCES));
+        let unread = snapshots.reader();
         let stream = Stream {
-            endpoint,
             subscriber: subscriber.to_owned(),
-            wanted: stated,
-            publish,
-            state: Arc::clone(&state),
+            wanted: wanted.reader(),
+            snapshots: Arc::clone(&snapshots),
+            connection: Arc::clone(&connection),
             n_statements: 0,
         };
         let task = tokio::spawn(stream.run());
         Self {
             wanted,
-            snapshot,
-            state,
+            snapshots,
+            unread,
+            connection,
             task,
         }
     }
 
     /// States the full set of targets again.
     pub fn set_targets(&self, targets: Vec<Target>) {
-        self.wanted.send_if_modified(|wanted| {
-            let changed = *wanted.targets != targets;
-            if changed {
-                wanted.targets = targets.into();
-            }
-            changed
-        });
+        let wanted = Subscription::new(targets, self.wanted.current().shown);
+        self.wanted.publish_if_changed(wanted);
     }
 
-    /// The snapshots: always the newest, waited for with `changed`.
+    /// Reads the snapshots: always the newest, waited for with `changed`. The first from healthd is a change.
     #[must_use]
-    pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.snapshot.clone()
+    pub fn subscribe(&self) -> Reader<Snapshot> {
+        self.unread.clone()
     }
 
     /// The newest snapshot.
     #[must_use]
     pub fn current(&self) -> Arc<Snapshot> {
-        Arc::clone(&self.snapshot.borrow())
+        self.snapshots.current()
     }
 
     /// How the stream is doing.
     #[must_use]
     pub fn state(&self) -> State {
-        self.state.lock().clone()
+        self.connection.state()
     }
 }
 
@@ -139,7 +117,7 @@ impl Drop for Watcher {
 }
 
 /// The targets that a subscriber asks for.
-#[derive(Clone, Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Subscription {
     targets: Arc<[Target]>,
     shown: Shown,
@@ -162,11 +140,10 @@ impl Subscription {
 
 /// The task behind a [`Watcher`].
 struct Stream {
-    endpoint: Endpoint,
     subscriber: String,
-    wanted: watch::Receiver<Subscription>,
-    publish: watch::Sender<Arc<Snapshot>>,
-    state: Arc<Mutex<State>>,
+    wanted: Reader<Subscription>,
+    snapshots: Arc<Latest<Snapshot>>,
+    connection: Arc<Connection>,
     n_statements: u64,
 }
 
@@ -184,19 +161,19 @@ struct Open {
 impl Stream {
     async fn run(mut self) {
         let mut wait = backoff();
-        while !self.publish.is_closed() {
+        loop {
             let error = match self.connect().await {
                 Ok(open) => self.follow(open, &mut wait).await,
                 Err(error) => error,
             };
-            self.lost(&error);
+            self.connection.lost(&error);
             tokio::time::sleep(wait.next_wait()).await;
         }
     }
 
     /// Opens the stream with the first statement already in it.
     async fn connect(&mut self) -> Result<Open, String> {
-        let channel = endpoint::connect(&self.endpoint).await;
+        let channel = endpoint::connect(self.connection.endpoint()).await;
         let channel = channel.map_err(|error| chain(&error))?;
         let (statements, queue) = mpsc::channel(STATEMENT_QUEUE);
         let (statement, stated) = self.statement();
@@ -207,17 +184,12 @@ impl Stream {
             .max_encoding_message_size(MAX_MESSAGE);
         let response = client.watch(ReceiverStream::new(queue)).await;
         let response = response.map_err(|status| status.message().to_owned())?;
-        tracing::info!(endpoint = %self.endpoint, "Connected to healthd");
-        let mut state = self.lock();
-        state.connected = true;
-        state.connections += 1;
-        state.error.clear();
-        drop(state);
+        self.connection.connected();
         Ok(Open {
             statements,
             responses: response.into_inner(),
             stated,
-            before: Arc::clone(&self.publish.borrow()),
+            before: self.snapshots.current(),
             heard: Snapshot::default(),
         })
     }
@@ -235,10 +207,7 @@ impl Stream {
                     Ok(None) => return "healthd ended the stream".to_owned(),
                     Err(status) => return status.message().to_owned(),
                 },
-                changed = self.wanted.changed() => {
-                    if changed.is_err() {
-                        return "the subscriber is gone".to_owned();
-                    }
+                () = self.wanted.changed() => {
                     let (statement, stated) = self.statement();
                     open.stated = stated;
                     if open.statements.send(statement).await.is_err() {
@@ -251,68 +220,25 @@ impl Stream {
 
     fn statement(&mut self) -> (wire::WatchRequest, Arc<[Target]>) {
         self.n_statements += 1;
-        let wanted = self.wanted.borrow_and_update().clone();
+        self.wanted.refresh();
+        let wanted = self.wanted.shared();
         let request = wire::WatchRequest {
             targets: wanted.targets.iter().map(wire::Target::from).collect(),
             subscriber: self.subscriber.clone(),
             statement: self.n_statements,
             all: wanted.shown == Shown::All,
         };
-        (request, wanted.targets)
+        (request, Arc::clone(&wanted.targets))
     }
 
     fn publish(&self, open: &mut Open, response: &wire::WatchResponse) {
-        self.lock().heard = Some(now());
+        self.connection.heard();
         if response.statement != 0 && response.statement != self.n_statements {
             // The statement has changed since; its full snapshot is on the way.
             return;
         }
         open.heard = apply(std::mem::take(&mut open.heard), response, &open.stated);
         let snapshot = open.heard.clone().keep_known(&open.before);
-        self.publish.send_replace(Arc::new(snapshot));
-    }
-
-    fn lost(&self, error: &str) {
-        let mut state = self.lock();
-        if state.connected || state.error != error {
-            tracing::warn!(endpoint = %self.endpoint, error, "Not connected to healthd; the last snapshot stays in force");
-        }
-        if state.connected {
-            state.heard = Some(now());
-        }
-        state.connected = false;
-        error.clone_into(&mut state.error);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-}
-
-/// The clock, for the age of a snapshot.
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn age_counts_from_when_healthd_was_last_heard() {
-        let heard = now();
-        let later = heard + Duration::from_secs(9);
-        let state = |connected, heard| State {
-            connected,
-            heard,
-            connections: 1,
-            error: String::new(),
-        };
-        assert_eq!(state(true, Some(heard)).age(later), Some(Duration::ZERO));
-        assert_eq!(
-            state(false, Some(heard)).age(later),
-            Some(Duration::from_secs(9))
-        );
-        assert_eq!(state(false, None).age(later), None);
+        self.snapshots.publish(snapshot);
     }
 }

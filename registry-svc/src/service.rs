@@ -16,9 +16,10 @@ mod workers;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use api::registry_svc::{Detail, Requests};
+use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::latest::Latest;
@@ -119,13 +120,21 @@ impl Service for Registry {
     const NAME: &'static str = "registry-svc";
     type Config = Config;
     type Status = Detail;
+    type File = ();
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(_config: &Config) -> &() {
+        &()
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.clone()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
         let root = succession::take(&config.root, &config.common, context)
@@ -196,7 +205,6 @@ impl Service for Registry {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        warn_all(&config);
         let before = self.shown.current();
         if Fixed::of(&before) != Fixed::of(&config) {
             tracing::warn!(
@@ -259,7 +267,7 @@ impl Service for Registry {
     }
 
     async fn drain(self, deadline: Duration) -> bool {
-        let begun = now();
+        let begun = clock::now();
         for task in self.followed.current().iter() {
             task.abort();
         }
@@ -576,17 +584,6 @@ fn requests(http: &Http) -> Requests {
         received_bytes,
         sent_bytes,
     }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::registry_svc::{Last, Outcome, ScrubReport, SweepReport};
+use daemon::clock;
 use daemon::exit;
 use daemon::latest::Latest;
 use parking_lot::{Mutex, MutexGuard};
@@ -141,7 +142,7 @@ impl Upkeep {
         space: Option<&Space>,
         config: &Arc<Latest<Config>>,
     ) -> Self {
-        let begun = now();
+        let begun = clock::now();
         Self(Arc::new(Inner {
             store: store.clone(),
             cluster: cluster.cloned(),
@@ -207,7 +208,7 @@ impl Upkeep {
         }
         state.n_started += 1;
         let number = state.n_started;
-        let since = now();
+        let since = clock::now();
         *state.running(task) = Some(Running {
             task,
             number,
@@ -247,7 +248,7 @@ impl Upkeep {
             report,
         });
         if task == Task::Sweep {
-            state.swept = now();
+            state.swept = clock::now();
         }
     }
 
@@ -297,7 +298,7 @@ impl Upkeep {
             task: task.name().to_owned(),
             report,
         });
-        state.scrubbed = now();
+        state.scrubbed = clock::now();
     }
 
     async fn scrubbed(&self, task: Task) -> Result<ScrubReport, StoreError> {
@@ -428,11 +429,6 @@ impl Totals {
         add(&self.damaged, report.damaged.len() as u64);
         add(&self.repaired, report.n_repaired);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
+use daemon::clock;
 use daemon::latest::Latest;
 use ipnet::IpNet;
 use tokio::net::{UdpSocket, UnixDatagram};
@@ -76,7 +76,7 @@ impl Policy {
             command_access: Acl::from_rules(&rules, &mut resolve),
             open: commands.open.clone(),
             client_log: !settings.server.no_client_log,
-            rate_limit: commands.rate_limit,
+            rate_limit: commands.rate_limit.map(Into::into),
         }
     }
 }
@@ -137,7 +137,7 @@ impl Server {
                 Err(error) => tracing::warn!(%address, %error, "Cannot listen for chronyc"),
             }
         }
-        if let Some(path) = &settings.commands.socket {
+        if let Some(path) = settings.commands.socket.path() {
             match server.listen_unix(path) {
                 Ok(()) => server
                     .listeners
@@ -310,10 +310,7 @@ impl Shared {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell of the sockets")]
 fn now() -> UnixTime {
-    let since = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let since = clock::since_1970();
     UnixTime(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }

@@ -6,6 +6,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::ExitCode;
 
+use ::config::Refused;
+use ::config::timesync_agent::TimesyncAgent;
 use daemon::args::{self, LogArgs};
 use daemon::log::LogSettings;
 use daemon::{errln, exit, outln, run};
@@ -93,7 +95,7 @@ fn measure(args: &ServeArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    let (mode, done) = match args.measure_once || !config.corrects_clock {
+    let (mode, done) = match args.measure_once || !config.file.correct_clock {
         true => (Mode::Measure, "ignored"),
         false => (Mode::Set, "step"),
     };
@@ -120,7 +122,11 @@ fn keep(args: &SoloArgs) -> ExitCode {
         Ok(config) => config,
         Err(code) => return code,
     };
-    match single_thread::run(&config.settings, read_keys(&config), config.corrects_clock) {
+    match single_thread::run(
+        &config.settings,
+        read_keys(&config),
+        config.file.correct_clock,
+    ) {
         Ok(()) => exit::code(exit::OK),
         Err(error) => {
             exit::report(&error);
@@ -154,7 +160,10 @@ fn check(args: &ConfigArgs) -> ExitCode {
     let checked = config::read(args);
     if let Ok(config) = &checked {
         let of_files = files::warnings(&config.settings);
-        for warning in config.warnings.iter().chain(&of_files) {
+        for warning in &config.warnings {
+            outln!("warning: {warning}");
+        }
+        for warning in &of_files {
             outln!("warning: {warning}");
         }
     }
@@ -163,5 +172,8 @@ fn check(args: &ConfigArgs) -> ExitCode {
 
 fn import(format: &Format) -> ExitCode {
     let Format::Chrony { file } = format;
-    run::import_text(config::import(file))
+    match config::import(file) {
+        Ok(conf) => run::import(&conf.files, Ok::<_, Refused>(conf.draft)),
+        Err(refused) => run::import::<TimesyncAgent>(&[], Err(refused)),
+    }
 }

@@ -1,70 +1,120 @@
-//! The parsed configuration of the agent: every value in it is legal.
+//! The configuration: the file, and the settings of the program that follow from it.
 //!
-//! Fixed for the life of the process are the admin listener, where healthd is, the node's name, whether the clock is touched, the
-//! sandbox, threads, where clients and chronyc are answered, and how much is remembered of clients; everything else is taken up on
-//! reload, except that a sandbox keeps no privilege for the first cards that are to stamp and the first PTP over Ethernet.
+//! The keys are in [`config::timesync_agent`](::config::timesync_agent). Here is the parsed configuration, and the rules between
+//! keys are in `rules`. A chrony.conf becomes the same struct ([`import`]); with `chrony-conf` the file's own keys override it.
 
 pub mod files;
 mod lint;
-pub mod v1;
-mod write;
+mod rules;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use config_text::counted;
-use daemon::config::{Common, Problems};
+use ::config::timesync_agent::{ADMIN_PORT, TimesyncAgent};
+use ::config::{Address, Draft, Note};
+use config_text::{Files, counted};
+use daemon::config::{Common, Document, Problem, Problems};
 use daemon::disk::Disk;
-use proto::endpoint::Endpoint;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 use crate::args::{ConfigArgs, DEFAULT_CONFIG};
-use peer_chrony::{self, ChronyConf};
-use time_model::settings::Settings;
+use peer_chrony::{ChronyConf, parse_source_directories};
+use time_model::settings::{Settings, SourceSettings, sources};
 
 pub use lint::unused;
-pub use write::toml;
 
 /// The default address of the admin listener.
-pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 9406);
+pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
 
 /// The configuration of one agent.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Log, admin listener, drain.
     pub common: Common,
+    /// The file, with the chrony.conf that it names and the command line's values in it.
+    pub file: TimesyncAgent,
     /// The settings of the program.
     pub settings: Settings,
-    /// The address of healthd, if one is configured.
-    pub health: Option<Endpoint>,
-    /// The name that healthd shows and metrics carry; the host's unless given.
-    pub node: String,
-    /// Whether the clock is corrected; without, as `chronyd -x`.
-    pub corrects_clock: bool,
-    /// Whether system calls that are not needed are given up, once everything is open.
-    pub sandbox: bool,
-    /// Whether requests are answered by threads of their own, many at a time; without, by the thread that asks servers, one at a time.
-    pub batch: bool,
-    /// Those threads; one for each processor unless given.
-    pub threads: Option<usize>,
     /// Warnings: odd, but understood.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Problem>,
 }
 
 impl Config {
-    /// The settings of a chrony.conf, and nothing else.
-    #[must_use]
-    pub fn of_chrony(conf: ChronyConf) -> Self {
-        Self {
-            common: Common::with_admin(DEFAULT_ADMIN),
-            settings: conf.settings,
-            health: Some(Endpoint::default()),
-            node: host_name(),
-            corrects_clock: true,
-            sandbox: true,
-            batch: true,
-            threads: None,
-            warnings: conf.warnings.iter().map(ToString::to_string).collect(),
+    /// Parses the text of a configuration file; `files` are for the chrony.conf and the directories that it may name.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place.
+    pub fn from_document(document: &Document, files: &mut dyn Files) -> Result<Self, Problems> {
+        let mut base = Draft {
+            config: TimesyncAgent::default(),
+            notes: Vec::new(),
+        };
+        let mut own_sources = Vec::new();
+        let mut file = document.parse_with(|file: &TimesyncAgent, check| {
+            if let Some(path) = &file.chrony_conf {
+                match peer_chrony::parse(path, files) {
+                    Ok(conf) => base = conf.draft,
+                    Err(refused) => check.extend(refused.problems),
+                }
+            }
+            rules::check(file, &base.config, check);
+            own_sources = rules::sources_in_order(file, check);
+        })?;
+        let mut settings_sources = sources(&base.config);
+        settings_sources.extend(own_sources);
+        if file.chrony_conf.is_some() {
+            file = on_top_of(&base.config, document)?;
         }
+        Ok(Self::of(file, settings_sources, &base.notes, files))
+    }
+
+    /// The configuration of a chrony.conf, and nothing else.
+    ///
+    /// # Errors
+    /// A value without a form in TOML: a mistake in the import itself.
+    pub fn of_chrony(
+        path: &Path,
+        draft: &Draft<TimesyncAgent>,
+        files: &mut dyn Files,
+    ) -> Result<Self, Problems> {
+        let name = format!("{}, as TOML", path.display());
+        let written = draft
+            .written("")
+            .map_err(|error| Problems::from(Problem::new(format!("{name}: {error}"))))?;
+        let document = Document::inline(name, written.to_string());
+        let mut config = Self::from_document(&document, files)?;
+        // The notes have the places in the file itself.
+        let notes = draft.notes.iter().map(Note::problem);
+        config.warnings.splice(0..0, notes);
+        Ok(config)
+    }
+
+    fn of(
+        file: TimesyncAgent,
+        sources: Vec<SourceSettings>,
+        notes: &[Note],
+        files: &mut dyn Files,
+    ) -> Self {
+        let mut settings = Settings::new(&file);
+        settings.sources = sources;
+        let more = parse_source_directories(&file.source_directories, files);
+        settings
+            .sources
+            .extend(time_model::settings::sources(&more.config));
+        let warnings = notes.iter().chain(&more.notes).map(Note::problem);
+        Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            settings,
+            warnings: warnings.collect(),
+            file,
+        }
+    }
+
+    /// The name that healthd shows and metrics carry.
+    #[must_use]
+    pub fn node(&self) -> String {
+        self.file.node.clone().unwrap_or_else(host_name)
     }
 
     /// One line that says what is configured.
@@ -100,53 +150,97 @@ impl Config {
     }
 }
 
+/// Lists that a file adds to those of its chrony.conf, by their tables; other values replace those of the chrony.conf.
+const ADDED: [(&str, &str); 8] = [
+    ("", "server"),
+    ("", "pool"),
+    ("", "refclock"),
+    ("", "source-directories"),
+    ("client", "hwtimestamp"),
+    ("serve", "access"),
+    ("commands", "access"),
+    ("logs", "write"),
+];
+
+/// Tables whose keys replace those of the chrony.conf one by one.
+const MERGED: [&str; 7] = [
+    "client",
+    "clock",
+    "commands",
+    "leap",
+    "logs",
+    "selection",
+    "serve",
+];
+
+/// The keys of a document, which was checked, on top of those of a chrony.conf.
+fn on_top_of(base: &TimesyncAgent, document: &Document) -> Result<TimesyncAgent, Problems> {
+    let failed = |error: &dyn std::fmt::Display| {
+        let path = document.path.display();
+        Problems::from(Problem::new(format!("{path} on its chrony.conf: {error}")))
+    };
+    let mut merged = serde_json::to_value(base).map_err(|error| failed(&error))?;
+    let own: Value = toml::from_str(&document.text).map_err(|error| failed(&error))?;
+    overlay("", &mut merged, own);
+    if let Some(merged) = merged.as_object_mut() {
+        // Of the file's format; the struct has none.
+        merged.remove("version");
+    }
+    TimesyncAgent::deserialize(merged).map_err(|error| failed(&error))
+}
+
+fn overlay(table: &str, below: &mut Value, above: Value) {
+    let (Value::Object(below), Value::Object(above)) = (below, above) else {
+        return;
+    };
+    for (key, value) in above {
+        let is_added = ADDED.contains(&(table, key.as_str()));
+        match (below.get_mut(&key), value) {
+            (Some(Value::Array(below)), Value::Array(above)) if is_added => below.extend(above),
+            (Some(below), above) if table.is_empty() && MERGED.contains(&key.as_str()) => {
+                overlay(&key, below, above);
+            }
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
+    }
+}
+
 /// Reads the configuration that the arguments name, with what they say themselves.
 ///
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = match &args.chrony_conf {
-        Some(path) => Config::of_chrony(chrony(path)?),
+        Some(path) => {
+            let conf = import(path).map_err(|refused| refused.problems)?;
+            Config::of_chrony(path, &conf.draft, &mut Disk)?
+        }
         None => {
             let default = || PathBuf::from(DEFAULT_CONFIG);
             let path = args.config.clone().unwrap_or_else(default);
-            v1::parse(&daemon::config::read(path)?, &mut Disk)?
+            Config::from_document(&daemon::config::read(path)?, &mut Disk)?
         }
     };
     if let Some(healthd) = &args.healthd {
-        config.health.clone_from(&healthd.0);
+        config.file.health.endpoint.clone_from(healthd);
     }
     if args.admin.is_some() {
         config.common.admin = args.admin;
     }
-    config.corrects_clock &= !args.no_clock;
-    config.warnings.extend(unused(&config.settings));
+    config.file.correct_clock &= !args.no_clock;
+    let unused = unused(&config.settings).into_iter().map(Problem::new);
+    config.warnings.extend(unused);
     files::problems(&config.settings).unless_empty(config)
 }
 
 /// Reads a chrony.conf and what it includes.
 ///
 /// # Errors
-/// Everything that is wrong with it.
-pub fn chrony(path: &Path) -> Result<ChronyConf, Problems> {
-    Ok(peer_chrony::parse(path, &mut Disk)?)
-}
-
-/// A chrony.conf as this program's TOML, and what is to be known of it.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn import(path: &Path) -> Result<(String, Vec<String>), Problems> {
-    let conf = chrony(path)?;
-    let mut text = String::new();
-    for warning in &conf.warnings {
-        let place = warning.position.as_ref().map(|position| position.line);
-        let place = place.map_or_else(String::new, |line| format!("line {line}: "));
-        text.push_str(&format!("# not carried: {place}{}\n", warning.message));
-    }
-    text.push_str(&toml(&conf.settings));
-    let remarks = conf.warnings.iter().map(ToString::to_string).collect();
-    Ok((text, remarks))
+/// Everything that is wrong with it, and the notes on the rest.
+pub fn import(path: &Path) -> Result<ChronyConf, ::config::Refused> {
+    peer_chrony::parse(path, &mut Disk)
 }
 
 /// The name of this host, without its domain.

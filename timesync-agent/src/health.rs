@@ -4,7 +4,8 @@
 
 use std::time::Duration;
 
-use proto::clock::{ClockReporter, Link};
+use api::timesync_agent::Reports;
+use proto::clock::ClockReporter;
 use proto::endpoint::Endpoint;
 use proto::health as wire;
 
@@ -38,10 +39,16 @@ impl Health {
         }
     }
 
-    /// How the telling goes; none when healthd is not told.
+    /// The state of the reports; none when healthd gets none.
     #[must_use]
-    pub fn link(&self) -> Option<Link> {
-        self.reporter.as_ref().map(ClockReporter::link)
+    pub fn reports(&self) -> Option<Reports> {
+        let reporter = self.reporter.as_ref()?;
+        let state = reporter.state();
+        Some(Reports {
+            connected: state.connected,
+            reports: reporter.n_reports(),
+            error: state.error,
+        })
     }
 }
 

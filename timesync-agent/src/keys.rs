@@ -60,7 +60,12 @@ mod tests {
     use super::*;
 
     fn settings(text: &str) -> Settings {
-        peer_chrony::parse_bytes(text.as_bytes()).unwrap().settings
+        Settings::new(
+            &peer_chrony::parse_bytes(text.as_bytes())
+                .unwrap()
+                .draft
+                .config,
+        )
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use daemon::calendar;
 
 use ntp::engine::{Measurement, Record, ReferenceClockRecord};
-use time_model::settings::{LogSettings, reference_id_text};
+use time_model::settings::{LogFile, LogSettings, reference_id_text};
 use time_model::time::{SECOND, UnixTime};
 use time_model::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
 use timekeeper::tempcomp::Reading;
@@ -75,7 +75,8 @@ pub fn line(record: &Record, settings: &LogSettings, now: UnixTime) -> Option<(L
     match record {
         Record::Measurement(measurement) => {
             let is_good = measurement.packet.tests == GOOD;
-            let is_wanted = settings.raw_measurements || (settings.measurements && is_good);
+            let is_wanted = settings.has(LogFile::RawMeasurements)
+                || (settings.has(LogFile::Measurements) && is_good);
             is_wanted.then(|| (Log::Measurements, measured(measurement)))
         }
         Record::Selection { view, age } => Some((Log::Selection, selection(view, *age, now))),
@@ -283,7 +284,7 @@ mod tests {
 
     fn settings() -> LogSettings {
         LogSettings {
-            measurements: true,
+            write: [LogFile::Measurements].into(),
             ..LogSettings::default()
         }
     }
@@ -336,7 +337,7 @@ mod tests {
         measurement.packet.tests = GOOD & !0b1001;
         assert_eq!(line(&record(measurement), &settings(), AT), None);
         let raw = LogSettings {
-            raw_measurements: true,
+            write: [LogFile::RawMeasurements].into(),
             ..LogSettings::default()
         };
         let (_, text) = line(&record(measurement), &raw, AT).unwrap();

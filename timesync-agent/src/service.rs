@@ -6,11 +6,11 @@ pub(crate) mod sockets;
 
 use parking_lot::Mutex;
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use ::config::timesync_agent::TimesyncAgent;
 use api::timesync_agent::Detail;
 use daemon::admin::{Reply, Routes};
 use daemon::config::{Common, Problem, Problems};
@@ -58,50 +58,11 @@ pub struct Timesync {
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
-    fixed: Fixed,
+    /// Whether the clock is corrected. A reload does not change it: the process may have given up the privilege.
+    is_clock_corrected: bool,
     follower: JoinHandle<()>,
     /// The directory of the drift file, whose holder corrects the clock.
     lock: Option<Lock>,
-}
-
-/// The settings that a reload does not change. A reload does not know which privileges were given up: an operation that needs
-/// one fails, and says so.
-#[derive(Debug, PartialEq)]
-struct Fixed {
-    node: String,
-    corrects_clock: bool,
-    sandbox: bool,
-    batch: bool,
-    threads: Option<usize>,
-    health: Option<proto::endpoint::Endpoint>,
-    port: u16,
-    bind_addresses: Vec<IpAddr>,
-    bind_device: Option<String>,
-    client_log_limit: u64,
-    commands: Vec<SocketAddr>,
-    command_device: Option<String>,
-    command_socket: Option<PathBuf>,
-}
-
-impl Fixed {
-    fn of(config: &Config) -> Self {
-        let (server, commands) = (&config.settings.server, &config.settings.commands);
-        Self {
-            node: config.node.clone(),
-            corrects_clock: config.corrects_clock,
-            sandbox: config.sandbox,
-            batch: config.batch,
-            threads: config.threads,
-            health: config.health.clone(),
-            port: server.port,
-            bind_addresses: server.bind_addresses.clone(),
-            bind_device: server.bind_device.clone(),
-            client_log_limit: server.client_log_limit,
-            commands: commands.listen(),
-            command_device: commands.bind_device.clone(),
-            command_socket: commands.socket.clone(),
-        }
-    }
 }
 
 impl Service for Timesync {
@@ -109,13 +70,21 @@ impl Service for Timesync {
 
     type Config = Config;
     type Status = Detail;
+    type File = TimesyncAgent;
 
     fn common(config: &Config) -> &Common {
         &config.common
     }
 
+    fn file(config: &Config) -> &TimesyncAgent {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        config.warnings.iter().map(ToString::to_string).collect()
+    }
+
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        warn_all(&config);
         let settings = &config.settings;
         keep_capabilities(&config)?;
         let keys = read_keys(settings);
@@ -131,18 +100,18 @@ impl Service for Timesync {
         let state = leaves.as_ref().and_then(StateFile::take);
         if let Some(state) = &state {
             // A client gets the time from its first request on.
-            let told = state.reference(settings, !config.corrects_clock, clock::read());
+            let told = state.reference(settings, !config.file.correct_clock, clock::read());
             supply.reference.publish(told);
         }
         let ntp_listeners =
             NtpListeners::new(&config, context, supply.clone(), precision, random.fork());
         let inherited = ntp_listeners.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
-            corrects_clock: config.corrects_clock,
+            corrects_clock: config.file.correct_clock,
             views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
-            supply: (!config.batch).then(|| supply.clone()),
+            supply: (!config.file.batch).then(|| supply.clone()),
             state,
             leaves,
             inherited: inherited.into_iter().map(Into::into).collect(),
@@ -159,10 +128,13 @@ impl Service for Timesync {
             Box::new(controller.handle()),
             resolve,
         );
-        let health = Arc::new(Health::start(config.health.clone(), config.node.clone()));
+        let health = Arc::new(Health::start(
+            config.file.health.endpoint.0.clone(),
+            config.node(),
+        ));
         succession::offer(context);
         let follower = show(&config, context, &views, &supply, &health);
-        if config.sandbox {
+        if config.file.sandbox {
             forbid();
         }
         tracing::info!(
@@ -177,19 +149,13 @@ impl Service for Timesync {
             views,
             ntp_listeners,
             health,
-            fixed: Fixed::of(&config),
+            is_clock_corrected: config.file.correct_clock,
             follower: tokio::spawn(follower.run()),
             lock,
         })
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        warn_all(&config);
-        if self.fixed != Fixed::of(&config) {
-            tracing::warn!(
-                "Listeners (those of [commands], too), threads, clientloglimit, [health], the node's name, the sandbox and whether the clock is corrected change with the next restart"
-            );
-        }
         let keys = read_keys(&config.settings);
         let (settings, told) = (config.settings.clone(), keys.clone());
         let summary = config.summary();
@@ -205,8 +171,8 @@ impl Service for Timesync {
     fn status(&self) -> Detail {
         let around = HostInfo {
             listeners: listeners(&self.ntp_listeners, &self.chronyc),
-            is_clock_corrected: self.fixed.corrects_clock,
-            healthd: self.health.link(),
+            is_clock_corrected: self.is_clock_corrected,
+            healthd: self.health.reports(),
         };
         status::detail(&self.views.current(), &around)
     }
@@ -253,7 +219,7 @@ async fn take_clock(config: &Config, context: &Context) -> Result<Option<Lock>, 
     match succession::take(directory, &config.common, context).await {
         Ok(lock) => Ok(Some(lock)),
         // An agent that leaves the clock alone competes with no program.
-        Err(LockError::Held { .. }) if !config.corrects_clock => Ok(None),
+        Err(LockError::Held { .. }) if !config.file.correct_clock => Ok(None),
         Err(error @ LockError::Held { .. }) => Err(StartError::new(exit::SOFTWARE, error)),
         Err(error @ LockError::Io { .. }) => {
             let error = exit::chain(&error);
@@ -272,12 +238,12 @@ fn listeners(ntp_listeners: &NtpListeners, chronyc: &cmdmon::Server) -> Vec<Stri
 
 /// Gives up privileges that are not needed, before there are threads that would keep them.
 fn keep_capabilities(config: &Config) -> Result<(), StartError> {
-    if !config.sandbox {
+    if !config.file.sandbox {
         return Ok(());
     }
     let settings = &config.settings;
     let capabilities = Capabilities {
-        set_time: config.corrects_clock,
+        set_time: config.file.correct_clock,
         bind_ports: true,
         raw_packets: settings.refclocks.iter().any(|clock| match &clock.driver {
             RefclockDriver::Ptp(ptp) => ptp.transport == PtpTransport::Ethernet,
@@ -365,8 +331,8 @@ fn show(
     let scrape = Scrape::new(
         Arc::clone(views),
         Arc::clone(&supply.tables),
-        config.node.clone(),
-        config.corrects_clock,
+        config.node(),
+        config.file.correct_clock,
     );
     context.metrics.register_collector(Box::new(scrape));
     add_page(&context.admin, views, &history);
@@ -376,12 +342,6 @@ fn show(
         health: Arc::clone(health),
         history,
         readiness: context.readiness.clone(),
-    }
-}
-
-fn warn_all(config: &Config) {
-    for warning in &config.warnings {
-        tracing::warn!(warning, "Configuration is legal, but odd");
     }
 }
 
@@ -427,16 +387,14 @@ impl Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ::config::restart_needed;
     use peer_chrony::parse_bytes;
 
     #[test]
     fn what_takes_a_restart_is_known() {
-        let of = |line: &str| {
-            let conf = parse_bytes(line.as_bytes()).unwrap();
-            Fixed::of(&Config::of_chrony(conf))
-        };
+        let of = |line: &str| parse_bytes(line.as_bytes()).unwrap().draft.config;
         let before = of("");
+        let needed = |line: &str| restart_needed(&before, &of(line));
         for line in [
             "port 1123",
             "bindaddress 127.0.0.1",
@@ -447,10 +405,10 @@ mod tests {
             "bindcmdaddress /run/other.sock",
             "bindcmddevice eth0",
         ] {
-            assert_ne!(of(line), before, "{line}");
+            assert_eq!(needed(line).len(), 1, "{line}");
         }
         for line in ["server 192.0.2.1", "allow", "cmdallow 10", "makestep 1 3"] {
-            assert_eq!(of(line), before, "{line}");
+            assert_eq!(needed(line), [""; 0], "{line}");
         }
     }
 }

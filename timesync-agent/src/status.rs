@@ -7,7 +7,6 @@ use api::timesync_agent::{Detail, Reports, Source};
 use config_text::counted_as;
 use daemon::calendar::Timestamp;
 use daemon::run::headline;
-use proto::clock::Link;
 
 use time_model::labels;
 use time_model::time::{RawTime, UnixTime};
@@ -21,7 +20,7 @@ pub struct HostInfo {
     /// Whether the clock is corrected; false for `--no-clock`.
     pub is_clock_corrected: bool,
     /// The state of the reports to healthd; none without healthd.
-    pub healthd: Option<Link>,
+    pub healthd: Option<Reports>,
 }
 
 /// Everything an operator would ask.
@@ -53,11 +52,7 @@ pub fn detail(view: &View, around: &HostInfo) -> Detail {
         steps: tracking.n_steps,
         unresolved_names: view.n_unresolved,
         sources: view.sources.iter().map(|one| source(one, now)).collect(),
-        healthd: around.healthd.as_ref().map(|link| Reports {
-            connected: link.connected,
-            reports: link.n_reports,
-            error: link.error.clone(),
-        }),
+        healthd: around.healthd.clone(),
     }
 }
 
@@ -232,9 +227,9 @@ mod tests {
         HostInfo {
             listeners: vec!["udp 0.0.0.0:123".to_owned()],
             is_clock_corrected: false,
-            healthd: Some(Link {
+            healthd: Some(Reports {
                 connected: false,
-                n_reports: 0,
+                reports: 0,
                 error: "refused".to_owned(),
             }),
         }

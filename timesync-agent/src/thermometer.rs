@@ -11,7 +11,7 @@ use std::time::Duration;
 use daemon::disk;
 
 use crate::system::timer::Waker;
-use time_model::settings::{TemperatureCompensation, TemperatureLaw};
+use time_model::settings::TemperatureCompensation;
 use timekeeper::tempcomp::{Law, Points, Reading, TemperatureError};
 
 /// Readings that wait for the loop. It takes them at once; if it is that far behind, one more is lost.
@@ -102,16 +102,13 @@ impl Thermometer {
 ///
 /// There is no file of points, or it has none.
 pub fn law(settings: &TemperatureCompensation) -> Result<Law, ThermometerError> {
-    let path = match &settings.law {
-        TemperatureLaw::Quadratic { t0, k0, k1, k2 } => {
-            return Ok(Law::Quadratic {
-                t0: *t0,
-                k0: *k0,
-                k1: *k1,
-                k2: *k2,
-            });
-        }
-        TemperatureLaw::Points(path) => path.clone(),
+    let Some(path) = settings.points.clone() else {
+        return Ok(Law::Quadratic {
+            t0: settings.t0,
+            k0: settings.k0,
+            k1: settings.k1,
+            k2: settings.k2,
+        });
     };
     let text = match disk::read(&path) {
         Ok(octets) => octets,
@@ -177,11 +174,12 @@ mod tests {
 
     use super::*;
 
-    fn settings(file: PathBuf, law: TemperatureLaw) -> TemperatureCompensation {
+    fn settings(file: PathBuf, points: PathBuf) -> TemperatureCompensation {
         TemperatureCompensation {
             file,
             interval: 0.01,
-            law,
+            points: Some(points),
+            ..TemperatureCompensation::default()
         }
     }
 
@@ -204,7 +202,7 @@ mod tests {
         let (sensor, points) = (directory.join("t"), directory.join("points"));
         let waker = Arc::new(Waker::new().unwrap());
         assert!(Thermometer::start(None, &waker).reading().is_none());
-        let settings = settings(sensor.clone(), TemperatureLaw::Points(points.clone()));
+        let settings = settings(sensor.clone(), points.clone());
         assert!(law(&settings).is_err(), "no points");
         fs::write(&points, "10 0\n").unwrap();
         assert!(law(&settings).is_err(), "too few");

@@ -8,7 +8,6 @@
 
 mod counted;
 mod files;
-pub mod import_report;
 mod nearest;
 mod rejected;
 pub mod toml;

@@ -142,8 +142,9 @@ pub struct Forward {
     /// The servers that answer for it. Further servers answer while the node's own server is away.
     pub upstreams: Vec<DnsAddress>,
     /// `false`: the upstreams are authoritative for the zone, and queries have no RD flag. dns-recursor itself follows a
-    /// CNAME that leads out of the zone, and a referral to the servers of a child zone (at port 53). `true`: the upstreams
-    /// are recursive, and queries have RD.
+    /// referral to the servers of a child zone (at port 53). `true`: the upstreams are recursive, and queries have RD. Of
+    /// both kinds it believes records of the zone's names only, less those of zones with a `[[forward]]` of their own; a
+    /// CNAME that leads elsewhere it follows by the zones here.
     #[serde(default)]
     pub recursive: bool,
     /// The order of healthy upstreams. dns-recursor skips an upstream that does not answer until it does.
@@ -278,9 +279,11 @@ pub const MIN_DEADLINE: u64 = 1;
 pub struct Resolve {
     /// How long dns-recursor tries to resolve a question: shorter than clients' own deadline.
     pub deadline: DurationWithin<MIN_DEADLINE>,
-    /// The largest number of questions in flight.
+    /// The largest number of questions in flight. When it is reached, the client with the most of them loses its oldest
+    /// one to a client with fewer, and among the questions of one client the zone with the most to a zone with fewer.
     pub max_questions: Positive<usize>,
-    /// The largest number of clients that wait for questions in flight.
+    /// The largest number of clients that wait for questions in flight. Queries of one client fill at most a quarter of
+    /// these places.
     pub max_clients: Positive<usize>,
     /// Whether queries have random letter case, against forged responses.
     pub randomize_case: bool,

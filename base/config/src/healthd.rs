@@ -174,6 +174,7 @@ pub enum Verify {
     /// Those of `ca-file`.
     Ca,
     /// None: every certificate is accepted.
+    #[serde(alias = "off")]
     None,
 }
 

@@ -23,6 +23,11 @@ impl<T: Copy, const MIN: i64, const MAX: i64> Whole<T, MIN, MAX> {
     pub const fn get(self) -> T {
         self.0
     }
+
+    /// The number as it is: only to write it.
+    pub(crate) const fn unchecked(number: T) -> Self {
+        Self(number)
+    }
 }
 
 impl<T: TryFrom<i64>, const MIN: i64, const MAX: i64> Whole<T, MIN, MAX> {

@@ -237,6 +237,12 @@ impl Check<'_> {
         self.document.position(self.span(way).start)
     }
 
+    /// Whether the file has a value at the end of `way`.
+    #[must_use]
+    pub fn has(&self, way: &[Step<'_>]) -> bool {
+        found(self.table, way).is_ok()
+    }
+
     /// How many problems there are so far.
     #[must_use]
     pub const fn n_problems(&self) -> usize {
@@ -314,24 +320,26 @@ fn remove_item(items: &mut DeArray<'_>, span: &Range<usize>) -> Option<Way> {
 
 /// The place of the value at the end of `way`, or of the last one that is there; the start when nothing is.
 fn place(table: &DeTable<'_>, way: &[Step<'_>]) -> Range<usize> {
+    match found(table, way) {
+        Ok(place) | Err(place) => place,
+    }
+}
+
+/// The place of the value at the end of `way`; as an error, the place of the last value that is there.
+fn found(table: &DeTable<'_>, way: &[Step<'_>]) -> Result<Range<usize>, Range<usize>> {
     let [Step::Key(key), rest @ ..] = way else {
-        return 0..0;
+        return Err(0..0);
     };
-    let Some(mut here) = table.get(*key) else {
-        return 0..0;
-    };
+    let mut here = table.get(*key).ok_or(0..0)?;
     for step in rest {
         let next = match (step, here.get_ref()) {
             (Step::Key(key), DeValue::Table(table)) => table.get(*key),
             (Step::Item(index), DeValue::Array(array)) => array.get(*index),
             _ => None,
         };
-        match next {
-            Some(next) => here = next,
-            None => break,
-        }
+        here = next.ok_or_else(|| here.span())?;
     }
-    here.span()
+    Ok(here.span())
 }
 
 #[cfg(test)]

@@ -223,7 +223,8 @@ pub struct Dns {
     pub ttl: Ttl,
     /// The zone's mailbox, below the domain.
     pub contact: String,
-    /// The serial number of the zone (RFC 1982). The default is 1.
+    /// The serial number of the zone (RFC 1982). By default `outpost render` and `outpost bundle` move it with the content of
+    /// the zone, and keep it in `zone.serial` beside this file.
     #[schemars(extend("x-example" = "2014080704"))]
     pub serial: Option<u32>,
     /// The refresh time of the zone's SOA record, as zone files write times.
@@ -370,7 +371,8 @@ pub struct Publish {
     #[serde(default)]
     #[schemars(extend("x-example" = "\"api\"", "x-instead-of" = "role"))]
     pub vip: Option<String>,
-    /// The roles of the nodes that offer the port.
+    /// The roles of the nodes that offer the port. The default is `["master"]`; that of the ingress is `["worker"]` in a site
+    /// with workers, where OpenShift runs its routers. Clients reach those of them on which the port is up.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"master\"]"))]
     pub offered_by: Option<Vec<Role>>,

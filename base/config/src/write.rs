@@ -192,11 +192,16 @@ fn prune(table: &mut Table, root: &Json, node: &Json) {
     let Some(properties) = properties(root, node) else {
         return prune_map(table, root, node);
     };
+    let required = resolved(root, node)
+        .get("required")
+        .and_then(Json::as_array);
     for (key, property) in properties {
         let Some(item) = table.get_mut(key) else {
             continue;
         };
-        let default = property.get("default");
+        // A key that the file needs is written, whatever its value.
+        let is_required = required.is_some_and(|names| names.iter().any(|name| name == key));
+        let default = property.get("default").filter(|_| !is_required);
         let is_default = default.is_some_and(|default| same(item, default));
         match item {
             _ if is_default => {}

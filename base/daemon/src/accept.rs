@@ -1,18 +1,19 @@
 //! Accepts connections of tokio's listeners within bounds, so that a listener can never be what brings a
-//! daemon down.
+//! daemon down. Every loop over a stream listener is one of [`Acceptor`].
 //!
-//! | bound | beyond it |
-//! | --- | --- |
-//! | connections in all | more wait in the kernel's queue |
-//! | connections of a client ([`Connections`]) | turned away at once, and counted |
-//! | descriptors of the process | accepting rests for a moment, and the failure is counted |
+//! | bound | policy | beyond it |
+//! | --- | --- | --- |
+//! | connections in all | [`Acceptor::waiting`] | more wait in the kernel's queue: clients that have nowhere else to go |
+//! | connections of a client ([`Connections`]) | [`Acceptor::with_clients`] | closed at once, and counted |
+//! | the listener's own rule | [`Acceptor::turning_away`], [`Acceptor::admit`] | closed at once: clients that then ask another server |
+//! | descriptors of the process | all | accepting rests for [`PAUSE`]; the failure is counted, and the first one in a row logged |
 
 use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -21,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::connections::{Connections, Place};
 
-/// How long to wait when the system has no descriptor for a new connection.
-const PAUSE: Duration = Duration::from_millis(200);
+/// The rest after a failed accept. The usual cause is a lack of descriptors, which come back when connections end.
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// A source of connections.
 pub trait Listener: Send + Sync + 'static {
@@ -61,6 +62,15 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// The address of a client of a network.
+    #[must_use]
+    pub const fn address(self) -> Option<SocketAddr> {
+        match self {
+            Self::Network(address) => Some(address),
+            Self::Node => None,
+        }
+    }
+
     /// Whether it is on this node.
     #[must_use]
     pub fn is_local(self) -> bool {
@@ -83,24 +93,44 @@ impl fmt::Display for Peer {
 /// The bounds of what is accepted; clones share them, and so may several listeners.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
-    all: Arc<Semaphore>,
+    /// Room for connections in all; none where the listener's own rule bounds them.
+    all: Option<Arc<Semaphore>>,
     clients: Option<Arc<Connections>>,
-    failures: Arc<AtomicU64>,
+    failures: Arc<Failures>,
+}
+
+/// Connections that were there, and that the system has refused.
+#[derive(Debug, Default)]
+struct Failures {
+    all: AtomicU64,
+    /// Whether the last accept failed.
+    is_failing: AtomicBool,
 }
 
 /// A connection's room within the bounds; given back when dropped.
 #[derive(Debug)]
 pub struct Permit {
-    _all: Option<OwnedSemaphorePermit>,
+    // Given back first: the next connection finds room in all only when it finds room for its client.
     _client: Option<Place>,
+    _all: Option<OwnedSemaphorePermit>,
 }
 
 impl Acceptor {
-    /// At most `most` connections at a time.
+    /// At most `most` connections at a time; more wait.
     #[must_use]
-    pub fn new(most: usize) -> Self {
+    pub fn waiting(most: usize) -> Self {
         Self {
-            all: Arc::new(Semaphore::new(most)),
+            all: Some(Arc::new(Semaphore::new(most))),
+            clients: None,
+            failures: Arc::default(),
+        }
+    }
+
+    /// Connections are bounded by the rule that [`admit`](Self::admit) is given; more are closed.
+    #[must_use]
+    pub fn turning_away() -> Self {
+        Self {
+            all: None,
             clients: None,
             failures: Arc::default(),
         }
@@ -118,36 +148,62 @@ impl Acceptor {
     /// How often the system has refused a connection that was there.
     #[must_use]
     pub fn failures(&self) -> u64 {
-        self.failures.load(Ordering::Relaxed)
+        self.failures.all.load(Ordering::Relaxed)
     }
 
     /// Waits for the next connection that is within the bounds. Cancel safe.
     pub async fn next<L: Listener>(&self, listener: &L) -> (L::Stream, Peer, Permit) {
-        // The semaphore is never closed.
-        let all = Arc::clone(&self.all).acquire_owned().await.ok();
+        let (stream, peer, permit, ()) = self.admit(listener, |_| Some(())).await;
+        (stream, peer, permit)
+    }
+
+    /// Waits for the next connection that is within the bounds and that `rule` admits; others are closed.
+    /// Cancel safe.
+    pub async fn admit<L: Listener, A>(
+        &self,
+        listener: &L,
+        rule: impl Fn(Peer) -> Option<A>,
+    ) -> (L::Stream, Peer, Permit, A) {
+        let all = match &self.all {
+            // The semaphore is never closed.
+            Some(all) => Arc::clone(all).acquire_owned().await.ok(),
+            None => None,
+        };
         loop {
             match listener.next().await {
                 Ok((stream, peer)) => {
-                    if let Ok(client) = self.admit(peer) {
+                    self.failures.is_failing.store(false, Ordering::Relaxed);
+                    let Ok(client) = self.client(peer) else {
+                        tracing::debug!(%peer, "Connection is closed: its client has too many");
+                        continue;
+                    };
+                    if let Some(admitted) = rule(peer) {
                         let permit = Permit {
-                            _all: all,
                             _client: client,
+                            _all: all,
                         };
-                        return (stream, peer, permit);
+                        return (stream, peer, permit, admitted);
                     }
-                    tracing::debug!(%peer, "Client has too many connections");
                 }
                 Err(error) => {
-                    self.failures.fetch_add(1, Ordering::Relaxed);
-                    tracing::debug!(%error, "Connection was not accepted");
+                    self.failed(&error);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
         }
     }
 
+    /// Counts a failure, and logs the first in a row: a process without descriptors fails ten times a second.
+    fn failed(&self, error: &io::Error) {
+        self.failures.all.fetch_add(1, Ordering::Relaxed);
+        match self.failures.is_failing.swap(true, Ordering::Relaxed) {
+            false => tracing::warn!(%error, "Connection was not accepted"),
+            true => tracing::debug!(%error, "Connection was not accepted"),
+        }
+    }
+
     /// A client's place, where clients are bounded; an error when it has no more.
-    fn admit(&self, peer: Peer) -> Result<Option<Place>, ()> {
+    fn client(&self, peer: Peer) -> Result<Option<Place>, ()> {
         match (&self.clients, peer) {
             (Some(clients), Peer::Network(address)) => {
                 clients.admit(address.ip()).map(Some).ok_or(())
@@ -170,7 +226,7 @@ mod tests {
     #[tokio::test]
     async fn more_than_may_be_wait_for_one_to_end() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::new(1);
+        let acceptor = Acceptor::waiting(1);
         let _clients = [
             TcpStream::connect(address).await.unwrap(),
             TcpStream::connect(address).await.unwrap(),
@@ -189,7 +245,7 @@ mod tests {
     async fn a_client_with_too_many_is_turned_away_and_counted() {
         let (listener, address) = listener().await;
         let clients = Connections::new(9, 1);
-        let acceptor = Acceptor::new(9).with_clients(Arc::clone(&clients));
+        let acceptor = Acceptor::waiting(9).with_clients(Arc::clone(&clients));
         let _first = TcpStream::connect(address).await.unwrap();
         let (_stream, _, permit) = acceptor.next(&listener).await;
         let _second = TcpStream::connect(address).await.unwrap();
@@ -201,6 +257,20 @@ mod tests {
         let _third = TcpStream::connect(address).await.unwrap();
         let (_, _, _permit) = acceptor.next(&listener).await;
         assert_eq!(clients.open(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_rule_turns_away_and_nothing_waits() {
+        let (listener, address) = listener().await;
+        let acceptor = Acceptor::turning_away();
+        let _clients = [
+            TcpStream::connect(address).await.unwrap(),
+            TcpStream::connect(address).await.unwrap(),
+        ];
+        let seen = AtomicU64::new(0);
+        let second = |_| (seen.fetch_add(1, Ordering::Relaxed) > 0).then_some("second");
+        let (_stream, _, _permit, admitted) = acceptor.admit(&listener, second).await;
+        assert_eq!((admitted, seen.load(Ordering::Relaxed)), ("second", 2));
     }
 
     /// Fails twice, then has a connection.
@@ -221,7 +291,7 @@ mod tests {
     async fn a_system_without_descriptors_is_waited_for() {
         let (listener, address) = listener().await;
         let _client = TcpStream::connect(address).await.unwrap();
-        let acceptor = Acceptor::new(1);
+        let acceptor = Acceptor::waiting(1);
         let failing = Failing(AtomicU64::new(0), listener);
         let _connection = acceptor.next(&failing).await;
         assert_eq!(acceptor.failures(), 2);

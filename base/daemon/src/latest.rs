@@ -150,6 +150,15 @@ impl<T> Reader<T> {
         }
     }
 
+    /// Waits in a task until the value is as wanted, and takes it up. Cancel safe.
+    pub async fn wait_for(&mut self, is_wanted: impl Fn(&T) -> bool) -> Arc<T> {
+        self.refresh();
+        while !is_wanted(&self.value) {
+            self.changed().await;
+        }
+        self.shared()
+    }
+
     /// Waits in a thread, for at most `limit`, until there is another value than the one seen, and takes it
     /// up; true when there was one.
     pub fn wait(&mut self, limit: Duration) -> bool {
@@ -291,5 +300,9 @@ mod tests {
         latest.publish(7);
         late.changed().await;
         assert_eq!(*late.get(), 7);
+        let mut wanting = latest.reader();
+        let eight = tokio::spawn(async move { *wanting.wait_for(|value| *value > 7).await });
+        latest.publish(8);
+        assert_eq!(eight.await.unwrap(), 8);
     }
 }

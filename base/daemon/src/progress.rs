@@ -2,7 +2,7 @@
 //!
 //! Every thread of a data path increments its [`Heartbeat`] on each turn. A thread with nothing to do
 //! sleeps: each check of its heartbeat wakes it, and it must have incremented it by the next check.
-//! A heartbeat that stands still makes the daemon unready, `/livez` fail, and the service manager
+//! A heartbeat that has stalled makes the daemon unready, `/livez` fail, and the service manager
 //! restart it.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use tokio::time::MissedTickBehavior;
 use crate::notify;
 use crate::readiness::Readiness;
 
-/// How often progress is looked for when no service manager says how often.
+/// The interval of the checks when no service manager sets one.
 const DEFAULT_PERIOD: Duration = Duration::from_secs(5);
 
 /// The least time a woken thread has to increment its heartbeat: a busy machine may delay it.
@@ -128,7 +128,7 @@ impl Progress {
         let mut all = true;
         for heart in self.lock().values_mut() {
             let count = heart.beat.count();
-            // Nobody else holds it: its thread has ended, as it does on a drain.
+            // No thread holds it any more: it has ended, as it does on a drain.
             let ended = Arc::strong_count(&heart.beat) == 1;
             heart.stalled = !ended && heart.last == Some(count);
             heart.last = Some(count);
@@ -169,7 +169,7 @@ pub(crate) async fn watch(progress: Progress, readiness: Readiness) {
 fn report(stalled: &[String], readiness: &Readiness) {
     let reason = (!stalled.is_empty()).then(|| format!("no progress in {}", stalled.join(", ")));
     if let Some(reason) = &reason {
-        tracing::error!(reason, "A data path stands still");
+        tracing::error!(reason, "Data path stalled");
     }
     readiness.set_unready("progress", reason);
 }

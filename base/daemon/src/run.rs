@@ -14,6 +14,17 @@
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
+//!
+//! A daemon declares its parts, and this module does the rest the same way for all:
+//!
+//! | declared | done with it |
+//! | --- | --- |
+//! | [`Service::common`] | log, admin listener, deadline of the drain |
+//! | [`Service::file`] | a reload logs the keys that changed and wait for a restart |
+//! | [`Service::warnings`] | logged at the start and at each reload |
+//! | [`Service::status`], [`Context::admin`] | `/status`, the service's own paths and its self-check |
+//! | [`Context::progress`] | `/livez`, readiness and the watchdog follow its heartbeats |
+//! | [`Service::failure`], [`Service::drain`] | the end of the process and its exit code |
 
 mod host;
 mod verbs;
@@ -26,6 +37,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use schemars::JsonSchema;
 use serde::Serialize;
 use tokio::runtime::Builder;
 
@@ -40,11 +52,11 @@ use crate::readiness::Readiness;
 use crate::signal::Signals;
 use crate::{exit, log, notify};
 
-use host::Host;
+use host::{Before, Host};
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
-pub use verbs::{Way, ask, check, headline, import, import_text, status, verb};
+pub use verbs::{ask, check, headline, import, import_text, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";
@@ -54,14 +66,25 @@ pub trait Service: Sized + 'static {
     /// The name on the command line, in logs and in metrics: `dns-authd`.
     const NAME: &'static str;
 
-    /// What the configuration file is parsed into.
+    /// The parsed configuration file.
     type Config: 'static;
 
     /// The service's own part of `/status`: its module of `api`.
     type Status: Serialize;
 
+    /// The configuration file as it was read. Its type says which keys only a restart takes up; `()` says none.
+    type File: Clone + Serialize + JsonSchema;
+
     /// The part of the config that every daemon has.
     fn common(config: &Self::Config) -> &Common;
+
+    /// The file of a config.
+    fn file(config: &Self::Config) -> &Self::File;
+
+    /// The parts of a config that are legal and likely wrong, a line each.
+    fn warnings(_config: &Self::Config) -> Vec<String> {
+        Vec::new()
+    }
 
     /// True when another process of the service may be there, from which this one takes over: the admin
     /// address is its own until it has gone, and is taken over then.
@@ -77,13 +100,13 @@ pub trait Service: Sized + 'static {
     ) -> impl Future<Output = Result<Self, StartError>>;
 
     /// Takes up a new config as a whole, or changes nothing and says why. `Ok` holds a line for the
-    /// log: what is served. The future may be dropped when the process is told to end.
+    /// log about the served data. The future may be dropped when the process has to end.
     fn reload(&self, config: Self::Config) -> impl Future<Output = Result<String, Problems>>;
 
-    /// What `/status` shows as `detail`.
+    /// Returns the `detail` of `/status`.
     fn status(&self) -> Self::Status;
 
-    /// Comes when the service cannot go on, with the reason: the process drains and ends with an
+    /// Comes when the service cannot continue, with the reason: the process drains and ends with an
     /// error, so that its service manager starts another one. By default it never comes.
     fn failure(&self) -> impl Future<Output = Box<dyn Error + Send + Sync>> {
         std::future::pending()
@@ -93,22 +116,22 @@ pub trait Service: Sized + 'static {
     fn drain(self, deadline: Duration) -> impl Future<Output = bool>;
 }
 
-/// What a starting service is given.
+/// The parts of the process that a starting service uses.
 #[derive(Debug)]
 pub struct Context {
     /// Sockets handed over by systemd; those not taken are warned about.
     pub inherited: Inherited,
-    /// Where to register metrics.
+    /// The metrics, to register them.
     pub metrics: Metrics,
-    /// Where to say what readiness waits for.
+    /// The reasons that readiness waits for.
     pub readiness: Readiness,
-    /// Where to add paths to the admin listener.
+    /// The paths of the admin listener, to add to them.
     pub admin: Routes,
-    /// Where data paths register their heartbeats.
+    /// The heartbeats of data paths, to register them.
     pub progress: Progress,
-    /// Which of the slots this process is.
+    /// The slot of this process.
     pub slot: SlotArgs,
-    /// Where in its life this process is.
+    /// The state of this process's life.
     pub life: Life,
 }
 
@@ -133,7 +156,7 @@ impl Context {
 pub struct StartError {
     /// The exit code.
     pub code: u8,
-    /// What went wrong.
+    /// The cause.
     pub source: Box<dyn Error + Send + Sync>,
 }
 
@@ -231,8 +254,8 @@ pub fn serve<S: Service, C: clap::Args>(
     exit::code(code)
 }
 
-/// A connection is a descriptor: what the system allows is used, not the lower limit that protects
-/// programs that know only a few.
+/// Raises the limit of open descriptors to the most that the system allows: each connection is one. The lower
+/// limit protects programs that know only a few.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {
@@ -282,6 +305,8 @@ async fn live<S: Service>(
         S::NAME
     );
     let common = *S::common(&config);
+    let started_with = S::file(&config).clone();
+    warn::<S>(&config);
     let takes_over = inherited.any() || S::takes_over(&config);
     let mut host = match Host::open(S::NAME, &common, inherited, takes_over, slot) {
         Ok(host) => host,
@@ -305,9 +330,19 @@ async fn live<S: Service>(
         tracing::warn!(socket, "Inherited socket is not served");
     }
     starting.release();
-    let end = host.serve(&service, common, log, &mut signals, load).await;
+    let before = Before::<S> {
+        common,
+        started_with,
+    };
+    let end = host.serve(&service, before, log, &mut signals, load).await;
     host.drain(service, end.deadline, &mut signals).await;
     end.code
+}
+
+fn warn<S: Service>(config: &S::Config) {
+    for warning in S::warnings(config) {
+        tracing::warn!("{warning}");
+    }
 }
 
 fn failed(error: &StartError) -> u8 {

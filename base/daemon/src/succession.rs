@@ -40,7 +40,7 @@ const MAX_TEXT: u64 = 4096;
 /// The time until a lock that another process holds is tried again.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The time until the holder is asked again, until it agrees: it may be starting itself.
+/// The interval of requests to the holder, until it agrees: it may be starting itself.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 
 /// The time limit of one request; then comes the next.

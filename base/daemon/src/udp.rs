@@ -6,9 +6,9 @@
 //! (`IP_PKTINFO`, `IPV6_PKTINFO`); elsewhere the kernel knows and is not asked. On request it also
 //! tells when a datagram came and when a reply left (`SO_TIMESTAMPING`).
 //!
-//! Over IPv4 the kernel does not mind what it was told of the path's MTU ([`Fragments`]).
+//! Over IPv4 the kernel does not mind what ICMP said of the path's MTU ([`Fragments`]).
 //!
-//! Sockets may be shared with another process, which goes on when this one ends: the engine never
+//! Sockets may be shared with another process, which continues when this one ends: the engine never
 //! shuts a socket down, and answers what is queued before it stops.
 //!
 //! After about a second without datagrams a thread sleeps without a timeout, until a datagram comes or a
@@ -60,7 +60,7 @@ const WAKE: Duration = Duration::from_millis(250);
 /// The same once it is alert.
 const ALERT_WAKE: Duration = Duration::from_millis(1);
 
-/// What a service does with datagrams. Each thread has its own.
+/// A service's handling of datagrams. Each thread has its own.
 pub trait Respond: Send + 'static {
     /// Called before each batch, when nothing came for a while and after a wake-up: pick up new
     /// snapshots here.
@@ -69,7 +69,7 @@ pub trait Respond: Send + 'static {
     /// Answers one datagram into `reply`, whose old content is of no meaning.
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome;
 
-    /// Called directly before so many replies are handed to the kernel together.
+    /// Called directly before this many replies are handed to the kernel together.
     fn sending(&mut self, replies: usize) {
         let _ = replies;
     }
@@ -90,24 +90,24 @@ pub trait Respond: Send + 'static {
     fn settle(&mut self) {}
 }
 
-/// What became of a datagram.
+/// The fate of a datagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The first so many bytes of the reply buffer are sent back.
+    /// Sends the first N bytes of the reply buffer back.
     Reply(usize),
-    /// The same, and the kernel is asked when it left, for [`Respond::departed`]. It may not know in
+    /// The same, and asks the kernel when it left, for [`Respond::departed`]. It may not know in
     /// time, and only knows if the engine was made [so](EngineOptions::stamps).
     ReplyTold(usize),
     /// Nothing is sent, or later through a [`ReturnPath`].
     Silent,
 }
 
-/// Where a reply stands among those that are sent together.
+/// The position of a reply among those that are sent together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Turn {
-    /// So many go before it.
+    /// The number of replies before it.
     pub before: usize,
-    /// So many datagrams at least are responded to before it is sent, this one included.
+    /// The least number of datagrams that are responded to before it is sent, this one included.
     pub to_answer: usize,
 }
 
@@ -141,13 +141,13 @@ impl<'a> Datagram<'a> {
         }
     }
 
-    /// What it holds.
+    /// Its content.
     #[must_use]
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Who sent it; an IPv4 address mapped into IPv6 is given as IPv4.
+    /// Its sender; an IPv4 address mapped into IPv6 is given as IPv4.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer.address()
@@ -166,7 +166,7 @@ impl<'a> Datagram<'a> {
         self.arrived
     }
 
-    /// Where its reply will stand among those that are sent together.
+    /// The position of its reply among those that are sent together.
     #[must_use]
     pub fn turn(&self) -> Turn {
         self.turn
@@ -190,16 +190,16 @@ impl fmt::Debug for Datagram<'_> {
     }
 }
 
-/// What becomes of a reply over IPv4 that is longer than a link on its way takes. What ICMP says of the path
-/// is not listened to: anyone can forge it, and have replies cut into fragments into which forged ones fit
+/// The handling of a reply over IPv4 that is longer than a link on its way takes. The engine ignores what ICMP says of
+/// the path: anyone can forge it, and have replies cut into fragments into which forged ones fit
 /// (RFC 9715 §1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Fragments {
     /// It is cut there.
     #[default]
     Allowed,
-    /// It is lost there: for replies that fit every link. The kernel has less to do: what is never cut needs
-    /// no number of its own (RFC 6864 §4.1).
+    /// It is lost there: for replies that fit every link. The kernel has less to do: a datagram that is never cut
+    /// needs no number of its own (RFC 6864 §4.1).
     Never,
 }
 
@@ -215,7 +215,7 @@ pub struct EngineOptions {
     /// Replies sent with one system call at most; no more than a batch. Fewer leave sooner after they
     /// were made, which matters to those that hold the time.
     pub send_batch: usize,
-    /// Whether the kernel is asked when each datagram came, and may be when a reply left
+    /// Whether the engine asks the kernel when each datagram came, and may ask when a reply left
     /// (`SO_TIMESTAMPING`).
     pub stamps: bool,
     /// Whether replies may be cut on the way.
@@ -338,7 +338,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What the threads have counted so far; the handle outlives the engine.
+    /// The counts of the threads so far; the handle outlives the engine.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.counters.clone()
@@ -362,7 +362,7 @@ impl Engine {
     /// Makes the threads stop within about a millisecond of being asked to, once they are
     /// [alert](Self::is_alert): within about 250 ms, at once if they sleep. They serve on until then.
     ///
-    /// For who takes the sockets away from here and wants nobody to wait: without it, datagrams queue
+    /// For a caller that takes the sockets away from here and wants no client to wait: without it, datagrams queue
     /// on the socket of a thread that has stopped until the last of the others wakes up.
     pub fn alert(&self) {
         self.alarm.rings.store(true, Ordering::Release);
@@ -381,8 +381,8 @@ impl Engine {
         self.waker.wake();
     }
 
-    /// Answers what is queued and ends the threads: within about 250 ms when it is quiet. Blocks; who
-    /// has more to drain meanwhile calls [`Engine::ask_to_stop`] first.
+    /// Answers what is queued and ends the threads: within about 250 ms when it is quiet. Blocks; a
+    /// caller that has more to drain meanwhile calls [`Engine::ask_to_stop`] first.
     pub fn stop(self) {
         drop(self);
     }
@@ -408,7 +408,7 @@ struct Socket {
     socket: Arc<UdpSocket>,
     /// The address it is bound to, unless that is a wildcard.
     bound: Option<IpAddr>,
-    /// What each datagram tells.
+    /// The information that each datagram carries.
     asked: Asked,
     inode: u64,
 }
@@ -448,8 +448,8 @@ fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
     }
 }
 
-/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. What is too long for
-/// a link further on is cut there or lost. IPv6 has no such cutting, and DNS answers fit its least.
+/// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. A datagram that is too
+/// long for a link further on is cut there or lost. IPv6 has no such cutting, and DNS answers fit its least.
 fn ignore_path_mtu(socket: &UdpSocket, fragments: Fragments) -> io::Result<()> {
     let option = libc::IP_MTU_DISCOVER;
     option::set(socket, libc::IPPROTO_IP, option, path_mtu_mode(fragments))

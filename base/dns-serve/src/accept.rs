@@ -1,13 +1,12 @@
 //! Accepts connections over TCP within the bounds of a service, and makes their handshakes.
 //!
-//! A connection beyond a bound is closed at once. [`daemon::accept`] lets it wait in the kernel's queue instead;
-//! a resolver that is turned away asks the next server sooner.
+//! A connection beyond a bound is closed at once: a resolver that is turned away asks the next server sooner.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
+use daemon::accept::{Acceptor, Peer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -16,9 +15,6 @@ use tokio_rustls::TlsAcceptor;
 use crate::framed::converse;
 use crate::https::{self, Site};
 use crate::service::{Admission, Client, Service, Transport};
-
-/// The pause after a failed accept. The usual cause is a lack of file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// The protocol of a listener's connections.
 #[derive(Clone)]
@@ -48,24 +44,20 @@ pub async fn serve<S: Service>(
     service: Arc<S>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let acceptor = Acceptor::turning_away();
+    let admit = |peer: Peer| {
+        let peer = peer.address()?;
+        let admission = service.admit(peer.ip(), &service.counters().tcp)?;
+        Some((peer, admission))
+    };
     loop {
-        let accepted = tokio::select! {
+        let (stream, _, _, (peer, admission)) = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
-            accepted = listener.accept() => accepted,
+            accepted = acceptor.admit(&listener, admit) => accepted,
         };
-        match accepted {
-            Ok((stream, peer)) => {
-                if let Some(admission) = service.admit(peer.ip(), &service.counters().tcp) {
-                    let arrival = (stream, peer, admission);
-                    let (protocol, service) = (protocol.clone(), Arc::clone(&service));
-                    tokio::spawn(begin(arrival, protocol, service, stop.clone()));
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "Cannot accept a connection");
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+        let arrival = (stream, peer, admission);
+        let (protocol, service) = (protocol.clone(), Arc::clone(&service));
+        tokio::spawn(begin(arrival, protocol, service, stop.clone()));
     }
 }
 

@@ -42,7 +42,7 @@ pub async fn converse<S: Service>(
             Ok(_) => deadline = Instant::now() + limits.idle,
             Err(NotDns) => {
                 tracing::debug!(peer = %client.peer, "Client does not speak DNS");
-                // What came before it is answered; nothing after it is read.
+                // Queries before it are answered; nothing after it is read.
                 session.input.clear();
                 open = false;
             }
@@ -81,7 +81,7 @@ pub async fn converse<S: Service>(
             }
             read = timeout_at(until, reader.read_buf(session.room())), if may_read => match read {
                 Ok(Ok(n)) if n > 0 => has_asked_last = last.is_some(),
-                // Closed by the client: what waits is still answered (RFC 7766 §6.2.4).
+                // Closed by the client: queries that wait are still answered (RFC 7766 §6.2.4).
                 Ok(Ok(_)) => open = false,
                 Ok(Err(_)) => return,
                 Err(_) if last.is_some_and(|last| last <= Instant::now()) => open = false,

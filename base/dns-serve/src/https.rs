@@ -164,7 +164,7 @@ impl<S: Service> Caller<S> {
     }
 
     async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
-        let _under_way = UnderWay::new(&self.begun, &self.ended);
+        let _under_way = InFlight::new(&self.begun, &self.ended);
         let (head, mut body) = request.into_parts();
         match self.answer(&head, &mut body).await {
             Ok(octets) => message(octets),
@@ -215,16 +215,16 @@ async fn discard(mut body: Incoming) {
 }
 
 /// Counts a request, and counts it out when it is answered or given up.
-struct UnderWay<'a>(&'a AtomicU64);
+struct InFlight<'a>(&'a AtomicU64);
 
-impl<'a> UnderWay<'a> {
+impl<'a> InFlight<'a> {
     fn new(begun: &AtomicU64, ended: &'a AtomicU64) -> Self {
         begun.fetch_add(1, Ordering::Relaxed);
         Self(ended)
     }
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

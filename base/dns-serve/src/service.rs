@@ -1,4 +1,4 @@
-//! The two sides of this crate: what a DNS server implements, and what it sets.
+//! The two sides of this crate: the trait that a DNS server implements, and the limits that it sets.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub enum Transport {
     Quic,
 }
 
-/// What becomes of a message.
+/// The handling of a message.
 #[derive(Debug)]
 pub enum Answer {
     /// The reply is among the replies.

@@ -37,10 +37,24 @@ impl Backoff {
 
     /// As [`Self::next_wait`], with the number from 0 to 1 that spreads the wait.
     pub fn spread(&mut self, fraction: f64) -> Duration {
-        let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
+        self.failures = self.failures.saturating_add(1).min(32);
+        self.after(self.failures, fraction)
+    }
+
+    /// The wait after this many failures in a row, for a caller that counts them itself; a fraction of 0
+    /// shortens it by nothing, and 1 by a quarter.
+    #[must_use]
+    pub fn after(&self, failures: u32, fraction: f64) -> Duration {
+        let doublings = failures.saturating_sub(1);
+        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
         let wait = self.first.saturating_mul(factor).min(self.longest);
-        self.failures = self.failures.saturating_add(1).min(31);
         wait.mul_f64(1.0 - SPREAD * fraction.clamp(0.0, 1.0))
+    }
+
+    /// The longest wait.
+    #[must_use]
+    pub const fn longest(&self) -> Duration {
+        self.longest
     }
 
     /// An attempt succeeded: the next wait is the first again.
@@ -48,7 +62,7 @@ impl Backoff {
         self.failures = 0;
     }
 
-    /// How many failures there were in a row, 31 at most.
+    /// How many failures there were in a row, 32 at most.
     #[must_use]
     pub const fn failures(&self) -> u32 {
         self.failures
@@ -71,6 +85,19 @@ mod tests {
         assert_eq!(backoff.spread(0.0), first);
         assert_eq!(backoff.spread(1.0), first * 2 * 3 / 4);
         assert_eq!(backoff.failures(), 2);
+    }
+
+    #[test]
+    fn a_caller_may_count_its_failures_itself() {
+        let backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
+        let waits: Vec<u64> = [0, 1, 2, 3, 6, 7, 8, 40, u32::MAX]
+            .into_iter()
+            .map(|failures| backoff.after(failures, 0.0).as_secs())
+            .collect();
+        assert_eq!(waits, [1, 1, 2, 4, 32, 60, 60, 60, 60]);
+        let four = Backoff::new(Duration::from_secs(4), Duration::from_secs(4));
+        assert_eq!(four.after(1, 1.0), Duration::from_secs(3));
+        assert!(four.after(1, 0.5) < four.after(1, 0.0));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! | [`batch`] | many datagrams with one call, answered in place |
 //! | [`option`] | options of sockets that are numbers, and the length of the send queue |
 //! | [`link`] | frames of the link layer |
-//! | [`card`] | requests to NICs |
+//! | [`nic`] | requests to NICs |
 //! | [`clock`] | the kernel's clocks, and the way they are steered |
 //! | [`wait`] | poll, timers, counters that wake a thread, signals that end a loop |
 //! | [`device`] | requests to devices |
@@ -32,7 +32,6 @@
 
 pub mod address;
 pub mod batch;
-pub mod card;
 pub mod clock;
 pub mod control;
 pub mod device;
@@ -40,6 +39,7 @@ pub mod inherit;
 pub mod link;
 pub mod memory;
 pub mod message;
+pub mod nic;
 pub mod option;
 pub mod privilege;
 pub mod shared;

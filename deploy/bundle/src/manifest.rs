@@ -54,7 +54,7 @@ pub struct Member {
 pub struct BundleNode {
     /// Its host name within the domain.
     pub name: String,
-    /// Where it is.
+    /// Its addresses.
     pub addresses: Vec<IpAddr>,
     /// How its services run.
     pub runtime: BundleRuntime,

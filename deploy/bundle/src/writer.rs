@@ -15,8 +15,8 @@ pub enum Source {
     File(File),
 }
 
-/// Writes the archive. `contents` is asked for each member once; what it gives has to be what the
-/// manifest says.
+/// Writes the archive. `contents` is called once for each member; its answer has to match the
+/// manifest.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ fn append(
     size: u64,
     bytes: impl Read,
 ) -> io::Result<()> {
-    // Keys of nodes are in it: who unpacks it by hand must not give them to everybody.
+    // Keys of nodes are in it: a manual unpack must not make them readable for all users.
     let mode = if name == COMMAND { 0o755 } else { 0o600 };
     let mut header = fixed_header(tar::EntryType::Regular, mode, time);
     header.set_size(size);

@@ -42,7 +42,7 @@ pub fn write(path: &Path, rights: Rights, contents: impl Read) -> anyhow::Result
 
 fn place(path: &Path, rights: Rights, mut contents: impl Read) -> io::Result<()> {
     let beside = beside(path);
-    // What a process that was killed has left.
+    // The leftover of a process that was killed.
     remove(&beside)?;
     let mut file = OpenOptions::new()
         .write(true)

@@ -23,7 +23,7 @@ pub struct FileState {
 
 /// The desired state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct DesiredState {
     /// Its files.
     pub files: BTreeMap<PathBuf, FileState>,
     /// Units that start with the machine.
@@ -48,7 +48,7 @@ pub struct Found {
     /// Units that were enabled before.
     pub had_enabled: BTreeSet<String>,
     /// The steps that an earlier run did not take.
-    pub pending: BTreeSet<Deed>,
+    pub pending: BTreeSet<Action>,
 }
 
 /// How a file comes to be what it is to be.
@@ -64,7 +64,7 @@ pub enum Write {
 
 /// Something that is done once files are in place, in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deed {
+pub enum Action {
     /// Users are made (sysusers.d).
     Users,
     /// Directories are made (tmpfiles.d).
@@ -87,11 +87,11 @@ pub enum Deed {
     Reload(Service),
     /// `NetworkManager` reads its configuration again.
     Resolver,
-    /// What was stopped for timesync-agent may run again: its unit.
+    /// A unit that was stopped for timesync-agent may run again.
     Resume(String),
 }
 
-impl fmt::Display for Deed {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Users => f.write_str("make users"),
@@ -110,10 +110,10 @@ impl fmt::Display for Deed {
     }
 }
 
-impl FromStr for Deed {
-    type Err = NoDeed;
+impl FromStr for Action {
+    type Err = UnknownAction;
 
-    fn from_str(text: &str) -> Result<Self, NoDeed> {
+    fn from_str(text: &str) -> Result<Self, UnknownAction> {
         let plain = [
             Self::Users,
             Self::Directories,
@@ -125,20 +125,20 @@ impl FromStr for Deed {
         let of_service = Service::ALL
             .into_iter()
             .flat_map(|service| [Self::Swap(service), Self::Reload(service)]);
-        if let Some(deed) = plain
+        if let Some(action) = plain
             .into_iter()
             .chain(of_service)
-            .find(|deed| deed.to_string() == text)
+            .find(|action| action.to_string() == text)
         {
-            return Ok(deed);
+            return Ok(action);
         }
-        let (verb, unit) = text.split_once(": ").ok_or(NoDeed)?;
+        let (verb, unit) = text.split_once(": ").ok_or(UnknownAction)?;
         let of_unit = match verb {
             "listen anew" => Self::Socket,
             "run again" => Self::Rerun,
             "halt" => Self::Halt,
             "resume" => Self::Resume,
-            _ => return Err(NoDeed),
+            _ => return Err(UnknownAction),
         };
         Ok(of_unit(unit.to_owned()))
     }
@@ -147,7 +147,7 @@ impl FromStr for Deed {
 /// Text that says nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it is nothing that an install does")]
-pub struct NoDeed;
+pub struct UnknownAction;
 
 /// The steps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +166,7 @@ pub struct Plan {
     /// that the node is not to have, which do not always start by being enabled.
     pub stop: BTreeSet<String>,
     /// The later steps.
-    pub deeds: BTreeSet<Deed>,
+    pub actions: BTreeSet<Action>,
 }
 
 impl Plan {
@@ -177,11 +177,11 @@ impl Plan {
 }
 
 /// Compares.
-pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
+pub fn plan(wanted: &DesiredState, found: &Found) -> Plan {
     let pending = found.pending.iter();
     let mut plan = Plan {
-        deeds: pending
-            .filter(|deed| is_about(deed, wanted))
+        actions: pending
+            .filter(|action| is_about(action, wanted))
             .cloned()
             .collect(),
         ..Plan::default()
@@ -194,7 +194,7 @@ pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
             Some(_) => continue,
         };
         plan.writes.insert(path.clone(), how);
-        plan.deeds.extend(deeds_of(path, how, found));
+        plan.actions.extend(actions_of(path, how, found));
     }
     let gone = found
         .installed
@@ -205,30 +205,30 @@ pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
         .cloned()
         .collect();
     if plan.removals.iter().any(|path| is_read_by_manager(path)) {
-        plan.deeds.insert(Deed::Manager);
+        plan.actions.insert(Action::Manager);
     }
-    // The condition of an addition that was there before stops nobody who has come to run in spite of it.
+    // A competing unit (chronyd and others) that runs although an earlier drop-in forbids it has to be stopped explicitly.
     let rivals = found.rivals_active.iter();
     let held_back = rivals.filter(|unit| is_held_back(unit, wanted)).cloned();
-    plan.deeds.extend(held_back.map(Deed::Halt));
+    plan.actions.extend(held_back.map(Action::Halt));
     let free = plan.removals.iter().filter_map(|path| rival_of(path));
-    plan.deeds
-        .extend(free.map(|unit| Deed::Resume(unit.to_owned())));
+    plan.actions
+        .extend(free.map(|unit| Action::Resume(unit.to_owned())));
     for (service, archive) in &wanted.archives {
         match found.archives.get(service) {
             None => {
                 plan.archives.insert(*service);
-                plan.deeds.extend([Deed::Images, Deed::Start]);
+                plan.actions.extend([Action::Images, Action::Start]);
             }
             Some(there) if there != archive => {
-                plan.deeds.insert(Deed::Swap(*service));
+                plan.actions.insert(Action::Swap(*service));
             }
             Some(_) => {}
         }
     }
     plan.enable = wanted.enabled.difference(&found.enabled).cloned().collect();
     if !plan.enable.is_empty() {
-        plan.deeds.insert(Deed::Start);
+        plan.actions.insert(Action::Start);
     }
     let was = found.had_enabled.difference(&wanted.enabled);
     plan.disable = was
@@ -241,33 +241,33 @@ pub fn plan(wanted: &Wanted, found: &Found) -> Plan {
         .chain(plan.disable.iter().cloned())
         .collect();
     // A new process reads everything again.
-    let swapped: Vec<Service> = plan.deeds.iter().filter_map(swapped).collect();
-    plan.deeds
-        .retain(|deed| !matches!(deed, Deed::Reload(service) if swapped.contains(service)));
+    let swapped: Vec<Service> = plan.actions.iter().filter_map(swapped).collect();
+    plan.actions
+        .retain(|action| !matches!(action, Action::Reload(service) if swapped.contains(service)));
     plan
 }
 
 /// Whether what was left undone is about something that is still wanted: the rest has nothing to be done to.
-fn is_about(deed: &Deed, wanted: &Wanted) -> bool {
-    match deed {
-        Deed::Swap(service) | Deed::Reload(service) => wanted.archives.contains_key(service),
-        Deed::Socket(unit) | Deed::Rerun(unit) => wanted
+fn is_about(action: &Action, wanted: &DesiredState) -> bool {
+    match action {
+        Action::Swap(service) | Action::Reload(service) => wanted.archives.contains_key(service),
+        Action::Socket(unit) | Action::Rerun(unit) => wanted
             .files
             .keys()
             .any(|path| path.ends_with(unit) && is_read_by_manager(path)),
-        Deed::Halt(unit) => is_held_back(unit, wanted),
-        Deed::Resume(unit) => !is_held_back(unit, wanted),
-        Deed::Users
-        | Deed::Directories
-        | Deed::Manager
-        | Deed::Images
-        | Deed::Start
-        | Deed::Resolver => true,
+        Action::Halt(unit) => is_held_back(unit, wanted),
+        Action::Resume(unit) => !is_held_back(unit, wanted),
+        Action::Users
+        | Action::Directories
+        | Action::Manager
+        | Action::Images
+        | Action::Start
+        | Action::Resolver => true,
     }
 }
 
 /// Whether a unit is another's that sets the clock, and is not to.
-fn is_held_back(unit: &str, wanted: &Wanted) -> bool {
+fn is_held_back(unit: &str, wanted: &DesiredState) -> bool {
     wanted.files.keys().any(|path| rival_of(path) == Some(unit))
 }
 
@@ -281,24 +281,24 @@ fn rival_of(path: &Path) -> Option<&'static str> {
     })
 }
 
-fn swapped(deed: &Deed) -> Option<Service> {
-    match deed {
-        Deed::Swap(service) => Some(*service),
+fn swapped(action: &Action) -> Option<Service> {
+    match action {
+        Action::Swap(service) => Some(*service),
         _ => None,
     }
 }
 
 /// The steps that a changed file needs.
-fn deeds_of(path: &Path, how: Write, found: &Found) -> Vec<Deed> {
+fn actions_of(path: &Path, how: Write, found: &Found) -> Vec<Action> {
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
         .unwrap_or_default();
     let parent = path.parent().unwrap_or(path);
     let runs = |service: &Service| found.archives.contains_key(service);
-    let reload = |services: &[Service]| -> Vec<Deed> {
+    let reload = |services: &[Service]| -> Vec<Action> {
         let running = services.iter().copied().filter(|service| runs(service));
-        running.map(Deed::Reload).collect()
+        running.map(Action::Reload).collect()
     };
     if parent.starts_with("/etc/outpost") {
         return match Service::ALL
@@ -309,49 +309,51 @@ fn deeds_of(path: &Path, how: Write, found: &Found) -> Vec<Deed> {
             None if name.starts_with("zones") || parent.ends_with("zones") => {
                 reload(&[Service::DnsAuthd, Service::DnsRecursor])
             }
-            // Certificates, keys, users: whoever reads them does so again.
+            // Certificates, keys, users: the services that read them read them again.
             None => reload(&Service::ALL),
         };
     }
     if parent.ends_with("sysusers.d") {
-        return vec![Deed::Users];
+        return vec![Action::Users];
     }
     if parent.ends_with("tmpfiles.d") {
-        return vec![Deed::Directories];
+        return vec![Action::Directories];
     }
     if path.starts_with("/etc/NetworkManager") {
-        return vec![Deed::Resolver];
+        return vec![Action::Resolver];
     }
     if !is_read_by_manager(path) {
         return Vec::new();
     }
-    let mut deeds = vec![Deed::Manager];
+    let mut actions = vec![Action::Manager];
     if let (Some(rival), Write::New) = (rival_of(path), how) {
         // A condition keeps it from starting, and stops nothing.
-        deeds.push(Deed::Halt(rival.to_owned()));
+        actions.push(Action::Halt(rival.to_owned()));
     }
     match (slot_of(name), how) {
-        (Some((service, _)), Write::Contents) if runs(&service) => deeds.push(Deed::Swap(service)),
+        (Some((service, _)), Write::Contents) if runs(&service) => {
+            actions.push(Action::Swap(service));
+        }
         (Some(_), _) | (None, Write::Rights) => {}
         (None, Write::Contents) if name.ends_with(".socket") => {
-            deeds.push(Deed::Socket(name.to_owned()));
+            actions.push(Action::Socket(name.to_owned()));
         }
-        // These only prepare the others, and all services would stop with them; what holds sockets runs
-        // again when one of them needs it.
+        // These only prepare the others, and all services would stop with them; the unit that holds sockets
+        // runs again when one of them needs it.
         (None, Write::Contents)
             if matches!(
                 name,
                 "outpost-setup.service" | "outpost-images.service" | HOLDER
             ) => {}
         (None, Write::Contents) if name.starts_with("outpost-") && name.ends_with(".service") => {
-            deeds.push(Deed::Rerun(name.to_owned()));
+            actions.push(Action::Rerun(name.to_owned()));
         }
         (None, Write::Contents | Write::New) => {}
     }
     if how == Write::New {
-        deeds.push(Deed::Start);
+        actions.push(Action::Start);
     }
-    deeds
+    actions
 }
 
 /// Units, additions to them, and quadlets.

@@ -2,8 +2,8 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`paths`] | where slots, permits and sockets are |
-//! | [`record`] | which slot of a service the node starts from |
+//! | [`paths`] | the paths of slots, permits and sockets |
+//! | [`record`] | the slot of a service that the node starts from |
 //! | [`systemd`] | units: their state, start and stop |
 //! | [`process`] | one process of a service, at its own admin socket |
 //! | [`liveness`] | healthd's targets |

@@ -30,7 +30,7 @@ impl NodePaths {
         self.slots().join(format!("{service}.json"))
     }
 
-    /// While it is there slot b is on record, otherwise slot a: what units look for at boot.
+    /// While it is there slot b is on record, otherwise slot a: units look for it at boot.
     pub fn mark(&self, service: Service) -> PathBuf {
         self.slots().join(format!("{service}.{}", Slot::B))
     }
@@ -51,7 +51,7 @@ impl NodePaths {
         self.run.join("swap")
     }
 
-    /// Where the process in a slot can be asked, whoever has the admin address.
+    /// The socket of the process in a slot, which answers whichever process has the admin address.
     pub fn admin_socket(&self, service: Service, slot: Slot) -> PathBuf {
         self.run.join(format!("admin/{service}-{slot}.sock"))
     }

@@ -19,7 +19,7 @@ pub struct Process {
 
 /// Why a process could not be asked.
 #[derive(Debug, thiserror::Error)]
-pub enum AskError {
+pub enum QueryError {
     /// No process answers there.
     #[error("nothing listens at {0}")]
     Nobody(Place),
@@ -48,7 +48,7 @@ impl Process {
         }
     }
 
-    /// The one that listens at a path; where there is no socket, the one that has the admin address.
+    /// The one that listens at a path, or without a socket there the one that has the admin address.
     pub fn at_or(socket: PathBuf, address: SocketAddr) -> Self {
         match socket.exists() {
             true => Self::at(socket),
@@ -62,7 +62,7 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn readiness(&self) -> Result<Result<(), String>, AskError> {
+    pub async fn readiness(&self) -> Result<Result<(), String>, QueryError> {
         let answer = self.get("/readyz").await?;
         Ok(match answer.is_success() {
             true => Ok(()),
@@ -75,7 +75,7 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn self_check(&self) -> Result<Result<String, String>, AskError> {
+    pub async fn self_check(&self) -> Result<Result<String, String>, QueryError> {
         let answer = self.get(SELF_CHECK).await?;
         let text = one_line(&answer.text());
         Ok(match answer.status {
@@ -89,22 +89,22 @@ impl Process {
     ///
     /// # Errors
     /// When it cannot be asked.
-    pub async fn status(&self) -> Result<Status<IgnoredAny>, AskError> {
+    pub async fn status(&self) -> Result<Status<IgnoredAny>, QueryError> {
         let answer = self.get("/status").await?;
-        serde_json::from_slice(&answer.body).map_err(|error| AskError::Answer {
+        serde_json::from_slice(&answer.body).map_err(|error| QueryError::Answer {
             place: self.place.clone(),
             error,
         })
     }
 
-    async fn get(&self, path: &str) -> Result<Response, AskError> {
+    async fn get(&self, path: &str) -> Result<Response, QueryError> {
         let asked = admin::get(self.place.clone(), path);
         let asked = tokio::time::timeout(ANSWER, asked).await;
         match asked {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(ClientError::NotRunning { .. })) => Err(AskError::Nobody(self.place.clone())),
+            Ok(Err(ClientError::NotRunning { .. })) => Err(QueryError::Nobody(self.place.clone())),
             Ok(Err(error)) => Err(error.into()),
-            Err(_) => Err(AskError::Slow(self.place.clone())),
+            Err(_) => Err(QueryError::Slow(self.place.clone())),
         }
     }
 }

@@ -39,7 +39,7 @@ pub struct Filling {
     /// When it was loaded by a swap, in seconds since 1970.
     #[serde(default)]
     pub loaded: Option<u64>,
-    /// Whether it has served: what has not is nothing to go back to.
+    /// Whether it has served: a version that has not is nothing to go back to.
     #[serde(default)]
     pub has_served: bool,
 }
@@ -76,7 +76,7 @@ pub fn put(paths: &NodePaths, service: Service, slot: Slot) -> io::Result<()> {
 }
 
 impl Record {
-    /// What is known; nothing if nothing was written, or nothing that can be read.
+    /// Reads the record; an empty one if nothing was written, or nothing that can be read.
     pub fn read(paths: &NodePaths, service: Service) -> Self {
         let text = fs::read(paths.record(service)).unwrap_or_default();
         serde_json::from_slice(&text).unwrap_or_default()

@@ -15,7 +15,7 @@ const SHOW_TIME: Duration = Duration::from_secs(10);
 /// The time that a stop may take beyond the unit's limit.
 const BEYOND: Duration = Duration::from_secs(15);
 
-/// What a unit allows when it does not say: the manager's own default.
+/// The stop time of a unit that sets none: the manager's own default.
 const STOP_TIME: Duration = Duration::from_secs(90);
 
 /// The properties to read of a unit.

@@ -106,7 +106,7 @@ impl Facts {
             && own.verify_signature(Some(other.public_key())).is_ok()
     }
 
-    /// Whether whoever trusts an authority trusts it, with the certificates that come with it in the
+    /// Whether clients that trust an authority trust this certificate, with the certificates that come with it in the
     /// order in which one signs the one before.
     fn leads_to(&self, more: &[Self], authority: &Self) -> bool {
         let mut current = self;
@@ -203,8 +203,8 @@ impl std::fmt::Display for Reason {
 pub(super) struct Authority {
     /// Its certificate.
     pub(super) facts: Facts,
-    /// Whether it was made here: then certificates have the names of their nodes and no others. Somebody
-    /// else's may have more.
+    /// Whether it was made here: then certificates have the names of their nodes and no others. Foreign
+    /// ones may have more.
     pub(super) is_own: bool,
 }
 
@@ -337,6 +337,6 @@ const MAX_CHAIN: usize = 8;
 /// Seconds.
 const DAY: u64 = 86_400;
 
-/// How many days before its end a certificate is made anew, and an authority's warned of. An island
-/// is looked at a few times a year.
+/// How many days before its end a certificate is renewed, and an authority's warned of. An operator checks an
+/// island a few times a year.
 pub(super) const SOON: u64 = 90;

@@ -35,8 +35,8 @@ pub use self::store::{MakeOptions, Store};
 ///
 /// # Errors
 ///
-/// What is missing, or does not fit the site; whether something has ended is not asked, so that the
-/// same files are good on any day.
+/// When something is missing, or does not fit the site. Expiry is not checked, so that the same files are good on
+/// any day.
 pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
     let store = Store::new(home, site);
     let mut problems = Problems::default();

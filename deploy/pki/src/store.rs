@@ -1,4 +1,4 @@
-//! The directory of a site's certificates: what is in it, what does not do any more, and new ones.
+//! The directory of a site's certificates: reads them, finds those that have to be replaced, and makes new ones.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -18,7 +18,7 @@ use durable::Rights;
 use site::secrets::Secrets;
 use site::{Node, Site};
 
-/// Validity of an authority's certificate, in days: about twenty years, because an operator installs it by hand
+/// Validity of an authority's certificate, in days: about twenty years, because an operator installs it manually
 /// on every machine that trusts it.
 const AUTHORITY_DAYS: u64 = 7305;
 
@@ -79,7 +79,7 @@ impl std::fmt::Display for State {
         match &self.lack {
             Some(Reason::Missing) => write!(f, "not there; {make}"),
             Some(Reason::Ends { .. }) => write!(f, "; {renew}"),
-            Some(lack) => write!(f, "; {lack}: {make} anew"),
+            Some(lack) => write!(f, "; {lack}: {make} again"),
             None => Ok(()),
         }
     }

@@ -122,7 +122,7 @@ fn askers(site: &Site) -> Networks {
 }
 
 /// The zones of a site, and the list of them.
-fn zones(site: &Site) -> Vec<File> {
+pub fn zones(site: &Site) -> Vec<File> {
     let reverse = reverse::zones(site);
     let names = reverse.iter().map(|zone| zone.name.as_str());
     let list = zone_list::render([site.domain.as_str()].into_iter().chain(names));

@@ -9,9 +9,8 @@
 //!        or Ignition                ignition(), machineconfig(), butane()
 //! ```
 //!
-//! Pure: the same site gives the same bytes. What the services themselves read is
-//! [`crate::config::node`]'s; which keys, options and orders are right on which release is in
-//! docs/deploy/machineconfig.md.
+//! Pure: the same site gives the same bytes. [`crate::config::node`] makes the files that the services themselves
+//! read; docs/deploy/machineconfig.md has the keys, options and orders of each release.
 
 mod butane;
 mod container;
@@ -61,13 +60,13 @@ pub fn quadlet(site: &Site, node: &Node) -> Vec<NodeFile> {
     host(&Scope::node(site, node), quadlets_of(site)).into_files()
 }
 
-/// Plain units, in the order of their paths: of the binaries themselves where the site says so, else
-/// of containers.
+/// Plain units, in the order of their paths: for the binaries themselves where the site says so, else
+/// for containers.
 pub fn units(site: &Site, node: &Node) -> Vec<NodeFile> {
     host(&Scope::node(site, node), plain_of(site)).into_files()
 }
 
-/// What the site's own way to start services puts on a node, without what the services read.
+/// The files of the site's own way to start services on a node, without those that the services read.
 pub fn files(site: &Site, node: &Node) -> Vec<NodeFile> {
     host(&Scope::node(site, node), site.platform.runtime).into_files()
 }
@@ -125,7 +124,7 @@ pub fn machineconfig(site: &Site, secrets: &Secrets) -> Vec<Output> {
     outputs
 }
 
-/// The same as Butane: of each role for OpenShift, of each node for a `CoreOS` without.
+/// The same as Butane: a file for each role of OpenShift, or for each node of a `CoreOS` without.
 pub fn butane(site: &Site, secrets: &Secrets) -> Vec<Output> {
     let output = |name: &str, text: String, node| Output {
         path: PathBuf::from(format!("{name}.bu")),

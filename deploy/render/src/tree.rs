@@ -1,4 +1,4 @@
-//! What a rendering makes of a directory: which files it writes, and which of an earlier rendering it
+//! The changes of a rendering to a directory: the files that it writes, and those of an earlier rendering that it
 //! removes.
 //!
 //! Pure: a [`Tree`] that is wanted, a [`Manifest`] of what an earlier rendering wrote and the files
@@ -19,11 +19,11 @@ pub type Tree = BTreeMap<PathBuf, Entry>;
 pub struct Entry {
     /// Its permissions.
     pub mode: u32,
-    /// What is in it.
+    /// Its content.
     pub contents: Vec<u8>,
 }
 
-/// What a rendering is of; it leaves everything else as it is.
+/// The subject of a rendering; it leaves everything else as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The directories of its targets.
@@ -115,7 +115,7 @@ pub struct Plan {
 pub struct Change {
     /// Its path below the directory.
     pub path: PathBuf,
-    /// What there is.
+    /// The current content.
     pub before: Option<Entry>,
     /// The new content; nothing for a removal.
     pub after: Option<Entry>,
@@ -124,7 +124,7 @@ pub struct Change {
 /// Files that no rendering wrote, where one would write others.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these files were not rendered, and are left alone; move them away, or render into another directory:{}", listed(.0))]
-pub struct Strangers(pub(super) Vec<PathBuf>);
+pub struct UnmanagedFiles(pub(super) Vec<PathBuf>);
 
 fn listed(paths: &[PathBuf]) -> String {
     let line = |path: &PathBuf| format!("\n  {}", path.display());
@@ -142,7 +142,7 @@ pub fn plan(
     found: &Tree,
     manifest: &Manifest,
     scope: &Scope,
-) -> Result<Plan, Strangers> {
+) -> Result<Plan, UnmanagedFiles> {
     let is_strange =
         |path: &PathBuf, entry: &Entry| match (manifest.0.contains(path), found.get(path)) {
             (false, Some(there)) => there.contents != entry.contents,
@@ -153,7 +153,7 @@ pub fn plan(
         .filter(|(path, entry)| is_strange(path, entry));
     let strange: Vec<PathBuf> = strange.map(|(path, _)| path.clone()).collect();
     if !strange.is_empty() {
-        return Err(Strangers(strange));
+        return Err(UnmanagedFiles(strange));
     }
     let is_left = |path: &&PathBuf| !scope.covers(path) && !wanted.contains_key(*path);
     let kept = manifest.0.iter().filter(is_left).cloned();
@@ -204,7 +204,7 @@ impl Change {
         }
     }
 
-    /// The change as a unified difference. What only its owner may read is not shown.
+    /// The change as a unified difference. It does not show files that only their owner may read.
     pub fn to_diff(&self) -> String {
         let path = self.path.display();
         let name = |side: &str, entry: &Option<Entry>| match entry {
@@ -363,7 +363,7 @@ mod tests {
         let wanted = tree(&[("configs/a", "1"), ("configs/b", "2")]);
         let found = tree(&[("configs/a", "mine"), ("configs/b", "2")]);
         let refused = plan(wanted, &found, &Manifest::default(), &all()).unwrap_err();
-        assert_eq!(refused, Strangers(vec!["configs/a".into()]));
+        assert_eq!(refused, UnmanagedFiles(vec!["configs/a".into()]));
         // What is the same already has nothing to lose.
         check(
             &[("configs/b", "2")],

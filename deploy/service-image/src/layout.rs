@@ -42,10 +42,10 @@ pub struct Written {
 }
 
 /// The user and the group that every service runs as: a number, because a platform that refuses
-/// root cannot tell whom a name means.
+/// root cannot resolve a name.
 pub const USER: &str = "65532:65532";
 
-/// The name that podman gives an image of this version: `localhost` is asked of no registry.
+/// The name that podman gives an image of this version: podman asks no registry for `localhost`.
 #[must_use]
 pub fn image_name(service: &str, tag: &str) -> String {
     format!("localhost/outpost/{service}:{tag}")

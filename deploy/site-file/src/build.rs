@@ -49,6 +49,7 @@ impl Builder<'_, '_> {
         let domain = domain.strip_suffix('.').unwrap_or(&domain).to_owned();
         let platform = self.platform(spec.platform);
         self.cluster(spec, &platform);
+        self.multicast(&domain);
         let networks = self.networks(spec, &platform);
         for (index, gateway) in spec.gateways.iter().enumerate() {
             let span = self.report.span(&at!["gateways", index]);
@@ -80,7 +81,7 @@ impl Builder<'_, '_> {
         let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
-        let time = self.time(&spec.time, &domain, &upstreams);
+        let time = self.time(&spec.time, &domain, &upstreams, &nodes);
         if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
             let at = self.report.span(&at!["name"]);
             self.report.note(
@@ -88,6 +89,7 @@ impl Builder<'_, '_> {
                 "no [time] servers: the nodes agree on a time, which may be wrong together",
             );
         }
+        self.led(&vips, &published);
         nodes.sort_by_key(|node| node.role != Role::Master);
         Site {
             name,
@@ -197,6 +199,17 @@ impl Builder<'_, '_> {
             self.report.warn(
                 span,
                 format!("OpenShift's domain of a cluster {name} begins with {prefix} (metadata.name and baseDomain of install-config.yaml)"),
+            );
+        }
+    }
+
+    /// Resolvers of hosts ask for such names by multicast, and never the site (RFC 6762 §3).
+    fn multicast(&mut self, domain: &str) {
+        if domain == "local" || domain.ends_with(".local") {
+            let span = self.report.span(&at!["domain"]);
+            self.report.warn(
+                span,
+                format!("`{domain}` is below `local`, the domain of multicast DNS (RFC 6762 §3): many hosts never ask a server for its names; choose another domain, as in `site.example.com` or `site.home.arpa`"),
             );
         }
     }
@@ -320,7 +333,7 @@ fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }
 
-/// Networks that OpenShift takes for itself unless it is told otherwise; pods first.
+/// Networks that OpenShift takes for itself by default; pods first.
 const OPENSHIFT_NETWORKS: [(&str, &str); 2] =
     [("10.128.0.0/14", "pods"), ("172.30.0.0/16", "services")];
 

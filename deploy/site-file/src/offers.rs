@@ -177,8 +177,14 @@ impl Builder<'_, '_> {
         let has_registry = nodes
             .iter()
             .any(|node| node.services.contains(&Service::RegistrySvc));
+        // OpenShift runs its routers on workers as soon as there are some, and masters take no ordinary pods.
+        let has_workers = nodes.iter().any(|node| node.role == Role::Worker);
+        let routers = match has_workers {
+            true => Role::Worker,
+            false => Role::Master,
+        };
         let mut published = match platform.openshift {
-            Some(_) => Published::usual(registry),
+            Some(_) => Published::usual(registry, routers),
             None => vec![Published::registry(registry)],
         };
         published.retain(|one| has_registry || one.offered_by != running_registry());
@@ -192,6 +198,33 @@ impl Builder<'_, '_> {
             self.claim(one, spec);
         }
         published
+    }
+
+    /// Checks that a port stands behind each virtual IP. A file with problems may lack it for another reason.
+    pub(super) fn led(&mut self, vips: &[Vip], published: &[Published]) {
+        if self.report.has_problems() {
+            return;
+        }
+        for (index, vip) in vips.iter().enumerate() {
+            let is_led = |one: &Published| one.vip.as_deref() == Some(vip.name.as_str());
+            if published.iter().any(is_led) {
+                continue;
+            }
+            let remedy = match vip.role {
+                VipRole::Plain => "name it in a [[publish]]",
+                VipRole::Api | VipRole::Ingress => {
+                    "set `openshift` in [platform], or add a [[publish]] of its role"
+                }
+            };
+            let span = self.report.span(&at!["vip", index, "name"]);
+            self.report.warn(
+                span,
+                format!(
+                    "the virtual IP `{}` leads nowhere: no port is published behind it; {remedy}",
+                    vip.name
+                ),
+            );
+        }
     }
 
     fn publish(

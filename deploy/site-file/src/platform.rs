@@ -12,7 +12,7 @@ const ASSUMED: file::Openshift = file::Openshift { minor: 18 };
 impl Builder<'_, '_> {
     pub(super) fn platform(&self, spec: file::Platform) -> Platform {
         let is_lost = self.report.is_lost(&at!["platform", "openshift"]);
-        let openshift = spec.openshift.or(is_lost.then_some(ASSUMED));
+        let openshift = spec.openshift.or_else(|| is_lost.then_some(ASSUMED));
         let podman = spec.podman.map(|podman| match podman {
             file::Podman::None => Runtime::Native,
             file::Podman::Release(major, minor) => of_podman((major, minor)),

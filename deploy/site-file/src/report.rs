@@ -67,6 +67,11 @@ impl<'c, 'd> Report<'c, 'd> {
         self.check.is_lost(way)
     }
 
+    /// Whether anything is wrong so far.
+    pub(super) fn has_problems(&self) -> bool {
+        self.check.n_problems() > 0
+    }
+
     /// Something that does not work.
     pub(super) fn wrong(&mut self, span: Range<usize>, message: impl Into<String>) {
         self.check.problem_in(span, message);

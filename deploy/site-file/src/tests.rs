@@ -578,3 +578,69 @@ fn wrong_values_and_broken_rules_are_told_together_without_their_consequences() 
         ]
     );
 }
+
+#[test]
+fn the_ingress_leads_to_the_nodes_that_run_routers() {
+    let worker = "[[node]]\nname = \"w\"\nrole = \"worker\"\naddress = \"192.0.2.20\"\n";
+    let vip = "[[vip]]\nname = \"in\"\nrole = \"ingress\"\naddress = \"192.0.2.101\"\n";
+    let chosen = "[[publish]]\nname = \"ingress\"\noffered-by = [\"master\", \"worker\"]\n";
+    let masters = ["master-0", "master-1", "master-2"];
+    let all = ["master-0", "master-1", "master-2", "w"];
+    for (end, routers, http) in [
+        (String::new(), &masters[..], &masters[..]),
+        (worker.to_owned(), &["w"], &["w"]),
+        (format!("{worker}{vip}"), &["w"], &["w"]),
+        (format!("{worker}{chosen}"), &all, &["w"]),
+    ] {
+        let site = site("platform.openshift = \"4.18\"", "", &end);
+        let offering = |what: &str| -> Vec<&str> {
+            let one = site.published.iter().find(|one| one.what == what).unwrap();
+            site.offering(one).map(|node| node.name.as_str()).collect()
+        };
+        assert_eq!(offering("ingress"), routers, "{end}");
+        assert_eq!(offering("ingress-http"), http, "{end}");
+        assert_eq!(offering("API"), masters, "{end}");
+    }
+}
+
+#[test]
+fn what_leads_nowhere_or_to_the_site_itself_is_a_warning() {
+    let vip = |role: &str| {
+        format!("[[vip]]\nname = \"v\"\nrole = \"{role}\"\naddress = \"192.0.2.100\"\n")
+    };
+    let port = |key: &str| format!("[[publish]]\nname = \"web\"\nport = 8080\n{key}");
+    let interface = "interface = \"eth0\"";
+    for (role, publish, remedy) in [
+        ("api", "", Some("set `openshift` in [platform]")),
+        ("plain", "", Some("name it in a [[publish]]")),
+        ("ingress", "role = \"api\"", Some("set `openshift`")),
+        ("api", "role = \"api\"", None),
+        ("plain", "vip = \"v\"", None),
+    ] {
+        let end = format!("{}{}", vip(role), port(publish));
+        let document = document(interface, "", &end);
+        match remedy {
+            Some(remedy) => {
+                check(&document, "22:8: warning: the virtual IP `v` leads nowhere");
+                assert!(said(&document)[0].contains(remedy), "{remedy}");
+            }
+            None => assert_eq!(said(&document), [""; 0], "{}", document.text),
+        }
+        assert!(parse(&document).site.is_ok());
+    }
+    let with_server = |server: &str| {
+        let text = document("", "", "").text;
+        Document::inline("site.toml", text.replace("192.0.2.9", server))
+    };
+    for server in ["192.0.2.14", "master-1.north.example.org"] {
+        let begins = format!("7:12: warning: `{server}` is node master-1 of the site itself");
+        check(&with_server(server), &begins);
+    }
+    let text = document("", "", "").text;
+    let text = text.replace("north.example.org", "north.local");
+    let document = Document::inline("site.toml", text);
+    check(
+        &document,
+        "3:10: warning: `north.local` is below `local`, the domain of multicast DNS",
+    );
+}

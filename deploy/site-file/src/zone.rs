@@ -27,7 +27,7 @@ impl Builder<'_, '_> {
         ZoneHead {
             ttl: spec.ttl.get(),
             contact: self.name(&spec.contact, &at!["dns", "contact"], names::label),
-            serial: spec.serial.unwrap_or(1),
+            serial: spec.serial,
             refresh: spec.refresh.clone(),
             retry: spec.retry.clone(),
             expire: spec.expire.clone(),
@@ -200,16 +200,35 @@ impl Builder<'_, '_> {
         spec: &file::Time,
         domain: &str,
         upstreams: &[SocketAddr],
+        nodes: &[Node],
     ) -> Time {
         for (index, server) in spec.servers.iter().enumerate() {
-            if server.parse::<IpAddr>().is_ok() {
-                continue;
-            }
             let way = at!["time", "servers", index];
-            self.name(server, &way, names::host);
+            let address: Option<IpAddr> = server.parse().ok();
             let inside = server
                 .strip_suffix(domain)
                 .and_then(|rest| rest.strip_suffix('.'));
+            let is_server = |node: &&Node| {
+                let is_node = match address {
+                    Some(address) => node.addresses.contains(&address),
+                    None => inside == Some(node.name.as_str()),
+                };
+                is_node && node.services.contains(&Service::TimesyncAgent)
+            };
+            if let Some(node) = nodes.iter().find(is_server) {
+                let span = self.report.span(&way);
+                self.report.warn(
+                    span,
+                    format!(
+                        "`{server}` is node {} of the site itself: name a server outside; the nodes follow each other anyway",
+                        node.name
+                    ),
+                );
+            }
+            if address.is_some() {
+                continue;
+            }
+            self.name(server, &way, names::host);
             let names_may_lack = ["node", "record", "publish"]
                 .iter()
                 .any(|list| self.report.is_lost(&at![*list]));

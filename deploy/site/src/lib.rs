@@ -87,8 +87,8 @@ pub struct ZoneHead {
     pub ttl: u32,
     /// The mailbox of the zone, a label of the domain.
     pub contact: String,
-    /// Serial number (RFC 1982).
-    pub serial: u32,
+    /// Serial number (RFC 1982); without one, `outpost` moves it with the content.
+    pub serial: Option<u32>,
     /// SOA refresh.
     pub refresh: String,
     /// SOA retry.
@@ -110,7 +110,7 @@ pub struct Published {
     pub role: VipRole,
     /// The TCP port that tells whether a node offers it.
     pub port: u16,
-    /// Where lb-proxy listens on a node whose own `port` is taken by what is offered. `None`: it is
+    /// The port of lb-proxy on a node on which the offered service has `port` itself. `None`: it is
     /// not balanced, because every node that clients are led to has it itself.
     pub proxy_port: Option<u16>,
     /// The names, relative to the domain; `@` is the domain itself.
@@ -312,7 +312,7 @@ impl Site {
             zone: ZoneHead {
                 ttl: 180,
                 contact: "postmaster".to_owned(),
-                serial: 2_014_080_704,
+                serial: Some(2_014_080_704),
                 refresh: "3H".to_owned(),
                 retry: "30M".to_owned(),
                 expire: "2W".to_owned(),
@@ -322,7 +322,7 @@ impl Site {
                     Host::new("ns2", IpAddr::V4(Ipv4Addr::new(8, 8, 4, 4))),
                 ],
             },
-            published: Published::usual(&Registry::default()),
+            published: Published::usual(&Registry::default(), Role::Master),
             hosts: vec![
                 Host::new("helper", lan(11)),
                 Host::new("yum", lan(1)),
@@ -343,8 +343,8 @@ impl Site {
         }
     }
 
-    /// The same site with its masters at other addresses, each port moved as `port` says; what is
-    /// offered on a port that it has no place for is left out.
+    /// The same site with its masters at other addresses, each port moved as `port` says; leaves out
+    /// offers on a port that it has no place for.
     ///
     /// Masters beyond the addresses given stay where they are.
     pub fn with_masters_at(
@@ -409,8 +409,8 @@ impl Published {
         self.what.to_lowercase()
     }
 
-    /// The ports of OpenShift's nodes and of the site's registry.
-    pub fn usual(registry: &Registry) -> Vec<Self> {
+    /// The ports of OpenShift's nodes and of the site's registry; nodes of the role `routers` run the routers.
+    pub fn usual(registry: &Registry, routers: Role) -> Vec<Self> {
         let offered = |what: &str, role, port, proxy_port, names: &[&str]| Self {
             what: what.to_owned(),
             role,
@@ -418,7 +418,10 @@ impl Published {
             proxy_port,
             names: names.iter().map(|&name| name.to_owned()).collect(),
             vip: None,
-            offered_by: OfferedBy::Roles(vec![Role::Master]),
+            offered_by: OfferedBy::Roles(vec![match role {
+                VipRole::Ingress => routers,
+                VipRole::Api | VipRole::Plain => Role::Master,
+            }]),
         };
         vec![
             offered(

@@ -29,6 +29,8 @@ use site_node::images::archives;
 use site_render::config::{self, NodeFile};
 use site_render::target;
 
+use crate::zone_serial;
+
 /// Makes a bundle.
 ///
 /// # Errors
@@ -39,8 +41,9 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
         bail!("--images, --key and --output are needed");
     };
     let key = keys::secret(key, args.password_file.as_deref())?;
-    let site = site_file::read(&args.site).map_err(problems)?;
+    let mut site = site_file::read(&args.site).map_err(problems)?;
     let home = args.site.parent().unwrap_or_else(|| Path::new(""));
+    let serial = zone_serial::settle(home, &mut site)?;
     let secrets = site_pki::load(home, &site).map_err(problems)?;
     let mut contents = Contents::default();
     contents.command(&images.join(COMMAND))?;
@@ -61,6 +64,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     let text = manifest.to_json().context("cannot write the manifest")?;
     // Do not write what the reader refuses.
     Manifest::parse(&text).context("the site cannot be put into a bundle")?;
+    serial.keep()?;
     let comment = format!("outpost bundle of {}, {}", site.domain, manifest.made_by);
     let signature = key.sign(&text, &comment);
     let size = write(output, &manifest, &text, &signature, &contents.sources)?;

@@ -1,10 +1,12 @@
 //! A site that is being described: its known values, and the site file made from them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
 use config::site::{self as file, Network, VipRole};
 use config::{DnsAddress, Ip, Written};
+use config_text::Position;
 use ipnet::IpNet;
 
 use site::Role;
@@ -30,8 +32,12 @@ pub(super) struct Draft {
     pub(super) registry_port: Option<u16>,
     /// `none` where there is no OpenShift.
     pub(super) openshift: Option<String>,
+    /// The address of the machine that installs the others: a master.
+    pub(super) rendezvous: Option<IpAddr>,
     /// Notes for the reader of the file.
     pub(super) notes: Vec<String>,
+    /// The keys of OpenShift's files that are not carried.
+    pub(super) lost: BTreeSet<String>,
 }
 
 /// A machine.
@@ -55,6 +61,15 @@ impl Draft {
             .collect();
         if !self.notes.contains(&text) {
             self.notes.push(text);
+        }
+    }
+
+    /// Notes a key of a file that is not carried, once for all hosts. Never its value, which may be a password.
+    pub(super) fn lost(&mut self, way: &str, position: &Position, reason: Option<&str>) {
+        if self.lost.insert(way.to_owned()) {
+            let reason = reason.map(|reason| format!(": {reason}"));
+            let reason = reason.unwrap_or_default();
+            self.note(&format!("not carried: {position}: {way}{reason}"));
         }
     }
 
@@ -115,6 +130,26 @@ impl Draft {
         }
         self.nodes
             .sort_by_key(|node| node.role != Some(Role::Master));
+        self.settle_rendezvous();
+    }
+
+    /// Gives the address of the machine that installs the others to the first master without an address.
+    fn settle_rendezvous(&mut self) {
+        let Some(address) = self.rendezvous else {
+            return;
+        };
+        let has_it = |node: &DraftNode| node.addresses.contains(&address);
+        if self.nodes.is_empty() || self.nodes.iter().any(has_it) {
+            return;
+        }
+        let is_bare =
+            |node: &&mut DraftNode| node.addresses.is_empty() && node.role == Some(Role::Master);
+        match self.nodes.iter_mut().find(is_bare) {
+            Some(node) => node.addresses.push(address),
+            None => self.note(&format!(
+                "not carried: rendezvousIP {address}, which no host has"
+            )),
+        }
     }
 
     /// The missing values, as the flags that give them.

@@ -1,7 +1,7 @@
 //! Reads a site from OpenShift's install-config.yaml and agent-config.yaml.
 //!
-//! The two are told apart by what is in them. Whatever describes machines, addresses and names is
-//! taken over; passwords, keys and what only OpenShift's installer cares about is left where it is.
+//! The content tells the two apart. The reader takes over every description of machines, addresses and names. Every other key
+//! becomes a note, without its value, which may be a password; only keys that say nothing about a site are left out.
 //! Pure: reads no file.
 
 use std::net::IpAddr;
@@ -12,155 +12,10 @@ use std::sync::Arc;
 use config_text::{Position, Problem};
 use daemon::config::{Document, Problems};
 use ipnet::IpNet;
-use serde::Deserialize;
-use serde_saphyr::{Location, Spanned};
 
 use super::draft::{Draft, DraftNode};
+use super::yaml::{self, Content, Table, Yaml};
 use site::Role;
-
-type Text = Spanned<String>;
-
-/// Both files: neither has a key that means something else in the other.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Config {
-    base_domain: Option<Text>,
-    metadata: Option<Metadata>,
-    networking: Option<Networking>,
-    control_plane: Option<Pool>,
-    compute: Option<Vec<Pool>>,
-    platform: Option<Platforms>,
-    image_content_sources: Option<Vec<Source>>,
-    image_digest_sources: Option<Vec<Source>>,
-    additional_trust_bundle: Option<String>,
-    proxy: Option<serde_json::Value>,
-    #[serde(rename = "rendezvousIP")]
-    rendezvous_ip: Option<Text>,
-    #[serde(rename = "additionalNTPSources")]
-    additional_ntp_sources: Option<Vec<Text>>,
-    hosts: Option<Vec<HostEntry>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    name: Option<Text>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct Networking {
-    machine_network: Option<Vec<Cidr>>,
-    #[serde(rename = "machineCIDR")]
-    machine_cidr: Option<Text>,
-    cluster_network: Option<Vec<Cidr>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Cidr {
-    cidr: Option<Text>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Pool {
-    replicas: Option<u32>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Platforms {
-    baremetal: Option<OnPremises>,
-    vsphere: Option<OnPremises>,
-    nutanix: Option<OnPremises>,
-    openstack: Option<OnPremises>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct OnPremises {
-    #[serde(rename = "apiVIPs")]
-    api_vips: Option<Vec<Text>>,
-    #[serde(rename = "ingressVIPs")]
-    ingress_vips: Option<Vec<Text>>,
-    #[serde(rename = "apiVIP")]
-    api_vip: Option<Text>,
-    #[serde(rename = "ingressVIP")]
-    ingress_vip: Option<Text>,
-    #[serde(rename = "additionalNTPServers")]
-    additional_ntp_servers: Option<Vec<Text>>,
-    hosts: Option<Vec<HostEntry>>,
-    load_balancer: Option<LoadBalancer>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct LoadBalancer {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Source {
-    mirrors: Option<Vec<Text>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct HostEntry {
-    hostname: Option<Text>,
-    name: Option<Text>,
-    role: Option<Text>,
-    network_config: Option<Nmstate>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-struct Nmstate {
-    interfaces: Option<Vec<Interface>>,
-    dns_resolver: Option<Configured<Resolver>>,
-    routes: Option<Configured<Vec<Route>>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Configured<T> {
-    config: Option<T>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Interface {
-    ipv4: Option<Family>,
-    ipv6: Option<Family>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Family {
-    address: Option<Vec<Address>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-struct Address {
-    ip: Option<Text>,
-    prefix_length: Option<u8>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Resolver {
-    server: Option<Vec<Text>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "kebab-case")]
-struct Route {
-    destination: Option<String>,
-    next_hop_address: Option<Text>,
-}
 
 /// Adds the values of a file to a draft; values of the draft stay.
 ///
@@ -168,40 +23,22 @@ struct Route {
 ///
 /// Everything that cannot be understood, with its place.
 pub(super) fn import(document: &Document, draft: &mut Draft) -> Result<(), Problems> {
-    let options = serde_saphyr::options! {
-        with_snippet: false,
-        budget: serde_saphyr::budget! { max_nodes: MAX_VALUES, max_depth: 32 },
-    };
-    let config: Config =
-        serde_saphyr::from_str_with_options(&document.text, options).map_err(|error| {
-            let text = error.to_string();
-            // The place stands before the words, as everywhere.
-            let words = text.split(" at line ").next().unwrap_or(&text).to_owned();
-            match error.location() {
-                Some(location) => Problem::at(place(&document.path, &location), words),
-                None => Problem::new(format!("{}: {words}", document.path.display())),
-            }
-        })?;
+    let file = yaml::parse(document)?;
     let mut importer = Importer {
         path: &document.path,
         draft,
         problems: Problems::default(),
     };
-    importer.config(config);
+    if let Some(table) = importer.table(Some(file), "") {
+        importer.config(table);
+    }
     importer.problems.unless_empty(())
 }
 
-/// Values in one file: ten times those of a cluster of a hundred machines. Lists of them are compared
-/// with themselves.
-const MAX_VALUES: usize = 20_000;
-
-fn place(path: &Arc<Path>, location: &Location) -> Position {
-    let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).max(1);
-    Position {
-        file: Arc::clone(path),
-        line: number(location.line()),
-        column: number(location.column()),
-    }
+/// A text and its place.
+struct Text {
+    value: String,
+    position: Position,
 }
 
 struct Importer<'a> {
@@ -210,127 +47,172 @@ struct Importer<'a> {
     problems: Problems,
 }
 
+/// Keys whose loss has a consequence that the reader should know, by the end of the way to them.
+const REASONS: &[(&str, &str)] = &[
+    ("fencing", "OpenShift itself fences its nodes"),
+    (
+        "dnsVIP",
+        "the nodes answer DNS queries at their own addresses",
+    ),
+    ("proxy", "nothing here goes through one"),
+    ("bmc", "Outpost does not power nodes on and off"),
+];
+
 impl Importer<'_> {
-    fn config(&mut self, config: Config) {
-        if let Some(name) = config.metadata.and_then(|metadata| metadata.name) {
+    /// Both files: neither has a key that means something else in the other.
+    fn config(&mut self, mut file: Table) {
+        if let Some(mut metadata) = self.inner(&mut file, "metadata") {
             // An agent-config.yaml has the cluster's name too.
-            self.draft.name.get_or_insert(name.value);
+            if let Some(name) = self.text(metadata.take("name")) {
+                self.draft.name.get_or_insert(name.value);
+            }
+            self.not_carried(metadata);
         }
-        if let (Some(base), Some(name)) = (config.base_domain, &self.draft.name) {
+        let base = self.text(file.take("baseDomain"));
+        if let (Some(base), Some(name)) = (base, &self.draft.name) {
             let domain = format!("{name}.{}", base.value.trim_end_matches('.'));
             self.draft.domain.get_or_insert(domain);
         }
-        if let Some(networking) = config.networking {
+        if let Some(networking) = self.inner(&mut file, "networking") {
             self.networking(networking);
         }
-        for (pool, role) in config
-            .control_plane
-            .iter()
-            .map(|pool| (pool, Role::Master))
-            .chain(
-                config
-                    .compute
-                    .iter()
-                    .flatten()
-                    .map(|pool| (pool, Role::Worker)),
-            )
-        {
-            let count = self.draft.replicas(role);
-            *count = count.saturating_add(pool.replicas.unwrap_or(0));
+        if let Some(pool) = self.inner(&mut file, "controlPlane") {
+            self.pool(pool, Role::Master);
         }
-        let platforms = config.platform.unwrap_or_default();
-        for platform in [
-            platforms.baremetal,
-            platforms.vsphere,
-            platforms.nutanix,
-            platforms.openstack,
-        ]
-        .into_iter()
-        .flatten()
-        {
-            self.platform(platform);
+        for pool in self.tables(&mut file, "compute") {
+            self.pool(pool, Role::Worker);
         }
-        self.times(config.additional_ntp_sources);
-        for host in config.hosts.into_iter().flatten() {
+        if let Some(mut platforms) = self.inner(&mut file, "platform") {
+            for name in ["baremetal", "vsphere", "nutanix", "openstack"] {
+                if let Some(platform) = self.inner(&mut platforms, name) {
+                    self.platform(platform);
+                }
+            }
+            self.not_carried(platforms);
+        }
+        self.times(&mut file, "additionalNTPSources");
+        for host in self.tables(&mut file, "hosts") {
             self.host(host);
         }
-        if let Some(address) = config.rendezvous_ip {
-            self.rendezvous(&address);
+        if let Some(text) = self.text(file.take("rendezvousIP")) {
+            let address = self.parsed(&text, "an IP address");
+            self.draft.rendezvous = address.or(self.draft.rendezvous);
         }
-        let sources = [config.image_content_sources, config.image_digest_sources];
-        for source in sources.into_iter().flatten().flatten() {
-            for mirror in source.mirrors.into_iter().flatten() {
-                self.mirror(&mirror.value);
+        for key in ["imageContentSources", "imageDigestSources"] {
+            for mut source in self.tables(&mut file, key) {
+                for mirror in self.texts(&mut source, "mirrors") {
+                    self.mirror(&mirror.value);
+                }
+                source.skip(&["source"]);
+                self.not_carried(source);
             }
         }
-        if config.additional_trust_bundle.is_some() {
+        if self.text(file.take("additionalTrustBundle")).is_some() {
             self.draft.note(
                 "additionalTrustBundle: add pki/ca.crt to it, so that the nodes trust the registry",
             );
         }
-        if config.proxy.is_some() {
-            self.draft
-                .note("not carried: proxy; nothing here goes through one");
-        }
+        file.skip(&["apiVersion", "kind", "pullSecret", "sshKey"]);
+        self.not_carried(file);
     }
 
-    fn networking(&mut self, networking: Networking) {
-        let machines = networking.machine_network.into_iter().flatten();
-        let machines = machines.filter_map(|one| one.cidr);
-        for text in machines.chain(networking.machine_cidr) {
-            if let Some(network) = self.parsed::<IpNet>(&text, "a network") {
-                self.draft.network(network);
+    fn networking(&mut self, mut networking: Table) {
+        let mut machines = self.networks(&mut networking, "machineNetwork");
+        if let Some(text) = self.text(networking.take("machineCIDR")) {
+            machines.extend(self.parsed::<IpNet>(&text, "a network"));
+        }
+        for network in machines {
+            self.draft.network(network);
+        }
+        // The second name is that of the first releases.
+        for key in ["clusterNetwork", "clusterNetworks"] {
+            for network in self.networks(&mut networking, key) {
+                push_new(&mut self.draft.clients, network.trunc());
             }
         }
-        for text in networking.cluster_network.into_iter().flatten() {
-            if let Some(text) = text.cidr
-                && let Some(network) = self.parsed::<IpNet>(&text, "a network")
-            {
-                self.draft.clients.push(network.trunc());
-            }
-        }
+        networking.skip(&["networkType", "serviceNetwork"]);
+        self.not_carried(networking);
     }
 
-    fn platform(&mut self, platform: OnPremises) {
-        let api = platform.api_vips.into_iter().flatten();
-        let api: Vec<Text> = api.chain(platform.api_vip).collect();
-        let ingress = platform.ingress_vips.into_iter().flatten();
-        let ingress: Vec<Text> = ingress.chain(platform.ingress_vip).collect();
-        let is_ours = platform
-            .load_balancer
-            .and_then(|balancer| balancer.kind)
-            .is_some_and(|kind| kind == "UserManaged");
+    /// The networks of a list: `- cidr: 192.0.2.0/24`.
+    fn networks(&mut self, table: &mut Table, key: &str) -> Vec<IpNet> {
+        let mut networks = Vec::new();
+        for mut entry in self.tables(table, key) {
+            if let Some(text) = self.text(entry.take("cidr")) {
+                networks.extend(self.parsed::<IpNet>(&text, "a network"));
+            }
+            entry.skip(&["hostPrefix", "hostSubnetLength"]);
+            self.not_carried(entry);
+        }
+        networks
+    }
+
+    fn pool(&mut self, mut pool: Table, role: Role) {
+        if let Some(text) = self.text(pool.take("replicas"))
+            && let Some(replicas) = self.parsed::<u32>(&text, "a number of machines")
+        {
+            let count = self.draft.replicas(role);
+            *count = count.saturating_add(replicas);
+        }
+        pool.skip(&["name", "architecture", "hyperthreading"]);
+        self.not_carried(pool);
+    }
+
+    fn platform(&mut self, mut platform: Table) {
+        let api = self.several(&mut platform, "apiVIPs", "apiVIP");
+        let ingress = self.several(&mut platform, "ingressVIPs", "ingressVIP");
+        let mut is_ours = false;
+        if let Some(mut balancer) = self.inner(&mut platform, "loadBalancer") {
+            let kind = self.text(balancer.take("type"));
+            is_ours = kind.is_some_and(|kind| kind.value == "UserManaged");
+            self.not_carried(balancer);
+        }
         if !api.is_empty() && !is_ours {
             self.draft.note("OpenShift's own keepalived holds these virtual IPs too, unless install-config.yaml has loadBalancer: {type: UserManaged} below its platform");
         }
-        for text in api {
-            if let Some(address) = self.parsed(&text, "an IP address") {
-                push_new(&mut self.draft.api_vips, address);
-            }
+        for address in api {
+            push_new(&mut self.draft.api_vips, address);
         }
-        for text in ingress {
-            if let Some(address) = self.parsed(&text, "an IP address") {
-                push_new(&mut self.draft.ingress_vips, address);
-            }
+        for address in ingress {
+            push_new(&mut self.draft.ingress_vips, address);
         }
-        self.times(platform.additional_ntp_servers);
-        for host in platform.hosts.into_iter().flatten() {
+        self.times(&mut platform, "additionalNTPServers");
+        for host in self.tables(&mut platform, "hosts") {
             self.host(host);
         }
+        self.not_carried(platform);
     }
 
-    fn times(&mut self, servers: Option<Vec<Text>>) {
-        for server in servers.into_iter().flatten() {
+    /// Addresses under the key of the list, and under the old key of one.
+    fn several(&mut self, table: &mut Table, list: &str, one: &str) -> Vec<IpAddr> {
+        let mut texts = self.texts(table, list);
+        texts.extend(self.text(table.take(one)));
+        let addresses = texts.iter();
+        addresses
+            .filter_map(|text| self.parsed(text, "an IP address"))
+            .collect()
+    }
+
+    fn times(&mut self, table: &mut Table, key: &str) {
+        for server in self.texts(table, key) {
             push_new(&mut self.draft.time_servers, server.value);
         }
     }
 
-    fn host(&mut self, host: HostEntry) {
-        let Some(name) = host.hostname.or(host.name) else {
+    //--- Hosts
+
+    fn host(&mut self, mut host: Table) {
+        let (hostname, name) = (host.take("hostname"), host.take("name"));
+        let hostname = self.text(hostname);
+        let Some(name) = hostname.or_else(|| self.text(name)) else {
             self.draft.note("not carried: a host without a hostname");
             return;
         };
-        let role = match host.role.as_ref().map(|role| role.value.as_str()) {
+        let role = match self
+            .text(host.take("role"))
+            .map(|role| role.value)
+            .as_deref()
+        {
             None | Some("") => None,
             Some("master" | "control-plane") => Some(Role::Master),
             Some("worker") => Some(Role::Worker),
@@ -343,40 +225,94 @@ impl Importer<'_> {
                 return;
             }
         };
-        let network = host.network_config.unwrap_or_default();
-        let addresses = self.addresses(network.interfaces.unwrap_or_default());
-        let resolver = network.dns_resolver.and_then(|resolver| resolver.config);
-        for server in resolver.and_then(|one| one.server).into_iter().flatten() {
-            if let Some(address) = self.parsed::<IpAddr>(&server, "an IP address") {
-                push_new(&mut self.draft.upstreams, address.to_string());
+        let config = host.take("networkConfig");
+        let way = host.way("networkConfig");
+        let config = config.and_then(|config| self.nested(config, &way));
+        let network = self.table(config, &way);
+        let addresses = network.map_or_else(Vec::new, |network| self.nmstate(network));
+        self.not_carried(host);
+        let of_name = |node: &&mut DraftNode| node.name == name.value;
+        // Both files may describe a host.
+        match self.draft.nodes.iter_mut().find(of_name) {
+            Some(node) => {
+                node.role = node.role.or(role);
+                for address in addresses {
+                    push_new(&mut node.addresses, address);
+                }
+            }
+            None => self.draft.nodes.push(DraftNode {
+                name: name.value,
+                role,
+                addresses,
+            }),
+        }
+    }
+
+    /// A value that may be written as a text of its own: `networkConfig: |`.
+    fn nested(&mut self, value: Yaml, way: &str) -> Option<Yaml> {
+        let Content::Text(text) = &value.content else {
+            return Some(value);
+        };
+        match yaml::parse(&Document::inline(self.path.as_ref(), text.as_str())) {
+            Ok(inner) => Some(inner.moved_to(&value.position)),
+            Err(problem) => {
+                let words = format!("{way} is no YAML: {}", problem.message);
+                self.problems.push(Problem::at(value.position, words));
+                None
             }
         }
-        let routes = network.routes.and_then(|routes| routes.config);
-        for route in routes.into_iter().flatten() {
-            let is_default = matches!(route.destination.as_deref(), Some("0.0.0.0/0" | "::/0"));
-            if let (true, Some(hop)) = (is_default, &route.next_hop_address)
-                && let Some(address) = self.parsed(hop, "an IP address")
-            {
-                push_new(&mut self.draft.gateways, address);
+    }
+
+    /// The addresses of a host, by nmstate's description of its interfaces; routers and name servers go to the draft.
+    fn nmstate(&mut self, mut network: Table) -> Vec<IpAddr> {
+        let interfaces = self.tables(&mut network, "interfaces");
+        let addresses = self.addresses(interfaces);
+        if let Some(mut resolver) = self.inner(&mut network, "dns-resolver") {
+            if let Some(mut config) = self.inner(&mut resolver, "config") {
+                for server in self.texts(&mut config, "server") {
+                    if let Some(address) = self.parsed::<IpAddr>(&server, "an IP address") {
+                        push_new(&mut self.draft.upstreams, address.to_string());
+                    }
+                }
+                self.not_carried(config);
             }
+            self.not_carried(resolver);
         }
-        self.draft.nodes.push(DraftNode {
-            name: name.value,
-            role,
-            addresses,
-        });
+        if let Some(mut routes) = self.inner(&mut network, "routes") {
+            for mut route in self.tables(&mut routes, "config") {
+                self.route(&mut route);
+            }
+            self.not_carried(routes);
+        }
+        self.not_carried(network);
+        addresses
+    }
+
+    fn route(&mut self, route: &mut Table) {
+        let destination = self.text(route.take("destination"));
+        let hop = self.text(route.take("next-hop-address"));
+        let destination = destination.as_ref().map(|text| text.value.as_str());
+        if let (Some("0.0.0.0/0" | "::/0"), Some(hop)) = (destination, hop)
+            && let Some(address) = self.parsed(&hop, "an IP address")
+        {
+            push_new(&mut self.draft.gateways, address);
+        }
     }
 
     /// The first address of each family: the one in a network of the machines, if there is one.
-    fn addresses(&mut self, interfaces: Vec<Interface>) -> Vec<IpAddr> {
+    fn addresses(&mut self, interfaces: Vec<Table>) -> Vec<IpAddr> {
         let mut found: Vec<(IpAddr, Option<u8>)> = Vec::new();
-        for interface in interfaces {
-            for family in [interface.ipv4, interface.ipv6].into_iter().flatten() {
-                for address in family.address.into_iter().flatten() {
-                    let length = address.prefix_length;
-                    let ip = address
-                        .ip
-                        .and_then(|text| self.parsed::<IpAddr>(&text, "an IP address"));
+        for mut interface in interfaces {
+            // The rest of an interface is for nmstate, which configures the NIC.
+            for family in ["ipv4", "ipv6"] {
+                let Some(mut family) = self.inner(&mut interface, family) else {
+                    continue;
+                };
+                for mut address in self.tables(&mut family, "address") {
+                    let length = self.text(address.take("prefix-length"));
+                    let length = length.and_then(|text| self.parsed(&text, "a prefix length"));
+                    let ip = self.text(address.take("ip"));
+                    let ip = ip.and_then(|text| self.parsed::<IpAddr>(&text, "an IP address"));
                     found.extend(ip.map(|ip| (ip, length)));
                 }
             }
@@ -400,25 +336,7 @@ impl Importer<'_> {
         chosen
     }
 
-    /// The machine that installs the others: its address is known even if nothing else is.
-    fn rendezvous(&mut self, text: &Text) {
-        let Some(address) = self.parsed::<IpAddr>(text, "an IP address") else {
-            return;
-        };
-        let nodes = &mut self.draft.nodes;
-        if nodes.iter().any(|node| node.addresses.contains(&address)) {
-            return;
-        }
-        let bare = nodes
-            .iter_mut()
-            .find(|node| node.addresses.is_empty() && node.role != Some(Role::Worker));
-        match bare {
-            Some(node) => node.addresses.push(address),
-            None => self.draft.note(&format!(
-                "not carried: rendezvousIP {address}, which no host has"
-            )),
-        }
-    }
+    //--- Mirrors
 
     /// `registry.DOMAIN:PORT/PATH` is the site's own registry; others are not.
     fn mirror(&mut self, mirror: &str) {
@@ -443,14 +361,97 @@ impl Importer<'_> {
         }
     }
 
+    //--- Values
+
+    /// Notes the keys that are left in a table.
+    fn not_carried(&mut self, table: Table) {
+        for (way, position) in table.rest() {
+            let mut reasons = REASONS.iter();
+            let key = way.rsplit('.').next().unwrap_or(&way);
+            let reason = reasons.find(|(name, _)| name.eq_ignore_ascii_case(key));
+            let reason = reason.map(|(_, reason)| *reason);
+            self.draft.lost(&way, &position, reason);
+        }
+    }
+
+    fn wrong(&mut self, position: &Position, message: String) {
+        self.problems.push(Problem::at(position.clone(), message));
+    }
+
+    fn table(&mut self, value: Option<Yaml>, way: &str) -> Option<Table> {
+        let value = value?;
+        match value.content {
+            Content::Table(entries) => Some(Table::new(way, entries)),
+            Content::Nothing => None,
+            Content::Text(_) | Content::List(_) => {
+                self.wrong(&value.position, format!("{} is no table", named(way)));
+                None
+            }
+        }
+    }
+
+    fn inner(&mut self, table: &mut Table, key: &str) -> Option<Table> {
+        let value = table.take(key);
+        self.table(value, &table.way(key))
+    }
+
+    fn items(&mut self, table: &mut Table, key: &str) -> Vec<Yaml> {
+        let Some(value) = table.take(key) else {
+            return Vec::new();
+        };
+        match value.content {
+            Content::List(items) => items,
+            Content::Nothing => Vec::new(),
+            Content::Text(_) | Content::Table(_) => {
+                let way = table.way(key);
+                self.wrong(&value.position, format!("{} is no list", named(&way)));
+                Vec::new()
+            }
+        }
+    }
+
+    fn tables(&mut self, table: &mut Table, key: &str) -> Vec<Table> {
+        let items = self.items(table, key);
+        let way = table.way(key);
+        let tables = items.into_iter();
+        tables
+            .filter_map(|item| self.table(Some(item), &way))
+            .collect()
+    }
+
+    fn texts(&mut self, table: &mut Table, key: &str) -> Vec<Text> {
+        let items = self.items(table, key);
+        let texts = items.into_iter();
+        texts.filter_map(|item| self.text(Some(item))).collect()
+    }
+
+    fn text(&mut self, value: Option<Yaml>) -> Option<Text> {
+        let Yaml { content, position } = value?;
+        match content {
+            Content::Text(value) => Some(Text { value, position }),
+            Content::Nothing => None,
+            Content::List(_) | Content::Table(_) => {
+                self.wrong(&position, "a single value is needed here".to_owned());
+                None
+            }
+        }
+    }
+
     fn parsed<T: FromStr>(&mut self, text: &Text, wanted: &str) -> Option<T> {
         let value = text.value.parse().ok();
         if value.is_none() {
-            let position = place(self.path, &text.referenced);
             let message = format!("`{}` is not {wanted}", text.value);
-            self.problems.push(Problem::at(position, message));
+            self.wrong(&text.position, message);
         }
         value
+    }
+}
+
+/// A way for people; none is the file itself.
+fn named(way: &str) -> &str {
+    match way {
+        "" => "the file",
+        way => way,
     }
 }
 

@@ -215,3 +215,179 @@ fn proposals_never_leave_the_network() {
     );
     assert!(shown.contains("Address of worker-0: "), "{shown}");
 }
+
+//--- Files of OpenShift
+
+/// A directory of `tests/data/openshift`, the flags that its files leave open, lines of the site file, and keys that are
+/// not carried.
+type Case = (
+    &'static str,
+    &'static [&'static str],
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const CORPUS: &[Case] = &[
+    (
+        "compact",
+        &[],
+        &[
+            "address = \"192.0.2.5\"",
+            "address = \"192.0.2.6\"",
+            "upstreams = [\"192.0.2.1:53\"]",
+            "gateways = [\"192.0.2.1\"]",
+        ],
+        &[
+            "fips",
+            "metadata.namespace",
+            "hosts.interfaces",
+            "hosts.rootDeviceHints",
+            "hosts.networkConfig.dns-resolver.config.search",
+        ],
+    ),
+    (
+        "helpernode",
+        &[
+            "--network CIDR",
+            "--master master-0=ADDRESS",
+            "--master master-1=ADDRESS",
+            "--master master-2=ADDRESS",
+        ],
+        &["clients = [\"10.254.0.0/16\"]"],
+        &[],
+    ),
+    (
+        "single-node",
+        &[],
+        &[
+            "name = \"master-0\"",
+            "address = \"192.0.2.20\"",
+            "servers = [\"0.fedora.pool.ntp.org\", \"192.0.2.1\"]",
+        ],
+        &["bootstrapInPlace", "metadata.namespace"],
+    ),
+    (
+        "network-config-text",
+        &[],
+        &[
+            "address = \"192.0.2.2\"",
+            "upstreams = [\"192.0.2.1:53\"]",
+            "gateways = [\"192.0.2.1\"]",
+        ],
+        &[
+            "hosts.networkConfig.ovn",
+            "hosts.networkConfig.hostname",
+            "hosts.interfaces",
+        ],
+    ),
+    (
+        "fencing",
+        &[],
+        &[
+            "address = \"192.0.2.5\"",
+            "address = \"192.0.2.6\"",
+            "address = \"192.0.2.20\"",
+            "address = \"192.0.2.21\"",
+        ],
+        &["controlPlane.fencing", "featureSet"],
+    ),
+    (
+        "dns-vip",
+        &[],
+        &["address = \"192.0.2.5\"", "address = \"192.0.2.30\""],
+        &[
+            "platform.baremetal.dnsVIP",
+            "platform.baremetal.provisioningNetwork",
+            "platform.baremetal.hosts.bmc",
+            "platform.baremetal.hosts.bootMACAddress",
+            "networking.clusterNetworkMTU",
+        ],
+    ),
+    (
+        "vsphere",
+        &["--master control-plane-0=ADDRESS"],
+        &["address = \"192.0.2.5\"", "address = \"192.0.2.6\""],
+        &[
+            "platform.vsphere.vcenters",
+            "platform.vsphere.hosts.networkDevice",
+            "controlPlane.platform",
+        ],
+    ),
+];
+
+/// What nobody else may read, in these files.
+const SECRETS: [&str; 4] = ["s3cret", "auths", "AAAA", "c2Vjc"];
+
+#[test]
+fn every_key_of_openshifts_files_is_carried_or_named() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/openshift");
+    let mut wrong = Vec::new();
+    for (name, missing, lines, lost) in CORPUS {
+        let mut draft = Draft::default();
+        for file in ["install-config.yaml", "agent-config.yaml"] {
+            let Ok(text) = std::fs::read_to_string(corpus.join(name).join(file)) else {
+                continue;
+            };
+            let import = openshift::import(&Document::inline(file, text), &mut draft);
+            import.unwrap_or_else(|problems| panic!("{name}: {problems}"));
+        }
+        draft.settle();
+        draft.openshift = Some("4.18".to_owned());
+        let text = draft.to_string();
+        if draft.missing() != *missing {
+            wrong.push(format!("{name}: missing {:?}", draft.missing()));
+        }
+        for line in *lines {
+            if !text.lines().any(|found| found == *line) {
+                wrong.push(format!("{name}: no {line}"));
+            }
+        }
+        for key in *lost {
+            let is_note = |line: &str| {
+                line.starts_with("# not carried: ")
+                    && (line.ends_with(&format!(": {key}")) || line.contains(&format!(": {key}: ")))
+            };
+            if text.lines().filter(|line| is_note(line)).count() != 1 {
+                wrong.push(format!("{name}: not one note of {key}"));
+            }
+        }
+        let n_lost = text
+            .lines()
+            .filter(|line| line.starts_with("# not carried: ") && line.contains(".yaml:"))
+            .count();
+        if n_lost != lost.len() {
+            wrong.push(format!("{name}: {n_lost} keys are named"));
+        }
+        for secret in SECRETS {
+            if text.contains(secret) {
+                wrong.push(format!("{name}: {secret}"));
+            }
+        }
+        if missing.is_empty() {
+            drop(site_of(&text));
+        }
+        if !wrong.is_empty() {
+            wrong.push(text);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_host_in_both_files_is_one_node() {
+    let install = "metadata: {name: a}\nbaseDomain: b.c\nplatform: {baremetal: {hosts: [{name: n, role: master}]}}\n";
+    let agent = "hosts: [{hostname: n, networkConfig: {interfaces: [{ipv4: {address: [{ip: 192.0.2.2, prefix-length: 24}]}}]}}]\n";
+    let draft = draft_of(&[install, agent]);
+    assert_eq!(draft.nodes.len(), 1, "{draft:?}");
+    assert_eq!(draft.nodes[0].addresses[0].to_string(), "192.0.2.2");
+    assert_eq!(draft.networks[0].to_string(), "192.0.2.0/24");
+}
+
+#[test]
+fn an_address_that_no_machine_has_is_named() {
+    let draft = draft_of(&["rendezvousIP: 192.0.2.9\nhosts: [{hostname: n, role: worker}]\n"]);
+    assert_eq!(
+        draft.notes,
+        ["not carried: rendezvousIP 192.0.2.9, which no host has"]
+    );
+}

@@ -16,7 +16,7 @@ use crate::install::progress::Bar;
 use crate::install::record::{self, Foreign, Record, RecordFile, below};
 use crate::install::system::System;
 use durable::Rights;
-use install_plan::plan::{Deed, FileState, Found, Plan, Wanted, Write};
+use install_plan::plan::{Action, DesiredState, FileState, Found, Plan, Write};
 use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
@@ -34,7 +34,7 @@ pub(crate) struct Install<'a> {
     /// The node's entry in the bundle.
     pub(crate) node: &'a BundleNode,
     /// The desired state.
-    pub(crate) wanted: &'a Wanted,
+    pub(crate) wanted: &'a DesiredState,
     /// The present state.
     pub(crate) found: &'a Found,
     /// The steps.
@@ -64,7 +64,7 @@ impl Install<'_> {
         drop(_held);
         self.enable()?;
         if self.system.runs() {
-            self.take_deeds(bundle, &mut record)?;
+            self.take_actions(bundle, &mut record)?;
         } else {
             record.pending.clear();
             record.write(self.root)?;
@@ -128,7 +128,7 @@ impl Install<'_> {
         record.runtime = self.node.runtime;
         record.services.clone_from(&self.node.services);
         record.units.extend(self.wanted.enabled.iter().cloned());
-        record.pending = self.plan.deeds.iter().map(Deed::to_string).collect();
+        record.pending = self.plan.actions.iter().map(Action::to_string).collect();
         record.write(self.root)?;
         Ok(record)
     }
@@ -178,7 +178,7 @@ impl Install<'_> {
             };
             give_back(self.root, path, entry)?;
         }
-        // What a file of before is no longer there either.
+        // The files that were given back are no longer there.
         record
             .files
             .retain(|path, _| self.wanted.files.contains_key(path));
@@ -191,7 +191,7 @@ impl Install<'_> {
         let size = |service: &Service| member_of(bundle, *service).map_or(0, |(_, _, size)| size);
         let mut bar = Bar::new("images", self.plan.archives.iter().map(size).sum());
         for service in Service::ALL {
-            let swaps = self.plan.deeds.contains(&Deed::Swap(service));
+            let swaps = self.plan.actions.contains(&Action::Swap(service));
             let slot = match self.plan.archives.contains(&service) {
                 true => None,
                 false if swaps && !self.system.runs() => Some(found::live(self.root, service)),
@@ -238,22 +238,22 @@ impl Install<'_> {
     }
 
     /// Does the rest, one after the other; each is recorded as done once it is.
-    fn take_deeds(
+    fn take_actions(
         &self,
         bundle: &mut Bundle<impl Read + Seek>,
         record: &mut Record,
     ) -> anyhow::Result<()> {
         let mut failed = Vec::new();
-        for deed in &self.plan.deeds {
-            outln!("{deed}");
-            match self.take(deed, bundle, record) {
+        for action in &self.plan.actions {
+            outln!("{action}");
+            match self.take(action, bundle, record) {
                 Ok(()) => {
-                    record.pending.remove(&deed.to_string());
+                    record.pending.remove(&action.to_string());
                     record.write(self.root)?;
                 }
                 Err(error) => {
-                    errln!("outpost: {deed}: {error:#}");
-                    failed.push(deed.to_string());
+                    errln!("outpost: {action}: {error:#}");
+                    failed.push(action.to_string());
                 }
             }
         }
@@ -267,14 +267,14 @@ impl Install<'_> {
 
     fn take(
         &self,
-        deed: &Deed,
+        action: &Action,
         bundle: &mut Bundle<impl Read + Seek>,
         record: &mut Record,
     ) -> anyhow::Result<()> {
         let system = self.system;
-        match deed {
-            Deed::Users => system.run("systemd-sysusers", &[]),
-            Deed::Directories => system.run(
+        match action {
+            Action::Users => system.run("systemd-sysusers", &[]),
+            Action::Directories => system.run(
                 "systemd-tmpfiles",
                 &[
                     "--create",
@@ -282,35 +282,35 @@ impl Install<'_> {
                     "--prefix=/var/lib/outpost",
                 ],
             ),
-            Deed::Manager => system.manage(&["daemon-reload"], &[]),
-            Deed::Images => self.load_images(),
-            Deed::Halt(unit) if system.is_active(unit) => {
+            Action::Manager => system.manage(&["daemon-reload"], &[]),
+            Action::Images => self.load_images(),
+            Action::Halt(unit) if system.is_active(unit) => {
                 record.halted.insert(unit.clone());
                 // First, so that nothing starts it again.
                 record.write(self.root)?;
                 system.manage(&["stop"], std::slice::from_ref(unit))
             }
-            Deed::Halt(_) => Ok(()),
-            Deed::Resume(unit) if record.halted.contains(unit) => {
+            Action::Halt(_) => Ok(()),
+            Action::Resume(unit) if record.halted.contains(unit) => {
                 system.manage(&["start"], std::slice::from_ref(unit))?;
                 record.halted.remove(unit);
                 Ok(())
             }
-            Deed::Resume(_) => Ok(()),
-            Deed::Start => {
+            Action::Resume(_) => Ok(()),
+            Action::Start => {
                 self.open_sockets()?;
                 let enabled: Vec<String> = self.wanted.enabled.iter().cloned().collect();
                 system.manage(&["start"], &enabled)?;
                 // Conditions let only the slot on record start.
                 system.manage(&["start"], &self.slots().into_iter().collect::<Vec<_>>())
             }
-            Deed::Socket(unit) => self.listen_anew(unit),
-            Deed::Rerun(unit) if system.is_active(unit) => {
+            Action::Socket(unit) => self.listen_anew(unit),
+            Action::Rerun(unit) if system.is_active(unit) => {
                 system.manage(&["restart"], std::slice::from_ref(unit))
             }
-            Deed::Rerun(_) => Ok(()),
-            Deed::Swap(service) => self.swap(*service, bundle),
-            Deed::Reload(service) => {
+            Action::Rerun(_) => Ok(()),
+            Action::Swap(service) => self.swap(*service, bundle),
+            Action::Reload(service) => {
                 let unit = found::live(self.root, *service).unit(*service);
                 match system.is_active(&unit) {
                     true => system.manage(&["reload"], &[unit]),
@@ -318,10 +318,10 @@ impl Install<'_> {
                     false => Ok(()),
                 }
             }
-            Deed::Resolver if system.is_active("NetworkManager.service") => {
+            Action::Resolver if system.is_active("NetworkManager.service") => {
                 system.manage(&["reload"], &["NetworkManager.service".to_owned()])
             }
-            Deed::Resolver => Ok(()),
+            Action::Resolver => Ok(()),
         }
     }
 
@@ -367,8 +367,8 @@ impl Install<'_> {
         self.system.manage(&["start"], &socket)
     }
 
-    /// Opens sockets that are not open yet. Where what holds them is up, systemd opens none but with a
-    /// restart of that, which the others do not feel.
+    /// Opens sockets that are not open yet. While the unit that holds them is up, systemd opens none but with a
+    /// restart of that unit, which the others do not feel.
     fn open_sockets(&self) -> anyhow::Result<()> {
         let mut sockets = self.wanted.enabled.iter();
         let is_closed = |unit: &String| unit.ends_with(".socket") && !self.system.is_active(unit);

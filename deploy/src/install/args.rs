@@ -73,5 +73,5 @@ Exit status:
   0   installed, or nothing to do
   64  the command line is wrong
   65  the bundle is damaged, or its signature does not match the key
-  69  a step failed; what was done is recorded
+  69  a step failed; the finished steps are recorded
   77  no permission";

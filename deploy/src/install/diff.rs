@@ -9,7 +9,7 @@ use similar::TextDiff;
 
 use crate::install::found;
 use crate::install::record::below;
-use install_plan::plan::{Deed, FileState, Plan, Wanted, Write};
+use install_plan::plan::{Action, DesiredState, FileState, Plan, Write};
 use service_image::digest::Sha256;
 use site::service::Service;
 use site_bundle::manifest::BundleNode;
@@ -24,7 +24,7 @@ pub(crate) fn show(
     root: &Path,
     bundle: &mut Bundle<impl Read + Seek>,
     node: &BundleNode,
-    wanted: &Wanted,
+    wanted: &DesiredState,
     plan: &Plan,
 ) -> anyhow::Result<()> {
     for (path, how) in &plan.writes {
@@ -61,7 +61,7 @@ pub(crate) fn show(
     }
     for (service, digest) in &wanted.archives {
         let is_new = plan.archives.contains(service);
-        if is_new || plan.deeds.contains(&Deed::Swap(*service)) {
+        if is_new || plan.actions.contains(&Action::Swap(*service)) {
             outln!(
                 "image of {service}: {} to sha256:{digest}",
                 old_archive(root, *service)
@@ -74,8 +74,8 @@ pub(crate) fn show(
     for unit in &plan.disable {
         outln!("disable {unit}");
     }
-    for deed in &plan.deeds {
-        outln!("{deed}");
+    for action in &plan.actions {
+        outln!("{action}");
     }
     Ok(())
 }

@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use crate::image::args::service;
 use crate::install::record::{Record, below};
 use crate::install::system::System;
-use install_plan::plan::{FileState, Found, Wanted};
+use install_plan::plan::{DesiredState, FileState, Found};
 use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
@@ -25,8 +25,8 @@ use site_render::target::RIVALS;
 /// # Errors
 ///
 /// When it names a service that this program does not know.
-pub(crate) fn wanted(manifest: &Manifest, node: &BundleNode) -> anyhow::Result<Wanted> {
-    let mut wanted = Wanted::default();
+pub(crate) fn wanted(manifest: &Manifest, node: &BundleNode) -> anyhow::Result<DesiredState> {
+    let mut wanted = DesiredState::default();
     for file in &node.files {
         let member = manifest.members.get(&file.member);
         let member = member.with_context(|| format!("{} is not listed", file.member))?;
@@ -58,7 +58,7 @@ pub(crate) fn wanted(manifest: &Manifest, node: &BundleNode) -> anyhow::Result<W
 pub(crate) fn found(
     root: &Path,
     system: &System,
-    wanted: &Wanted,
+    wanted: &DesiredState,
     record: Option<&Record>,
 ) -> anyhow::Result<Found> {
     let installed: BTreeSet<PathBuf> = record.map_or_else(BTreeSet::new, |record| {
@@ -92,7 +92,7 @@ pub(crate) fn found(
         installed,
         rivals_active: rivals_active(system),
         had_enabled,
-        pending: pending.filter_map(|deed| deed.parse().ok()).collect(),
+        pending: pending.filter_map(|action| action.parse().ok()).collect(),
     })
 }
 

@@ -46,9 +46,9 @@ pub(crate) struct Record {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct RecordFile {
-    /// What was written.
+    /// The digest of the written file.
     pub(crate) sha256: Sha256,
-    /// What was there before that was not ours, kept below `before/` under its digest.
+    /// The file of others that was there before, kept below `before/` under its digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) before: Option<Foreign>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct RecordFile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Foreign {
-    /// What was in it.
+    /// The digest of its content.
     pub(crate) sha256: Sha256,
     /// Its permissions.
     pub(crate) mode: u32,

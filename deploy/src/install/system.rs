@@ -23,7 +23,7 @@ impl System {
         }
     }
 
-    /// Whether systemd runs on it: where it does not, everything else happens when it starts.
+    /// Whether systemd runs on it; without it, everything else happens when the system starts.
     pub(crate) fn runs(&self) -> bool {
         self.runs
     }

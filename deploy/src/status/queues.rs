@@ -1,4 +1,4 @@
-//! What waits in the sockets of a node, and what the kernel has dropped for want of room: the kernel's
+//! The queues in the sockets of a node, and the datagrams that the kernel has dropped for want of room: the kernel's
 //! own tables, as `ss -uam` shows them.
 //!
 //! Reads nothing; the tables are given as text.

@@ -1,7 +1,7 @@
 //! Another node, asked over ssh for what it shows of itself.
 //!
-//! Who is let in, by which key and through which host is said in ssh's own configuration. Nobody is
-//! ever asked for a password.
+//! The user, the key and the jump host are in ssh's own configuration. Never prompts for a
+//! password.
 
 use std::net::IpAddr;
 use std::process::Stdio;
@@ -18,8 +18,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// The most that a node may say: a hundred times what one says of six services.
 const LENGTH: u64 = 4 << 20;
 
-/// Nobody is asked for anything; a node that is silent is given up, before and after it has let us in;
-/// what the server greets everybody with is no error.
+/// Never prompts; gives a silent node up, before and after it has let us in; the server's banner is no
+/// error.
 const OPTIONS: [&str; 12] = [
     "-T",
     "-x",
@@ -35,7 +35,7 @@ const OPTIONS: [&str; 12] = [
     "LogLevel=ERROR",
 ];
 
-/// By its whole path, which the paths of sudo and of shells that nobody logs in to often lack; with sudo
+/// By its whole path, which the paths of sudo and of shells without a login often lack; with sudo
 /// where it is wanted.
 const COMMAND: &str = "sh -c 'ask=\"/usr/local/bin/outpost status --node --json\"; \
     if [ \"$(id -u)\" = 0 ]; then exec $ask; else exec sudo -n $ask; fi'";

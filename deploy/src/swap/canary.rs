@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use config_text::counted_as;
+use daemon::clock;
 
 use site::places::admin;
 use site::service::Service;
@@ -25,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(200);
 /// The service before the swap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Before {
-    /// Whether the old process was ready. No more is asked of the new one.
+    /// Whether the old process was ready. The new one needs no more.
     pub(crate) was_ready: bool,
     /// Whether it could do its own work.
     was_sound: bool,
@@ -90,7 +91,7 @@ pub(crate) async fn watch(
 ) -> anyhow::Result<String> {
     let unit = slot.unit(service);
     let process = Process::at(paths.admin_socket(service, slot));
-    let begun = now();
+    let begun = clock::now();
     let first = systemd::show(&unit).await?;
     if !first.is_active() {
         bail!("{unit} is {}", first.describe());
@@ -103,7 +104,7 @@ pub(crate) async fn watch(
     {
         return Err(error.context("healthd knew the service before"));
     }
-    let ready = now();
+    let ready = clock::now();
     let mut seen = Seen::default();
     loop {
         let unit_now = systemd::show(&unit).await?;
@@ -146,7 +147,7 @@ async fn until_ready(
     before: &Before,
     patience: Duration,
 ) -> anyhow::Result<String> {
-    let begun = now();
+    let begun = clock::now();
     loop {
         let missing = match missing(process, before).await {
             Ok(did) => return Ok(did),
@@ -169,7 +170,7 @@ async fn missing(process: &Process, before: &Before) -> anyhow::Result<String> {
     checked(process, before).await
 }
 
-/// Has it do its own work. Where the old one could not either, it is not held against the new one.
+/// Has it do its own work. A failure does not count against the new one if the old one had it too.
 async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
     match process.self_check().await? {
         Err(reason) if !before.was_sound => Ok(format!("not well, as before: {reason}")),
@@ -179,16 +180,11 @@ async fn checked(process: &Process, before: &Before) -> anyhow::Result<String> {
     }
 }
 
-/// A healthd that cannot be asked for a moment is asked again: it may be what is swapped next door.
+/// Asks healthd again when it does not answer for a moment: it may be swapped at the same time.
 async fn look(healthd: &Path, targets: &Targets, ready: Instant, seen: &mut Seen) {
     if !targets.is_empty()
         && let Ok(listed) = liveness::list(healthd).await
     {
         targets.look(&listed, ready.elapsed(), seen);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -3,9 +3,10 @@
 use api::State;
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use daemon::clock;
 
 use super::canary::{self, Before, Life};
 use crate::images::args::ImagePlace;
@@ -15,7 +16,7 @@ use site::slot::Slot;
 use site_node::images::archives::Archives;
 use site_node::images::load::{ImageStore, bring};
 use site_node::paths::NodePaths;
-use site_node::process::{AskError, Process};
+use site_node::process::{Process, QueryError};
 use site_node::record::{self, Filling, Record};
 use site_node::systemd::{self, Unit};
 use slot_swap::{Action, With};
@@ -122,7 +123,7 @@ impl Executor {
     /// Makes sure that a slot serves, and continues to.
     async fn serve(&self, slot: Slot) -> anyhow::Result<String> {
         let unit = slot.unit(self.service);
-        let begun = now();
+        let begun = clock::now();
         let mut n_starts = 0_u32;
         loop {
             let seen = systemd::show(&unit).await?;
@@ -162,7 +163,7 @@ impl Executor {
         }
         match Process::at(socket).status().await {
             Ok(status) => status.state != State::Draining,
-            Err(AskError::Nobody(_)) => false,
+            Err(QueryError::Nobody(_)) => false,
             Err(_) => true,
         }
     }
@@ -173,7 +174,7 @@ impl Executor {
         if seen.get("ActiveState") == "inactive" {
             return Ok("it does not run".to_owned());
         }
-        let begun = now();
+        let begun = clock::now();
         systemd::stop(&unit).await?;
         Ok(format!("stopped in {:.1} s", begun.elapsed().as_secs_f64()))
     }
@@ -188,7 +189,7 @@ impl Executor {
             version: image.version.clone(),
             revision: image.revision.clone(),
             image: Some(image.image_id.to_oci()),
-            loaded: Some(wall()),
+            loaded: Some(clock::since_1970().as_secs()),
             has_served: false,
         };
         // From here on the slot holds nothing to go back to, whatever comes of the load.
@@ -233,7 +234,7 @@ impl Executor {
 
     async fn start(&self, slot: Slot) -> anyhow::Result<String> {
         let unit = slot.unit(self.service);
-        let begun = now();
+        let begun = clock::now();
         let started = systemd::start(&unit, self.life.patience).await;
         let seen: Unit = systemd::show(&unit).await?;
         started.with_context(|| format!("{unit} is {}", seen.describe()))?;
@@ -251,16 +252,4 @@ impl Executor {
         put.with_context(|| format!("cannot put slot {slot} on record"))?;
         Ok("it starts after a power cut, too".to_owned())
     }
-}
-
-/// Seconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-pub(super) fn wall() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| since.as_secs())
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }

@@ -1,7 +1,7 @@
 //! One run of a service process: started, listened to, and waited for.
 //!
-//! A single task owns the process, so a signal never goes to a process id that was given to
-//! somebody else in the meantime. It reads what the process writes and what it says on its
+//! A single task owns the process, so a signal never goes to a process id that another process got
+//! in the meantime. It reads what the process writes and what it says on its
 //! notification socket (`sd_notify(3)`), and reports the end after the last line.
 
 use std::io;

@@ -12,13 +12,13 @@
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use daemon::accept::Acceptor;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 /// A request from another shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,22 +86,15 @@ pub(crate) fn socket(run_dir: &Path) -> PathBuf {
 
 /// Passes requests on until the receiver is gone.
 pub(crate) async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
-    let room = Arc::new(Semaphore::new(CLIENTS));
+    let acceptor = Acceptor::waiting(CLIENTS);
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let calls = calls.clone();
-                tokio::spawn(async move {
-                    // A client that goes away in the middle is its own business.
-                    drop(tokio::time::timeout(LIMIT, attend(stream, calls)).await);
-                    drop(permit);
-                });
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
-        }
+        let (stream, _, permit) = acceptor.next(&listener).await;
+        let calls = calls.clone();
+        tokio::spawn(async move {
+            // A client that goes away in the middle is its own business.
+            drop(tokio::time::timeout(LIMIT, attend(stream, calls)).await);
+            drop(permit);
+        });
     }
 }
 

@@ -3,8 +3,8 @@
 //!
 //! One task owns all state. Beside it run: a task for each process ([`super::child`]), one that asks
 //! the admin listeners ([`poll`]), one for the control socket ([`super::control`]), and those of the
-//! masters ([`super::master`]). Every channel between them is bounded. What the loop waits for is
-//! cancel safe; what it does in answer is done to the end before it waits again.
+//! masters ([`super::master`]). Every channel between them is bounded. The loop's waits are
+//! cancel safe; it finishes each action before it waits again.
 
 mod act;
 
@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
+use daemon::clock;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
@@ -42,7 +43,7 @@ pub(crate) struct Setup {
     pub(crate) site: Site,
     /// The address for DNS clients.
     pub(crate) dns: SocketAddr,
-    /// Where registry-svc listens: what the masters offer as registry is there.
+    /// The address of registry-svc: the masters' offer of a registry leads there.
     pub(crate) registry: SocketAddr,
     /// The admin listener of each service.
     pub(crate) admin: PerService<SocketAddr>,
@@ -218,7 +219,7 @@ impl Life {
             page: Page::Site,
             printer: None,
             reports,
-            started: now(),
+            started: clock::now(),
             was_ready: false,
             dirty: true,
             finished: false,
@@ -238,12 +239,12 @@ impl Life {
     //--- Input
 
     fn handle(&mut self, input: Input) {
-        self.conductor.handle(input, now());
+        self.conductor.handle(input, clock::now());
         self.perform();
     }
 
     fn deadline(&mut self) {
-        self.conductor.handle_deadline(now());
+        self.conductor.handle_deadline(clock::now());
         self.perform();
     }
 
@@ -414,14 +415,6 @@ async fn next_keys(keys: Option<&mut mpsc::Receiver<Vec<Key>>>) -> Option<Vec<Ke
         Some(keys) => keys.recv().await,
         None => pending().await,
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell reads the clock for its cores"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Time between two frames, if nothing happens.

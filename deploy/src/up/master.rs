@@ -1,17 +1,17 @@
 //! The stand-in for a master: a TCP responder on each of its ports, which can be taken down.
 //!
 //! Down means that nothing listens: a connect is refused at once, as on a machine whose service
-//! is stopped. What it answers is a line of HTTP, for people who try `curl`; where a real service of
-//! this machine stands behind a port, connections are passed on to that.
+//! is stopped. It answers with a line of HTTP, for people who try `curl`; connections to a port with a
+//! real service of this machine behind it are passed on to that.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::accept::Acceptor;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use site_up::view::Offer;
@@ -115,30 +115,22 @@ pub(crate) fn choose(names: &[String], known: &[&str]) -> Result<Vec<usize>, Str
 
 /// Answers every connection to one port. Connections end with the task that runs this.
 async fn respond(listener: TcpListener, greeting: Arc<str>, behind: Behind) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let acceptor = Acceptor::waiting(CONNECTIONS);
     let mut connections = JoinSet::new();
     loop {
-        let Ok(permit) = Arc::clone(&room).acquire_owned().await else {
-            return;
-        };
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let greeting = Arc::clone(&greeting);
-                connections.spawn(async move {
-                    // A client that goes away in the middle is its own business.
-                    match behind {
-                        Behind::Greeting => {
-                            let greeted = greet(stream, &greeting);
-                            drop(tokio::time::timeout(CONNECTION_LIMIT, greeted).await);
-                        }
-                        Behind::Service(address) => drop(pass_on(stream, address).await),
-                    }
-                    drop(permit);
-                });
+        let (stream, _, permit) = acceptor.next(&listener).await;
+        let greeting = Arc::clone(&greeting);
+        connections.spawn(async move {
+            // A client that goes away in the middle is its own business.
+            match behind {
+                Behind::Greeting => {
+                    let greeted = greet(stream, &greeting);
+                    drop(tokio::time::timeout(CONNECTION_LIMIT, greeted).await);
+                }
+                Behind::Service(address) => drop(pass_on(stream, address).await),
             }
-            // Out of file descriptors, mostly: what is open has to close first.
-            Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
-        }
+            drop(permit);
+        });
         while connections.try_join_next().is_some() {}
     }
 }
@@ -169,8 +161,6 @@ async fn pass_on(mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
 const CONNECTIONS: usize = 64;
 /// How long one connection may last.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(2);
-/// How long to wait after an accept that failed.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {

@@ -41,7 +41,7 @@ impl RunDir {
     ///
     /// # Errors
     ///
-    /// When a site runs there, when the directory is somebody else's or holds other things, or when
+    /// When a site runs there, when the directory belongs to another user or holds other things, or when
     /// the file system refuses.
     pub(crate) fn take(path: &Path) -> anyhow::Result<Self> {
         let path = std::path::absolute(path)?;

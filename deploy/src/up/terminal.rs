@@ -18,7 +18,7 @@ use rustix::termios::{
 use tokio::sync::mpsc;
 
 use site_up::keys::Key;
-use site_up::screen::Look;
+use site_up::screen::Canvas;
 
 /// A terminal that shows our screen. Dropped, it is as it was before.
 #[derive(Debug)]
@@ -88,12 +88,12 @@ impl Terminal {
     }
 
     /// The present screen of the terminal.
-    pub(crate) fn look(&self) -> Look {
+    pub(crate) fn look(&self) -> Canvas {
         let (columns, rows) = match tcgetwinsize(&self.tty) {
             Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col, size.ws_row),
             Ok(_) | Err(_) => (80, 24),
         };
-        Look {
+        Canvas {
             columns: columns.into(),
             rows: rows.into(),
             colour: self.colour,

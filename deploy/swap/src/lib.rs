@@ -16,11 +16,11 @@
 //! every way out ends with the old slot, after it with the new one. The old slot is stopped in one place
 //! only, after the record, and the record is written only once the new slot was watched and passed.
 //!
-//! An interrupted swap needs no memory of its own: whoever comes next makes the slot on record serve
+//! An interrupted swap needs no memory of its own: the next swap makes the slot on record serve
 //! and clears the other one, which is how every swap begins.
 //!
 //! When the slot on record cannot be made to serve at that beginning, the other one is watched: if it
-//! works it goes on record, because one slot that serves is worth more than the one that should.
+//! works it becomes the slot on record, because one slot that serves is worth more than the one that should.
 //!
 //! Never runs, asks or waits for anything; the verb `swap` of `outpost` does.
 
@@ -112,7 +112,7 @@ enum State {
     /// It cannot be: perhaps the other one serves.
     Rescuing(String),
     Clearing,
-    /// What was cleared may have taken over once more just before.
+    /// The cleared slot may have taken over once more just before.
     Confirming,
     Loading,
     Permitting,
@@ -260,7 +260,7 @@ impl Swap {
             // It is off the record, and does not come back.
             State::StoppingOld => State::Closing(Some(why)),
             State::Closing(untidy) => State::Ended(self.good(untidy.or(Some(why)))),
-            // The record may name the new slot: whoever comes next resolves that, and so does this.
+            // The record may name the new slot: the next swap resolves that, and so does this.
             State::Reverting(reason) => State::Restoring(both(&reason, &why)),
             State::Restoring(reason) => State::Evicting(both(&reason, &why)),
             State::Discarding(reason) | State::Evicting(reason) => {

@@ -3,10 +3,10 @@
 //! | module | content |
 //! | --- | --- |
 //! | [`conductor`] | the order of start and stop, and what follows the death of a service |
-//! | [`event`] | what is worth a line |
-//! | [`view`] | what people are shown of the site |
+//! | [`event`] | events that are worth a line |
+//! | [`view`] | the site as people see it |
 //! | [`screen`] | how a terminal shows it |
-//! | [`keys`] | what a key press means |
+//! | [`keys`] | the meaning of a key press |
 //! | [`sample`] | numbers from what services say of themselves |
 //!
 //! Never starts a process, reads a clock or writes to a terminal.

@@ -26,7 +26,7 @@ pub fn total(metrics: &str, name: &str) -> Option<f64> {
     sum
 }
 
-/// What follows the closing brace; one inside a quoted value does not close.
+/// Returns the text after the closing brace; one inside a quoted value does not close.
 fn after_labels(text: &str) -> Option<&str> {
     let mut quoted = false;
     let mut escaped = false;

@@ -24,7 +24,7 @@ pub enum Page {
 
 /// How the terminal is to be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Canvas {
     /// Columns and rows.
     pub columns: usize,
     /// Rows.
@@ -36,7 +36,7 @@ pub struct Look {
 }
 
 /// One frame, ready to be written.
-pub fn frame(view: &View, page: Page, look: Look) -> String {
+pub fn frame(view: &View, page: Page, look: Canvas) -> String {
     // Synchronized update, no line wrap, home.
     let mut out = String::from("\x1b[?2026h\x1b[?7l\x1b[H");
     let lines = lines(view, page, look);
@@ -54,7 +54,7 @@ pub fn frame(view: &View, page: Page, look: Look) -> String {
 
 /// The site without colours, for `outpost status`.
 pub fn text(view: &View) -> String {
-    let look = Look {
+    let look = Canvas {
         columns: 100,
         rows: usize::MAX,
         colour: false,
@@ -88,7 +88,7 @@ pub fn examples(view: &View) -> Vec<String> {
 }
 
 /// The lines of a frame: never more than there are rows.
-fn lines(view: &View, page: Page, look: Look) -> Vec<Line> {
+fn lines(view: &View, page: Page, look: Canvas) -> Vec<Line> {
     let mut lines = vec![title(view, look)];
     if page == Page::Log {
         lines.push(Line::default());
@@ -143,7 +143,7 @@ fn fit(lines: &mut Vec<Line>, view: &View, rows: usize) {
     }
 }
 
-fn title(view: &View, look: Look) -> Line {
+fn title(view: &View, look: Canvas) -> Line {
     let left = format!("  {} · {}", view.site, view.domain);
     let left = if look.unicode {
         left
@@ -160,7 +160,7 @@ fn title(view: &View, look: Look) -> Line {
         .dim(&right)
 }
 
-fn services(view: &View, look: Look) -> Vec<Line> {
+fn services(view: &View, look: Canvas) -> Vec<Line> {
     let longest = view
         .services
         .iter()
@@ -197,7 +197,7 @@ fn services(view: &View, look: Look) -> Vec<Line> {
     lines
 }
 
-fn masters(view: &View, look: Look) -> Vec<Line> {
+fn masters(view: &View, look: Canvas) -> Vec<Line> {
     let mut heading = format!(" {:<15}{:<16}", "MASTER", "ADDRESS");
     for offer in &view.offers {
         // Writing to a `String` cannot fail.
@@ -208,7 +208,7 @@ fn masters(view: &View, look: Look) -> Vec<Line> {
     lines
 }
 
-fn master_line(master: &MasterView, look: Look) -> Line {
+fn master_line(master: &MasterView, look: Canvas) -> Line {
     let mut line = Line::new()
         .bold(&format!(" {:<15}", master.name))
         .plain(&format!("{:<16}", master.address));
@@ -227,7 +227,7 @@ fn master_line(master: &MasterView, look: Look) -> Line {
 }
 
 /// The last lines of the log that fit, long ones on several rows.
-fn log(view: &View, look: Look, room: usize) -> Vec<Line> {
+fn log(view: &View, look: Canvas, room: usize) -> Vec<Line> {
     let width = look.columns.saturating_sub(16).max(20);
     let mut rows = Vec::new();
     for (service, line) in view.log.iter().rev().take(room) {
@@ -249,7 +249,7 @@ fn log(view: &View, look: Look, room: usize) -> Vec<Line> {
     rows
 }
 
-/// A line of log without the date that it begins with: nobody asks for it here.
+/// A line of log without the date that it begins with, which says nothing here.
 fn without_date(line: &str) -> &str {
     match line.split_once('T') {
         Some((date, rest))
@@ -306,7 +306,7 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// As many whole words as there is room for; what fits of the first, when even that is too long.
+/// As many whole words as there is room for; the beginning of the first, when even that is too long.
 fn whole_words(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -326,7 +326,7 @@ const BESIDE_SERVES: usize = 57;
 /// The column for what they serve is at least as wide, the blank after it included.
 const LEAST_SERVES: usize = 23;
 
-impl Look {
+impl Canvas {
     fn mark(self, good: bool) -> char {
         match (self.unicode, good) {
             (true, true) => '●',
@@ -418,7 +418,7 @@ impl Line {
     }
 
     /// Appends the line, cut at the last column.
-    fn paint(&self, out: &mut String, look: Look) {
+    fn paint(&self, out: &mut String, look: Canvas) {
         let mut room = look.columns;
         for (colour, text) in &self.spans {
             let text = cut(text, room);

@@ -102,7 +102,7 @@ impl State {
 /// Something that every master offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// What it is.
+    /// Its name.
     pub what: String,
     /// On which port.
     pub port: u16,

@@ -77,7 +77,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
             settings: Settings::default(),
         }),
         reports: Latest::new(Reports::default()),
-        watcher: None,
+        link: Link::default(),
         readiness: Readiness::new(),
         directories: sender,
     };

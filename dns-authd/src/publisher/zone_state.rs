@@ -2,10 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use api::dns_authd::HeldVersion;
 use config_text::Problem;
+use daemon::clock;
 use daemon::disk::Stamp;
 use dns_zone::{Doubt, Guard, Zone};
 use peer_bind::ZoneDecl;
@@ -138,7 +139,7 @@ impl ZoneState {
     }
 
     fn adopt(&mut self, fresh: Fresh, took: Duration, log: bool) {
-        self.report = Arc::new(self.report.loaded(&fresh, took, now()));
+        self.report = Arc::new(self.report.loaded(&fresh, took, clock::wall()));
         let zone = fresh.zone;
         if log {
             let (serial, records) = (zone.soa().serial, zone.n_records());
@@ -181,12 +182,4 @@ fn log_fresh(fresh: &Fresh) {
         let count = fresh.left_out.count;
         tracing::warn!(%zone, %problem, count, "Record is unknown and left out");
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "reports say when a zone was loaded"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }

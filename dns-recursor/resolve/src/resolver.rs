@@ -27,12 +27,14 @@ mod flight;
 mod flights;
 mod health;
 mod interface;
+mod shares;
 mod timers;
 mod upstreams;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Seed};
@@ -49,6 +51,7 @@ use flights::Flights;
 pub use interface::{
     CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
 };
+pub use shares::Origin;
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
 use upstreams::{UpstreamId, Upstreams};
@@ -56,6 +59,9 @@ use upstreams::{UpstreamId, Upstreams};
 /// The most messages of one flight to upstreams: enough for every repeat within the deadline, and for one
 /// upstream that fails with EDNS, one with letter case and one with truncation.
 pub const MAX_SENDS: u32 = 12;
+
+/// One client may have this part of all places for clients that wait, so that it cannot take them from all others.
+const CLIENT_SHARE: usize = 4;
 
 /// All flights, exchanges and upstreams.
 pub struct Resolver<C, E> {
@@ -144,27 +150,53 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.join(id, request, now);
             return;
         }
-        let clients: Vec<C> = request.client.into_iter().collect();
         let Some(route) = self.table.find(request.key.name(), request.key.qtype()) else {
-            self.fail_at_once(request.key, Reason::NoRoute, clients);
+            self.fail_at_once(request.key, Reason::NoRoute, request.client);
             return;
         };
         let route = Arc::clone(route);
-        if self.flights.len() >= self.settings.max_flights
-            || self.flights.n_clients() + clients.len() > self.settings.max_clients
+        // A refresh, and a client with a stale answer, lose nothing without a trial.
+        let is_bridged = request.has_stale || request.client.is_none();
+        if !self.has_place(request.origin, request.client.as_ref())
+            || !self.make_room(request.key, request.origin, &route)
         {
             self.counts.overload += 1;
-            self.fail_at_once(request.key, Reason::Overload, clients);
+            self.fail_at_once(request.key, Reason::Overload, request.client);
             return;
         }
-        match self.begin(request.key, route, now) {
+        match self.begin(request.key, route, request.origin, is_bridged, now) {
             Some(id) => {
-                self.flights.add_clients(id, clients, request.has_stale);
+                let (client, origin) = (request.client, request.origin);
+                self.flights
+                    .add_client(id, client, origin, request.has_stale);
                 self.advance(id, Cause::Begin, now);
                 self.arm(id);
             }
-            None => self.fail_at_once(request.key, Reason::Absent, clients),
+            None => self.fail_at_once(request.key, Reason::Absent, request.client),
         }
+    }
+
+    /// Whether one more client of an origin may wait.
+    fn has_place(&self, origin: Option<Origin>, client: Option<&C>) -> bool {
+        let most = self.settings.max_clients;
+        let share = (most / CLIENT_SHARE).max(1);
+        client.is_none()
+            || self.flights.n_clients() < most
+                && origin.is_none_or(|origin| self.flights.n_waiting(origin) < share)
+    }
+
+    /// Makes room for one more flight when all places are taken; false when none of them gives way.
+    fn make_room(&mut self, key: &Key, origin: Option<Origin>, route: &Route) -> bool {
+        if self.flights.len() < self.settings.max_flights {
+            return true;
+        }
+        let zone = shares::zone_of(key.name(), route.zone.n_labels());
+        let Some(displaced) = self.flights.room_for(origin, &zone) else {
+            return false;
+        };
+        self.counts.overload += 1;
+        self.fail(displaced, Reason::Overload);
+        true
     }
 
     /// Takes a message from an exchange's socket.
@@ -335,8 +367,15 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     //--- Flights
 
-    /// Begins a flight; `None` when no upstream is left.
-    fn begin(&mut self, key: &Key, route: Arc<Route>, now: Instant) -> Option<FlightId> {
+    /// Begins a flight; `None` when no upstream is left, and with a stale answer also when all seem to be absent.
+    fn begin(
+        &mut self,
+        key: &Key,
+        route: Arc<Route>,
+        owner: Option<Origin>,
+        has_stale: bool,
+        now: Instant,
+    ) -> Option<FlightId> {
         let (ids, fitness) = self.upstreams.of(&route);
         let chance = self.entropy.next();
         let order: Vec<UpstreamId> =
@@ -344,12 +383,31 @@ impl<C, E: Entropy> Resolver<C, E> {
                 .into_iter()
                 .filter_map(|index| ids.get(index).copied())
                 .collect();
-        if order.is_empty() {
-            return None;
-        }
         let deadline = now.after(self.settings.deadline);
-        let flight = Flight::new(key, route, order, now, deadline);
+        let mut flight = Flight::new(key, route, order, now, deadline);
+        flight.owner = owner;
+        if flight.order.is_empty() {
+            if has_stale {
+                return None;
+            }
+            let wait = self.try_absent(&mut flight, &ids)?;
+            flight.deadline = deadline.min(now.after(wait));
+        }
         Some(self.flights.add(flight))
+    }
+
+    /// Makes a flight try upstreams that count as absent: one that has just returned answers it at once. Returns how
+    /// long it waits for them.
+    fn try_absent(&self, flight: &mut Flight<C>, ids: &[UpstreamId]) -> Option<Duration> {
+        let usable = ids.iter().filter_map(|id| {
+            let wait = self.upstreams.get(*id)?.trial_wait()?;
+            Some((*id, wait))
+        });
+        let (order, waits): (Vec<UpstreamId>, Vec<Duration>) = usable.unzip();
+        flight.order = order;
+        flight.is_trial = true;
+        flight.reason = Reason::Absent;
+        waits.into_iter().max()
     }
 
     fn join(&mut self, id: FlightId, request: ResolveRequest<'_, C>, now: Instant) {
@@ -358,21 +416,22 @@ impl<C, E: Entropy> Resolver<C, E> {
             let mut echoed = sent.filter(|pending| pending.sent.is_echoed_by(request.question));
             echoed.next().map(|pending| pending.upstream)
         });
-        let clients: Vec<C> = request.client.into_iter().collect();
+        let (client, origin) = (request.client, request.origin);
         if let Some(upstream) = echo {
             self.counts.loops += 1;
             let upstream = self.upstreams.address(upstream);
             self.outputs.push_back(Output::Loop { upstream });
-            self.fail_at_once(request.key, Reason::Loop, clients);
+            self.fail_at_once(request.key, Reason::Loop, client);
             return;
         }
-        if self.flights.n_clients() + clients.len() > self.settings.max_clients {
+        if !self.has_place(origin, client.as_ref()) {
             self.counts.overload += 1;
-            self.fail_at_once(request.key, Reason::Overload, clients);
+            self.fail_at_once(request.key, Reason::Overload, client);
             return;
         }
-        self.counts.joined += clients.len() as u64;
-        self.flights.add_clients(id, clients, request.has_stale);
+        self.counts.joined += u64::from(client.is_some());
+        self.flights
+            .add_client(id, client, origin, request.has_stale);
         self.release_to_stale(id, now);
         self.arm(id);
     }

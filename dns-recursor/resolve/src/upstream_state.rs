@@ -11,7 +11,8 @@
 //! A query that waits longer than the upstream usually takes proves nothing: recursion is slow at times. So
 //! a doubt only sends a probe, with a question that any server answers at once, and meanwhile the upstream
 //! ranks behind the others. Absent upstreams are probed more than once a second, apart from clients'
-//! queries. Never sends anything itself.
+//! queries; when there is no other upstream and no stale answer, a query is tried there for as long as a probe
+//! waits. Never sends anything itself.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -25,10 +26,12 @@ use crate::forward::{Fitness, Mode, Protocol, Route};
 /// The wait after the first query to an upstream of unknown speed, before another gets the query too.
 const FIRST_WAIT: Duration = Duration::from_millis(80);
 /// Bounds of the wait before another upstream gets the query too. The upper one keeps the cost of a dead
-/// upstream to a client below a blink.
+/// upstream to a client below a blink; that of an upstream which is usually slower is twice its round trip.
 const HEDGE_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
 /// Bounds of the wait before the same upstream gets the query again, when there is no other.
 const REPEAT_WAIT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+/// The longest of these waits: half of the time that a question has by default.
+const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Bounds of the time that a probe may take.
 const PROBE_WAIT: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(1000)];
 /// The time that a probe of an upstream of unknown speed may take: nearly a round trip over a satellite.
@@ -362,14 +365,23 @@ impl Upstream {
     /// The time to wait for a response before the next step.
     #[must_use]
     pub fn patience(&self, others: Others) -> Duration {
-        let usual = self.rtt.map_or(FIRST_WAIT, |rtt| {
-            Duration::from_micros(rtt.smoothed + 4 * rtt.deviation)
-        });
         let [least, most] = match others {
             Others::Some => HEDGE_WAIT,
             Others::None => REPEAT_WAIT,
         };
-        usual.clamp(least, most)
+        let Some(rtt) = self.rtt else {
+            return FIRST_WAIT.clamp(least, most);
+        };
+        let spread = (4 * rtt.deviation).max(rtt.smoothed / 4);
+        let usual = Duration::from_micros(rtt.smoothed + spread);
+        let twice = Duration::from_micros(2 * rtt.smoothed);
+        usual.clamp(least, twice.clamp(most, MAX_WAIT))
+    }
+
+    /// The time that a question waits for it while it counts as absent; `None` when it must not be used.
+    #[must_use]
+    pub fn trial_wait(&self) -> Option<Duration> {
+        (!self.drained).then(|| self.probe_wait())
     }
 
     /// Notes a query to it: this earns part of a second query.

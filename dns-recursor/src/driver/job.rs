@@ -1,5 +1,7 @@
 //! Questions on their way to the resolver, and the clients that wait for answers.
 
+use std::net::IpAddr;
+
 use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
 use dns_cache::instant::Instant;
@@ -39,6 +41,8 @@ pub struct Waiter {
     pub asked: Instant,
     /// The way back of its answer.
     pub to: ReturnTo,
+    /// The client's address; `None` for the server itself.
+    pub from: Option<IpAddr>,
 }
 
 /// The way of an answer back to its client.
@@ -62,7 +66,15 @@ impl Waiter {
             arrival,
             asked,
             to,
+            from: None,
         }
+    }
+
+    /// The waiter of the client at this address.
+    #[must_use]
+    pub const fn from(mut self, address: IpAddr) -> Self {
+        self.from = Some(address);
+        self
     }
 }
 

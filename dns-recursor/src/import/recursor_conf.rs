@@ -6,6 +6,7 @@ use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Local, Resolve, Stale,
 use ::config::{
     ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip, Networks, Notes, Whole,
 };
+use config_text::Problem;
 use daemon::acl::Cidrs;
 use peer_recursor_conf::{self as peer, Dnssec, Network, RecursorConf};
 
@@ -14,20 +15,14 @@ const ENTRY_SIZE: u64 = 700;
 /// The least memory of a cache, in octets.
 const MIN_CACHE: u64 = 64 << 20;
 
-/// The settings of `pdns_recursor` that let in, answer or trust less than this server does without them.
-const SECURITY: [&str; 12] = [
+/// The settings of `pdns_recursor` that let in, answer or trust less than this server does without them. Those of its
+/// web server are not among them: this server's admin listener is on loopback.
+const SECURITY: [&str; 5] = [
     "allow-notify-for",
     "allow-notify-for-file",
-    "api-key",
-    "chroot",
     "lua-dns-script",
-    "max-cnames-per-query",
-    "max-tcp-queries-per-connection",
     "proxy-protocol-exceptions",
     "proxy-protocol-from",
-    "webserver-allow-from",
-    "webserver-password",
-    "x-dnssec-names",
 ];
 
 /// Words of the settings that change only logs, figures or the way in which the process is started.
@@ -55,7 +50,14 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         let at = dropped.position.as_ref();
         page.0.lost(class(&dropped.key), at, &what, dropped.reason);
     }
-    for warning in &conf.warnings {
+    let dnssec = conf.places.get("dnssec");
+    // The note below says more than the parser's remark.
+    let is_said = |warning: &Problem| {
+        conf.validates()
+            && warning.position.as_ref() == dnssec
+            && warning.message.starts_with("`dnssec=")
+    };
+    for warning in conf.warnings.iter().filter(|it| !is_said(it)) {
         let at = warning.position.as_ref();
         page.0.odd(Class::Behaviour, at, &warning.message);
     }
@@ -83,13 +85,26 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         forward: conf.forwards.iter().map(forward).collect(),
         ..DnsRecursor::default()
     };
-    if conf.dont_query.is_some() {
+    if let Some(listed) = &conf.dont_query {
+        let class = match listed.is_empty() {
+            true => Class::Behaviour,
+            false => Class::Security,
+        };
+        let at = conf.places.get("dont-query");
         let words = "a referral may lead to any host except this server";
-        page.note(Class::Security, "dont-query", words);
+        page.0.lost(class, at, "dont-query", words);
     }
-    if conf.dnssec == Some(Dnssec::Off) {
-        let words = "clients that ask for DNSSEC records get them";
-        page.note(Class::Behaviour, "dnssec=off", words);
+    match conf.dnssec {
+        Some(Dnssec::Off) => {
+            let words = "clients that ask for DNSSEC records get them";
+            page.note(Class::Behaviour, "dnssec=off", words);
+        }
+        Some(mode) if conf.validates() => {
+            let words = "this server does not validate: clients get bogus answers as good ones";
+            let what = format!("dnssec={mode}");
+            page.0.lost(Class::Security, dnssec, &what, words);
+        }
+        _ => {}
     }
     Draft {
         config,

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Instant;
 
+use daemon::clock::now;
 use daemon::config::Document;
 use dns_cache::testing::{self, addresses, counts, question, rcode, response};
 use dns_resolve::resolver;
@@ -247,11 +247,6 @@ fn wait_for(server: &Server, name: &str, address: &str) -> Duration {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "tests measure real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
 //----------- Tests -----------------------------------------------------------
 
 #[tokio::test]
@@ -318,6 +313,20 @@ async fn names_that_nobody_answers_for_fail_at_once() {
     // Sooner than a question is given up.
     assert!(start.elapsed() < Duration::from_secs(3));
     assert_eq!(addresses(&server.ask("localhost")), ["127.0.0.1"]);
+}
+
+#[tokio::test]
+async fn a_server_with_nothing_to_forward_to_is_not_ready() {
+    let server = Server::start("").await;
+    assert!(!server.context.readiness.is_ready());
+    let reasons = server.context.readiness.unready_reasons();
+    assert!(reasons[0].contains("no zone is forwarded"), "{reasons:?}");
+    let upstream = Upstream::start(answers("192.0.2.1", 60));
+    let forwards = forward("example", false, &[&upstream]);
+    server.recursor.reload(config(&forwards)).await.unwrap();
+    assert!(server.context.readiness.is_ready());
+    server.recursor.reload(config("")).await.unwrap();
+    assert!(!server.context.readiness.is_ready());
 }
 
 #[tokio::test]

@@ -44,7 +44,7 @@ async fn wait_down(socket: &Path, target: &Target) {
     let mut snapshots = watcher.subscribe();
     let down = snapshots.wait_for(|snapshot| snapshot.liveness(target) == Liveness::Down);
     let down = tokio::time::timeout(Duration::from_secs(30), down).await;
-    down.unwrap().unwrap();
+    down.unwrap();
 }
 
 #[test]

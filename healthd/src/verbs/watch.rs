@@ -83,11 +83,8 @@ async fn follow(watcher: &Watcher, args: &Args) -> io::Result<()> {
     let mut look = tokio::time::interval(std::time::Duration::from_millis(500));
     loop {
         tokio::select! {
-            moved = snapshots.changed() => {
-                if moved.is_err() {
-                    return Ok(());
-                }
-                let snapshot = Arc::clone(&snapshots.borrow_and_update());
+            () = snapshots.changed() => {
+                let snapshot = snapshots.shared();
                 print_changes(&shown, &snapshot, args);
                 shown = snapshot;
             }

@@ -20,8 +20,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+pub use config::lb_proxy::{MIN_PERIOD, Rate, SOURCES as CAPACITY};
 use parking_lot::Mutex;
 
 use crate::pool::mix;
@@ -29,14 +30,8 @@ use crate::pool::mix;
 /// Places in a group.
 pub const WAYS: usize = 8;
 
-/// Sources in a table, unless configured: 1.6 MiB.
-pub const CAPACITY: usize = 65_536;
-
 /// The most sources in a table: 400 MiB.
 pub const MAX_CAPACITY: usize = 1 << 24;
-
-/// The shortest period of a rate.
-pub const MIN_PERIOD: Duration = Duration::from_millis(100);
 
 /// Rate and concurrency of each source of one frontend.
 #[derive(Debug)]
@@ -59,15 +54,6 @@ pub struct Rules {
     pub connections: Option<u32>,
     /// Connections in a time.
     pub rate: Option<Rate>,
-}
-
-/// This many in a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
-    /// How many.
-    pub count: u32,
-    /// In what time; at least [`MIN_PERIOD`].
-    pub period: Duration,
 }
 
 /// Why a connection is refused.

@@ -30,6 +30,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub use config::lb_proxy::{Balance as Algorithm, MAX_WEIGHT};
+
 pub use self::choose::Wait;
 pub use self::explain::{Explanation, Reason};
 pub use self::hash::mix;
@@ -43,9 +45,6 @@ use crate::queue::Queue;
 
 /// The most servers of one pool; those beyond are never chosen.
 pub const MAX_SERVERS: usize = 4095;
-
-/// The heaviest weight.
-pub const MAX_WEIGHT: u16 = 256;
 
 /// The servers of one backend.
 #[derive(Debug)]
@@ -105,22 +104,6 @@ pub enum Eligibility {
     Maintenance,
     /// Its probes fail.
     Down,
-}
-
-/// How a server is chosen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Algorithm {
-    /// One after the other, by weight. One look-up while servers have room.
-    #[default]
-    RoundRobin,
-    /// The one with the fewest sessions for its weight; between equals, the one that was chosen the
-    /// longest ago. Looks at every server.
-    LeastConnections,
-    /// The less busy of two drawn by weight. Two look-ups.
-    RandomOfTwo,
-    /// By source address (Maglev): the same server for a source as long as it is there and has room,
-    /// on every node. One look-up, one more for each server met that is not there.
-    Source,
 }
 
 /// The known facts about a connection.

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use cidrs::Cidrs;
+use config::lb_proxy as file;
+
+pub use config::lb_proxy::{AcceptProxy, OnDown, OnUp, SendProxy};
 
 use crate::limits::Limits;
 use crate::pool::Pool;
@@ -90,18 +93,6 @@ impl Frontend {
     }
 }
 
-/// Whether a PROXY header is expected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum AcceptProxy {
-    /// There is none: octets that look like one are data.
-    #[default]
-    No,
-    /// A connection without one is taken as it is.
-    Optional,
-    /// A connection without one is refused.
-    Required,
-}
-
 /// Clients that may connect.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
@@ -150,7 +141,7 @@ impl Route {
     }
 
     /// How long to wait for the bytes that are looked into, unless configured.
-    pub const INSPECT_TIMEOUT: Duration = Duration::from_secs(5);
+    pub const INSPECT_TIMEOUT: Duration = file::INSPECT_TIMEOUT;
 }
 
 /// Host names and name patterns, each with the index of a backend.
@@ -242,54 +233,31 @@ pub struct Policy {
     pub source_address: Option<IpAddr>,
 }
 
-impl Default for Policy {
-    fn default() -> Self {
+impl Policy {
+    /// The policy of a backend.
+    #[must_use]
+    pub fn of(backend: &file::Backend) -> Self {
+        let above_zero = |time: config::HumanDuration| (!time.0.is_zero()).then_some(time.0);
         Self {
-            send_proxy: SendProxy::No,
-            connect_timeout: Duration::from_secs(5),
-            retries: 3,
-            queue_timeout: Duration::from_secs(60),
-            idle_timeout: None,
-            client_fin: None,
-            server_fin: None,
-            server: SideOptions::default(),
-            on_down: OnDown::Finish,
-            on_up: OnUp::Finish,
-            source_address: None,
+            send_proxy: backend.send_proxy,
+            connect_timeout: backend.connect_timeout.get(),
+            retries: backend.retries,
+            queue_timeout: backend.queue_timeout.get(),
+            idle_timeout: backend.idle_timeout.0,
+            client_fin: above_zero(backend.client_fin),
+            server_fin: above_zero(backend.server_fin),
+            server: SideOptions::of(&backend.connection),
+            on_down: backend.on_down.unwrap_or_default(),
+            on_up: backend.on_up,
+            source_address: backend.source_address.map(|address| address.0),
         }
     }
 }
 
-/// The PROXY header sent to servers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SendProxy {
-    /// None.
-    #[default]
-    No,
-    /// Version 1, text.
-    V1,
-    /// Version 2, binary.
-    V2,
-}
-
-/// The fate of sessions when their server goes away.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnDown {
-    /// Both sides are reset at once, so that clients connect again instead of waiting.
-    Reset,
-    /// They continue as long as they can.
-    #[default]
-    Finish,
-}
-
-/// The fate of sessions with backup servers that are not needed any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OnUp {
-    /// Both sides are reset at once, so that clients connect again.
-    Reset,
-    /// They continue as long as they can.
-    #[default]
-    Finish,
+impl Default for Policy {
+    fn default() -> Self {
+        Self::of(&file::Backend::new(""))
+    }
 }
 
 /// How one side of a session finds out that its peer is gone.
@@ -301,12 +269,24 @@ pub struct SideOptions {
     pub user_timeout: Option<Duration>,
 }
 
+impl SideOptions {
+    /// The options of a configuration.
+    #[must_use]
+    pub fn of(side: &file::Side) -> Self {
+        let user_timeout = side.user_timeout.0;
+        Self {
+            keepalive: match &side.keepalive {
+                file::Keepalive::Off => None,
+                file::Keepalive::Probes(probes) => Some(Keepalive::of(probes)),
+            },
+            user_timeout: (!user_timeout.is_zero()).then_some(user_timeout),
+        }
+    }
+}
+
 impl Default for SideOptions {
     fn default() -> Self {
-        Self {
-            keepalive: Some(Keepalive::default()),
-            user_timeout: Some(Duration::from_secs(60)),
-        }
+        Self::of(&file::Side::default())
     }
 }
 
@@ -321,13 +301,19 @@ pub struct Keepalive {
     pub count: u32,
 }
 
+impl Keepalive {
+    const fn of(probes: &file::KeepaliveProbes) -> Self {
+        Self {
+            idle: probes.idle.0,
+            interval: probes.interval.0,
+            count: probes.count,
+        }
+    }
+}
+
 impl Default for Keepalive {
     fn default() -> Self {
-        Self {
-            idle: Duration::from_secs(30),
-            interval: Duration::from_secs(10),
-            count: 3,
-        }
+        Self::of(&file::KeepaliveProbes::default())
     }
 }
 

@@ -3,12 +3,11 @@
 mod line;
 mod termination;
 
-use std::fmt;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+pub use config::lb_proxy::{AccessLog as Settings, LogTarget as Target, RecordFormat as Format};
 pub use termination::{Cause, Phase, Termination};
 
 /// The known facts about a session when it ends.
@@ -81,53 +80,10 @@ pub struct Counts {
     pub backend_queue: u64,
 }
 
-/// How records are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Format {
-    /// An object a line, with every field of the record.
-    #[default]
-    Json,
-    /// HAProxy's `option tcplog` with `format raw`, for its readers.
-    Text,
-}
-
-impl Format {
-    /// Appends `record` as a line.
-    pub fn write(self, record: &Record, out: &mut Vec<u8>) {
-        match self {
-            Self::Json => line::json(record, out),
-            Self::Text => line::text(record, out),
-        }
+/// Appends a record as a line.
+pub fn write(format: Format, record: &Record, out: &mut Vec<u8>) {
+    match format {
+        Format::Json => line::json(record, out),
+        Format::Text => line::text(record, out),
     }
-}
-
-/// The destination of records.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub enum Target {
-    /// Nowhere: records are not even made.
-    #[default]
-    Off,
-    /// Standard output.
-    Stdout,
-    /// A file, appended to; it is opened again on reload, so that it can be rotated.
-    File(PathBuf),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Off => f.write_str("nowhere"),
-            Self::Stdout => f.write_str("standard output"),
-            Self::File(path) => write!(f, "{}", path.display()),
-        }
-    }
-}
-
-/// The settings of the access log.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Settings {
-    /// The destination of records.
-    pub target: Target,
-    /// How they are written.
-    pub format: Format,
 }

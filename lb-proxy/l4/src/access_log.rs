@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use l4_core::access_log::{Format, Record, Settings, Target};
+use l4_core::access_log::{Format, Record, Settings, Target, write};
 use parking_lot::Mutex;
 
 /// Records that wait for the writer. At 20,000 sessions a second it is what ends in 400 ms, longer than
@@ -213,7 +213,7 @@ fn run(receiver: &Receiver<Message>, mut sink: Sink, shared: &Shared) {
         while let Some(this) = message {
             match this {
                 Message::Record(record) => {
-                    sink.format.write(&record, &mut lines);
+                    write(sink.format, &record, &mut lines);
                     n_records += 1;
                 }
                 Message::Look => break,

@@ -32,9 +32,10 @@ use std::io;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use balance::table::Table;
+use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
 use daemon::udp::{Engine, EngineOptions};
@@ -151,8 +152,8 @@ impl Balancer {
     pub fn pause(&mut self) {
         let engines = self.fronts.iter().filter_map(|front| front.engine.as_ref());
         engines.clone().for_each(Engine::alert);
-        let deadline = now() + ALERT_LIMIT;
-        while now() < deadline && !engines.clone().all(Engine::is_alert) {
+        let deadline = clock::now() + ALERT_LIMIT;
+        while clock::now() < deadline && !engines.clone().all(Engine::is_alert) {
             thread::sleep(ALERT_LOOK);
         }
         engines.for_each(Engine::ask_to_stop);
@@ -283,8 +284,8 @@ impl Balancer {
         for front in &mut self.fronts {
             drop(front.engine.take());
         }
-        let deadline = now() + grace;
-        while now() < deadline && self.is_busy() {
+        let deadline = clock::now() + grace;
+        while clock::now() < deadline && self.is_busy() {
             thread::sleep(DRAIN_LOOK);
         }
     }
@@ -398,14 +399,6 @@ fn most_flows(wanted: impl Iterator<Item = usize>) -> usize {
         );
     }
     most
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the shell reads the clock and hands it to the core"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

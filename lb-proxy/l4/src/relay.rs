@@ -32,10 +32,11 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use balance::pool::Server;
 use balance::table::Table;
+use daemon::clock;
 use daemon::latest::Latest;
 use daemon::run::Heartbeat;
 use parking_lot::Mutex;
@@ -444,11 +445,11 @@ impl Engine {
     /// Blocks.
     pub fn drain(&self, limit: Duration) -> bool {
         self.stop_accepting();
-        let deadline = now().checked_add(limit);
+        let deadline = clock::now().checked_add(limit);
         // An answer from each worker means that it has emptied its backlog.
         self.ask(|answer| Command::Sessions(Filter::nothing(), answer));
         while self.shared.counters.sessions.load(Ordering::Relaxed) > 0 {
-            if deadline.is_some_and(|deadline| now() >= deadline) {
+            if deadline.is_some_and(|deadline| clock::now() >= deadline) {
                 return false;
             }
             thread::sleep(DRAIN_LOOK);
@@ -495,11 +496,6 @@ impl fmt::Debug for Engine {
             .field("counters", &self.shared.counters)
             .finish_non_exhaustive()
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -49,8 +49,8 @@ use ipnet::IpNet;
 pub use self::devices::Devices;
 pub use self::frontend::{KernelFrontend, KernelServer, Share};
 use self::name::Family;
-pub use self::name::TableName;
 use self::share::choice;
+pub use config::lb_proxy::TableName;
 
 /// Marks packets that are no part of a connection and must not begin one.
 pub(super) const QUESTION_MARK: u32 = 0x6f75_7470;

@@ -49,7 +49,7 @@ pub fn config(config: &Config) -> Vec<String> {
         odd.extend(probed_without_header(backend));
     }
     let routers: Vec<RouterSettings> = config.vips.iter().map(|vip| vip.router.clone()).collect();
-    let clashes = openshift::clashes(&routers, config.cluster.as_deref());
+    let clashes = openshift::clashes(&routers, config.foreign_cluster());
     odd.extend(clashes.iter().map(|clash| format!("virtual IP {clash}")));
     for router in &routers {
         let name = &router.name;

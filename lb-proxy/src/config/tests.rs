@@ -6,7 +6,7 @@ use super::*;
 use crate::host;
 
 fn parse(text: &str) -> Result<Config, Problems> {
-    v1::parse(&Document::inline(
+    Config::from_document(&Document::inline(
         "x.toml",
         format!("version = \"v1\"\n{text}"),
     ))
@@ -19,7 +19,6 @@ fn problems(text: &str) -> Vec<String> {
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/lb-proxy.toml");
 
-/// What the template says without its comments.
 const OWN: &str = r#"
 [[frontend]]
 name = "api"
@@ -39,71 +38,27 @@ name = "master-2"
 address = "192.168.7.15:6443"
 "#;
 
-#[test]
-fn the_template_is_the_default_configuration_with_one_frontend() {
-    let template = v1::parse(&Document::inline("template", TEMPLATE)).unwrap();
-    assert_eq!(
-        format!("{template:?}"),
-        format!("{:?}", parse(OWN).unwrap())
-    );
-    assert_eq!(template.warnings, [""; 0]);
+fn template(examples: bool) -> Config {
+    let lines = TEMPLATE.lines().map(|line| match line.strip_prefix("#~ ") {
+        Some(example) if examples => format!("{example}\n"),
+        _ => format!("{line}\n"),
+    });
+    let text: String = lines.collect();
+    let document = Document::inline("template", text.as_str());
+    Config::from_document(&document).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 #[test]
-fn what_the_template_shows_as_defaults_are_the_defaults() {
-    // Every commented key of what is not an example as a whole, uncommented.
-    let examples = [
-        "max-connections =",
-        "freebind =",
-        "limits =",
-        "source-address =",
-        "check-port =",
-        "cluster =",
-    ];
-    let mut text = String::new();
-    let mut is_example = false;
-    for line in TEMPLATE.lines() {
-        let bare = match line.strip_prefix('#') {
-            Some(bare) if bare.starts_with("[[") => {
-                is_example = true;
-                continue;
-            }
-            Some(bare) if bare.starts_with(|c: char| c.is_ascii_lowercase()) => bare,
-            Some(_) => continue,
-            None => line,
-        };
-        if line.starts_with('[') {
-            is_example = false;
-        }
-        if is_example && line.starts_with('#')
-            || examples.iter().any(|example| bare.starts_with(example))
-        {
-            continue;
-        }
-        text.push_str(bare);
-        text.push('\n');
-    }
-    let shown = v1::parse(&Document::inline("shown", text.as_str())).unwrap();
-    assert_eq!(format!("{shown:?}"), format!("{:?}", parse(OWN).unwrap()));
+fn the_template_is_the_default_configuration() {
+    let shown = template(false);
+    assert_eq!(shown.file, LbProxy::default());
+    assert_eq!(shown.warnings, [""; 0]);
+    assert_eq!(parse("").unwrap().common.admin, Some(DEFAULT_ADMIN));
 }
 
 #[test]
 fn every_example_of_the_template_is_legal() {
-    let mut text = String::new();
-    for line in TEMPLATE.lines() {
-        let bare = line.strip_prefix('#').unwrap_or(line);
-        let is_key = bare.starts_with(|c: char| c.is_ascii_lowercase()) && bare.contains(" = ");
-        if line.starts_with('#') && !is_key && !bare.starts_with("[[") {
-            continue;
-        }
-        // Version 3 has no password.
-        if bare.starts_with("password =") {
-            continue;
-        }
-        text.push_str(bare);
-        text.push('\n');
-    }
-    let config = v1::parse(&Document::inline("all", text.as_str())).unwrap();
+    let config = template(true);
     assert_eq!(config.frontends.len(), 6, "{:?}", config.summary());
     assert_eq!(config.vips.len(), 2);
     let service = config.services.first().unwrap();
@@ -119,8 +74,8 @@ fn an_empty_file_is_a_proxy_of_nothing() {
     let config = parse("").unwrap();
     assert!(config.frontends.is_empty() && config.backends.is_empty());
     assert_eq!(config.summary(), "no frontend");
-    assert_eq!(config.health, Some(Endpoint::default()));
-    assert!(config.workers > 0 && !config.freebind);
+    assert_eq!(config.health(), Some(Endpoint::default()));
+    assert!(config.workers() > 0 && !config.freebind());
 }
 
 #[test]
@@ -171,7 +126,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "[[frontend]]\nname = \"a\"\nlisten = [\"0.0.0.0\"]\nbackend = \"b\"\n[[backend]]\nname = \"b\"",
-            "x.toml:4:11: `0.0.0.0` is no address with its port, as in 192.168.7.13:6443 or [fd00::1]:6443",
+            "x.toml:4:11: a port is missing in `0.0.0.0`; write an IP address and a port, as in \"0.0.0.0:53\"",
         ),
         (
             "[[frontend]]\nname = \"a\"\nlisten = [\"0.0.0.0:1\"]\nbackend = \"apo\"\n[[backend]]\nname = \"api\"",
@@ -199,7 +154,7 @@ fn mistakes_are_told_with_their_place() {
         ),
         (
             "[[backend]]\nname = \"b\"\n[[backend.server]]\nname = \"s\"\naddress = \"192.0.2.1:1\"\nweight = 257",
-            "x.toml:7:10: a weight is 0 to 256",
+            "x.toml:7:10: 257 is out of range; it is from 0 to 256",
         ),
         (
             "[[vip]]\nname = \"v\"\naddresses = [\"192.0.2.1\"]\ninterface = \"eth0\"",
@@ -232,11 +187,38 @@ fn mistakes_are_told_with_their_place() {
 }
 
 #[test]
+fn a_wrong_value_hides_no_other_and_makes_none() {
+    let text = "workers = -1\n\
+         [[frontend]]\nname = \"a b\"\nlisten = [\"0.0.0.0\"]\nbackend = \"gone\"\n\
+         [[backend]]\nname = \"b\"\nretries = 300\n\
+         [[backend.server]]\nname = \"s\"\naddress = \"192.0.2.1:0\"\n\
+         [[vip]]\nname = \"v\"\naddresses = [\"192.0.2.1/33\"]\ninterface = \"e\"\nrouter-id = 0\n";
+    let places: Vec<String> = problems(text)
+        .iter()
+        .map(|problem| problem.split(": ").next().unwrap().to_owned())
+        .collect();
+    assert_eq!(
+        places,
+        [
+            "x.toml:2:11",
+            "x.toml:4:8",
+            "x.toml:5:11",
+            "x.toml:9:11",
+            "x.toml:12:11",
+            "x.toml:15:14",
+            "x.toml:17:13"
+        ],
+        "{:#?}",
+        problems(text)
+    );
+}
+
+#[test]
 fn two_frontends_on_one_address_are_refused() {
     let twice = "[[frontend]]\nname = \"x\"\nlisten = [\"0.0.0.0:6443\"]\nbackend = \"api\"\n";
     let found = problems(&format!("{OWN}{twice}"));
     assert!(
-        found[0].ends_with("frontends api and x both listen on 0.0.0.0:6443"),
+        found[0].ends_with("21:11: frontends api and x both listen on 0.0.0.0:6443"),
         "{found:?}"
     );
     let udp = format!("{OWN}{twice}protocol = \"udp\"\n");

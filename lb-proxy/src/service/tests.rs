@@ -8,7 +8,7 @@ use daemon::config::Document;
 use proto::health::AdminState;
 
 use super::*;
-use crate::config::v1;
+use crate::config::Config;
 
 /// Nothing takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ fn config(text: &str) -> Config {
     let text = format!(
         "version = \"v1\"\nworkers = 2\nhealth.endpoint = \"none\"\nadmin.listen = \"none\"\n{text}"
     );
-    v1::parse(&Document::inline("x", text)).unwrap()
+    Config::from_document(&Document::inline("x", text)).unwrap()
 }
 
 /// One frontend and one backend of these servers.
@@ -275,8 +275,8 @@ async fn a_frontend_without_a_server_is_told_of() {
         .set_state("back", "a", AdminState::Maintenance)
         .unwrap();
     let told = || context.readiness.details();
-    let deadline = now() + LONG;
-    while told().is_empty() && now() < deadline {
+    let deadline = clock::now() + LONG;
+    while told().is_empty() && clock::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(
@@ -289,7 +289,7 @@ async fn a_frontend_without_a_server_is_told_of() {
         .builder
         .set_state("back", "a", AdminState::Ready)
         .unwrap();
-    while !told().is_empty() && now() < deadline {
+    while !told().is_empty() && clock::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(told(), [""; 0]);

@@ -5,7 +5,7 @@ use daemon::config::Document;
 use proto::health::{Liveness, TargetStatus};
 
 use super::*;
-use crate::config::v1;
+use crate::config::Config;
 
 const TWO: &str = r#"
 [[frontend]]
@@ -25,7 +25,7 @@ address = "192.0.2.2:6443"
 "#;
 
 fn config(text: &str) -> Config {
-    v1::parse(&Document::inline("x", format!("version = \"v1\"\n{text}"))).unwrap()
+    Config::from_document(&Document::inline("x", format!("version = \"v1\"\n{text}"))).unwrap()
 }
 
 fn builder(text: &str) -> Arc<TableBuilder> {

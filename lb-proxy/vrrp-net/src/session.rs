@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use daemon::clock;
 use daemon::latest::Reader;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -124,7 +125,7 @@ impl Session {
 
     /// Opens what the routers need, and starts none.
     pub(super) fn prepare(&mut self) {
-        self.look_at_links(now());
+        self.look_at_links(clock::now());
     }
 
     /// The first of these routers that is here and could not advertise.
@@ -153,7 +154,7 @@ impl Session {
 
     /// Starts the routers that have not been.
     pub(super) async fn begin(&mut self) {
-        let now = now();
+        let now = clock::now();
         self.look_at_links(now);
         self.observe(now);
         self.tell_standings(now);
@@ -209,7 +210,7 @@ impl Session {
     }
 
     async fn turn(&mut self, wake: Wake) {
-        let now = now();
+        let now = clock::now();
         self.receive(now);
         match wake {
             Wake::View => {
@@ -461,7 +462,7 @@ impl Session {
         match action {
             Action::Send { advertisement, to } => member.send(&advertisement, to),
             Action::AddAddresses(entries) => {
-                let now = now();
+                let now = clock::now();
                 if !member.add(&entries, netlink, now).await {
                     self.group
                         .handle(index, Input::FaultFound(Fault::Kernel), now);
@@ -485,7 +486,7 @@ impl Session {
         let Some(member) = self.members.get(index) else {
             return;
         };
-        let until = farewell.until(member.settings().interval, now());
+        let until = farewell.until(member.settings().interval, clock::now());
         let resetting = (self.context.hooks.reset_flows)(addresses);
         let heard = tokio::time::timeout_at(until.into(), resetting).await;
         if heard.is_err() {
@@ -509,7 +510,7 @@ impl Session {
             member.forget_answers();
         }
         if from == State::Active || to == State::Active {
-            member.priority.moved(now());
+            member.priority.moved(clock::now());
         }
         member.tell_script(machine);
     }
@@ -559,9 +560,4 @@ async fn sleep_until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
         None => std::future::pending().await,
     }
-}
-
-fn now() -> Instant {
-    #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-    Instant::now()
 }

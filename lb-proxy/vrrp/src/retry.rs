@@ -1,9 +1,11 @@
 //! When something that failed is tried again: later each time, up to a bound, and not at the moment when
-//! everybody else does.
+//! the other nodes try: [`Backoff`] spreads each wait over its last quarter.
 //!
 //! Never reads a clock, and has its randomness from a seed.
 
 use std::time::{Duration, Instant};
+
+use retry::Backoff;
 
 /// The first wait: a refusal is rarely over in less, and a virtual IP without a holder is urgent.
 const FIRST: Duration = Duration::from_secs(1);
@@ -14,7 +16,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Something that is tried again after it has failed.
 #[derive(Clone, Debug)]
 pub struct Retry {
-    n_failures: u32,
+    backoff: Backoff,
     again: Option<Instant>,
     random: u64,
 }
@@ -23,7 +25,7 @@ impl Retry {
     /// Nothing has failed.
     pub fn new(seed: u64) -> Self {
         Self {
-            n_failures: 0,
+            backoff: Backoff::new(FIRST, LONGEST),
             again: None,
             random: seed,
         }
@@ -31,19 +33,15 @@ impl Retry {
 
     /// It has failed; says how long it is left alone.
     pub fn fail(&mut self, now: Instant) -> Duration {
-        let longest = FIRST.saturating_mul(2_u32.saturating_pow(self.n_failures));
-        let longest = longest.min(LONGEST);
-        self.n_failures = self.n_failures.saturating_add(1);
-        // Between half and the whole of it.
-        let part = u32::try_from(self.random() % 1024).unwrap_or(0);
-        let wait = longest / 2 + longest / 2 * part / 1024;
+        let fraction = f64::from(u32::try_from(self.random() % 1024).unwrap_or(0)) / 1024.0;
+        let wait = self.backoff.spread(fraction);
         self.again = Some(now + wait);
         wait
     }
 
     /// It has worked.
     pub fn succeed(&mut self) {
-        self.n_failures = 0;
+        self.backoff.reset();
         self.again = None;
     }
 

@@ -3,14 +3,16 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use config::Class;
+use config::timesync_agent::{
+    AuthSelectMode, CommandRateLimit, CommandSocket, FallbackDrift, LeapMode, Local, LogFile,
+    MAX_SAMPLES, MakeStep, MaxChange, RateLimit, SmoothTime, TemperatureCompensation,
+};
+
 use super::Reader;
 use super::line::{Line, Word};
-use super::source::{Kind, MAX_SAMPLES};
+use super::source::Kind;
 use super::values::{Options, path};
-use time_model::settings::{
-    AuthSelectMode, FallbackDrift, LeapMode, Local, MakeStep, MaxChange, RateLimit, SmoothTime,
-    TemperatureCompensation, TemperatureLaw,
-};
 
 /// The effect of a directive here.
 enum Effect {
@@ -18,8 +20,8 @@ enum Effect {
     Set(fn(&mut Reader<'_>, &Line<'_>)),
     /// Nothing; it is no use to say so either.
     Nothing,
-    /// None, for this reason, which is reported.
-    Told(&'static str),
+    /// None, for this reason, which becomes a note.
+    Lost(Class, &'static str),
 }
 
 /// Any number of arguments.
@@ -37,104 +39,104 @@ const GONE: &str = "chrony does not know it either any more";
     reason = "the method itself would be of one lifetime"
 )]
 const DIRECTIVES: &[(&str, RangeInclusive<usize>, Effect)] = &[
-    ("acquisitionport", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.settings.client.port = Some(port); } })),
-    ("allow", ANY, Effect::Set(|r, l| { let rule = r.access(l, true); r.settings.server.access.extend(rule); })),
+    ("acquisitionport", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.config.client.port = Some(port); } })),
+    ("allow", ANY, Effect::Set(|r, l| { let rule = r.access(l, true); r.config.serve.access.extend(rule); })),
     ("authselectmode", 1..=1, Effect::Set(|r, l| r.auth_select_mode(l))),
-    ("bindacqaddress", 1..=1, Effect::Set(|r, l| { if let Some(a) = r.first(l).and_then(|w| r.address(l, w)) { replace_family(&mut r.settings.client.bind_addresses, a); } })),
-    ("bindacqdevice", 1..=1, Effect::Set(|r, l| r.settings.client.bind_device = text_of(l))),
-    ("bindaddress", 1..=1, Effect::Set(|r, l| { if let Some(a) = r.first(l).and_then(|w| r.address(l, w)) { replace_family(&mut r.settings.server.bind_addresses, a); } })),
+    ("bindacqaddress", 1..=1, Effect::Set(|r, l| { if let Some(a) = r.first(l).and_then(|w| r.address(l, w)) { replace_family(&mut r.config.client.bind_addresses, a); } })),
+    ("bindacqdevice", 1..=1, Effect::Set(|r, l| r.config.client.bind_device = text_of(l))),
+    ("bindaddress", 1..=1, Effect::Set(|r, l| { if let Some(a) = r.first(l).and_then(|w| r.address(l, w)) { replace_family(&mut r.config.serve.bind_addresses, a); } })),
     ("bindcmdaddress", 1..=1, Effect::Set(|r, l| r.bindcmdaddress(l))),
-    ("bindcmddevice", 1..=1, Effect::Set(|r, l| r.settings.commands.bind_device = text_of(l))),
-    ("binddevice", 1..=1, Effect::Set(|r, l| r.settings.server.bind_device = text_of(l))),
-    ("broadcast", 2..=3, Effect::Told("nothing is sent to clients that did not ask")),
-    ("clientloglimit", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=u32::MAX) { r.settings.server.client_log_limit = n.into(); } })),
-    ("clockprecision", 1..=1, Effect::Set(|r, l| r.settings.clock.precision = r.float_of(l, 0, 0.0..=1.0).filter(|p| *p > 0.0))),
-    ("cmdallow", ANY, Effect::Set(|r, l| { let rule = r.access(l, true); r.settings.commands.access.extend(rule); })),
-    ("cmddeny", ANY, Effect::Set(|r, l| { let rule = r.access(l, false); r.settings.commands.access.extend(rule); })),
-    ("cmdport", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.settings.commands.port = port; } })),
-    ("cmdratelimit", ANY, Effect::Set(|r, l| r.settings.commands.rate_limit = r.rate_limit(l, RateLimit::COMMANDS))),
-    ("combinelimit", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.combine_limit = x; } })),
-    ("commandkey", ANY, Effect::Told(GONE)),
+    ("bindcmddevice", 1..=1, Effect::Set(|r, l| r.config.commands.bind_device = text_of(l))),
+    ("binddevice", 1..=1, Effect::Set(|r, l| r.config.serve.bind_device = text_of(l))),
+    ("broadcast", 2..=3, Effect::Lost(Class::Behaviour, "nothing is sent to clients that did not ask")),
+    ("clientloglimit", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=u32::MAX) { r.config.serve.client_log_limit = n.into(); } })),
+    ("clockprecision", 1..=1, Effect::Set(|r, l| r.config.clock.precision = r.float_of(l, 0, 0.0..=1.0).and_then(precision))),
+    ("cmdallow", ANY, Effect::Set(|r, l| { let rule = r.access(l, true); r.config.commands.access.extend(rule); })),
+    ("cmddeny", ANY, Effect::Set(|r, l| { let rule = r.access(l, false); r.config.commands.access.extend(rule); })),
+    ("cmdport", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.config.commands.port = port; } })),
+    ("cmdratelimit", ANY, Effect::Set(|r, l| r.config.commands.rate_limit = r.rate_limit(l, CommandRateLimit::default().into()).map(Into::into))),
+    ("combinelimit", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.combine_limit = x; } })),
+    ("commandkey", ANY, Effect::Lost(Class::Cosmetic, GONE)),
     ("confdir", 1..=usize::MAX, Effect::Set(|r, l| r.configuration_directories(l))),
-    ("corrtimeratio", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 1e-3..=1e6) { r.settings.clock.correction_time_ratio = x; } })),
-    ("deny", ANY, Effect::Set(|r, l| { let rule = r.access(l, false); r.settings.server.access.extend(rule); })),
+    ("corrtimeratio", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 1e-3..=1e6) { r.config.clock.correction_time_ratio = x; } })),
+    ("deny", ANY, Effect::Set(|r, l| { let rule = r.access(l, false); r.config.serve.access.extend(rule); })),
     ("driftfile", 1..=3, Effect::Set(|r, l| r.driftfile(l))),
-    ("dscp", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=63) { r.settings.client.dscp = n; } })),
-    ("dumpdir", 1..=1, Effect::Told("samples are not kept between runs; the frequency is, in `driftfile`")),
+    ("dscp", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=63) { r.config.client.dscp = n; } })),
+    ("dumpdir", 1..=1, Effect::Lost(Class::Behaviour, "samples are not kept between runs; the frequency is, in `driftfile`")),
     ("dumponexit", 0..=0, Effect::Nothing),
     ("fallbackdrift", 2..=2, Effect::Set(|r, l| r.fallbackdrift(l))),
-    ("generatecommandkey", ANY, Effect::Told(GONE)),
-    ("hwclockfile", 1..=1, Effect::Told(RTC)),
+    ("generatecommandkey", ANY, Effect::Lost(Class::Cosmetic, GONE)),
+    ("hwclockfile", 1..=1, Effect::Lost(Class::Cosmetic, RTC)),
     ("hwtimestamp", 1..=usize::MAX, Effect::Set(|r, l| r.hwtimestamp(l))),
-    ("hwtstimeout", 1..=1, Effect::Told("stamps of sending that come late are not waited for")),
+    ("hwtstimeout", 1..=1, Effect::Lost(Class::Behaviour, "stamps of sending that come late are not waited for")),
     ("include", 1..=1, Effect::Set(|r, l| r.include(l))),
     ("initstepslew", 1..=usize::MAX, Effect::Set(|r, l| r.initstepslew(l))),
-    ("keyfile", 1..=1, Effect::Set(|r, l| r.settings.key_file = path_of(l))),
-    ("leapseclist", 1..=1, Effect::Set(|r, l| r.settings.leap.list = path_of(l))),
+    ("keyfile", 1..=1, Effect::Set(|r, l| r.config.key_file = path_of(l))),
+    ("leapseclist", 1..=1, Effect::Set(|r, l| r.config.leap.list = path_of(l))),
     ("leapsecmode", 1..=1, Effect::Set(|r, l| r.leapsecmode(l))),
-    ("leapsectz", 1..=1, Effect::Set(|r, l| r.settings.leap.time_zone = text_of(l))),
-    ("linux_freq_scale", ANY, Effect::Told(GONE)),
-    ("linux_hz", ANY, Effect::Told(GONE)),
+    ("leapsectz", 1..=1, Effect::Set(|r, l| r.config.leap.time_zone = text_of(l))),
+    ("linux_freq_scale", ANY, Effect::Lost(Class::Cosmetic, GONE)),
+    ("linux_hz", ANY, Effect::Lost(Class::Cosmetic, GONE)),
     ("local", ANY, Effect::Set(|r, l| r.local(l))),
-    ("lock_all", 0..=0, Effect::Told(UNIT)),
+    ("lock_all", 0..=0, Effect::Lost(Class::Cosmetic, UNIT)),
     ("log", ANY, Effect::Set(|r, l| r.log(l))),
-    ("logbanner", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=u32::MAX) { r.settings.logs.banner = n; } })),
-    ("logchange", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.clock.log_change = x; } })),
-    ("logdir", 1..=1, Effect::Set(|r, l| r.settings.logs.directory = path_of(l))),
-    ("mailonchange", 2..=2, Effect::Told("no mail is sent; the log, metrics and healthd tell of it")),
+    ("logbanner", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=u32::MAX) { r.config.logs.banner = n; } })),
+    ("logchange", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.clock.log_change = x; } })),
+    ("logdir", 1..=1, Effect::Set(|r, l| r.config.logs.directory = path_of(l))),
+    ("mailonchange", 2..=2, Effect::Lost(Class::Cosmetic, "no mail is sent; the log, metrics and healthd tell of it")),
     ("makestep", 2..=2, Effect::Set(|r, l| r.makestep(l))),
-    ("manual", 0..=0, Effect::Told("the time cannot be set manually")),
+    ("manual", 0..=0, Effect::Lost(Class::Behaviour, "the time cannot be set manually")),
     ("maxchange", 3..=3, Effect::Set(|r, l| r.maxchange(l))),
-    ("maxclockerror", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.settings.clock.max_clock_error = x; } })),
-    ("maxdistance", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.max_distance = x; } })),
-    ("maxdrift", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=500_000.0) { r.settings.clock.max_drift = x; } })),
-    ("maxjitter", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.max_jitter = x; } })),
-    ("maxntsconnections", 1..=1, Effect::Told(NTS)),
-    ("maxsamples", 1..=1, Effect::Set(|r, l| r.settings.client.max_samples = r.integer_of(l, 0, 0..=MAX_SAMPLES).filter(|n| *n > 0))),
-    ("maxslewrate", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 1e-3..=100_000.0) { r.settings.clock.max_slew_rate = x; } })),
+    ("maxclockerror", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.config.clock.max_clock_error = x; } })),
+    ("maxdistance", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.max_distance = x; } })),
+    ("maxdrift", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=500_000.0) { r.config.clock.max_drift = x; } })),
+    ("maxjitter", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.max_jitter = x; } })),
+    ("maxntsconnections", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("maxsamples", 1..=1, Effect::Set(|r, l| r.config.client.max_samples = r.integer_of(l, 0, 0..=MAX_SAMPLES).filter(|n| *n > 0))),
+    ("maxslewrate", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 1e-3..=100_000.0) { r.config.clock.max_slew_rate = x; } })),
     ("maxtxbuffers", 1..=1, Effect::Nothing),
-    ("maxupdateskew", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.settings.clock.max_update_skew = x; } })),
-    ("minsamples", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=MAX_SAMPLES) { r.settings.client.min_samples = n; } })),
-    ("minsources", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 1..=1000_u32) { r.settings.selection.min_sources = n as usize; } })),
-    ("nocerttimecheck", 1..=1, Effect::Told(NTS)),
-    ("noclientlog", 0..=0, Effect::Set(|r, _| r.settings.server.no_client_log = true)),
-    ("nosystemcert", 0..=0, Effect::Told(NTS)),
-    ("ntpsigndsocket", 1..=1, Effect::Told("clients of Samba are not signed for")),
-    ("ntsaeads", ANY, Effect::Told(NTS)),
-    ("ntscachedir", 1..=1, Effect::Told(NTS)),
-    ("ntsdumpdir", 1..=1, Effect::Told(NTS)),
-    ("ntsntpserver", 1..=1, Effect::Told(NTS)),
-    ("ntsport", 1..=1, Effect::Told(NTS)),
-    ("ntsprocesses", 1..=1, Effect::Told(NTS)),
-    ("ntsratelimit", ANY, Effect::Told(NTS)),
-    ("ntsrefresh", 1..=1, Effect::Told(NTS)),
-    ("ntsrotate", 1..=1, Effect::Told(NTS)),
-    ("ntsservercert", 1..=1, Effect::Told(NTS)),
-    ("ntsserverkey", 1..=1, Effect::Told(NTS)),
-    ("ntstrustedcerts", 1..=2, Effect::Told(NTS)),
+    ("maxupdateskew", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e6) { r.config.clock.max_update_skew = x; } })),
+    ("minsamples", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 0..=MAX_SAMPLES) { r.config.client.min_samples = n; } })),
+    ("minsources", 1..=1, Effect::Set(|r, l| { if let Some(n) = r.integer_of(l, 0, 1..=1000_u32) { r.config.selection.min_sources = n as usize; } })),
+    ("nocerttimecheck", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("noclientlog", 0..=0, Effect::Set(|r, _| r.config.serve.no_client_log = true)),
+    ("nosystemcert", 0..=0, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntpsigndsocket", 1..=1, Effect::Lost(Class::Behaviour, "clients of Samba are not signed for")),
+    ("ntsaeads", ANY, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntscachedir", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsdumpdir", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsntpserver", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsport", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsprocesses", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsratelimit", ANY, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsrefresh", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsrotate", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsservercert", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntsserverkey", 1..=1, Effect::Lost(Class::Behaviour, NTS)),
+    ("ntstrustedcerts", 1..=2, Effect::Lost(Class::Behaviour, NTS)),
     ("opencommands", ANY, Effect::Set(|r, l| r.opencommands(l))),
     ("peer", ANY, Effect::Set(|r, l| r.source(l, Kind::Peer))),
-    ("pidfile", 1..=1, Effect::Told(UNIT)),
+    ("pidfile", 1..=1, Effect::Lost(Class::Cosmetic, UNIT)),
     ("pool", ANY, Effect::Set(|r, l| r.source(l, Kind::Pool))),
-    ("port", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.settings.server.port = port; } })),
-    ("ptpdomain", 1..=1, Effect::Told("NTP is not carried in PTP messages")),
-    ("ptpport", 1..=1, Effect::Told("NTP is not carried in PTP messages")),
-    ("ratelimit", ANY, Effect::Set(|r, l| r.settings.server.rate_limit = r.rate_limit(l, RateLimit::default()))),
+    ("port", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.config.serve.port = port; } })),
+    ("ptpdomain", 1..=1, Effect::Lost(Class::Behaviour, "NTP is not carried in PTP messages")),
+    ("ptpport", 1..=1, Effect::Lost(Class::Behaviour, "NTP is not carried in PTP messages")),
+    ("ratelimit", ANY, Effect::Set(|r, l| r.config.serve.rate_limit = r.rate_limit(l, RateLimit::default()))),
     ("refclock", ANY, Effect::Set(|r, l| r.refclock(l))),
-    ("refresh", 1..=1, Effect::Told("names are resolved again when servers are not reached")),
-    ("reselectdist", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.reselect_distance = x; } })),
-    ("rtcautotrim", 1..=1, Effect::Told(RTC)),
-    ("rtcdevice", 1..=1, Effect::Told(RTC)),
-    ("rtcfile", 1..=1, Effect::Told(RTC)),
-    ("rtconutc", 0..=0, Effect::Told(RTC)),
-    ("rtcsync", 0..=0, Effect::Set(|r, _| r.settings.clock.rtcsync = true)),
-    ("sched_priority", 1..=1, Effect::Told(UNIT)),
+    ("refresh", 1..=1, Effect::Lost(Class::Behaviour, "names are resolved again when servers are not reached")),
+    ("reselectdist", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.reselect_distance = x; } })),
+    ("rtcautotrim", 1..=1, Effect::Lost(Class::Behaviour, RTC)),
+    ("rtcdevice", 1..=1, Effect::Lost(Class::Behaviour, RTC)),
+    ("rtcfile", 1..=1, Effect::Lost(Class::Behaviour, RTC)),
+    ("rtconutc", 0..=0, Effect::Lost(Class::Behaviour, RTC)),
+    ("rtcsync", 0..=0, Effect::Set(|r, _| r.config.clock.rtcsync = true)),
+    ("sched_priority", 1..=1, Effect::Lost(Class::Cosmetic, UNIT)),
     ("server", ANY, Effect::Set(|r, l| r.source(l, Kind::Server))),
     ("smoothtime", 2..=3, Effect::Set(|r, l| r.smoothtime(l))),
     ("sourcedir", 1..=usize::MAX, Effect::Set(|r, l| r.note_source_directories(l))),
-    ("stratumweight", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.settings.selection.stratum_weight = x; } })),
+    ("stratumweight", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.stratum_weight = x; } })),
     ("tempcomp", 3..=6, Effect::Set(|r, l| r.tempcomp(l))),
-    ("user", 1..=1, Effect::Told(UNIT)),
+    ("user", 1..=1, Effect::Lost(Class::Cosmetic, UNIT)),
 ];
 
 /// Every directive that is known.
@@ -166,7 +168,7 @@ impl Reader<'_> {
         match effect {
             Effect::Set(set) => set(self, line),
             Effect::Nothing => {}
-            Effect::Told(why) => self.warn(line.start(), format!("`{name}` does nothing: {why}")),
+            Effect::Lost(class, why) => self.lost(*class, line.start(), name, why),
         }
     }
 
@@ -227,7 +229,7 @@ impl Reader<'_> {
             .first(line)
             .and_then(|word| self.choice(line, word, &modes));
         if let Some(mode) = mode {
-            self.settings.selection.authentication = mode;
+            self.config.selection.authentication = mode;
         }
     }
 
@@ -237,14 +239,14 @@ impl Reader<'_> {
         };
         // A path; chronyd takes `/` for no socket.
         if word.text.starts_with('/') {
-            self.settings.commands.socket = (word.text != "/").then(|| path(word));
+            self.config.commands.socket = CommandSocket((word.text != "/").then(|| path(word)));
         } else if let Some(address) = self.address(line, word) {
-            replace_family(&mut self.settings.commands.bind_addresses, address);
+            replace_family(&mut self.config.commands.bind_addresses, address);
         }
     }
 
     fn driftfile(&mut self, line: &Line<'_>) {
-        self.settings.clock.drift_file = path_of(line);
+        self.config.clock.drift_file = path_of(line);
         let mut options = Options::new(line, 1);
         while let Some(option) = options.take() {
             if !option.is("interval") {
@@ -252,7 +254,7 @@ impl Reader<'_> {
             } else if let Some(value) = self.value(&mut options, option)
                 && let Some(seconds) = self.float(line, value, 0.0..=1e9)
             {
-                self.settings.clock.drift_file_interval = seconds;
+                self.config.clock.drift_file_interval = seconds;
             }
         }
     }
@@ -261,7 +263,7 @@ impl Reader<'_> {
         let min = self.integer_of(line, 0, 0..=24);
         let max = self.integer_of(line, 1, 0..=24);
         let both = min.zip(max).filter(|(min, max)| *min > 0 && max >= min);
-        self.settings.clock.fallback_drift = both.map(|(min, max)| FallbackDrift { min, max });
+        self.config.clock.fallback_drift = both.map(|(min, max)| FallbackDrift { min, max });
     }
 
     /// Deprecated: the servers were asked once before all others, and the clock was stepped. The first update of the clock steps instead.
@@ -269,10 +271,10 @@ impl Reader<'_> {
         let Some(threshold) = self.float_of(line, 0, 0.0..=1e9) else {
             return;
         };
-        let message = "`initstepslew` is for `makestep`: its servers are not asked, the first update of the clock steps beyond its threshold";
-        self.warn(line.start(), message);
-        if self.settings.clock.makestep.is_none() {
-            self.settings.clock.makestep = Some(MakeStep {
+        let how = "its servers get no request of their own; the first update of the clock steps beyond its threshold, as with `makestep`";
+        self.differs(line.start(), "initstepslew", how);
+        if self.config.clock.makestep.is_none() {
+            self.config.clock.makestep = Some(MakeStep {
                 threshold,
                 limit: Some(1),
             });
@@ -290,7 +292,7 @@ impl Reader<'_> {
             .first(line)
             .and_then(|word| self.choice(line, word, &modes));
         if let Some(mode) = mode {
-            self.settings.leap.mode = mode;
+            self.config.leap.mode = mode;
         }
     }
 
@@ -343,7 +345,7 @@ impl Reader<'_> {
                 *to = seconds;
             }
         }
-        self.settings.local = Some(local);
+        self.config.local = Some(local);
     }
 
     fn log(&mut self, line: &Line<'_>) {
@@ -358,18 +360,24 @@ impl Reader<'_> {
             "tracking",
         ];
         for word in &line.words {
-            let logs = &mut self.settings.logs;
-            match word.text.to_ascii_lowercase().as_str() {
-                "measurements" => logs.measurements = true,
-                "rawmeasurements" => logs.raw_measurements = true,
-                "refclocks" => logs.refclocks = true,
-                "selection" => logs.selection = true,
-                "statistics" => logs.statistics = true,
-                "tracking" => logs.tracking = true,
-                "tempcomp" => logs.temperature = true,
-                "rtc" => self.warn(line.at(*word), format!("`log rtc` does nothing: {RTC}")),
-                _ => self.unknown_option(line, *word, LOGS),
-            }
+            let file = match word.text.to_ascii_lowercase().as_str() {
+                "measurements" => LogFile::Measurements,
+                "rawmeasurements" => LogFile::RawMeasurements,
+                "refclocks" => LogFile::Refclocks,
+                "selection" => LogFile::Selection,
+                "statistics" => LogFile::Statistics,
+                "tracking" => LogFile::Tracking,
+                "tempcomp" => LogFile::Tempcomp,
+                "rtc" => {
+                    self.lost(Class::Cosmetic, line.at(*word), "log rtc", RTC);
+                    continue;
+                }
+                _ => {
+                    self.unknown_option(line, *word, LOGS);
+                    continue;
+                }
+            };
+            self.config.logs.write.insert(file);
         }
     }
 
@@ -379,7 +387,7 @@ impl Reader<'_> {
         if let Some((threshold, limit)) = threshold.zip(limit) {
             // chronyd has no limit where it is negative, and steps at no update where it is 0.
             let limit = u32::try_from(limit).ok();
-            self.settings.clock.makestep =
+            self.config.clock.makestep =
                 (limit != Some(0)).then_some(MakeStep { threshold, limit });
         }
     }
@@ -395,13 +403,13 @@ impl Reader<'_> {
                 delay,
                 ignore,
             };
-            self.settings.clock.max_change = Some(change);
+            self.config.clock.max_change = Some(change);
         }
     }
 
     fn opencommands(&mut self, line: &Line<'_>) {
         let names = line.words.iter().map(|word| word.text.to_ascii_lowercase());
-        self.settings.commands.open = names.collect();
+        self.config.commands.open = names.collect();
     }
 
     fn rate_limit(&mut self, line: &Line<'_>, default: RateLimit) -> Option<RateLimit> {
@@ -446,7 +454,7 @@ impl Reader<'_> {
                 max_wander,
                 leap_only: last.is_some(),
             };
-            self.settings.clock.smoothtime = Some(smooth);
+            self.config.clock.smoothtime = Some(smooth);
         }
     }
 
@@ -455,32 +463,40 @@ impl Reader<'_> {
         else {
             return;
         };
-        let law = match line.words.get(2..) {
-            Some([points]) => Some(TemperatureLaw::Points(path(*points))),
+        let mut temperature = TemperatureCompensation {
+            file,
+            interval,
+            ..TemperatureCompensation::default()
+        };
+        match line.words.get(2..) {
+            Some([points]) => temperature.points = Some(path(*points)),
             Some([_, _, _, _]) => {
                 let numbers: Vec<f64> = (2..6)
                     .filter_map(|index| self.float_of(line, index, -1e12..=1e12))
                     .collect();
-                match numbers.as_slice() {
-                    &[t0, k0, k1, k2] => Some(TemperatureLaw::Quadratic { t0, k0, k1, k2 }),
-                    _ => None,
-                }
+                let &[t0, k0, k1, k2] = numbers.as_slice() else {
+                    return;
+                };
+                temperature = TemperatureCompensation {
+                    t0,
+                    k0,
+                    k1,
+                    k2,
+                    ..temperature
+                };
             }
             _ => {
                 let message = "`tempcomp` takes a file and an interval, and then four numbers or a file of points";
-                self.problem(line.end(), message);
-                None
+                return self.problem(line.end(), message);
             }
-        };
-        if let Some(law) = law {
-            let temperature = TemperatureCompensation {
-                file,
-                interval,
-                law,
-            };
-            self.settings.clock.temperature = Some(temperature);
         }
+        self.config.clock.temperature = Some(temperature);
     }
+}
+
+/// The precision of a clock: none where chronyd measures it, and else at least a nanosecond.
+pub(super) fn precision(seconds: f64) -> Option<f64> {
+    (seconds > 0.0).then(|| seconds.max(1e-9))
 }
 
 fn path_of(line: &Line<'_>) -> Option<PathBuf> {

@@ -85,7 +85,7 @@ impl Reader<'_> {
         found.sort();
         if found.is_empty() {
             let message = format!("`{}` matches no file", word.text);
-            self.warn(line.at(word), message);
+            self.odd(line.at(word), &message);
         }
         for file in found {
             self.file(&file, Some(line.at(word)));
@@ -140,15 +140,13 @@ impl Reader<'_> {
     /// `sourcedir directory…`: the same with `.sources`, read when everything else was.
     pub(super) fn note_source_directories(&mut self, line: &Line<'_>) {
         if let Some(directories) = self.directories(line) {
-            self.settings.source_directories.extend(directories);
+            self.config.source_directories.extend(directories);
         }
     }
 
     /// Reads what `sourcedir` named. A program wrote these files, at any time: a line that makes no sense is left out.
-    pub(super) fn source_directories(&mut self) {
-        let directories = self.settings.source_directories.clone();
-        let problems = std::mem::take(&mut self.problems);
-        for file in self.files_of(&directories, ".sources") {
+    pub(super) fn source_directories(&mut self, directories: &[PathBuf]) {
+        for file in self.files_of(directories, ".sources") {
             let Some(text) = self.text(&file, None) else {
                 continue;
             };
@@ -165,12 +163,8 @@ impl Reader<'_> {
                 }
             }
         }
-        for problem in std::mem::replace(&mut self.problems, problems) {
-            if self.warnings.len() < config_text::MAX_WARNINGS {
-                let message = format!("left out: {}", problem.message);
-                let position = problem.position;
-                self.warnings.push(Problem { position, message });
-            }
+        for problem in std::mem::take(&mut self.problems) {
+            self.odd(problem.position, &format!("left out: {}", problem.message));
         }
     }
 

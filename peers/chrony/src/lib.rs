@@ -11,9 +11,8 @@
 //! is a comment, and there is no other comment. `include`, `confdir` and `sourcedir` are followed. Directives
 //! that chrony added later, up to 4.8, are known, too.
 //!
-//! A directive that chrony knows but that does nothing here is a [warning](ChronyConf::warnings) with the reason; one that chrony
-//! does not know either is an error, as it is for chronyd. Numbers that chronyd would silently bend into their range are bent, with
-//! a warning.
+//! A directive that chrony knows but that does nothing here becomes a note with the reason; one that chrony does not know either
+//! is an error, as it is for chronyd. Numbers that chronyd would silently bend into their range are bent, with a note.
 //!
 //! Reads nothing but through [`Files`], and never panics on any input.
 
@@ -25,33 +24,32 @@ mod refclock;
 mod source;
 mod values;
 
+use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-pub use config_text::{Files, OneFile, Position, Problem, Rejected};
+use config::timesync_agent::{ClientMatch, TimesyncAgent, reference_id_text};
+use config::{Class, Draft, Notes, Refused};
 use config_text::{MAX_PROBLEMS, MAX_WARNINGS};
 
-use time_model::settings::{ClientMatch, Settings, SourceSettings};
-
-pub use access::whom;
+pub use config_text::{Files, OneFile, Position, Problem};
 pub use directives::names;
 
 /// A parsed chrony.conf.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChronyConf {
-    /// To this program.
-    pub settings: Settings,
-    /// Lines that are odd but understood, and lines that have no effect here; file by file and line by line.
-    pub warnings: Vec<Problem>,
+    /// The configuration, with notes on lines that are odd, differ or have no effect here.
+    pub draft: Draft<TimesyncAgent>,
     /// Every file that was read, chrony.conf itself first.
     pub files: Vec<PathBuf>,
 }
 
-/// Reads the chrony.conf at `path` and what it includes.
+/// Reads the chrony.conf at `path` and what it includes; directories that `sourcedir` names are for
+/// [`parse_source_directories`].
 ///
 /// # Errors
 /// When a file cannot be read, a directive is unknown or its arguments make no sense.
-pub fn parse(path: &Path, files: &mut dyn Files) -> Result<ChronyConf, Rejected> {
+pub fn parse(path: &Path, files: &mut dyn Files) -> Result<ChronyConf, Refused> {
     let mut reader = Reader::new(files);
     reader.file(path, None);
     reader.finish()
@@ -61,28 +59,31 @@ pub fn parse(path: &Path, files: &mut dyn Files) -> Result<ChronyConf, Rejected>
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_bytes(text: &[u8]) -> Result<ChronyConf, Rejected> {
+pub fn parse_bytes(text: &[u8]) -> Result<ChronyConf, Refused> {
     parse(Path::new("chrony.conf"), &mut OneFile(text))
 }
 
-/// Reads the sources in directories that `sourcedir` named, as `reload sources` of chronyc does; lines with problems are left out
-/// and told.
+/// Reads the servers and pools in directories that `sourcedir` named, as `reload sources` of chronyc does; lines with problems
+/// are left out, with a note.
 pub fn parse_source_directories(
     directories: &[PathBuf],
     files: &mut dyn Files,
-) -> (Vec<SourceSettings>, Vec<Problem>) {
+) -> Draft<TimesyncAgent> {
     let mut reader = Reader::new(files);
-    reader.settings.source_directories = directories.to_vec();
-    reader.source_directories();
-    (reader.settings.sources, reader.warnings)
+    reader.source_directories(directories);
+    Draft {
+        config: reader.config,
+        notes: reader.notes.into_notes(),
+    }
 }
 
-/// Files on their way to [`Settings`].
+/// Files on their way to a configuration.
 struct Reader<'f> {
     files: &'f mut dyn Files,
-    settings: Settings,
+    config: TimesyncAgent,
     problems: Vec<Problem>,
-    warnings: Vec<Problem>,
+    notes: Notes,
+    n_notes: usize,
     read: Vec<PathBuf>,
     /// How many files included the one that is read.
     depth: usize,
@@ -94,45 +95,42 @@ impl<'f> Reader<'f> {
     fn new(files: &'f mut dyn Files) -> Self {
         Self {
             files,
-            settings: Settings::default(),
+            config: TimesyncAgent::default(),
             problems: Vec::new(),
-            warnings: Vec::new(),
+            notes: Notes::default(),
+            n_notes: 0,
             read: Vec::new(),
             depth: 0,
             locks: Vec::new(),
         }
     }
 
-    fn finish(mut self) -> Result<ChronyConf, Rejected> {
-        self.source_directories();
+    fn finish(mut self) -> Result<ChronyConf, Refused> {
         self.bind_both_families();
         for (position, lock) in std::mem::take(&mut self.locks) {
-            let mut clocks = self.settings.refclocks.iter();
-            if !clocks.any(|clock| clock.options.reference_id == lock) {
-                let name = time_model::settings::reference_id_text(lock);
+            if !self.reference_ids().any(|id| id == lock) {
+                let name = reference_id_text(lock);
                 self.problem(
                     position,
                     format!("no reference clock has the refid `{name}`"),
                 );
             }
         }
-        if self.problems.is_empty() {
-            Ok(ChronyConf {
-                settings: self.settings,
-                warnings: self.warnings,
-                files: self.read,
-            })
-        } else {
-            Err(Rejected {
-                problems: self.problems,
-                files: self.read,
-            })
+        let notes = self.notes.into_notes();
+        if !self.problems.is_empty() {
+            let problems = self.problems.into();
+            return Err(Refused { problems, notes });
         }
+        let config = self.config;
+        Ok(ChronyConf {
+            draft: Draft { config, notes },
+            files: self.read,
+        })
     }
 
     /// A `bindaddress` of one family does not restrict the other one: chronyd opens a socket of each.
     fn bind_both_families(&mut self) {
-        let server = &mut self.settings.server;
+        let server = &mut self.config.serve;
         if server.bind_addresses.is_empty() {
             return;
         }
@@ -162,10 +160,32 @@ impl<'f> Reader<'f> {
         }
     }
 
-    fn warn(&mut self, position: Position, message: impl Into<String>) {
-        if self.warnings.len() < MAX_WARNINGS {
-            self.warnings.push(Problem::at(position, message));
+    /// Nothing of a directive is in the configuration.
+    fn lost(&mut self, class: Class, position: Position, what: &str, reason: impl Display) {
+        if let Some(notes) = self.notes() {
+            notes.lost(class, &position, what, reason);
         }
+    }
+
+    /// A directive is in the configuration, and is not quite the same.
+    fn differs(&mut self, position: Position, what: &str, how: &str) {
+        if let Some(notes) = self.notes() {
+            notes.differs(Class::Behaviour, &position, what, how);
+        }
+    }
+
+    /// Something is understood, but odd.
+    fn odd(&mut self, position: impl Into<Option<Position>>, message: &str) {
+        let position = position.into();
+        if let Some(notes) = self.notes() {
+            notes.odd(Class::Behaviour, position.as_ref(), message);
+        }
+    }
+
+    /// The notes, while there is room for another.
+    fn notes(&mut self) -> Option<&mut Notes> {
+        self.n_notes += 1;
+        (self.n_notes <= MAX_WARNINGS).then_some(&mut self.notes)
     }
 }
 

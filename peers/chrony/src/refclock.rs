@@ -1,13 +1,14 @@
 //! `refclock DRIVER PARAMETER[:OPTION]… [OPTION]…` and `hwtimestamp INTERFACE [OPTION]…`.
 
-use super::Reader;
-use super::line::{Line, Word};
-use super::source::MAX_SAMPLES;
-use super::values::Options;
-use time_model::settings::{
-    DEFAULT_PTP_SOCKET, ExternalPulses, HardwareStamps, MAX_POLL, MIN_POLL, PhcOptions,
-    ReceiveFilter, RefclockDriver, RefclockOptions, RefclockSettings, default_id, reference_id,
+use config::timesync_agent::{
+    DEFAULT_PTP_SOCKET, Driver, ExternalPulses, HardwareStamps, MAX_POLL, MAX_SAMPLES, MIN_POLL,
+    Permissions, ReceiveFilter, Refclock, default_id, reference_id,
 };
+
+use super::Reader;
+use super::directives::precision;
+use super::line::{Line, Word};
+use super::values::Options;
 
 /// chrony's drivers, and ours.
 const DRIVERS: &[&str] = &["PHC", "PPS", "PTP4L", "SHM", "SOCK"];
@@ -61,6 +62,39 @@ fn set<T>(to: &mut T, value: Option<T>) {
     }
 }
 
+/// The name of a clock: its own, or that of its driver and place.
+fn name_of(clock: &Refclock, index: usize) -> u32 {
+    let default = || default_id(clock.driver.name(), index);
+    clock.reference_id.unwrap_or_else(default)
+}
+
+/// The segment of gpsd, or of another program.
+fn shared_memory(segment: &str, perm: Option<&str>) -> Option<Refclock> {
+    let perm = perm.map(|perm| perm.parse::<Permissions>().map(|mode| mode.0));
+    Some(Refclock {
+        driver: Driver::Shm,
+        segment: Some(segment.parse().ok()?),
+        perm: perm
+            .transpose()
+            .ok()?
+            .filter(|mode| *mode != Permissions::DEFAULT),
+        ..Refclock::default()
+    })
+}
+
+/// Pulses on a pin. No NIC has more pins or channels than the range of the keys.
+fn pulses(pin: Option<&str>, channel: Option<&str>) -> ExternalPulses {
+    let number = |text: Option<&str>, least: i32| {
+        let number = text.and_then(|text| text.parse().ok());
+        number.filter(|number| (least..=1000).contains(number))
+    };
+    ExternalPulses {
+        pin: number(pin, -1).unwrap_or(0),
+        channel: number(channel, 0).map_or(0, i32::unsigned_abs),
+        ..ExternalPulses::default()
+    }
+}
+
 impl Reader<'_> {
     pub(super) fn refclock(&mut self, line: &Line<'_>) {
         let n_problems = self.problems.len();
@@ -71,38 +105,36 @@ impl Reader<'_> {
                 "`refclock` takes a driver and its parameter, as in `refclock PHC /dev/ptp0`";
             return self.problem(line.end(), message);
         };
-        let Some(driver) = self.driver(line, driver, parameter) else {
+        let Some(mut clock) = self.driver(line, driver, parameter) else {
             return;
-        };
-        let index = self.settings.refclocks.len();
-        let mut options = RefclockOptions {
-            reference_id: default_id(driver.name(), index),
-            ..RefclockOptions::default()
         };
         let mut words = Options::new(line, 2);
         while let Some(option) = words.take() {
-            self.refclock_option(&mut words, option, &mut options);
+            self.refclock_option(&mut words, option, &mut clock);
         }
-        let id = options.reference_id;
-        let mut others = self.settings.refclocks.iter();
-        if others.any(|other| other.options.reference_id == id) {
+        let own = name_of(&clock, self.config.refclock.len());
+        if self.reference_ids().any(|id| id == own) {
             let message = "another reference clock has this refid";
             self.problem(line.start(), message);
         }
         if self.problems.len() == n_problems {
-            let clock = RefclockSettings { driver, options };
-            self.settings.refclocks.push(clock);
+            self.config.refclock.push(clock);
         }
     }
 
+    /// The names of the clocks so far.
+    pub(super) fn reference_ids(&self) -> impl Iterator<Item = u32> {
+        let clocks = self.config.refclock.iter().enumerate();
+        clocks.map(|(index, clock)| name_of(clock, index))
+    }
+
     /// The driver with its parameter and its own options, which follow after colons.
-    #[expect(clippy::too_many_lines, reason = "a few lines for each key")]
     fn driver(
         &mut self,
         line: &Line<'_>,
         driver: Word<'_>,
         parameter: Word<'_>,
-    ) -> Option<RefclockDriver> {
+    ) -> Option<Refclock> {
         let mut parts = parameter.text.split(':');
         let main = parts.next().unwrap_or_default();
         let options: Vec<&str> = parts.collect();
@@ -141,66 +173,56 @@ impl Reader<'_> {
                 .find(|(name, _)| *name == key)
                 .map(|(_, value)| value)
         };
-        let driver = match name.as_str() {
-            "PHC" => Some(RefclockDriver::Phc {
-                device: main.into(),
-                options: PhcOptions {
-                    no_cross: has("nocrossts"),
-                    external_pulses: has("extpps").then(|| ExternalPulses {
-                        pin: value("pin").and_then(|pin| pin.parse().ok()).unwrap_or(0),
-                        channel: value("channel").and_then(|n| n.parse().ok()).unwrap_or(0),
-                        clear: has("clear"),
-                    }),
-                },
+        let of = |driver| Refclock {
+            driver,
+            clear: has("clear"),
+            ..Refclock::default()
+        };
+        let clock = match name.as_str() {
+            "PHC" => Some(Refclock {
+                device: Some(main.into()),
+                no_cross: has("nocrossts"),
+                external_pulses: has("extpps").then(|| pulses(value("pin"), value("channel"))),
+                ..of(Driver::Phc)
             }),
-            "PPS" => Some(RefclockDriver::Pps {
-                device: main.into(),
-                clear: has("clear"),
+            "PPS" => Some(Refclock {
+                device: Some(main.into()),
+                ..of(Driver::Pps)
             }),
-            "SHM" => {
-                let mode = value("perm").unwrap_or("0600");
-                let mode = u32::from_str_radix(mode, 8)
-                    .ok()
-                    .filter(|mode| *mode <= 0o777);
-                main.parse()
-                    .ok()
-                    .zip(mode)
-                    .map(|(segment, mode)| RefclockDriver::Shm { segment, mode })
-            }
-            "SOCK" => Some(RefclockDriver::Sock { path: main.into() }),
-            _ => Some(RefclockDriver::Ptp4l {
-                socket: if main == "-" {
-                    DEFAULT_PTP_SOCKET
-                } else {
-                    main
-                }
-                .into(),
+            "SHM" => shared_memory(main, value("perm")),
+            "SOCK" => Some(Refclock {
+                path: Some(main.into()),
+                ..of(Driver::Sock)
+            }),
+            _ => Some(Refclock {
+                socket: (main != "-" && main != DEFAULT_PTP_SOCKET).then(|| main.into()),
                 domain: value("domain")
                     .and_then(|domain| domain.parse().ok())
                     .unwrap_or(0),
+                ..of(Driver::Ptp4l)
             }),
         };
-        if driver.is_none() {
+        if clock.is_none() {
             let message = format!("`{}` is no parameter of {name}", parameter.text);
             self.problem(line.at(parameter), message);
         }
-        driver
+        clock
     }
 
     fn refclock_option<'t>(
         &mut self,
         words: &mut Options<'_, 't>,
         option: Word<'t>,
-        to: &mut RefclockOptions,
+        to: &mut Refclock,
     ) {
         match option.text.to_ascii_lowercase().as_str() {
             "pps" => to.pulses = true,
             "tai" => to.tai = true,
             "local" => to.local = true,
-            "noselect" => to.select.noselect = true,
-            "prefer" => to.select.prefer = true,
-            "trust" => to.select.trust = true,
-            "require" => to.select.require = true,
+            "noselect" => to.noselect = true,
+            "prefer" => to.prefer = true,
+            "trust" => to.trust = true,
+            "require" => to.require = true,
             name if OPTIONS.contains(&name) => {
                 if let Some(value) = self.value(words, option) {
                     self.refclock_value(words.line, name, value, to);
@@ -215,7 +237,7 @@ impl Reader<'_> {
         line: &Line<'_>,
         option: &str,
         value: Word<'_>,
-        to: &mut RefclockOptions,
+        to: &mut Refclock,
     ) {
         let samples = 0..=MAX_SAMPLES;
         let polls = MIN_POLL..=MAX_POLL;
@@ -241,12 +263,12 @@ impl Reader<'_> {
             "delay" => set(&mut to.delay, self.float(line, value, 0.0..=MAX_SPAN)),
             "width" => set(&mut to.width, self.float(line, value, 0.0..=1.0)),
             "precision" => {
-                to.precision = self.float(line, value, 0.0..=1.0).filter(|p| *p > 0.0);
+                to.precision = self.float(line, value, 0.0..=1.0).and_then(precision);
             }
             "maxdispersion" => {
                 to.max_dispersion = self.float(line, value, 0.0..=MAX_SPAN).filter(|d| *d > 0.0);
             }
-            "refid" => set(&mut to.reference_id, self.refid(line, value)),
+            "refid" => to.reference_id = self.refid(line, value).or(to.reference_id),
             _ => {
                 if let Some(lock) = self.refid(line, value) {
                     to.lock = Some(lock);
@@ -284,7 +306,7 @@ impl Reader<'_> {
                 self.unknown_option(line, option, STAMP_OPTIONS.iter().copied());
             }
         }
-        self.settings.client.hardware_stamps.push(stamps);
+        self.config.client.hardware_stamps.push(stamps);
     }
 
     fn stamp_value(

@@ -1,12 +1,13 @@
 //! `server`, `pool`, `peer`: the servers to query, and how.
 
+use config::Class;
+use config::timesync_agent::{
+    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MIN_POLL, Source,
+};
+
 use super::Reader;
 use super::line::{Line, Word};
 use super::values::Options;
-use time_model::settings::{
-    Connectivity, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM,
-    MIN_POLL, SourceOptions, SourceSettings,
-};
 
 /// A line that names a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,13 +61,10 @@ pub(super) const OPTIONS: &[&str] = &[
 const MAX_DELAY: f64 = 1000.0;
 /// As large as chronyd takes ratios.
 const MAX_RATIO: f64 = 1e6;
-/// As many samples as a source may have at least or at most; beyond that memory is wasted.
-pub(super) const MAX_SAMPLES: u32 = 1024;
 
 /// A partly parsed line.
 struct Draft {
-    options: SourceOptions,
-    pool: u32,
+    source: Source,
     maxpoll_given: bool,
 }
 
@@ -80,13 +78,12 @@ impl Reader<'_> {
         };
         self.host_makes_sense(line, host);
         if kind == Kind::Peer {
-            let message = "`peer` works as `server`; if both sides name each other, \
-                           each follows the other as it would in symmetric mode";
-            self.warn(line.start(), message);
+            let how = "it works as `server`; if both sides name each other, each follows the other as \
+                       it would in symmetric mode";
+            self.differs(line.start(), "peer", how);
         }
         let mut draft = Draft {
-            options: SourceOptions::default(),
-            pool: u32::try_from(DEFAULT_POOL_SOURCES).unwrap_or(1),
+            source: Source::new(host.text),
             maxpoll_given: false,
         };
         let mut options = Options::new(line, 1);
@@ -97,25 +94,27 @@ impl Reader<'_> {
             return;
         }
         let Draft {
-            options,
-            pool,
+            source,
             maxpoll_given,
         } = draft;
-        let source = SourceSettings {
-            host: Host::parse(host.text),
-            pool: (kind == Kind::Pool).then_some(pool as usize),
-            options: self.polls(line, options, maxpoll_given),
+        let mut source = self.polls(line, source, maxpoll_given);
+        let others = match kind {
+            Kind::Pool => &mut self.config.pool,
+            Kind::Server | Kind::Peer => {
+                source.maxsources = None;
+                &mut self.config.server
+            }
         };
-        let twin = self.settings.sources.iter().any(|other| {
+        let twin = others.iter().any(|other| {
             other.host == source.host
-                && other.options.port == source.options.port
-                && other.pool == source.pool
+                && other.port == source.port
+                && other.maxsources == source.maxsources
         });
         if twin {
             let message = format!("`{}` is named twice; once is enough", host.text);
-            return self.warn(line.at(host), message);
+            return self.odd(line.at(host), &message);
         }
-        self.settings.sources.push(source);
+        others.push(source);
     }
 
     fn host_makes_sense(&mut self, line: &Line<'_>, host: Word<'_>) {
@@ -128,24 +127,19 @@ impl Reader<'_> {
                 "`{}` is neither an address nor a name; a port is given as in `{} HOST port 123`",
                 host.text, line.name.text
             );
-            self.warn(line.at(host), message);
+            self.odd(line.at(host), &message);
         }
     }
 
     /// As chronyd has it, the longest polling interval gives way to the shortest.
-    fn polls(
-        &mut self,
-        line: &Line<'_>,
-        mut options: SourceOptions,
-        maxpoll_given: bool,
-    ) -> SourceOptions {
+    fn polls(&mut self, line: &Line<'_>, mut options: Source, maxpoll_given: bool) -> Source {
         if options.maxpoll < options.minpoll {
             if maxpoll_given {
-                let message = format!(
-                    "`maxpoll {}` is taken for {}, as `minpoll` is",
+                let how = format!(
+                    "{} is taken for {}, as `minpoll` is",
                     options.maxpoll, options.minpoll
                 );
-                self.warn(line.start(), message);
+                self.differs(line.start(), "maxpoll", &how);
             }
             options.maxpoll = options.minpoll;
         }
@@ -158,18 +152,18 @@ impl Reader<'_> {
         option: Word<'t>,
         draft: &mut Draft,
     ) {
-        let to = &mut draft.options;
+        let to = &mut draft.source;
         match option.text.to_ascii_lowercase().as_str() {
             "iburst" => to.iburst = true,
             "burst" => to.burst = true,
             "xleave" => to.xleave = true,
             "copy" => to.copy = true,
-            "noselect" => to.select.noselect = true,
-            "prefer" => to.select.prefer = true,
-            "trust" => to.select.trust = true,
-            "require" => to.select.require = true,
-            "offline" => to.connectivity = Connectivity::Offline,
-            "auto_offline" => to.connectivity = Connectivity::AutoOffline,
+            "noselect" => to.noselect = true,
+            "prefer" => to.prefer = true,
+            "trust" => to.trust = true,
+            "require" => to.require = true,
+            "offline" => (to.offline, to.auto_offline) = (true, false),
+            "auto_offline" => (to.offline, to.auto_offline) = (false, true),
             "ipv4" => to.family = Some(Family::V4),
             "ipv6" => to.family = Some(Family::V6),
             "nts" => {
@@ -203,7 +197,7 @@ impl Reader<'_> {
                 *to = value;
             }
         }
-        let to = &mut draft.options;
+        let to = &mut draft.source;
         match option.text.to_ascii_lowercase().as_str() {
             "port" => set(&mut to.port, self.port(line, value)),
             "minpoll" => set(
@@ -269,11 +263,12 @@ impl Reader<'_> {
             "maxunreach" => set(&mut to.max_unreach, self.integer(line, value, 0..=u32::MAX)),
             "maxsources" => {
                 let most = u32::try_from(MAX_POOL_SOURCES).unwrap_or(1);
-                set(&mut draft.pool, self.integer(line, value, 1..=most));
+                let wanted = self.integer(line, value, 1..=most);
+                to.maxsources = wanted.map(|wanted| wanted as usize).or(to.maxsources);
             }
             "extfield" => {
-                let message = format!("`extfield {}` is not sent", value.text);
-                self.warn(line.at(option), message);
+                let what = format!("extfield {}", value.text);
+                self.lost(Class::Behaviour, line.at(option), &what, "it is not sent");
             }
             // Options of NTS, without effect when NTS is off.
             "certset" | "ntsport" => {}

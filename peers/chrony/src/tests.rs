@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use time_model::settings::*;
+use config::timesync_agent::*;
 
 /// Files by name; a directory holds the files whose names begin with its.
 struct Tree(BTreeMap<PathBuf, Vec<u8>>);
@@ -46,27 +46,28 @@ impl Files for Tree {
     }
 }
 
-fn settings(text: &str) -> Settings {
+fn settings(text: &str) -> TimesyncAgent {
     let conf = parse_bytes(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    conf.settings
+    conf.draft.config
 }
 
-fn quiet(text: &str) -> Settings {
+fn quiet(text: &str) -> TimesyncAgent {
     let conf = parse_bytes(text.as_bytes()).unwrap_or_else(|error| panic!("{text}: {error}"));
-    assert_eq!(conf.warnings, [], "{text}");
-    conf.settings
+    assert_eq!(conf.draft.notes, [], "{text}");
+    conf.draft.config
+}
+
+/// The notes as a log shows them.
+fn said(notes: &[config::Note]) -> Vec<String> {
+    notes.iter().map(ToString::to_string).collect()
 }
 
 fn problem(text: &str) -> String {
     parse_bytes(text.as_bytes()).expect_err(text).to_string()
 }
 
-fn server(host: &str) -> SourceSettings {
-    SourceSettings {
-        host: Host::parse(host),
-        pool: None,
-        options: SourceOptions::default(),
-    }
+fn server(host: &str) -> Source {
+    Source::new(host)
 }
 
 //--- Directives
@@ -80,13 +81,9 @@ fn every_option_of_a_server_is_taken() {
          certset 1 ntsport 4460\n\
          server 2001:db8::1 offline ipv6 filter 0 maxsamples 0 maxdelayratio 0\n",
     );
-    let all = SelectOptions {
-        noselect: true,
-        prefer: true,
-        trust: true,
-        require: true,
-    };
-    let expected = SourceOptions {
+    let expected = Source {
+        host: Host::parse("192.0.2.1"),
+        maxsources: None,
         port: 124,
         minpoll: -2,
         maxpoll: 3,
@@ -97,7 +94,8 @@ fn every_option_of_a_server_is_taken() {
         xleave: true,
         version: Some(3),
         key: Some(7),
-        connectivity: Connectivity::AutoOffline,
+        offline: false,
+        auto_offline: true,
         max_delay: 0.5,
         max_delay_ratio: Some(4.0),
         max_delay_deviation_ratio: 5.0,
@@ -108,17 +106,20 @@ fn every_option_of_a_server_is_taken() {
         filter: Some(4),
         min_samples: Some(8),
         max_samples: Some(16),
-        select: all,
+        noselect: true,
+        prefer: true,
+        trust: true,
+        require: true,
         copy: true,
         family: Some(Family::V4),
         min_stratum: 5,
         max_unreach: 8,
     };
-    assert_eq!(settings.sources[0].options, expected);
+    assert_eq!(settings.server[0], expected);
     let mut second = server("2001:db8::1");
-    second.options.connectivity = Connectivity::Offline;
-    second.options.family = Some(Family::V6);
-    assert_eq!(settings.sources[1], second);
+    second.offline = true;
+    second.family = Some(Family::V6);
+    assert_eq!(settings.server[1], second);
 }
 
 #[test]
@@ -128,19 +129,10 @@ fn access_lists_keep_their_order() {
          deny all\nallow\nallow client.example.org\ncmdallow 192.168\ncmddeny all\n",
     );
     let rules: Vec<String> = settings
-        .server
+        .serve
         .access
         .iter()
-        .map(|rule| {
-            let word = if rule.allow { "allow" } else { "deny" };
-            let all = if rule.all { " all" } else { "" };
-            let whom = match &rule.whom {
-                ClientMatch::Everybody => String::new(),
-                ClientMatch::Network(network) => format!(" {network}"),
-                ClientMatch::Name(name) => format!(" {name}"),
-            };
-            format!("{word}{all}{whom}")
-        })
+        .map(ToString::to_string)
         .collect();
     assert_eq!(
         rules,
@@ -158,9 +150,9 @@ fn access_lists_keep_their_order() {
         ]
     );
     assert_eq!(settings.commands.access.len(), 2);
-    assert!(!Settings::default().server.is_open());
-    assert!(!quiet("deny all\n").server.is_open());
-    assert!(!quiet("allow\nport 0\n").server.is_open());
+    assert!(!TimesyncAgent::default().serve.is_open());
+    assert!(!quiet("deny all\n").serve.is_open());
+    assert!(!quiet("allow\nport 0\n").serve.is_open());
 }
 
 #[test]
@@ -173,11 +165,13 @@ fn reference_clocks_have_their_drivers() {
          refclock PPS /dev/pps0:clear lock NMEA rate 5 maxlockage 3 refid PPS pps trust require maxunreach 2\n\
          refclock PTP4L -:domain=24 refid PTP\n",
     );
-    let drivers: Vec<RefclockDriver> = settings
-        .refclocks
+    let clocks: Vec<RefclockSettings> = settings
+        .refclock
         .iter()
-        .map(|clock| clock.driver.clone())
+        .enumerate()
+        .map(|(index, clock)| RefclockSettings::of(clock, index).unwrap())
         .collect();
+    let drivers: Vec<RefclockDriver> = clocks.iter().map(|clock| clock.driver.clone()).collect();
     let pulses = ExternalPulses {
         pin: 1,
         channel: 2,
@@ -214,15 +208,14 @@ fn reference_clocks_have_their_drivers() {
             },
         ]
     );
-    let ids: Vec<String> = settings
-        .refclocks
+    let ids: Vec<String> = clocks
         .iter()
-        .map(|clock| reference_id_text(clock.options.reference_id))
+        .map(|clock| reference_id_text(clock.reference_id))
         .collect();
     assert_eq!(ids, ["PHC0", "PHC1", "NMEA", "SOC3", "PPS", "PTP"]);
-    assert_eq!(settings.refclocks[0].options.driver_poll, -2);
-    assert_eq!(settings.refclocks[0].options.offset, -37.0);
-    assert_eq!(settings.refclocks[4].options.lock, reference_id("NMEA"));
+    assert_eq!(settings.refclock[0].driver_poll, -2);
+    assert_eq!(settings.refclock[0].offset, -37.0);
+    assert_eq!(settings.refclock[4].lock, reference_id("NMEA"));
 }
 
 #[test]
@@ -235,13 +228,13 @@ fn the_last_of_several_lines_counts() {
     assert_eq!(settings.clock.drift_file, Some("b".into()));
     assert_eq!(settings.clock.drift_file_interval, 60.0);
     let addresses: Vec<String> = settings
-        .server
+        .serve
         .bind_addresses
         .iter()
         .map(ToString::to_string)
         .collect();
     assert_eq!(addresses, ["::1", "127.0.0.1"]);
-    assert_eq!(settings.commands.socket, None);
+    assert_eq!(settings.commands.socket, CommandSocket(None));
     assert_eq!(
         settings.clock.makestep,
         Some(MakeStep {
@@ -273,7 +266,7 @@ fn an_address_of_one_family_leaves_the_other_one_open_to_those_who_may_ask() {
         ("bindaddress 192.0.2.7", "192.0.2.7"),
         ("allow", ""),
     ] {
-        let addresses = quiet(lines).server.bind_addresses;
+        let addresses = quiet(lines).serve.bind_addresses;
         let written: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         assert_eq!(written.join(" "), expected, "{lines}");
     }
@@ -295,10 +288,11 @@ fn what_does_nothing_here_says_why() {
         "server a\nserver a",
     ] {
         let conf = parse_bytes(text.as_bytes()).unwrap();
-        assert_eq!(conf.warnings.len(), 1, "{text}: {:?}", conf.warnings);
+        let notes = conf.draft.notes;
+        assert_eq!(notes.len(), 1, "{text}: {notes:?}");
     }
-    assert_eq!(settings("peer a").sources, [server("a")]);
-    assert_eq!(settings("server a\nserver a").sources, [server("a")]);
+    assert_eq!(settings("peer a").server, [server("a")]);
+    assert_eq!(settings("server a\nserver a").server, [server("a")]);
     assert_eq!(
         settings("initstepslew 30 a").clock.makestep,
         Some(MakeStep {
@@ -334,13 +328,14 @@ fn files_are_included_in_order_and_once_a_name() {
     ]);
     let conf = parse(Path::new("/c"), &mut files).unwrap();
     let hosts: Vec<String> = conf
-        .settings
-        .sources
+        .draft
+        .config
+        .server
         .iter()
         .map(|s| s.host.to_string())
         .collect();
     assert_eq!(hosts, ["one", "two", "a", "B", "last"]);
-    assert_eq!(conf.warnings.len(), 1);
+    assert_eq!(conf.draft.notes.len(), 1);
     assert_eq!(conf.files.len(), 5);
     let mut nested = Tree::new(&[
         ("/x", "include /s*/[ab]?.conf"),
@@ -349,7 +344,7 @@ fn files_are_included_in_order_and_once_a_name() {
         ("/s2/c3.conf", "server c3"),
     ]);
     let conf = parse(Path::new("/x"), &mut nested).unwrap();
-    assert_eq!(conf.settings.sources, [server("a1"), server("b2")]);
+    assert_eq!(conf.draft.config.server, [server("a1"), server("b2")]);
 }
 
 #[test]
@@ -362,5 +357,5 @@ fn files_that_include_themselves_come_to_an_end() {
     );
     let mut files = Tree::new(&[("/c", "include /c\ninclude /c\n")]);
     let rejected = parse(Path::new("/c"), &mut files).unwrap_err();
-    assert!(rejected.problems.len() <= 100);
+    assert!(rejected.problems.0.len() <= 100);
 }

@@ -61,8 +61,8 @@ impl Reader<'_> {
         let bent = number.clamp(low.into(), high.into());
         if bent != number {
             let (low, high): (i64, i64) = (low.into(), high.into());
-            let message = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
-            self.warn(line.at(word), message);
+            let how = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
+            self.differs(line.at(word), line.name.text, &how);
         }
         T::try_from(bent).ok()
     }
@@ -83,8 +83,8 @@ impl Reader<'_> {
         let bent = number.clamp(*range.start(), *range.end());
         if !range.contains(&number) {
             let (low, high) = (range.start(), range.end());
-            let message = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
-            self.warn(line.at(word), message);
+            let how = format!("{number} is taken for {bent}: it is to be from {low} to {high}");
+            self.differs(line.at(word), line.name.text, &how);
         }
         Some(bent)
     }

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use config_text::import_report::Remarks;
+use config::{Class, Notes};
 
 use super::HostInfo;
 use super::lexer::Line;
@@ -20,11 +20,7 @@ pub(super) struct Bind {
 const MOST_PORTS: u16 = 1024;
 
 /// A line, or none when nothing of it can be carried over.
-pub(super) fn bind(
-    line: &Line,
-    remarks: &mut Remarks,
-    surroundings: &dyn HostInfo,
-) -> Option<Bind> {
+pub(super) fn bind(line: &Line, notes: &mut Notes, surroundings: &dyn HostInfo) -> Option<Bind> {
     let at = line.position()?;
     let addresses = line.word(1)?;
     let text = line.text();
@@ -44,29 +40,35 @@ pub(super) fn bind(
             "v4v6" => {}
             "maxconn" => match value(true).parse() {
                 Ok(number) => bind.max_connections = Some(number),
-                Err(_) => remarks.not_carried(&option.position, name, "its value is no number"),
+                Err(_) => notes.lost(
+                    Class::Security,
+                    &option.position,
+                    name,
+                    "its value is no number",
+                ),
             },
             "ssl" => {
                 let reason = "TLS is passed through, never ended here; nothing listens there";
-                remarks.not_carried(at, &text, reason);
+                notes.lost(Class::Behaviour, at, &text, reason);
                 return None;
             }
             "proto" | "namespace" | "accept-netscaler-cip" => {
                 let reason = format!("`{name}` has no counterpart; nothing listens there");
-                remarks.not_carried(at, &text, reason);
+                notes.lost(Class::Behaviour, at, &text, reason);
                 return None;
             }
             _ => {
                 let value = value(takes_value(name)).to_owned();
                 let what = format!("bind option {name} {value}");
-                remarks.not_carried(&option.position, what.trim_end(), reason(name));
+                let class = class(name);
+                notes.lost(class, &option.position, what.trim_end(), reason(name));
             }
         }
     }
     for part in addresses.split(',') {
         match sockets(part, is_v6_only, surroundings) {
             Ok(sockets) => bind.sockets.extend(sockets),
-            Err(reason) => remarks.not_carried(at, &format!("bind {part}"), reason),
+            Err(reason) => notes.lost(Class::Behaviour, at, &format!("bind {part}"), reason),
         }
     }
     (!bind.sockets.is_empty()).then_some(bind)
@@ -97,6 +99,16 @@ fn takes_value(option: &str) -> bool {
         "transparent",
     ];
     !flags.contains(&option)
+}
+
+fn class(option: &str) -> Class {
+    match option {
+        // Without it, clients of other interfaces connect too.
+        "interface" => Class::Security,
+        "backlog" | "defer-accept" | "id" | "name" | "guid-prefix" | "label" | "nice"
+        | "process" | "shards" | "thread" | "tfo" => Class::Cosmetic,
+        _ => Class::Behaviour,
+    }
 }
 
 fn reason(option: &str) -> &'static str {

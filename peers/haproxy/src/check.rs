@@ -1,6 +1,6 @@
 //! How servers are checked: `option httpchk`, `http-check`, `tcp-check` and their like.
 
-use config_text::import_report::Remarks;
+use config::{Class, Notes};
 
 use super::lexer::{Line, Word, joined};
 
@@ -67,10 +67,15 @@ impl Check {
     }
 
     /// An `http-check` line; only counts with `option httpchk`.
-    pub(super) fn http_rule(&mut self, line: &Line, remarks: &mut Remarks) {
+    pub(super) fn http_rule(&mut self, line: &Line, notes: &mut Notes) {
         let Some(at) = line.position() else { return };
         let Self::Http(check) = self else {
-            remarks.not_carried(at, &line.text(), "there is no `option httpchk`");
+            notes.lost(
+                Class::Behaviour,
+                at,
+                &line.text(),
+                "there is no `option httpchk`",
+            );
             return;
         };
         let arguments = line.from(2);
@@ -85,7 +90,7 @@ impl Check {
             _ => Err("it has no counterpart".to_owned()),
         };
         if let Err(reason) = result {
-            remarks.not_carried(at, &line.text(), reason);
+            notes.lost(Class::Behaviour, at, &line.text(), reason);
         }
     }
 }
@@ -121,7 +126,8 @@ impl HttpCheck {
         let words: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
         match words.as_slice() {
             ["status", status] => match status.parse() {
-                Ok(status) => self.status = Some(status),
+                Ok(status @ 100..=999) => self.status = Some(status),
+                Ok(_) => return Err("it is no HTTP status".to_owned()),
                 // 200-399 is what counts anyway.
                 Err(_) if *status == "200-399" => self.status = None,
                 Err(_) => return Err("healthd expects one status".to_owned()),

@@ -20,9 +20,10 @@ mod values;
 use std::net::IpAddr;
 use std::path::Path;
 
+use config::Draft;
+use config::lb_proxy::LbProxy;
 use config_text::{MAX_PROBLEMS, Problem};
 
-pub use config_text::import_report::ImportReport;
 pub use lexer::{Line, Word};
 pub use tree::{Kind, Section, Tree};
 
@@ -70,17 +71,17 @@ pub fn parse(files: &[(&Path, &[u8])], surroundings: &dyn HostInfo) -> Result<Tr
     tree::parse(lines)
 }
 
-/// Files in lb-proxy's terms.
+/// Files as a configuration of lb-proxy.
 ///
 /// # Errors
 ///
-/// As [`parse`]. A line that is understood but has no counterpart is a remark, no error.
+/// As [`parse`]. A line that is understood but has no counterpart is a note, no error.
 pub fn import(
     files: &[(&Path, &[u8])],
     surroundings: &dyn HostInfo,
-) -> Result<ImportReport, Vec<Problem>> {
+) -> Result<Draft<LbProxy>, Vec<Problem>> {
     let tree = parse(files, surroundings)?;
-    Ok(render::import(files, &tree, surroundings))
+    Ok(render::import(&tree, surroundings))
 }
 
 #[cfg(test)]

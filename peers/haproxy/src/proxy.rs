@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use config::lb_proxy::Balance;
+use config::{Class, Notes};
 use config_text::Position;
-use config_text::import_report::Remarks;
 
 use super::HostInfo;
 use super::bind::{Bind, bind};
@@ -32,7 +33,7 @@ pub(super) struct Proxy<'a> {
     pub(super) max_connections: Option<u32>,
     pub(super) timeouts: Timeouts,
     pub(super) retries: Option<u8>,
-    pub(super) balance: Option<&'static str>,
+    pub(super) balance: Option<Balance>,
     pub(super) check: Check,
     pub(super) logs: bool,
     pub(super) servers: Vec<Server>,
@@ -62,7 +63,7 @@ pub(super) struct Timeouts {
 /// All proxies of a file.
 pub(super) fn proxies<'a>(
     tree: &'a Tree,
-    remarks: &mut Remarks,
+    notes: &mut Notes,
     surroundings: &dyn HostInfo,
 ) -> Vec<Proxy<'a>> {
     let mut proxies = Vec::new();
@@ -74,17 +75,17 @@ pub(super) fn proxies<'a>(
             continue;
         };
         let mut proxy = Proxy::new(section.kind, &name.text, at.clone());
-        let inherited = defaults(tree, index, section, remarks);
+        let inherited = defaults(tree, index, section, notes);
         for line in inherited.into_iter().flat_map(|section| &section.lines) {
-            proxy.read(line, remarks, surroundings);
+            proxy.read(line, notes, surroundings);
         }
         let rest = section.head.from(2);
         if !rest.is_empty() && section.from().is_none() {
             let reason = "write the address as a `bind` of its own";
-            remarks.not_carried(at, &section.head.text(), reason);
+            notes.lost(Class::Behaviour, at, &section.head.text(), reason);
         }
         for line in &section.lines {
-            proxy.read(line, remarks, surroundings);
+            proxy.read(line, notes, surroundings);
         }
         proxies.push(proxy);
     }
@@ -97,13 +98,13 @@ fn defaults<'a>(
     tree: &'a Tree,
     index: usize,
     section: &Section,
-    remarks: &mut Remarks,
+    notes: &mut Notes,
 ) -> Vec<&'a Section> {
     let mut chain: Vec<&Section> = Vec::new();
     let before = tree.sections.get(..index).unwrap_or_default();
     let is_defaults = |section: &&Section| section.kind == Kind::Defaults;
     let mut next = match section.from() {
-        Some(name) => named(tree, name, remarks),
+        Some(name) => named(tree, name, notes),
         None => before.iter().rev().find(is_defaults),
     };
     while let Some(found) = next {
@@ -112,24 +113,25 @@ fn defaults<'a>(
             break;
         }
         chain.push(found);
-        next = found.from().and_then(|name| named(tree, name, remarks));
+        next = found.from().and_then(|name| named(tree, name, notes));
     }
     chain.reverse();
     chain
 }
 
-fn named<'a>(
-    tree: &'a Tree,
-    name: &super::lexer::Word,
-    remarks: &mut Remarks,
-) -> Option<&'a Section> {
+fn named<'a>(tree: &'a Tree, name: &super::lexer::Word, notes: &mut Notes) -> Option<&'a Section> {
     let found = tree.sections.iter().find(|section| {
         let own = section.name().map(|own| own.text.as_str());
         section.kind == Kind::Defaults && own == Some(&name.text)
     });
     if found.is_none() {
         let what = format!("from {}", name.text);
-        remarks.not_carried(&name.position, &what, "there is no such defaults section");
+        notes.lost(
+            Class::Behaviour,
+            &name.position,
+            &what,
+            "there is no such defaults section",
+        );
     }
     found
 }
@@ -179,22 +181,22 @@ impl<'a> Proxy<'a> {
             && self.use_backends.is_empty()
     }
 
-    fn read(&mut self, line: &'a Line, remarks: &mut Remarks, surroundings: &dyn HostInfo) {
+    fn read(&mut self, line: &'a Line, notes: &mut Notes, surroundings: &dyn HostInfo) {
         let (Some(at), Some(keyword)) = (line.position(), line.word(0)) else {
             return;
         };
         match keyword {
-            "mode" => self.mode(line, remarks),
-            "bind" => self.binds.extend(bind(line, remarks, surroundings)),
+            "mode" => self.mode(line, notes),
+            "bind" => self.binds.extend(bind(line, notes, surroundings)),
             "server" => self
                 .servers
-                .extend(server(line, &self.server_options, remarks)),
-            "default-server" => self.server_options.read(line.from(1), remarks),
-            "balance" => self.balance(line, remarks),
-            "http-check" => self.check.http_rule(line, remarks),
-            "option" => self.option(line, true, remarks),
-            "no" if line.word(1) == Some("option") => self.option(line, false, remarks),
-            "timeout" => self.timeout(line, remarks),
+                .extend(server(line, &self.server_options, notes)),
+            "default-server" => self.server_options.read(line.from(1), notes),
+            "balance" => self.balance(line, notes),
+            "http-check" => self.check.http_rule(line, notes),
+            "option" => self.option(line, true, notes),
+            "no" if line.word(1) == Some("option") => self.option(line, false, notes),
+            "timeout" => self.timeout(line, notes),
             "disabled" => self.is_disabled = true,
             "enabled" => self.is_disabled = false,
             // The log's destination is set once, for the whole.
@@ -205,53 +207,53 @@ impl<'a> Proxy<'a> {
                 _ => not_known(
                     line,
                     "connections are made from one address, without a port",
-                    remarks,
+                    notes,
                 ),
             },
             "acl" => self.acls.add(line),
             "use_backend" => self.use_backends.push(line),
             "default_backend" => self.default_backend = line.word(1).map(|name| (name, at)),
-            "tcp-request" => self.tcp_request(line, remarks),
+            "tcp-request" => self.tcp_request(line, notes),
             "maxconn" => match line.word(1).and_then(|number| number.parse().ok()) {
                 Some(number) => self.max_connections = Some(number),
-                None => remarks.not_carried(at, &line.text(), NUMBER),
+                None => notes.lost(Class::Security, at, &line.text(), NUMBER),
             },
             "retries" => match line.word(1).and_then(|number| number.parse().ok()) {
                 Some(number) => self.retries = Some(number),
-                None => remarks.not_carried(at, &line.text(), NUMBER),
+                None => notes.lost(Class::Behaviour, at, &line.text(), NUMBER),
             },
-            _ => lost(line, remarks),
+            _ => lost(line, notes),
         }
     }
 
-    fn mode(&mut self, line: &Line, remarks: &mut Remarks) {
+    fn mode(&mut self, line: &Line, notes: &mut Notes) {
         match line.word(1) {
             Some("tcp") => self.is_http = false,
             Some("http") => self.is_http = true,
-            _ => not_known(line, "a proxy is of TCP", remarks),
+            _ => not_known(line, "a proxy is of TCP", notes),
         }
     }
 
-    fn balance(&mut self, line: &Line, remarks: &mut Remarks) {
+    fn balance(&mut self, line: &Line, notes: &mut Notes) {
         let algorithm = line.word(1).unwrap_or_default();
         self.balance = match algorithm.split('(').next() {
-            Some("roundrobin" | "static-rr") => Some("round-robin"),
-            Some("leastconn") => Some("least-connections"),
-            Some("random") => Some("random-of-two"),
-            Some("source") => Some("source"),
-            Some("hash") if line.word(2) == Some("src") => Some("source"),
+            Some("roundrobin" | "static-rr") => Some(Balance::RoundRobin),
+            Some("leastconn") => Some(Balance::LeastConnections),
+            Some("random") => Some(Balance::RandomOfTwo),
+            Some("source") => Some(Balance::Source),
+            Some("hash") if line.word(2) == Some("src") => Some(Balance::Source),
             _ => {
                 not_known(
                     line,
                     "connections are balanced by what is known of them",
-                    remarks,
+                    notes,
                 );
                 None
             }
         };
     }
 
-    fn option(&mut self, line: &'a Line, is_on: bool, remarks: &mut Remarks) {
+    fn option(&mut self, line: &'a Line, is_on: bool, notes: &mut Notes) {
         let at = if is_on { 1 } else { 2 };
         match (line.word(at).unwrap_or_default(), is_on) {
             ("httpchk", true) => self.check = Check::http(line.from(at + 1)),
@@ -265,18 +267,19 @@ impl<'a> Proxy<'a> {
             ) => {
                 self.check = Check::Connect;
                 if let Some(at) = line.position() {
-                    remarks.differs(
+                    notes.differs(
+                        Class::Behaviour,
                         at,
                         &line.text(),
                         "a server is up when it accepts a connection",
                     );
                 }
             }
-            _ => lost(line, remarks),
+            _ => lost(line, notes),
         }
     }
 
-    fn timeout(&mut self, line: &Line, remarks: &mut Remarks) {
+    fn timeout(&mut self, line: &Line, notes: &mut Notes) {
         let timeouts = &mut self.timeouts;
         let slot = match line.word(1).unwrap_or_default() {
             "connect" => &mut timeouts.connect,
@@ -287,23 +290,23 @@ impl<'a> Proxy<'a> {
             "server-fin" => &mut timeouts.server_fin,
             "queue" => &mut timeouts.queue,
             "check" => &mut timeouts.check,
-            _ => return lost(line, remarks),
+            _ => return lost(line, notes),
         };
         match line.word(2).and_then(time) {
             // No time at all stands for none.
             Some(value) => *slot = Some(value).filter(|value| !value.is_zero()),
-            None => not_known(line, "its value is no time", remarks),
+            None => not_known(line, "its value is no time", notes),
         }
     }
 
-    fn tcp_request(&mut self, line: &'a Line, remarks: &mut Remarks) {
+    fn tcp_request(&mut self, line: &'a Line, notes: &mut Notes) {
         match line.word(1) {
             Some("inspect-delay") => match line.word(2).and_then(time) {
                 Some(delay) => self.inspect_delay = Some(delay),
-                None => not_known(line, "its value is no time", remarks),
+                None => not_known(line, "its value is no time", notes),
             },
             Some("connection" | "content" | "session") => self.tcp_requests.push(line),
-            _ => not_known(line, "it has no counterpart", remarks),
+            _ => not_known(line, "it has no counterpart", notes),
         }
     }
 }
@@ -322,13 +325,13 @@ fn plain_address(text: &str) -> Option<IpAddr> {
 
 const NUMBER: &str = "its value is no number that fits";
 
-fn not_known(line: &Line, reason: &str, remarks: &mut Remarks) {
+fn not_known(line: &Line, reason: &str, notes: &mut Notes) {
     if let Some(at) = line.position() {
-        remarks.not_carried(at, &line.text(), reason);
+        notes.lost(reasons::class(line), at, &line.text(), reason);
     }
 }
 
-fn lost(line: &Line, remarks: &mut Remarks) {
+fn lost(line: &Line, notes: &mut Notes) {
     if let (Disposition::Lost(reason), Some(at)) = (reasons::proxy(line), line.position()) {
         // A name and a password follow.
         let is_secret = line.word(0) == Some("stats") && line.word(1) == Some("auth");
@@ -337,6 +340,6 @@ fn lost(line: &Line, remarks: &mut Remarks) {
         } else {
             line.text()
         };
-        remarks.not_carried(at, &what, reason);
+        notes.lost(reasons::class(line), at, &what, reason);
     }
 }

@@ -1,5 +1,7 @@
 //! Keywords that need no reading: some are so here anyway, others have no counterpart.
 
+use config::Class;
+
 use super::lexer::Line;
 
 /// The result for a keyword.
@@ -43,6 +45,56 @@ pub(super) fn global(line: &Line) -> Disposition {
         word if word.starts_with("lua-") => "there are no scripts",
         _ => "it has no counterpart",
     })
+}
+
+/// The weight of a line that is lost, in whichever section.
+pub(super) fn class(line: &Line) -> Class {
+    let (keyword, second) = match line.word(0) {
+        Some("no") => (line.word(1), line.word(2)),
+        keyword => (keyword, line.word(1)),
+    };
+    let second = second.unwrap_or_default();
+    match keyword.unwrap_or_default() {
+        // Rules and limits that keep connections or requests out.
+        "tcp-request"
+        | "tcp-response"
+        | "http-request"
+        | "http-response"
+        | "http-after-response"
+        | "filter"
+        | "redirect"
+        | "block"
+        | "rate-limit"
+        | "maxconnrate"
+        | "maxsessrate"
+        | "maxsslconn"
+        | "maxsslrate"
+        | "chroot" => Class::Security,
+        "maxconn" | "use_backend" => Class::Security,
+        // The rules of old versions: reqdeny, rspideny.
+        word if word.starts_with("req") || word.starts_with("rsp") => Class::Security,
+        "option" => match second {
+            "checkcache" | "http-restrict-req-hdr-names" => Class::Security,
+            "contstats"
+            | "dontlog-normal"
+            | "dontlognull"
+            | "log-health-checks"
+            | "log-separate-errors"
+            | "logasap"
+            | "socket-stats" => Class::Cosmetic,
+            _ => Class::Behaviour,
+        },
+        // They end connections of clients that are slow on purpose.
+        "timeout" if matches!(second, "http-request" | "client-hs") => Class::Security,
+        "backlog" | "busy-polling" | "capture" | "cpu-map" | "declare" | "description"
+        | "email-alert" | "error-log-format" | "fd-hard-limit" | "gid" | "group" | "guid"
+        | "id" | "log" | "log-format" | "log-format-sd" | "log-send-hostname" | "log-steps"
+        | "log-tag" | "node" | "numa-cpu-mapping" | "pidfile" | "set-dumpable" | "stats"
+        | "strict-limits" | "thread-groups" | "uid" | "ulimit-n" | "unique-id-format"
+        | "unix-bind" | "user" => Class::Cosmetic,
+        word if word.starts_with("tune.") => Class::Cosmetic,
+        _ => Class::Behaviour,
+    }
 }
 
 /// A line in a proxy that no other module has read.

@@ -1,33 +1,27 @@
-//! Proxies as the configuration of this proxy: the whole file, and what is left out of it whole.
+//! Proxies as a configuration of lb-proxy: the whole file, and the sections that are left out of it whole.
 
 mod backend;
 mod check;
 mod frontend;
 mod server;
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use config::lb_proxy::{AccessLog, LbProxy, LogTarget, RecordFormat};
+use config::{Class, Draft, HumanDuration, Notes, Positive};
 
-use config_text::import_report::Remarks;
-use config_text::toml::{duration, line};
-
+use super::HostInfo;
 use super::proxy::{Proxy, proxies};
 use super::reasons::{self, Disposition};
 use super::tree::{Kind, Tree};
 use super::values::time;
-use super::{HostInfo, ImportReport};
 
 /// The whole file.
-pub(super) fn import(
-    files: &[(&Path, &[u8])],
-    tree: &Tree,
-    surroundings: &dyn HostInfo,
-) -> ImportReport {
-    let mut remarks = Remarks::default();
-    let mut keys = BTreeMap::new();
+pub(super) fn import(tree: &Tree, surroundings: &dyn HostInfo) -> Draft<LbProxy> {
+    let mut notes = Notes::default();
+    let mut config = LbProxy::default();
     for line in &tree.conditional {
         if let Some(at) = line.position() {
-            remarks.not_carried(at, &line.text(), "whether it applies is for HAProxy to say");
+            let reason = "whether it applies is for HAProxy to say";
+            notes.lost(reasons::class(line), at, &line.text(), reason);
         }
     }
     for section in &tree.sections {
@@ -35,87 +29,88 @@ pub(super) fn import(
             Kind::Global => section
                 .lines
                 .iter()
-                .for_each(|line| global(line, &mut keys, &mut remarks)),
+                .for_each(|line| global(line, &mut config, &mut notes)),
             Kind::Other => {
                 if let Some(at) = section.head.position() {
-                    remarks.not_carried(at, &section.head.text(), "the section has no counterpart");
+                    let reason = "the section has no counterpart";
+                    notes.lost(Class::Behaviour, at, &section.head.text(), reason);
                 }
             }
             _ => {}
         }
     }
-    let mut proxies = proxies(tree, &mut remarks, surroundings);
-    proxies.retain(|proxy| is_carried(proxy, &mut remarks));
+    let mut proxies = proxies(tree, &mut notes, surroundings);
+    proxies.retain(|proxy| is_carried(proxy, &mut notes));
     let mut site = Site {
         proxies: &proxies,
-        remarks,
+        notes,
         surroundings,
     };
-    let mut body = site.frontends();
-    body.push_str(&site.backends());
-    let mut top = String::new();
-    for (key, value) in keys {
-        line(&mut top, format_args!("{key} = {value}"));
-    }
+    config.frontend = site.frontends();
+    config.backend = site.backends();
     if proxies
         .iter()
         .any(|proxy| proxy.is_frontend() && proxy.logs)
     {
-        top.push_str("\n[access-log]\ntarget = \"stdout\"\nformat = \"text\"\n");
+        config.access_log = AccessLog {
+            target: LogTarget::Stdout,
+            format: RecordFormat::Text,
+        };
     }
-    let names: Vec<String> = files
-        .iter()
-        .map(|(path, _)| path.display().to_string())
-        .collect();
-    let head = format!(
-        "# From {}.\n",
-        names.join(" and ").replace(char::is_control, " ")
-    );
-    site.remarks
-        .finish(&head, &format!("version = \"v1\"\n{top}{body}"))
+    Draft {
+        config,
+        notes: site.notes.into_notes(),
+    }
 }
 
 /// A line of `global`.
-fn global(rule: &super::Line, keys: &mut BTreeMap<&str, String>, remarks: &mut Remarks) {
+fn global(rule: &super::Line, config: &mut LbProxy, notes: &mut Notes) {
     let Some(at) = rule.position() else { return };
     let value = rule.word(1).unwrap_or_default();
+    let mut lost = |reason| notes.lost(reasons::class(rule), at, &rule.text(), reason);
     match rule.word(0) {
         Some("nbthread") => match value.parse::<u16>() {
-            Ok(workers @ 1..) => drop(keys.insert("workers", workers.to_string())),
-            _ => remarks.not_carried(at, &rule.text(), "its value is no number that fits"),
+            Ok(workers @ 1..) => config.workers = workers.into(),
+            _ => lost("its value is no number that fits"),
         },
-        Some("maxconn") => match value.parse::<u32>() {
-            Ok(number @ 1..) => drop(keys.insert("max-connections", number.to_string())),
-            _ => remarks.not_carried(at, &rule.text(), "its value is no number that fits"),
+        Some("maxconn") => match value.parse::<u32>().ok().and_then(positive) {
+            Some(number) => config.max_connections = Some(number),
+            None => lost("its value is no number that fits"),
         },
         Some("hard-stop-after") => match time(value) {
-            Some(value) => drop(keys.insert("drain", duration(value))),
-            None => remarks.not_carried(at, &rule.text(), "its value is no time"),
+            Some(value) => config.drain = HumanDuration(value),
+            None => lost("its value is no time"),
         },
         _ => {
             if let Disposition::Lost(reason) = reasons::global(rule) {
-                remarks.not_carried(at, &rule.text(), reason);
+                lost(reason);
             }
         }
     }
 }
 
+/// A limit; 0 stands for none.
+fn positive(number: u32) -> Option<Positive<u32>> {
+    Positive::new(number.into())
+}
+
 /// Says why a section is left out whole.
-fn is_carried(proxy: &Proxy<'_>, remarks: &mut Remarks) -> bool {
+fn is_carried(proxy: &Proxy<'_>, notes: &mut Notes) -> bool {
     let what = format!("section {}", proxy.name);
+    let mut lost = |class, reason| notes.lost(class, &proxy.at, &what, reason);
     if proxy.is_disabled {
-        remarks.not_carried(&proxy.at, &what, "it is disabled");
+        lost(Class::Cosmetic, "it is disabled");
     } else if proxy.is_for_haproxy() {
         let reason = "it leads to no server: the admin listener has /status, /metrics and /readyz";
-        remarks.not_carried(&proxy.at, &what, reason);
+        lost(Class::Cosmetic, reason);
     } else if proxy.is_frontend() && proxy.binds.is_empty() {
-        remarks.not_carried(&proxy.at, &what, "it listens nowhere");
+        lost(Class::Behaviour, "it listens nowhere");
         // Others may use what `listen` has for servers.
         return !proxy.servers.is_empty();
     } else {
         if proxy.is_http {
             let how = "HTTP is passed through as it is: no header is read or added";
-            remarks.differs(&proxy.at, &what, how);
+            notes.differs(Class::Behaviour, &proxy.at, &what, how);
         }
         return true;
     }
@@ -124,7 +119,7 @@ fn is_carried(proxy: &Proxy<'_>, remarks: &mut Remarks) -> bool {
 
 struct Site<'a, 'b> {
     proxies: &'a [Proxy<'b>],
-    remarks: Remarks,
+    notes: Notes,
     surroundings: &'a dyn HostInfo,
 }
 

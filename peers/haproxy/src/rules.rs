@@ -1,6 +1,6 @@
 //! The result of `use_backend` and `tcp-request` rules: routes by name, and clients that may connect.
 
-use config_text::import_report::Remarks;
+use config::{Class, Notes};
 use ipnet::IpNet;
 
 use super::condition::{Acls, Clauses, Term, Test};
@@ -21,7 +21,7 @@ impl Routes {
         rules: &[&Line],
         default: Option<String>,
         acls: &Acls,
-        remarks: &mut Remarks,
+        notes: &mut Notes,
     ) -> Self {
         let mut routes = Self {
             names: Vec::new(),
@@ -41,7 +41,9 @@ impl Routes {
                     routes.default = Some(backend.to_owned());
                     for rest in rules.get(index + 1..).unwrap_or_default() {
                         let place = rest.position().unwrap_or(at);
-                        remarks.not_carried(
+                        notes.lost(
+                            // There, too, no connection reached it.
+                            Class::Cosmetic,
                             place,
                             &rest.text(),
                             "the rule before takes everything",
@@ -52,11 +54,12 @@ impl Routes {
                 Ok(ClientFilter::Names(names)) => {
                     for name in names {
                         if let Err(reason) = routes.add(name, backend) {
-                            remarks.not_carried(at, &rule.text(), reason);
+                            notes.lost(Class::Cosmetic, at, &rule.text(), reason);
                         }
                     }
                 }
-                Err(reason) => remarks.not_carried(at, &rule.text(), reason),
+                // Its connections go to another backend, which they may not have been meant to reach.
+                Err(reason) => notes.lost(Class::Security, at, &rule.text(), reason),
             }
         }
         routes
@@ -167,7 +170,7 @@ impl Sources {
 ///
 /// There the first rule that fits decides; here who is denied is denied, and of the others who is allowed
 /// is not. Rules that do not come to that are reported.
-pub(super) fn sources(rules: &[&Line], acls: &Acls, remarks: &mut Remarks) -> Sources {
+pub(super) fn sources(rules: &[&Line], acls: &Acls, notes: &mut Notes) -> Sources {
     let mut sources = Sources::default();
     // Each rule sees the clients that the one before has let in.
     for phase in ["connection", "session", "content"] {
@@ -175,7 +178,7 @@ pub(super) fn sources(rules: &[&Line], acls: &Acls, remarks: &mut Remarks) -> So
         for rule in rules.iter().filter(|rule| rule.word(1) == Some(phase)) {
             let Some(at) = rule.position() else { continue };
             if let Err(reason) = state.rule(rule, acls, &mut sources) {
-                remarks.not_carried(at, &rule.text(), reason);
+                notes.lost(Class::Security, at, &rule.text(), reason);
             }
         }
     }

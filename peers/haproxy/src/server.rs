@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use config::{Class, Notes};
 use config_text::Position;
-use config_text::import_report::Remarks;
 
 use super::lexer::{Line, Word};
 use super::values::time;
@@ -66,14 +66,19 @@ impl Server {
 }
 
 /// A `server` line; none when it has no address.
-pub(super) fn server(line: &Line, defaults: &Options, remarks: &mut Remarks) -> Option<Server> {
+pub(super) fn server(line: &Line, defaults: &Options, notes: &mut Notes) -> Option<Server> {
     let at = line.position()?.clone();
     let (Some(name), Some(address)) = (line.word(1), line.word(2)) else {
-        remarks.not_carried(&at, &line.text(), "a server wants a name and an address");
+        notes.lost(
+            Class::Behaviour,
+            &at,
+            &line.text(),
+            "a server wants a name and an address",
+        );
         return None;
     };
     let mut options = defaults.clone();
-    options.read(line.from(3), remarks);
+    options.read(line.from(3), notes);
     Some(Server {
         name: name.to_owned(),
         address: address.to_owned(),
@@ -84,7 +89,7 @@ pub(super) fn server(line: &Line, defaults: &Options, remarks: &mut Remarks) -> 
 
 impl Options {
     /// Reads what follows the address, or `default-server`.
-    pub(super) fn read(&mut self, words: &[Word], remarks: &mut Remarks) {
+    pub(super) fn read(&mut self, words: &[Word], notes: &mut Notes) {
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let name = word.text.as_str();
@@ -92,7 +97,8 @@ impl Options {
                 continue;
             }
             if !takes_value(name) {
-                remarks.not_carried(
+                notes.lost(
+                    class(name),
                     &word.position,
                     &format!("server option {name}"),
                     reason(name),
@@ -101,13 +107,18 @@ impl Options {
             }
             let Some(value) = words.next() else {
                 let what = format!("server option {name}");
-                remarks.not_carried(&word.position, &what, "its value is missing");
+                notes.lost(
+                    Class::Behaviour,
+                    &word.position,
+                    &what,
+                    "its value is missing",
+                );
                 return;
             };
             let what = format!("server option {name} {}", value.text);
             match self.value(name, &value.text) {
                 Ok(()) => {}
-                Err(reason) => remarks.not_carried(&word.position, &what, reason),
+                Err(reason) => notes.lost(class(name), &word.position, &what, reason),
             }
             // `source … usesrc …` and `source … interface …` continue.
             let rest = words.as_slice().first().map(|next| next.text.as_str());
@@ -210,6 +221,16 @@ fn takes_value(option: &str) -> bool {
         "tls-tickets",
     ];
     !flags.contains(&option)
+}
+
+fn class(option: &str) -> Class {
+    match option {
+        // A server has less protection against too many sessions.
+        "maxconn" | "maxqueue" => Class::Security,
+        "id" | "guid" | "tfo" | "no-tfo" | "max-reuse" | "pool-low-conn" | "pool-max-conn"
+        | "pool-purge-delay" => Class::Cosmetic,
+        _ => Class::Behaviour,
+    }
 }
 
 fn reason(option: &str) -> &'static str {

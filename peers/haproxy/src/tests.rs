@@ -1,5 +1,8 @@
 use std::path::Path;
 
+use config::lb_proxy::HealthCheck;
+use config::{Document, Note};
+
 use super::*;
 
 /// A machine with an environment and a resolver.
@@ -45,8 +48,27 @@ fn read(text: &str) -> Result<Tree, Vec<Problem>> {
     parse(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here)
 }
 
-fn imported(text: &str) -> ImportReport {
+/// A file that was imported, as its reader gets it.
+struct Imported {
+    toml: String,
+    remarks: Vec<Note>,
+}
+
+impl Imported {
+    fn of(draft: Draft<LbProxy>) -> Self {
+        Self {
+            toml: draft.written("From haproxy.cfg.").unwrap().to_string(),
+            remarks: draft.notes,
+        }
+    }
+}
+
+fn draft(text: &str) -> Draft<LbProxy> {
     import(&[(Path::new("haproxy.cfg"), text.as_bytes())], &Here).unwrap()
+}
+
+fn imported(text: &str) -> Imported {
+    Imported::of(draft(text))
 }
 
 /// The TOML of a file, as values.
@@ -216,14 +238,14 @@ fn lines_of_conditional_blocks_are_reported_and_nothing_else_is_made_of_them() {
 fn defaults_are_inherited_from_the_last_or_the_named_section() {
     let text = "defaults one\n retries 1\n timeout connect 1s\n\
         defaults two from one\n retries 2\n\
-        defaults\n retries 3\n\
+        defaults\n retries 4\n\
         backend a\n server s 192.0.2.1:1\n\
         backend b from two\n server s 192.0.2.1:1\n\
         backend c from one\n retries 9\n server s 192.0.2.1:1\n\
         backend d from none\n server s 192.0.2.1:1\n";
     let values = values(text);
     let of = |index: usize, key: &str| values["backend"][index].get(key).cloned();
-    assert_eq!(of(0, "retries"), Some(3.into()));
+    assert_eq!(of(0, "retries"), Some(4.into()));
     assert_eq!(of(0, "connect-timeout"), None);
     assert_eq!(of(1, "retries"), Some(2.into()));
     assert_eq!(of(1, "connect-timeout"), Some("1s".into()));
@@ -390,10 +412,14 @@ fn checks_have_our_terms() {
         ),
     ] {
         let expected = expected.map(|expected| {
-            let table: toml::Table = toml::from_str(&format!("check = {expected}")).unwrap();
-            table["check"].clone()
+            let text = format!("version = \"v1\"\n[[backend]]\nname = \"b\"\ncheck = {expected}\n");
+            let file: LbProxy = Document::inline("x.toml", text).parse().unwrap();
+            file.backend[0].check.clone().unwrap()
         });
-        assert_eq!(backend(text).get("check"), expected.as_ref(), "{text}");
+        let check: Option<HealthCheck> = draft(&format!("backend b\n{text}\n")).config.backend[0]
+            .check
+            .clone();
+        assert_eq!(check, expected, "{text}");
     }
 }
 
@@ -496,10 +522,9 @@ fn names_of_servers_are_resolved_to_ipv4_first() {
     let text =
         "listen l\nbind :1\nserver a master0.ocp4.redhat.ren:1\nserver b nowhere.example:1\n";
     let toml = imported(text).toml;
-    assert!(
-        toml.contains("address = \"192.168.7.13:1\"  # master0.ocp4.redhat.ren\n"),
-        "{toml}"
-    );
+    assert!(toml.contains("address = \"192.168.7.13:1\"\n"), "{toml}");
+    let told = "192.168.7.13 is the address of master0.ocp4.redhat.ren now";
+    assert!(remarks(text).contains(told), "{}", remarks(text));
     assert!(remarks(text).contains("no address is known of nowhere.example"));
 }
 
@@ -544,12 +569,7 @@ fn files_follow_each_other() {
             b" server s 192.0.2.1:1\nlisten m\n frob\n bind :2\n server s 192.0.2.1:2\n",
         ),
     ];
-    let imported = import(&files, &NoHostInfo).unwrap();
-    assert!(
-        imported.toml.starts_with("# From 1.cfg and 2.cfg.\n"),
-        "{}",
-        imported.toml
-    );
+    let imported = Imported::of(import(&files, &NoHostInfo).unwrap());
     assert_eq!(imported.toml.matches("retries = 5").count(), 2);
     let place = imported.remarks[0].position.as_ref().unwrap();
     assert_eq!(place.to_string(), "2.cfg:3:2");
@@ -560,7 +580,8 @@ fn files_follow_each_other() {
 #[test]
 fn nothing_is_lost_silently() {
     for (file, text) in FIXTURES {
-        let imported = import(&[(Path::new(file), text.as_bytes())], &Here).unwrap();
+        let draft = import(&[(Path::new(file), text.as_bytes())], &Here).unwrap();
+        let imported = Imported::of(draft);
         let _values: toml::Table = imported
             .toml
             .parse()
@@ -646,6 +667,59 @@ fn every_keyword_is_carried_over_or_reported() {
 }
 
 #[test]
+fn a_note_says_how_much_is_lost() {
+    use config::Class::{Behaviour, Cosmetic, Security};
+    for (keyword, expected) in [
+        ("http-request deny if x", Security),
+        ("redirect scheme https", Security),
+        (
+            "tcp-request connection reject if { src_conn_rate gt 9 }",
+            Security,
+        ),
+        ("use_backend l if { path /x }", Security),
+        ("rate-limit sessions 9", Security),
+        ("maxconn x", Security),
+        ("reqdeny x", Security),
+        ("timeout http-request 5s", Security),
+        ("bind :2 interface eth0", Security),
+        ("server x 192.0.2.1:1 maxconn x", Security),
+        ("cookie x", Behaviour),
+        ("balance uri", Behaviour),
+        ("option nolinger", Behaviour),
+        ("server x 192.0.2.1:1 resolvers r", Behaviour),
+        ("log-format x", Cosmetic),
+        ("stats enable", Cosmetic),
+        ("description x", Cosmetic),
+        ("option dontlognull", Cosmetic),
+    ] {
+        let text = format!("listen l\nbind :1\nserver s 192.0.2.1:1\n{keyword}\n");
+        let notes = draft(&text).notes;
+        assert_eq!(notes[0].class, expected, "{keyword}: {notes:?}");
+    }
+    let global = draft("global\nmaxconnrate 9\nmaxsessrate 9\nuser x\nlua-load x\n").notes;
+    let classes: Vec<_> = global.iter().map(|note| note.class).collect();
+    assert_eq!(classes, [Security, Security, Cosmetic, Behaviour]);
+    let conditional = draft(".if 1\nlisten l\ntcp-request connection reject\n.endif\n").notes;
+    assert!(conditional.iter().any(|note| note.class == Security));
+}
+
+#[test]
+fn values_out_of_range_are_brought_into_it_and_told() {
+    let text =
+        "backend b\ntimeout connect 250us\nserver s 192.0.2.1:1 check inter 50ms rise 0 port 0\n";
+    let draft = draft(text);
+    let check = draft.config.backend[0].check.clone().unwrap();
+    assert_eq!(check.interval.unwrap().to_string(), "100ms");
+    assert_eq!(check.rise.unwrap().get(), 1);
+    assert_eq!(draft.config.backend[0].connect_timeout.to_string(), "1ms");
+    assert!(
+        remarks(text).contains("every 100ms at most"),
+        "{}",
+        remarks(text)
+    );
+}
+
+#[test]
 fn passwords_are_not_copied() {
     let imported = imported(FIXTURES[2].1);
     assert!(!imported.toml.contains("Password"), "{}", imported.toml);
@@ -669,8 +743,9 @@ fn nothing_in_a_file_gets_out_of_its_comment_or_string() {
 fn no_prefix_and_no_changed_octet_of_a_file_upsets_the_import() {
     for (file, text) in FIXTURES {
         let check = |octets: &[u8]| {
-            if let Ok(imported) = import(&[(Path::new(file), octets)], &Here) {
-                let toml = imported.toml;
+            if let Ok(draft) = import(&[(Path::new(file), octets)], &Here) {
+                // Without the schema of the whole, which `written` looks at each time.
+                let toml = toml_edit::ser::to_string(&draft.config).unwrap();
                 let parsed: Result<toml::Table, _> = toml.parse();
                 assert!(parsed.is_ok(), "{toml}");
             }

@@ -1,29 +1,30 @@
-//! The tree in this proxy's terms.
+//! The tree as a configuration of lb-proxy.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::time::Duration;
 
-use config_text::import_report::Remarks;
-use config_text::toml::{duration, line, list, quoted};
+use config::lb_proxy::{self as file, Checksum, Interval, LbProxy, Vip};
+use config::{Class, Draft, Every, HumanDuration, Ip, Notes, Whole};
 use vrrp::settings::MAX_INTERVAL_V3;
 
-use super::ImportReport;
 use super::instance::{Announce, Family, Instance};
 use super::reasons;
 use super::tree::{Node, Tree};
 
 /// The whole file.
-pub(super) fn import(file: &Path, tree: &Tree) -> ImportReport {
+pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
     let mut importer = Importer {
-        remarks: Remarks::default(),
+        notes: Notes::default(),
         defaults: Defaults::default(),
         groups: HashMap::new(),
         weights: HashMap::new(),
     };
     for (at, text) in &tree.conditional {
         let reason = "it counts on some machines only; say which one this is";
-        importer.remarks.not_carried(at, text, reason);
+        let keyword = text.split_whitespace().nth(1).unwrap_or_default();
+        importer
+            .notes
+            .lost(reasons::class(keyword), at, text, reason);
     }
     for node in &tree.nodes {
         importer.prepare(node);
@@ -32,14 +33,15 @@ pub(super) fn import(file: &Path, tree: &Tree) -> ImportReport {
         .nodes
         .iter()
         .filter(|node| node.keyword() == "vrrp_instance");
-    let mut body = "version = \"v1\"\n".to_owned();
+    let mut config = LbProxy::default();
     for node in instances {
-        let instance = Instance::read(node, importer.defaults.interface, &mut importer.remarks);
-        importer.vip(&instance, &mut body);
+        let instance = Instance::read(node, importer.defaults.interface, &mut importer.notes);
+        config.vip.extend(importer.vips(&instance));
     }
-    let name = file.display().to_string();
-    let head = format!("# From {}.\n", name.replace(char::is_control, " "));
-    importer.remarks.finish(&head, &body)
+    Draft {
+        config,
+        notes: importer.notes.into_notes(),
+    }
 }
 
 /// The settings of `global_defs` for all routers.
@@ -53,7 +55,7 @@ struct Defaults<'a> {
 }
 
 struct Importer<'a> {
-    remarks: Remarks,
+    notes: Notes,
     defaults: Defaults<'a>,
     /// The settings of each instance.
     groups: HashMap<&'a str, &'a str>,
@@ -75,14 +77,14 @@ impl<'a> Importer<'a> {
                 let weight = weight.and_then(|weight| weight.word(1).parse().ok());
                 self.weights.insert(node.word(1), weight.unwrap_or(0));
                 let reason = "no scripts are run: healthd probes, and what it finds decides";
-                self.remarks
-                    .not_carried(&node.position, &node.text(), reason);
+                self.notes
+                    .lost(Class::Behaviour, &node.position, &node.text(), reason);
             }
             "vrrp_instance" => {}
             keyword => {
                 let reason = reasons::top(keyword);
-                self.remarks
-                    .not_carried(&node.position, &node.text(), reason);
+                self.notes
+                    .lost(Class::Behaviour, &node.position, &node.text(), reason);
             }
         }
     }
@@ -98,8 +100,12 @@ impl<'a> Importer<'a> {
                 if !self.defaults.announce.keyword(keyword, value)
                     && let Some(reason) = reasons::global(keyword)
                 {
-                    self.remarks
-                        .not_carried(&node.position, &node.text(), reason);
+                    self.notes.lost(
+                        reasons::class(keyword),
+                        &node.position,
+                        &node.text(),
+                        reason,
+                    );
                 }
             }
         }
@@ -114,96 +120,73 @@ impl<'a> Importer<'a> {
             } else {
                 let what = format!("vrrp_sync_group {}: {}", node.word(1), child.text());
                 let reason = "write it for each router of the group";
-                self.remarks.not_carried(&child.position, &what, reason);
+                self.notes
+                    .lost(Class::Behaviour, &child.position, &what, reason);
             }
         }
     }
 
-    fn vip(&mut self, instance: &Instance<'a>, text: &mut String) {
+    /// The virtual IP of an instance, and one for its addresses of the other family.
+    fn vips(&mut self, instance: &Instance<'a>) -> Vec<Vip> {
         let what = format!("vrrp_instance {}", instance.name);
+        let mut lost = |reason| {
+            self.notes
+                .lost(Class::Behaviour, instance.at, &what, reason);
+        };
         let (Some(interface), Some(router_id)) = (instance.interface, instance.router_id) else {
-            let reason = "it has no interface, or no virtual_router_id";
-            self.remarks.not_carried(instance.at, &what, reason);
-            return;
+            lost("it has no interface, or no virtual_router_id");
+            return Vec::new();
         };
         if instance.addresses.is_empty() {
-            self.remarks.not_carried(
-                instance.at,
-                &what,
-                "it has no address that can be carried over",
-            );
-            return;
+            lost("it has no address that can be carried over");
+            return Vec::new();
         }
-        line(
-            text,
-            format_args!("\n[[vip]]\nname = {}", quoted(&name(instance.name))),
-        );
-        line(
-            text,
-            format_args!("addresses = {}", list(&instance.addresses)),
-        );
-        line(text, format_args!("interface = {}", quoted(interface)));
-        line(text, format_args!("router-id = {router_id}"));
         let version = self.version(instance);
-        line(text, format_args!("version = {version}"));
-        line(text, format_args!("priority = {}", self.priority(instance)));
+        let priority = self.priority(instance);
         let interval = self.interval(instance, version);
-        line(text, format_args!("interval = {}", duration(interval)));
-        if let Some(source) = instance.source {
-            line(text, format_args!("source = \"{source}\""));
-        }
-        if let Some(peers) = &instance.peers {
-            line(text, format_args!("peers = {}", list(peers)));
-        }
-        if self.defaults.checks_peers && instance.peers.is_some() {
-            line(text, format_args!("peers-only = true"));
-        }
-        self.password(instance, version, text);
-        if version == 3 && (instance.has_rfc_checksum || self.defaults.has_rfc_checksum) {
-            line(text, format_args!("checksum = \"rfc\""));
-        }
-        self.preempt(instance, text);
-        let group = self.groups.get(instance.name).copied();
+        let has_rfc_checksum = instance.has_rfc_checksum || self.defaults.has_rfc_checksum;
         let has_companions = !instance.companions.is_empty();
+        let group = self.groups.get(instance.name).copied();
         let group = group.or_else(|| has_companions.then_some(instance.name));
-        if let Some(group) = group {
-            line(text, format_args!("group = {}", quoted(&name(group))));
-        }
-        if let Some(notify) = instance.notify {
-            line(text, format_args!("notify = {}", quoted(notify)));
-        }
-        announce(instance.announce.or(self.defaults.announce), text);
-        if let (true, Some(group)) = (has_companions, group) {
-            let head = [
-                format!("interface = {}", quoted(interface)),
-                format!("router-id = {router_id}"),
-                format!("interval = {}", duration(interval.min(MAX_INTERVAL_V3))),
-                format!("group = {}", quoted(&name(group))),
-            ];
-            self.companion(instance, &head.join("\n"), text);
-        }
+        let (preempt, preempt_delay) = self.preempt(instance);
+        let own_name = name(instance.name);
+        let common = Vip {
+            router_id: Some(Whole::clamped(router_id.into())),
+            priority: Some(Whole::clamped(priority.into())),
+            preempt,
+            preempt_delay,
+            group: group.map(name),
+            announce: announce(instance.announce.or(self.defaults.announce)),
+            ..Vip::new(&own_name, Vec::new(), interface)
+        };
+        let peers = instance.peers.as_ref();
+        let vip = Vip {
+            addresses: instance.addresses.clone(),
+            version: Some(Whole::clamped(version.into())),
+            interval: Some(Interval::clamped(interval)),
+            source: instance.source.map(Ip),
+            peers: peers.map(|peers| peers.iter().copied().map(Ip).collect()),
+            peers_only: self.defaults.checks_peers && peers.is_some(),
+            password: self.password(instance, version),
+            checksum: checksum(version == 3 && has_rfc_checksum),
+            notify: instance.notify.map(Into::into),
+            ..common.clone()
+        };
         self.scripts(instance);
-    }
-
-    /// Addresses of the other family: in keepalived they come and go with the instance and are not
-    /// advertised. A router of their own in one group with it does the same: it is active only
-    /// where the instance is, whether it hears others or not.
-    fn companion(&mut self, instance: &Instance<'a>, common: &str, text: &mut String) {
         let is_ipv6 = instance.family == Some(Family::V4);
         let family = if is_ipv6 { "ipv6" } else { "ipv4" };
-        let own = format!("{}-{family}", name(instance.name));
-        line(text, format_args!("\n[[vip]]\nname = {}", quoted(&own)));
-        line(
-            text,
-            format_args!("addresses = {}\n{common}", list(&instance.companions)),
-        );
-        line(text, format_args!("version = 3"));
-        line(text, format_args!("priority = {}", self.priority(instance)));
-        if !is_ipv6 && (instance.has_rfc_checksum || self.defaults.has_rfc_checksum) {
-            line(text, format_args!("checksum = \"rfc\""));
-        }
-        self.preempt(instance, text);
-        announce(instance.announce.or(self.defaults.announce), text);
+        // Addresses of the other family: in keepalived they come and go with the instance and are not
+        // advertised. A router of their own in one group with it does the same: it is active only
+        // where the instance is, whether it hears others or not.
+        let companion = has_companions.then(|| Vip {
+            name: format!("{own_name}-{family}"),
+            addresses: instance.companions.clone(),
+            version: Some(Whole::clamped(3)),
+            interval: Some(Interval::clamped(interval.min(MAX_INTERVAL_V3))),
+            checksum: checksum(!is_ipv6 && has_rfc_checksum),
+            ..common
+        });
+        [vip].into_iter().chain(companion).collect()
     }
 
     fn version(&mut self, instance: &Instance<'_>) -> u8 {
@@ -211,8 +194,12 @@ impl<'a> Importer<'a> {
         let is_v6 = instance.family == Some(Family::V6);
         if is_v6 && instance.version == Some(2) {
             let how = "IPv6 is of version 3 only";
-            self.remarks
-                .differs(instance.at, &format!("version of {}", instance.name), how);
+            self.notes.differs(
+                Class::Behaviour,
+                instance.at,
+                &format!("version of {}", instance.name),
+                how,
+            );
         }
         // keepalived says version 2 where nothing is written, and 3 where the addresses want it.
         if is_v6 { 3 } else { written.unwrap_or(2) }
@@ -221,12 +208,19 @@ impl<'a> Importer<'a> {
     /// In version 2 the field has whole seconds.
     fn interval(&mut self, instance: &Instance<'_>, version: u8) -> Duration {
         let interval = instance.interval.unwrap_or(Duration::from_secs(1));
+        if *Interval::clamped(interval) != interval {
+            let what = format!("advert_int of {}", instance.name);
+            let how = "an interval is 10ms to 255s";
+            self.notes
+                .differs(Class::Behaviour, instance.at, &what, how);
+        }
         if version == 3 || interval.subsec_nanos() == 0 {
             return interval;
         }
         let whole = Duration::from_secs(interval.as_secs().max(1));
         let how = "version 2 has whole seconds";
-        self.remarks.differs(
+        self.notes.differs(
+            Class::Behaviour,
             instance.at,
             &format!("advert_int of {}", instance.name),
             how,
@@ -253,7 +247,8 @@ impl<'a> Importer<'a> {
             let how = format!(
                 "its scripts add {added} while they succeed: write priority = {sum} while other routers run keepalived"
             );
-            self.remarks.differs(
+            self.notes.differs(
+                Class::Behaviour,
                 instance.at,
                 &format!("priority {base} of {}", instance.name),
                 how,
@@ -262,40 +257,33 @@ impl<'a> Importer<'a> {
         base
     }
 
-    fn password(&mut self, instance: &Instance<'_>, version: u8, text: &mut String) {
-        let Some(password) = instance.password.filter(|password| !password.is_empty()) else {
-            return;
-        };
+    fn password(&mut self, instance: &Instance<'_>, version: u8) -> Option<String> {
+        let password = instance.password.filter(|password| !password.is_empty())?;
         if version == 3 {
             let what = format!("authentication of {}", instance.name);
-            self.remarks.not_carried(
-                instance.at,
-                &what,
-                "version 3 has none, in keepalived either",
-            );
-            return;
+            let reason = "version 3 has none, in keepalived either";
+            self.notes.lost(Class::Cosmetic, instance.at, &what, reason);
+            return None;
         }
         // Eight octets are sent; the others never counted.
         let mut end = password.len().min(8);
         while !password.is_char_boundary(end) {
             end -= 1;
         }
-        let password = password.get(..end).unwrap_or_default();
-        line(text, format_args!("password = {}", quoted(password)));
+        password.get(..end).map(str::to_owned)
     }
 
-    fn preempt(&mut self, instance: &Instance<'_>, text: &mut String) {
+    /// Whether the router preempts, and after which delay.
+    fn preempt(&mut self, instance: &Instance<'_>) -> (bool, HumanDuration) {
         if !instance.preempts && instance.starts_active {
             let what = format!("nopreempt of {}", instance.name);
             let reason = "keepalived ignores it where `state` is MASTER";
-            self.remarks.not_carried(instance.at, &what, reason);
+            self.notes.lost(Class::Cosmetic, instance.at, &what, reason);
         } else if !instance.preempts {
-            line(text, format_args!("preempt = false"));
-            return;
+            return (false, HumanDuration::default());
         }
-        if let Some(delay) = instance.preempt_delay.filter(|delay| !delay.is_zero()) {
-            line(text, format_args!("preempt-delay = {}", duration(delay)));
-        }
+        let delay = instance.preempt_delay.unwrap_or_default();
+        (true, HumanDuration(delay))
     }
 
     fn scripts(&mut self, instance: &Instance<'_>) {
@@ -316,24 +304,24 @@ impl<'a> Importer<'a> {
                      lets what is probed decide"
                 ),
             };
-            self.remarks.not_carried(script.at, &what, reason);
+            self.notes.lost(Class::Behaviour, script.at, &what, reason);
         }
     }
 }
 
-fn announce(announce: Announce, text: &mut String) {
-    let mut keys = Vec::new();
-    if let Some(count) = announce.count {
-        keys.push(format!("count = {count}"));
+fn announce(announce: Announce) -> file::Announce {
+    let every = |time: Duration| Every((!time.is_zero()).then_some(time));
+    file::Announce {
+        count: announce.count,
+        again_after: announce.again_after.map(every),
+        refresh: announce.refresh.map(every),
     }
-    if let Some(after) = announce.again_after {
-        keys.push(format!("again-after = {}", duration(after)));
-    }
-    if let Some(refresh) = announce.refresh {
-        keys.push(format!("refresh = {}", duration(refresh)));
-    }
-    if !keys.is_empty() {
-        line(text, format_args!("announce = {{ {} }}", keys.join(", ")));
+}
+
+fn checksum(is_rfc: bool) -> Checksum {
+    match is_rfc {
+        true => Checksum::Rfc,
+        false => Checksum::PseudoHeader,
     }
 }
 

@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use config::lb_proxy::VirtualAddress;
+use config::{Class, Notes};
 use config_text::Position;
-use config_text::import_report::Remarks;
+use ipnet::IpNet;
 
 use super::reasons;
 use super::tree::Node;
@@ -20,9 +22,9 @@ pub(super) struct Instance<'a> {
     pub(super) priority: Option<u8>,
     pub(super) interval: Option<Duration>,
     pub(super) starts_active: bool,
-    pub(super) addresses: Vec<String>,
+    pub(super) addresses: Vec<VirtualAddress>,
     /// Addresses of the other family: they come and go with the instance, and it does not advertise them.
-    pub(super) companions: Vec<String>,
+    pub(super) companions: Vec<VirtualAddress>,
     /// That of the first address.
     pub(super) family: Option<Family>,
     pub(super) source: Option<IpAddr>,
@@ -34,6 +36,8 @@ pub(super) struct Instance<'a> {
     pub(super) notify: Option<&'a str>,
     pub(super) scripts: Vec<Script<'a>>,
     pub(super) has_rfc_checksum: bool,
+    /// The weight of a router of its own for an address of the other family.
+    companion_class: Class,
 }
 
 /// Why an address is not carried over.
@@ -68,7 +72,7 @@ pub(super) struct Script<'a> {
 
 impl<'a> Instance<'a> {
     /// An instance; on `default` where it names no interface.
-    pub(super) fn read(node: &'a Node, default: Option<&'a str>, remarks: &mut Remarks) -> Self {
+    pub(super) fn read(node: &'a Node, default: Option<&'a str>, notes: &mut Notes) -> Self {
         let named = node
             .children()
             .iter()
@@ -99,17 +103,19 @@ impl<'a> Instance<'a> {
             notify: None,
             scripts: Vec::new(),
             has_rfc_checksum: false,
+            companion_class: companion_class(node),
         };
         for child in node.children() {
-            instance.keyword(child, remarks);
+            instance.keyword(child, notes);
         }
         instance
     }
 
-    fn keyword(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn keyword(&mut self, node: &'a Node, notes: &mut Notes) {
         let at = &node.position;
         let value = node.word(1);
-        let mut wrong = |reason: &str| remarks.not_carried(at, &node.text(), reason);
+        let class = reasons::class(node.keyword());
+        let mut wrong = |reason: &str| notes.lost(class, at, &node.text(), reason);
         match node.keyword() {
             "state" => self.starts_active = value == "MASTER",
             // It was read before everything else, as was the family.
@@ -141,11 +147,11 @@ impl<'a> Instance<'a> {
                 Ok(source) => self.source = Some(source),
                 Err(_) => wrong("it is no address"),
             },
-            "unicast_peer" => self.unicast_peers(node, remarks),
-            "authentication" => self.authentication(node, remarks),
-            "virtual_ipaddress" => self.virtual_addresses(node, remarks),
-            "virtual_ipaddress_excluded" => self.excluded(node, remarks),
-            "track_script" => self.track_scripts(node, remarks),
+            "unicast_peer" => self.unicast_peers(node, notes),
+            "authentication" => self.authentication(node, notes),
+            "virtual_ipaddress" => self.virtual_addresses(node, notes),
+            "virtual_ipaddress_excluded" => self.excluded(node, notes),
+            "track_script" => self.track_scripts(node, notes),
             "notify" if node.words.len() > 2 || value.contains(' ') => {
                 wrong("`notify` is the path of a program, which gets arguments of its own");
             }
@@ -161,7 +167,7 @@ impl<'a> Instance<'a> {
         }
     }
 
-    fn unicast_peers(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn unicast_peers(&mut self, node: &'a Node, notes: &mut Notes) {
         self.peers.get_or_insert_default();
         for child in node.children() {
             match child.keyword().parse::<IpAddr>() {
@@ -169,24 +175,25 @@ impl<'a> Instance<'a> {
                 Ok(peer) if peer.is_unspecified() => {}
                 Ok(peer) if self.is_of_other_family(peer) => {
                     let what = format!("unicast_peer {}", child.text());
-                    remarks.not_carried(&child.position, &what, OTHER_FAMILY);
+                    notes.lost(Class::Behaviour, &child.position, &what, OTHER_FAMILY);
                 }
                 Ok(peer) => {
                     self.peers.get_or_insert_default().push(peer);
                     if child.words.len() > 1 {
                         let reason = "advertisements come from one hop away, or from a peer";
-                        remarks.not_carried(&child.position, &child.text(), reason);
+                        // `min_ttl` refused advertisements from further away.
+                        notes.lost(Class::Security, &child.position, &child.text(), reason);
                     }
                 }
                 Err(_) => {
                     let what = format!("unicast_peer {}", child.text());
-                    remarks.not_carried(&child.position, &what, "it is no address");
+                    notes.lost(Class::Behaviour, &child.position, &what, "it is no address");
                 }
             }
         }
     }
 
-    fn authentication(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn authentication(&mut self, node: &'a Node, notes: &mut Notes) {
         let find = |keyword: &str| {
             node.children()
                 .iter()
@@ -196,7 +203,8 @@ impl<'a> Instance<'a> {
             "PASS" => self.password = find("auth_pass").map(|password| password.word(1)),
             kind => {
                 let what = format!("auth_type {kind}");
-                remarks.not_carried(
+                notes.lost(
+                    Class::Security,
                     &node.position,
                     &what,
                     "the only authentication is a password",
@@ -205,24 +213,24 @@ impl<'a> Instance<'a> {
         }
     }
 
-    fn virtual_addresses(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn virtual_addresses(&mut self, node: &'a Node, notes: &mut Notes) {
         for child in node.children() {
             let Some((address, family)) = virtual_address(child.keyword()) else {
                 let what = format!("virtual_ipaddress {}", child.text());
-                remarks.not_carried(&child.position, &what, "it is no address");
+                notes.lost(Class::Behaviour, &child.position, &what, "it is no address");
                 continue;
             };
             if self.family.is_some_and(|known| known != family) {
                 let what = format!("virtual_ipaddress {}", child.text());
-                self.companion(child, &what, address, remarks);
-            } else if self.takes_options(child, remarks) {
+                self.companion(child, &what, address, notes);
+            } else if self.takes_options(child, notes) {
                 self.addresses.push(address);
             }
         }
     }
 
     /// The options behind an address; false when it must not be had without.
-    fn takes_options(&self, node: &Node, remarks: &mut Remarks) -> bool {
+    fn takes_options(&self, node: &Node, notes: &mut Notes) -> bool {
         let mut words = node.words.iter().skip(1);
         while let Some(word) = words.next() {
             let has_value = matches!(
@@ -240,43 +248,53 @@ impl<'a> Instance<'a> {
                 "dev" if self.interface == Some(value) => {}
                 "dev" => {
                     let reason = "addresses are on the interface that is advertised on";
-                    remarks.not_carried(&node.position, what, reason);
+                    notes.lost(Class::Behaviour, &node.position, what, reason);
                     return false;
                 }
                 "scope" if value == "global" => {}
                 "nodad" | "-nodad" => {}
-                "label" => remarks.not_carried(&node.position, what, "addresses have no labels"),
-                _ => remarks.not_carried(&node.position, what, "addresses have no such options"),
+                "label" => notes.lost(
+                    Class::Cosmetic,
+                    &node.position,
+                    what,
+                    "addresses have no labels",
+                ),
+                _ => notes.lost(
+                    Class::Behaviour,
+                    &node.position,
+                    what,
+                    "addresses have no such options",
+                ),
             }
         }
         true
     }
 
-    fn excluded(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn excluded(&mut self, node: &'a Node, notes: &mut Notes) {
         for child in node.children() {
             let what = format!("virtual_ipaddress_excluded {}", child.text());
             match virtual_address(child.keyword()) {
                 // keepalived wants addresses of another family here.
                 Some((address, family)) if self.family.is_some_and(|own| own != family) => {
-                    self.companion(child, &what, address, remarks);
+                    self.companion(child, &what, address, notes);
                 }
                 _ => {
                     let reason = "every address is advertised; write it into `addresses` once no peer \
                         is a keepalived that compares them";
-                    remarks.not_carried(&child.position, &what, reason);
+                    notes.lost(Class::Behaviour, &child.position, &what, reason);
                 }
             }
         }
     }
 
     /// An address of the other family.
-    fn companion(&mut self, node: &Node, what: &str, address: String, remarks: &mut Remarks) {
-        if !self.takes_options(node, remarks) {
+    fn companion(&mut self, node: &Node, what: &str, address: VirtualAddress, notes: &mut Notes) {
+        if !self.takes_options(node, notes) {
             return;
         }
         let how = "a [[vip]] of its own has it, which moves with this one and advertises by multicast; its \
             `peers`, if they are wanted, are the other nodes' addresses of its family";
-        remarks.differs(&node.position, what, how);
+        notes.differs(self.companion_class, &node.position, what, how);
         self.companions.push(address);
     }
 
@@ -288,13 +306,18 @@ impl<'a> Instance<'a> {
         self.family.is_some_and(|own| own != family)
     }
 
-    fn track_scripts(&mut self, node: &'a Node, remarks: &mut Remarks) {
+    fn track_scripts(&mut self, node: &'a Node, notes: &mut Notes) {
         for child in node.children() {
             let weight = match (child.word(1), child.word(2)) {
                 ("weight", weight) => weight.parse().ok(),
                 ("", _) => None,
                 _ => {
-                    remarks.not_carried(&child.position, &child.text(), "unknown here");
+                    notes.lost(
+                        Class::Behaviour,
+                        &child.position,
+                        &child.text(),
+                        "unknown here",
+                    );
                     None
                 }
             };
@@ -335,6 +358,16 @@ impl Announce {
     }
 }
 
+/// Any host of the link can send a router of its own an advertisement, and it moves the instance too: that matters
+/// where the instance takes those of some senders only, with its password or of its peers.
+fn companion_class(node: &Node) -> Class {
+    let is_guard = |line: &Node| matches!(line.keyword(), "authentication" | "unicast_peer");
+    match node.children().iter().any(is_guard) {
+        true => Class::Security,
+        false => Class::Behaviour,
+    }
+}
+
 /// Seconds with a fraction of at most a microsecond.
 pub(super) fn seconds(text: &str) -> Option<Duration> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
@@ -353,7 +386,7 @@ pub(super) fn seconds(text: &str) -> Option<Duration> {
 }
 
 /// An address with the length of its prefix: that of one address if none is written.
-fn virtual_address(text: &str) -> Option<(String, Family)> {
+fn virtual_address(text: &str) -> Option<(VirtualAddress, Family)> {
     let (address, length) = text.split_once('/').unwrap_or((text, ""));
     let address: IpAddr = address.parse().ok()?;
     let (family, longest) = match address {
@@ -365,5 +398,6 @@ fn virtual_address(text: &str) -> Option<(String, Family)> {
         "" => longest,
         length => length.parse().ok().filter(|length| *length <= longest)?,
     };
-    Some((format!("{address}/{length}"), family))
+    let network = IpNet::new(address, length).ok()?;
+    Some((VirtualAddress(network), family))
 }

@@ -13,9 +13,10 @@ mod tree;
 
 use std::path::Path;
 
+use config::Draft;
+use config::lb_proxy::LbProxy;
 use config_text::{Files, Problem};
 
-pub use config_text::import_report::ImportReport;
 pub use tree::{Node, Tree};
 
 /// The file as it is written, with what it includes.
@@ -31,18 +32,18 @@ pub fn parse(path: &Path, files: &mut dyn Files, id: Option<&str>) -> Result<Tre
     tree::parse(lexed)
 }
 
-/// The file in lb-proxy's terms.
+/// The file as a configuration of lb-proxy.
 ///
 /// # Errors
 ///
-/// As [`parse`]. A line that is understood but has no counterpart is a remark, no error.
+/// As [`parse`]. A line that is understood but has no counterpart is a note, no error.
 pub fn import(
     path: &Path,
     files: &mut dyn Files,
     id: Option<&str>,
-) -> Result<ImportReport, Vec<Problem>> {
+) -> Result<Draft<LbProxy>, Vec<Problem>> {
     let tree = parse(path, files, id)?;
-    Ok(import::import(path, &tree))
+    Ok(import::import(&tree))
 }
 
 #[cfg(test)]

@@ -1,4 +1,34 @@
-//! Why a keyword is not carried over.
+//! Why a keyword is not carried over, and the weight of that.
+
+use config::Class;
+
+/// The weight of a keyword that is lost, wherever it stands.
+pub(super) fn class(keyword: &str) -> Class {
+    match keyword {
+        // They keep advertisements, packets or privileges out.
+        "auth_hmac"
+        | "authentication"
+        | "nftables"
+        | "no_accept"
+        | "script_user"
+        | "strict_mode"
+        | "vrrp_check_unicast_src"
+        | "vrrp_ipsets"
+        | "vrrp_iptables"
+        | "vrrp_nftables"
+        | "vrrp_strict" => Class::Security,
+        "dbus_service_name" | "debug" | "no_email_faults" | "router_id" | "snmp_socket" => {
+            Class::Cosmetic
+        }
+        word if word.starts_with("enable_")
+            || word.starts_with("notification_")
+            || word.starts_with("smtp_") =>
+        {
+            Class::Cosmetic
+        }
+        _ => Class::Behaviour,
+    }
+}
 
 /// The reason for a keyword in `global_defs`; none for one that is so here anyway.
 pub(super) fn global(keyword: &str) -> Option<&'static str> {

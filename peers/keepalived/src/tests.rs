@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 
+use config::{Document, Written};
 use config_text::OneFile;
 
 use super::*;
@@ -17,7 +18,7 @@ fn read(text: &str) -> Result<Tree, Vec<Problem>> {
     )
 }
 
-fn imported(text: &str, id: Option<&str>) -> ImportReport {
+fn imported(text: &str, id: Option<&str>) -> Draft<LbProxy> {
     import(
         Path::new("keepalived.conf"),
         &mut OneFile(text.as_bytes()),
@@ -26,12 +27,27 @@ fn imported(text: &str, id: Option<&str>) -> ImportReport {
     .unwrap()
 }
 
+fn written(draft: &Draft<LbProxy>) -> String {
+    draft.written("From keepalived.conf.").unwrap().to_string()
+}
+
 /// The virtual IPs of a file.
 fn vips(text: &str, id: Option<&str>) -> Vec<toml::Value> {
-    let toml = imported(text, id).toml;
+    vips_of(&written(&imported(text, id)))
+}
+
+fn vips_of(toml: &str) -> Vec<toml::Value> {
     let values: toml::Table = toml.parse().unwrap();
     let vips = values.get("vip").and_then(toml::Value::as_array);
     vips.cloned().unwrap_or_default()
+}
+
+/// The virtual IPs of our own file written by the same rules: durations have more than one form.
+fn as_written(text: &str) -> toml::Value {
+    let document = Document::inline("x.toml", format!("version = \"v1\"\n{text}"));
+    let file: LbProxy = document.parse().unwrap();
+    let toml = Written::new(&file).unwrap().to_string();
+    toml::Value::Array(vips_of(&toml))
 }
 
 /// The only virtual IP of an instance with `lines` in it.
@@ -49,7 +65,7 @@ fn instance(lines: &str) -> String {
 
 fn remarks(text: &str) -> String {
     let remarks: Vec<String> = imported(text, None)
-        .remarks
+        .notes
         .iter()
         .map(ToString::to_string)
         .collect();
@@ -237,7 +253,8 @@ fn what_cannot_be_included_is_told() {
 
 #[test]
 fn the_template_of_openshift_comes_over() {
-    let expected: toml::Table = r#"
+    let expected = as_written(
+        r#"
         [[vip]]
         name = "ocp4_API_0"
         addresses = ["192.168.7.100/32"]
@@ -262,10 +279,9 @@ fn the_template_of_openshift_comes_over() {
         peers = ["192.168.7.14"]
         password = "ocp4_ing"
         announce = { refresh = "1m" }
-    "#
-    .parse()
-    .unwrap();
-    assert_eq!(toml::Value::Array(vips(ON_PREM, None)), expected["vip"]);
+    "#,
+    );
+    assert_eq!(toml::Value::Array(vips(ON_PREM, None)), expected);
     let remarks = remarks(ON_PREM);
     assert!(
         remarks.contains("its scripts add 28 while they succeed: write priority = 68"),
@@ -287,7 +303,8 @@ fn the_template_of_openshift_comes_over() {
 
 #[test]
 fn a_file_written_by_hand_comes_over() {
-    let expected: toml::Table = r#"
+    let expected = as_written(
+        r#"
         [[vip]]
         name = "V4"
         addresses = ["192.168.8.100/24"]
@@ -310,13 +327,9 @@ fn a_file_written_by_hand_comes_over() {
         interval = "1s"
         group = "both"
         announce = { again-after = "0s" }
-    "#
-    .parse()
-    .unwrap();
-    assert_eq!(
-        toml::Value::Array(vips(BY_HAND, Some("main"))),
-        expected["vip"]
+    "#,
     );
+    assert_eq!(toml::Value::Array(vips(BY_HAND, Some("main"))), expected);
     assert_eq!(vips(BY_HAND, Some("backup"))[0]["priority"], 150.into());
 }
 
@@ -391,8 +404,10 @@ fn keywords_have_our_names() {
         ),
     ] {
         let expected = expected.map(|value| {
-            let table: toml::Table = format!("x = {value}").parse().unwrap();
-            table["x"].clone()
+            let text = format!(
+                "[[vip]]\nname = \"V\"\naddresses = []\ninterface = \"eth0\"\n{key} = {value}\n"
+            );
+            as_written(&text)[0][key].clone()
         });
         assert_eq!(vip(lines).get(key), expected.as_ref(), "{lines}");
     }
@@ -400,7 +415,8 @@ fn keywords_have_our_names() {
 
 #[test]
 fn addresses_of_the_other_family_have_a_router_that_moves_with_the_instance() {
-    let expected: toml::Table = r#"
+    let expected = as_written(
+        r#"
         [[vip]]
         name = "V"
         addresses = ["192.0.2.1/32"]
@@ -422,9 +438,8 @@ fn addresses_of_the_other_family_have_a_router_that_moves_with_the_instance() {
         priority = 150
         interval = "40950ms"
         group = "V"
-    "#
-    .parse()
-    .unwrap();
+    "#,
+    );
     let text = instance(
         "virtual_ipaddress_excluded { 2001:db8::1/64 }\nvirtual_ipaddress { 2001:db8::2 }\n\
          priority 150\nadvert_int 60\nunicast_peer { 192.0.2.8 }\n\
@@ -432,9 +447,9 @@ fn addresses_of_the_other_family_have_a_router_that_moves_with_the_instance() {
     );
     assert_eq!(
         toml::Value::Array(vips(&text, None)),
-        expected["vip"],
+        expected,
         "{}",
-        imported(&text, None).toml
+        written(&imported(&text, None))
     );
     let said = remarks(&text);
     assert_eq!(said.lines().count(), 2, "{said}");
@@ -525,6 +540,39 @@ fn every_keyword_is_carried_over_or_reported() {
 }
 
 #[test]
+fn a_note_says_how_much_is_lost() {
+    use config::Class::{Behaviour, Cosmetic, Security};
+    let guarded = "unicast_peer { 192.0.2.8 }\nvirtual_ipaddress_excluded { 2001:db8::1 }";
+    for (keyword, expected) in [
+        ("no_accept", Security),
+        ("strict_mode", Security),
+        ("authentication { auth_type AH }", Security),
+        ("unicast_peer { 192.0.2.2 min_ttl 255 }", Security),
+        (guarded, Security),
+        ("virtual_ipaddress_excluded { 2001:db8::1 }", Behaviour),
+        ("use_vmac", Behaviour),
+        ("virtual_routes { x }", Behaviour),
+        ("debug 4", Cosmetic),
+        ("version 3\nauthentication { auth_pass x }", Cosmetic),
+        ("virtual_ipaddress { 192.0.2.2 label x }", Cosmetic),
+    ] {
+        let notes = imported(&instance(keyword), None).notes;
+        assert_eq!(notes.len(), 1, "{keyword}: {notes:?}");
+        assert_eq!(notes[0].class, expected, "{keyword}");
+    }
+    for (block, expected) in [
+        ("global_defs { vrrp_strict }", Security),
+        ("global_defs { script_user x }", Security),
+        ("@main authentication {", Security),
+        ("global_defs { router_id x }", Cosmetic),
+        ("virtual_server 192.0.2.1 80 { }", Behaviour),
+    ] {
+        let notes = imported(block, None).notes;
+        assert_eq!(notes[0].class, expected, "{block}: {notes:?}");
+    }
+}
+
+#[test]
 fn every_block_is_carried_over_or_reported() {
     for block in [
         "vrrp_script x { script y }",
@@ -578,8 +626,9 @@ fn no_prefix_and_no_changed_octet_of_a_file_upsets_the_import() {
     for text in [ON_PREM, BY_HAND] {
         let check = |octets: &[u8]| {
             for id in [None, Some("main")] {
-                if let Ok(imported) = import(Path::new("x"), &mut OneFile(octets), id) {
-                    let toml = imported.toml;
+                if let Ok(draft) = import(Path::new("x"), &mut OneFile(octets), id) {
+                    // Without the schema of the whole, which `written` looks at each time.
+                    let toml = toml_edit::ser::to_string(&draft.config).unwrap();
                     let parsed: Result<toml::Table, _> = toml.parse();
                     assert!(parsed.is_ok(), "{toml}");
                 }

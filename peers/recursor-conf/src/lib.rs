@@ -20,6 +20,7 @@
 mod forwards;
 mod keys;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,8 @@ pub struct RecursorConf {
     pub dont_query: Option<Vec<Network>>,
     /// `dnssec`.
     pub dnssec: Option<Dnssec>,
+    /// The places of `dnssec` and `dont-query` in the files.
+    pub places: BTreeMap<&'static str, Position>,
     /// The settings of the cache.
     pub cache: Cache,
     /// The settings for clients.
@@ -70,6 +73,17 @@ pub struct Network {
     pub addresses: IpNet,
     /// Whether `!` takes them off the list.
     pub excluded: bool,
+}
+
+impl RecursorConf {
+    /// Whether the file asks for DNSSEC validation.
+    #[must_use]
+    pub const fn validates(&self) -> bool {
+        matches!(
+            self.dnssec,
+            Some(Dnssec::Process | Dnssec::LogFail | Dnssec::Validate)
+        )
+    }
 }
 
 impl Network {
@@ -101,6 +115,18 @@ pub enum Dnssec {
     LogFail,
     /// Validation of everything.
     Validate,
+}
+
+impl fmt::Display for Dnssec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Off => "off",
+            Self::ProcessNoValidate => "process-no-validate",
+            Self::Process => "process",
+            Self::LogFail => "log-fail",
+            Self::Validate => "validate",
+        })
+    }
 }
 
 /// The settings of the cache.
@@ -245,6 +271,10 @@ impl Reader<'_> {
             forwards: self.forwards(),
             dont_query: self.networks("dont-query"),
             dnssec: self.dnssec(),
+            places: ["dnssec", "dont-query"]
+                .into_iter()
+                .filter_map(|key| Some((key, self.set(key)?.position?)))
+                .collect(),
             cache: self.cache(),
             clients: self.clients(),
             upstreams: self.upstreams(),

@@ -11,6 +11,7 @@ use std::num::NonZeroUsize;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use daemon::clock;
 use parking_lot::{Mutex, MutexGuard};
 use ring::hmac;
 use ring::rand::SystemRandom;
@@ -73,7 +74,7 @@ impl Verifier {
     pub(super) async fn verify(&self, users: &Users, user: &str, password: &str) -> Outcome {
         let hash = users.hash(user);
         let key = hash.as_deref().map(|hash| self.key(user, password, hash));
-        if key.is_some_and(|key| self.remembers(key, now())) {
+        if key.is_some_and(|key| self.remembers(key, clock::now())) {
             return Outcome::Right;
         }
         let Ok(_room) = self.room.try_acquire() else {
@@ -83,7 +84,7 @@ impl Verifier {
             return Outcome::Busy;
         };
         // The one before may have been the same client's.
-        if key.is_some_and(|key| self.remembers(key, now())) {
+        if key.is_some_and(|key| self.remembers(key, clock::now())) {
             return Outcome::Right;
         }
         let (cost, password) = (users.cost(), password.to_owned());
@@ -96,7 +97,7 @@ impl Verifier {
         });
         match (verified.await, key) {
             (Ok(true), Some(key)) => {
-                self.remember(key, now());
+                self.remember(key, clock::now());
                 Outcome::Right
             }
             _ => Outcome::Wrong,
@@ -140,11 +141,6 @@ impl Verifier {
         let remembered = &self.remembered;
         remembered.lock()
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]
@@ -206,7 +202,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_ends() {
         let verifier = Verifier::new();
-        let start = now();
+        let start = clock::now();
         let key = |n: usize| verifier.key("user", &n.to_string(), "hash");
         for n in 0..MOST_REMEMBERED + 10 {
             let later = start + Duration::from_millis(u64::try_from(n).unwrap());

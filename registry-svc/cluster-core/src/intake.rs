@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use oci::digest::Digest;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, Vector};
+use retry::Backoff;
 
 use self::needs::content_of;
-use super::backoff::Backoff;
 
 /// How much waits, and how long.
 #[derive(Clone, Copy, Debug)]
@@ -56,10 +56,7 @@ impl Default for Limits {
             batch: 256,
             patience: Duration::from_secs(600),
             keep: Duration::from_secs(600),
-            backoff: Backoff {
-                first: Duration::from_millis(500),
-                longest: Duration::from_secs(30),
-            },
+            backoff: Backoff::new(Duration::from_millis(500), Duration::from_secs(30)),
         }
     }
 }
@@ -327,7 +324,10 @@ impl Intake {
             }
             failed => {
                 need.failures = need.failures.saturating_add(1);
-                let wait = self.limits.backoff.after(need.failures, spread);
+                let wait = self
+                    .limits
+                    .backoff
+                    .after(need.failures, f64::from(spread) / 256.0);
                 need.phase = Phase::Resting(now + wait);
                 for ticket in users {
                     self.fail(ticket, *digest, &failed, now);

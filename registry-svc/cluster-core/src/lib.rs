@@ -2,12 +2,11 @@
 //!
 //! [`intake`] decides which records a node fetches content for and when it applies them;
 //! [`acknowledge`] counts the nodes that have a write on disk; [`buckets`] compares the content of two
-//! nodes; [`wire`] reads and writes their messages; [`backoff`] spaces retries.
+//! nodes; [`wire`] reads and writes their messages.
 //!
 //! Never opens a socket or a file, never sleeps, and never reads a clock: the caller passes the time in.
 
 pub mod acknowledge;
-pub mod backoff;
 pub mod buckets;
 pub mod intake;
 #[cfg(test)]

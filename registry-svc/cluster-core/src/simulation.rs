@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 use oci::digest::Digest;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Key, NodeId, Position, Record, Stamped, Vector};
+use retry::Backoff;
 
 use self::chance::Random;
 use self::disk::{Disk, sums};
 use super::acknowledge::{Follower, Followers, Mode};
-use super::backoff::Backoff;
 use super::buckets::{self, Registers, bucket_of};
 use super::intake::{Intake, Kind, Limits, Outcome, Output};
 use super::wire as form;
@@ -573,9 +573,6 @@ fn limits() -> Limits {
         batch: 3,
         patience: Duration::from_secs(12),
         keep: Duration::from_secs(4),
-        backoff: Backoff {
-            first: Duration::from_millis(200),
-            longest: Duration::from_secs(3),
-        },
+        backoff: Backoff::new(Duration::from_millis(200), Duration::from_secs(3)),
     }
 }

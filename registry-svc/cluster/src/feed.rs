@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use daemon::Backoff;
 use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_facts::hlc::Hlc;
@@ -28,7 +29,6 @@ use tonic::Streaming;
 use super::counters::Counters;
 use super::fetch::Fetcher;
 use super::peer::Peer;
-use registry_cluster_core::backoff::Backoff;
 use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use registry_cluster_core::wire as form;
 
@@ -42,10 +42,7 @@ const SILENCE: Duration = Duration::from_secs(5);
 const REQUESTS: usize = 2;
 
 /// Between two attempts to follow a peer.
-const RECONNECT: Backoff = Backoff {
-    first: Duration::from_millis(200),
-    longest: Duration::from_secs(5),
-};
+const RECONNECT: Backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(5));
 
 /// Between two beginnings of a stream that were asked for: a queue that overflows again and again
 /// must not make the peers read their journals all the time.
@@ -118,7 +115,7 @@ impl Feed {
     pub(super) async fn follow(self, peer: Arc<Peer>) {
         let mut failures = 0;
         loop {
-            let begun = now();
+            let begun = Instant::now();
             let error = match self.stream(&peer).await {
                 Ok(()) => {
                     // Asked to begin again.
@@ -129,11 +126,11 @@ impl Feed {
             };
             self.lost(&peer, &error);
             // A stream that lived is no reason to wait long for the next.
-            failures = match now() > begun + RECONNECT.longest {
+            failures = match Instant::now() > begun + RECONNECT.longest() {
                 true => 1,
                 false => failures + 1,
             };
-            tokio::time::sleep(RECONNECT.after(failures, spread())).await;
+            tokio::time::sleep(RECONNECT.after(failures, f64::from(spread()) / 256.0)).await;
         }
     }
 
@@ -253,7 +250,7 @@ impl Feed {
             if let Some(holds) = holds {
                 known.holds = holds;
             }
-            known.heard = Some(now().into_std());
+            known.heard = Some(Instant::now().into_std());
             known.error.clear();
         });
         if is_new {
@@ -374,7 +371,7 @@ impl Feed {
     fn step<R>(&self, tell: impl FnOnce(&mut Intake, std::time::Instant) -> R) -> R {
         let mut intake = self.lock();
         intake.advance(&self.0.store.vector());
-        let result = tell(&mut intake, now().into_std());
+        let result = tell(&mut intake, Instant::now().into_std());
         let mut outputs = Vec::new();
         while let Some(output) = intake.poll_output() {
             outputs.push(output);
@@ -467,11 +464,6 @@ pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
         .iter()
         .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
         .fold(0, u64::saturating_add)
-}
-
-/// The clock.
-pub(super) fn now() -> Instant {
-    Instant::now()
 }
 
 /// Something by chance.

@@ -33,10 +33,11 @@ use registry_store::Store;
 use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
-use self::feed::{BEAT, Feed, now};
+use self::feed::{BEAT, Feed};
 use self::fetch::Fetcher;
 use self::peer::Peer;
 use self::server::Server;
@@ -212,17 +213,17 @@ impl Cluster {
     /// for the lack of a majority is not stored either.
     #[must_use]
     pub fn admits(&self) -> bool {
-        let now = now().into_std();
+        let now = Instant::now().into_std();
         self.0.server.followers(|followers| followers.admits(now))
     }
 
     /// Waits until a write is on enough nodes, or no more can be waited for.
     pub async fn acknowledge(&self, position: &Position) -> Acknowledgement {
-        let deadline = now() + self.0.settings.acknowledge_wait;
+        let deadline = Instant::now() + self.0.settings.acknowledge_wait;
         let mut heard = self.0.server.heard();
         loop {
             heard.mark_unchanged();
-            let time = now();
+            let time = Instant::now();
             let is_last = time >= deadline;
             let decided = self
                 .0
@@ -302,7 +303,7 @@ impl Cluster {
     /// How the cluster is doing.
     #[must_use]
     pub fn status(&self) -> Status {
-        let time = now().into_std();
+        let time = Instant::now().into_std();
         let holds = self.0.store.vector();
         let (n_waiting, missing) = self.0.feed.waiting();
         let followers = self.0.server.followers(|followers| {

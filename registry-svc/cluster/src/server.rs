@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use crate::service::replication_server::{Replication, ReplicationServer};
 use bytes::Bytes;
+use daemon::accept::{Acceptor, Peer, Permit};
 use daemon::drain::Guard;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::service::service_fn;
@@ -30,7 +31,7 @@ use registry_proto as wire;
 use registry_store::{Store, StoreError};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt as _};
@@ -85,7 +86,7 @@ struct Inner {
     /// The newest stream of each peer, by its number.
     streams: Mutex<BTreeMap<NodeName, u64>>,
     next_stream: AtomicU64,
-    connections: Arc<Semaphore>,
+    acceptor: Acceptor,
 }
 
 /// The other end of a connection.
@@ -113,7 +114,7 @@ impl Server {
             heard: watch::Sender::new(0),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
-            connections: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+            acceptor: Acceptor::waiting(MAX_CONNECTIONS),
         }))
     }
 
@@ -143,28 +144,17 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         loop {
-            let permit = Arc::clone(&self.0.connections).acquire_owned();
-            let accepted = tokio::select! {
+            let (stream, _, permit, address) = tokio::select! {
                 () = guard.asked() => return,
-                accepted = async { (permit.await, listener.accept().await) } => accepted,
+                accepted = self.0.acceptor.admit(&listener, Peer::address) => accepted,
             };
-            match accepted {
-                (Ok(permit), Ok((stream, address))) => {
-                    let server = self.clone();
-                    let (passed_on, guard) = (passed_on.clone(), guard.clone());
-                    tokio::spawn(async move {
-                        server
-                            .connection(stream, address, passed_on, guard, permit)
-                            .await;
-                    });
-                }
-                (_, Err(error)) => {
-                    // Such as no file descriptors: they come back when connections end.
-                    tracing::warn!(%error, "A connection of a peer cannot be taken");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                }
-                (Err(_), _) => return,
-            }
+            let server = self.clone();
+            let (passed_on, guard) = (passed_on.clone(), guard.clone());
+            tokio::spawn(async move {
+                server
+                    .connection(stream, address, passed_on, guard, permit)
+                    .await;
+            });
         }
     }
 
@@ -174,7 +164,7 @@ impl Server {
         address: SocketAddr,
         passed_on: H,
         guard: Guard,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
     ) where
         H: Fn(Request<Incoming>, Caller) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,

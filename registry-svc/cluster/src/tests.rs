@@ -9,9 +9,10 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::clock;
 use daemon::drain::{Drain, Guard};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
@@ -25,6 +26,7 @@ use registry_facts::record::Position;
 use registry_store::disk::RealDisk;
 use registry_store::{IndexKind, NewManifest, Settings as StoreSettings, Store};
 use tempfile::TempDir;
+use tokio::time::Instant;
 use tokio_stream::StreamExt as _;
 
 use self::trust::{certificates, files};
@@ -114,11 +116,11 @@ impl Site {
 
 /// A port that a node had a moment ago may still be closing.
 async fn listen(address: SocketAddr) -> TcpListener {
-    let deadline = super::feed::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     loop {
         match TcpListener::bind(address) {
             Ok(listener) => return listener,
-            Err(error) => assert!(super::feed::now() < deadline, "{error}"),
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -139,9 +141,9 @@ fn run<F: Future>(future: F) -> F::Output {
 
 /// Waits until something holds.
 async fn until<F: Future<Output = bool>>(what: &str, holds: impl Fn() -> F) {
-    let deadline = super::feed::now() + PATIENCE;
+    let deadline = Instant::now() + PATIENCE;
     while !holds().await {
-        assert!(super::feed::now() < deadline, "{what} does not happen");
+        assert!(Instant::now() < deadline, "{what} does not happen");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -405,13 +407,8 @@ fn what_a_clock_that_runs_ahead_stated_waits_until_the_clocks_agree() {
 }
 
 /// Milliseconds since 1970.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "stamps are compared with the clock"
-)]
 fn wall_clock() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap().as_millis()).unwrap()
+    u64::try_from(clock::since_1970().as_millis()).unwrap()
 }
 
 /// A clock two hours ahead.

@@ -237,17 +237,14 @@ impl Drop for Underway {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use daemon::clock;
 
-    #[expect(clippy::disallowed_methods, reason = "any moment will do")]
-    fn moment() -> Instant {
-        Instant::now()
-    }
+    use super::*;
 
     #[test]
     fn a_request_is_in_flight_until_it_has_ended() {
         let http = Http::default();
-        let start = moment();
+        let start = clock::now();
         let underway = http.begin(Handler::Manifest, &Method::GET, start);
         let in_flight = |http: &Http| http.sizes()[5].in_flight;
         assert_eq!(in_flight(&http), 1);
@@ -269,7 +266,7 @@ mod tests {
     fn codes_that_have_no_place_count_as_their_class() {
         assert!(CODES.is_sorted());
         let http = Http::default();
-        let start = moment();
+        let start = clock::now();
         for code in [200, 299, 418, 404, 502] {
             let underway = http.begin(Handler::Base, &Method::TRACE, start);
             underway.end(StatusCode::from_u16(code).unwrap(), 0, 0, start);

@@ -34,9 +34,9 @@ mod upstream;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
+use daemon::clock;
 use daemon::latest::Latest;
 use hyper::body::Body as HttpBody;
 use hyper::header::{ALLOW, CONNECTION, HeaderName, WWW_AUTHENTICATE};
@@ -156,7 +156,7 @@ impl Api {
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<BoxError>,
     {
-        let begun = now();
+        let begun = clock::now();
         let limits = self.limits.current();
         let (head, body) = request.into_parts();
         let mut received = Received::new(body, limits.idle);
@@ -406,11 +406,6 @@ fn reference_of(text: &str) -> Result<Reference, Refused> {
             .map(Reference::Tag)
             .map_err(|_| Refused::new(Code::ManifestUnknown)),
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a request is timed")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// The name of this API among Docker's registries.

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use daemon::clock;
 use hyper::{Method, StatusCode};
 
-use super::now;
 use crate::counts::Underway;
 
 /// A request and its answer.
@@ -40,7 +40,7 @@ impl Drop for Exchange {
             sent,
             ..
         } = &*self;
-        let ended = now();
+        let ended = clock::now();
         let duration = ended.saturating_duration_since(self.begun);
         let status = status.as_u16();
         let (user, error) = (self.user.as_deref(), self.error.as_deref());

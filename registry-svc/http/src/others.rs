@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::clock;
 use http_body_util::{BodyExt, Limited, StreamBody};
 use hyper::Request;
 use hyper::body::Frame;
@@ -23,7 +24,6 @@ use tokio_stream::StreamExt;
 
 use super::answer::{Answer, value};
 use super::body::{Body, Received};
-use super::now;
 use crate::error::{Code, Refused};
 
 /// Answers about upload sessions have an error's body at most.
@@ -122,7 +122,7 @@ impl<'a> Others<'a> {
         name: &RepositoryName,
         new: NewManifest,
     ) -> Result<Position, StoreError> {
-        let begun = now();
+        let begun = clock::now();
         let mut is_on_its_way = false;
         loop {
             let missing = match store.put_manifest(name, new.clone()).await {

@@ -9,7 +9,6 @@
 //!
 //! Runs on the runtime that it is started in. Never looks into a request: [`Api`] does.
 
-mod clients;
 mod connection;
 mod stall;
 
@@ -18,15 +17,15 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::accept::{Acceptor, Peer, Permit};
+use daemon::connections::Connections;
 use daemon::drain::{Drain, Guard};
 use daemon::latest::Latest;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Api;
-use clients::{Clients, Place};
 
 /// The protocols offered in TLS. HTTP/1.1 first: clients then open a connection for each of several
 /// blobs, and each connection has its own core to encrypt on.
@@ -34,9 +33,6 @@ pub const ALPN: [&[u8]; 2] = [b"http/1.1", H2];
 
 /// HTTP/2 as ALPN names it (RFC 9113 §3.1).
 const H2: &[u8] = b"h2";
-
-/// How long to wait when the system has no descriptor for a new connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Bounds of what connections may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,15 +76,14 @@ struct Shared {
     api: Arc<Api>,
     tls: Option<Arc<Latest<ServerConfig>>>,
     settings: Settings,
-    room: Arc<Semaphore>,
-    clients: Clients,
+    acceptor: Acceptor,
 }
 
 /// A connection that was accepted, with its room.
 struct Accepted {
     stream: TcpStream,
     address: SocketAddr,
-    held: (OwnedSemaphorePermit, Place),
+    permit: Permit,
 }
 
 impl Server {
@@ -104,12 +99,12 @@ impl Server {
         settings: Settings,
     ) -> io::Result<Self> {
         let (drain, guard) = Drain::new();
+        let clients = Connections::new(settings.connections, settings.connections_per_client);
         let shared = Arc::new(Shared {
             api,
             tls,
             settings,
-            room: Arc::new(Semaphore::new(settings.connections)),
-            clients: Clients::default(),
+            acceptor: Acceptor::waiting(settings.connections).with_clients(clients),
         });
         let mut addresses = Vec::new();
         let mut accepting = Vec::new();
@@ -150,8 +145,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            accepted = accept(&listener, &shared) => {
-                let Some(accepted) = accepted else { continue };
+            (stream, _, permit, address) = shared.acceptor.admit(&listener, Peer::address) => {
+                let accepted = Accepted { stream, address, permit };
                 connections.spawn(connection::serve(Arc::clone(&shared), accepted, guard.clone()));
             }
             Some(ended) = connections.join_next(), if !connections.is_empty() => noticed(ended),
@@ -167,30 +162,6 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
 fn noticed(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "Connection ended in a panic");
-    }
-}
-
-/// The next connection that there is room for. Cancel safe.
-async fn accept(listener: &TcpListener, shared: &Shared) -> Option<Accepted> {
-    let permit = Arc::clone(&shared.room).acquire_owned().await.ok()?;
-    match listener.accept().await {
-        Ok((stream, address)) => {
-            let most = shared.settings.connections_per_client;
-            let Some(place) = shared.clients.enter(address.ip(), most) else {
-                tracing::debug!(client = %address, "Connection is closed: its client has too many");
-                return None;
-            };
-            Some(Accepted {
-                stream,
-                address,
-                held: (permit, place),
-            })
-        }
-        Err(error) => {
-            tracing::warn!(%error, "Connection was not accepted");
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            None
-        }
     }
 }
 

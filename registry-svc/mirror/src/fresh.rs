@@ -5,16 +5,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use daemon::Backoff;
 use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use tokio::time::Instant;
 
 /// The most tags in memory. The mirror requests a forgotten one again.
 const MAX_TAGS: usize = 100_000;
-/// The first pause of an upstream that did not answer.
-const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// And at last.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// How long an upstream that did not answer is left alone.
+const PAUSES: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(60));
 
 /// Tags by when they were last found to be current.
 #[derive(Debug, Default)]
@@ -66,12 +65,12 @@ impl Tags {
 
 /// Whether an upstream answers.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Standing {
+pub(super) struct UpstreamState {
     n_failures: u32,
     until: Option<Instant>,
 }
 
-impl Standing {
+impl UpstreamState {
     /// Whether it is worth asking.
     pub(super) fn is_open(&self, now: Instant) -> bool {
         self.until.is_none_or(|until| now >= until)
@@ -85,9 +84,9 @@ impl Standing {
     /// The upstream did not answer, which may continue: clients should not wait for that again and
     /// again.
     pub(super) fn failed(&mut self, now: Instant) {
-        let pause = FIRST_PAUSE * 2_u32.pow(self.n_failures.min(10));
         self.n_failures = self.n_failures.saturating_add(1);
-        self.until = Some(now + pause.min(LONGEST_PAUSE));
+        // All clients of the mirror share the pause: there is nothing to spread.
+        self.until = Some(now + PAUSES.after(self.n_failures, 0.0));
     }
 }
 
@@ -116,19 +115,19 @@ mod tests {
 
     #[test]
     fn who_does_not_answer_is_left_alone_for_longer_each_time() {
-        let mut standing = Standing::default();
+        let mut state = UpstreamState::default();
         let start = Instant::now();
-        assert!(standing.is_open(start));
+        assert!(state.is_open(start));
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            standing.failed(start);
+            state.failed(start);
             let pause = (0..=120)
-                .find(|seconds| standing.is_open(start + Duration::from_secs(*seconds)))
+                .find(|seconds| state.is_open(start + Duration::from_secs(*seconds)))
                 .unwrap();
             pauses.push(pause);
         }
         assert_eq!(pauses, [2, 4, 8, 16, 32, 60, 60, 60]);
-        standing.answered();
-        assert!(standing.is_open(start));
+        state.answered();
+        assert!(state.is_open(start));
     }
 }

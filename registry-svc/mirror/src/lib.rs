@@ -35,7 +35,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use crate::flight::{Flight, Flights, Landing};
-use crate::fresh::{Standing, Tags};
+use crate::fresh::{Tags, UpstreamState};
 use crate::waiting::Waiting;
 
 /// Images that are completed at once, besides what clients ask for themselves.
@@ -123,7 +123,7 @@ struct Upstream {
 #[derive(Debug)]
 struct Source {
     registry: Registry,
-    standing: Mutex<Standing>,
+    state: Mutex<UpstreamState>,
 }
 
 /// A repository here that is one of an upstream's.
@@ -326,7 +326,7 @@ fn upstream(mirror: &Settings) -> Result<Upstream, SetupError> {
         };
         Ok(Source {
             registry: Registry::new(pool.clone(), endpoint, known),
-            standing: Mutex::default(),
+            state: Mutex::default(),
         })
     });
     Ok(Upstream {
@@ -362,12 +362,12 @@ impl Inner {
         let mut refused = None;
         let mut answered = false;
         for source in &upstream.sources {
-            if !lock(&source.standing).is_open(now()) {
+            if !lock(&source.state).is_open(Instant::now()) {
                 continue;
             }
             match ask(source.registry.clone()).await {
                 Ok(found) => {
-                    lock(&source.standing).answered();
+                    lock(&source.state).answered();
                     answered = true;
                     if let Some(found) = found {
                         return Ok(Answer::Yes(found));
@@ -377,7 +377,7 @@ impl Inner {
                     let host = source.registry.endpoint();
                     let shown = daemon::exit::chain(&error);
                     tracing::warn!(upstream = %host, error = shown, "An upstream does not answer");
-                    lock(&source.standing).failed(now());
+                    lock(&source.state).failed(Instant::now());
                 }
                 Err(error) => refused = Some(error),
             }
@@ -457,10 +457,6 @@ impl Mirrors {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock()
-}
-
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use oci::manifest;
 use oci::reference::{Reference, Tag};
 use registry_client::RemoteManifest;
 use registry_store::{NewManifest, Stored};
+use tokio::time::Instant;
 
-use super::{Answer, Found, MirrorError, Mirrors, Route, STALE, lock, now};
+use super::{Answer, Found, MirrorError, Mirrors, Route, STALE, lock};
 
 impl Mirrors {
     /// A manifest: from here as long as that is current, else from the upstream; none when it has none.
@@ -51,7 +52,7 @@ impl Mirrors {
             .map(|upstream| upstream.ttl);
         let seen = {
             let tags = lock(&self.0.tags);
-            tags.current(&route.local, tag, ttl.unwrap_or_default(), now())
+            tags.current(&route.local, tag, ttl.unwrap_or_default(), Instant::now())
         };
         if let Some(digest) = seen
             && let Some(stored) = self.here(route, &digest).await?
@@ -91,7 +92,7 @@ impl Mirrors {
                 Answer::Silence => return self.stale(route, tag).await,
             },
         };
-        lock(&self.0.tags).note(&route.local, tag, *digest, now());
+        lock(&self.0.tags).note(&route.local, tag, *digest, Instant::now());
         Ok(Some(found(stored)))
     }
 

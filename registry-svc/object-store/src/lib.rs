@@ -22,8 +22,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
+use daemon::clock;
 use oci::digest::Digest;
 use registry_store::disk::{Access, Disk, File, RealDisk, Room, Status};
 use registry_store::store::layout::Layout;
@@ -134,7 +134,7 @@ impl ObjectDisk {
             *digest,
             Object {
                 size,
-                modified: now(),
+                modified: clock::wall(),
             },
         );
         self.real.remove(from)
@@ -163,7 +163,7 @@ impl ObjectDisk {
             *digest,
             Object {
                 size,
-                modified: now(),
+                modified: clock::wall(),
             },
         );
         Ok(())
@@ -298,7 +298,7 @@ impl Disk for ObjectDisk {
 
     fn touch(&self, path: &Path) -> io::Result<()> {
         match self.place(path) {
-            Place::Blob(digest) => match self.catalogue.touch(&digest, now()) {
+            Place::Blob(digest) => match self.catalogue.touch(&digest, clock::wall()) {
                 true => Ok(()),
                 false => Err(io::ErrorKind::NotFound.into()),
             },
@@ -320,14 +320,6 @@ fn unsupported() -> io::Error {
         io::ErrorKind::Unsupported,
         "objects are written whole and named by their digests",
     )
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "when an object was written is told by this clock"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
 }
 
 /// Reads the secrets of an object store.

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use api::registry_svc::Differences;
 use config_text::web::encoded;
+use daemon::admin::Method;
 use daemon::args::StatusArgs;
-use daemon::run::{self, Way};
+use daemon::run;
 use daemon::{errln, exit, outln, print};
 
 use crate::args::AskArgs;
@@ -53,7 +54,7 @@ pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
 
 /// The daemon's response, or the exit code after the reason was printed.
 fn ask(args: &StatusArgs, path: &str) -> Result<String, ExitCode> {
-    let response = run::ask(args, DEFAULT_ADMIN, path, Way::Look)?;
+    let response = run::ask(args, DEFAULT_ADMIN, path, Method::Get)?;
     let text = response.text();
     match response.is_success() {
         true => Ok(text),

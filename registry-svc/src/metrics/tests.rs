@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use daemon::clock;
 use daemon::metrics::{Exposition, Metrics};
 use hyper::{Method, StatusCode};
 use registry_http::counts::Handler;
@@ -8,15 +9,10 @@ use registry_store::disk::Action;
 
 use super::*;
 
-#[expect(clippy::disallowed_methods, reason = "any moment will do")]
-fn moment() -> Instant {
-    Instant::now()
-}
-
 #[test]
 fn requests_are_shown_under_the_names_of_distribution() {
     let http = Http::default();
-    let start = moment();
+    let start = clock::now();
     let end = start + Duration::from_millis(3);
     for _ in 0..2 {
         let underway = http.begin(Handler::Blob, &Method::GET, start);

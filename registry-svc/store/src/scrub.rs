@@ -9,11 +9,12 @@
 //! the node's other programs.
 
 use api::registry_svc::{Missing, ScrubReport, Unreadable};
+use daemon::clock;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use config_text::counted;
 use oci::digest::{Algorithm, Digest, Hasher};
@@ -71,7 +72,7 @@ pub async fn scrub(
     others: Option<&dyn Others>,
     pace: &Pace,
 ) -> Result<Report, StoreError> {
-    let begun = now();
+    let begun = clock::now();
     let mut report = Report::default();
     for algorithm in Algorithm::ALL {
         for shard in 0..=u8::MAX {
@@ -151,7 +152,7 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
     let mut memory = vec![0; PIECE + ALIGNMENT];
     let begin = memory.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
     loop {
-        let started = now();
+        let started = clock::now();
         let at = hasher.n_octets();
         let file = Arc::clone(&file);
         let piece = spawn_blocking(move || {
@@ -280,11 +281,6 @@ impl fmt::Display for Report {
             self.n_repaired,
         )
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

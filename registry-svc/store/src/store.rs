@@ -29,6 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use daemon::clock;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
 use parking_lot::Mutex;
@@ -525,10 +526,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// The wall clock.
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
 fn milliseconds() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+    u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

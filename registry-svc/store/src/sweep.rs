@@ -28,8 +28,9 @@ mod report;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
+use daemon::clock;
 use oci::digest::{Algorithm, Digest};
 use registry_facts::hlc::Hlc;
 use registry_facts::index::key::{BLOB, MANIFEST};
@@ -97,7 +98,7 @@ pub async fn sweep(
     settings: &Settings,
     mode: Mode,
 ) -> Result<Report, StoreError> {
-    let begun = now();
+    let begun = clock::now();
     let mut report = Report {
         is_dry_run: mode == Mode::DryRun,
         ..Report::default()
@@ -347,11 +348,6 @@ impl Sweep<'_> {
 fn milliseconds(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
-}
-
-#[expect(clippy::disallowed_methods, reason = "a shell reads the clock")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

@@ -19,7 +19,9 @@ mod program;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use daemon::clock::now;
 
 use crate::client::{Pusher, clients};
 use crate::connection::Connection;
@@ -168,11 +170,6 @@ fn rounds() -> u64 {
 
 fn number(key: &str) -> Option<u64> {
     std::env::var(key).ok().and_then(|text| text.parse().ok())
-}
-
-#[expect(clippy::disallowed_methods, reason = "tests wait with a limit")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Chance that comes out the same for the same seed: `SplitMix64`.

@@ -25,6 +25,7 @@ pub mod tree;
 use std::io;
 use std::time::Duration;
 
+use daemon::Backoff;
 use oci::digest::Digest;
 use oci::manifest::ManifestError;
 use registry_client::{ClientError, Mismatch};
@@ -88,10 +89,10 @@ impl TransferError {
     }
 }
 
-/// How long to wait before trying again: half a second, then twice as long each time.
+/// The wait before the next attempt: half a second, then twice as long each time.
 fn pause(attempt: usize) -> Duration {
-    let times = u32::try_from(attempt.min(6)).unwrap_or(6);
-    FIRST_PAUSE * 2_u32.pow(times)
+    let failures = u32::try_from(attempt).unwrap_or(u32::MAX).saturating_add(1);
+    PAUSES.after(failures, 0.0)
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(32));

@@ -10,9 +10,9 @@
 //! counted.
 
 pub mod envelope;
-pub mod patience;
 mod post;
 pub mod queue;
+pub mod retry_delay;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -29,9 +29,9 @@ use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
 use self::envelope::{Stamp, event as as_json};
-use self::patience::Patience;
 use self::post::Client;
 use self::queue::Queue;
+use self::retry_delay::RetryDelay;
 
 pub use self::envelope::{Event, EventAction, RequestInfo};
 pub use self::post::PostError;
@@ -435,7 +435,7 @@ impl Endpoint {
 
     /// Posts what waits, for as long as the process lives.
     async fn deliver(&self, client: Client) {
-        let mut patience = Patience::new(self.settings.threshold, self.settings.backoff);
+        let mut delay = RetryDelay::new(self.settings.threshold, self.settings.backoff);
         loop {
             // The page cache has it: this process writes the queue.
             let front = self.queue().front(BATCH);
@@ -460,41 +460,41 @@ impl Endpoint {
             *self.status().answers.entry(code).or_default() += 1;
             match answer {
                 Ok(_) => {
-                    self.succeeded(&mut patience, events.len());
+                    self.succeeded(&mut delay, events.len());
                     if let Err(error) = self.queue().delivered(events.len(), end) {
                         let webhook = &self.settings.name;
                         tracing::warn!(webhook, %error, "Delivered events may be delivered again");
                     }
                 }
                 Err(error) => {
-                    let pause = self.failed(&mut patience, &error);
+                    let pause = self.failed(&mut delay, &error);
                     tokio::time::sleep(pause).await;
                 }
             }
         }
     }
 
-    fn succeeded(&self, patience: &mut Patience, n: usize) {
-        if patience.failures() >= self.settings.threshold {
+    fn succeeded(&self, delay: &mut RetryDelay, n: usize) {
+        if delay.failures() >= self.settings.threshold {
             tracing::info!(webhook = self.settings.name, "The webhook works again");
         }
-        patience.succeeded();
+        delay.succeeded();
         let mut status = self.status();
         status.delivered += u64::try_from(n).unwrap_or(0);
         status.failures_in_a_row = 0;
         status.error = None;
     }
 
-    fn failed(&self, patience: &mut Patience, error: &PostError) -> Duration {
-        let pause = patience.failed();
+    fn failed(&self, delay: &mut RetryDelay, error: &PostError) -> Duration {
+        let pause = delay.failed();
         let told = daemon::exit::chain(error);
-        if patience.failures() == self.settings.threshold {
+        if delay.failures() == self.settings.threshold {
             let webhook = &self.settings.name;
             tracing::warn!(webhook, error = told, "The webhook fails; its events wait");
         }
         let mut status = self.status();
         status.failures += 1;
-        status.failures_in_a_row = patience.failures();
+        status.failures_in_a_row = delay.failures();
         status.error = Some(told);
         pause
     }

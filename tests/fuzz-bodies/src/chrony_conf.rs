@@ -1,30 +1,32 @@
 //! Any bytes as chrony.conf.
 
 use config_text::OneFile;
-use daemon::config::Document;
-use peer_chrony::parse_bytes;
-use timesync_agent::config;
+use daemon::config::{Document, Problems};
+use peer_chrony::{ChronyConf, parse_bytes};
+use timesync_agent::config::Config;
 
 pub(super) fn body(data: &[u8]) {
     let n_lines = data.split(|&byte| byte == b'\n').count();
     // The parser reports a file that includes itself.
-    let problems = match parse_bytes(data) {
-        Ok(conf) => {
-            // The same settings can be written as TOML, and mean the same there.
-            let toml = config::toml(&conf.settings);
+    let (places, problems) = match parse_bytes(data) {
+        Ok(ChronyConf { draft, .. }) => {
+            // The same configuration can be written as TOML, and means the same there.
+            let toml = draft.written("").expect("it has a form").to_string();
             let document = Document::inline("imported", toml.as_str());
-            let again = config::v1::parse(&document, &mut OneFile(b""));
+            let again = Config::from_document(&document, &mut OneFile(b""));
             let again = again.unwrap_or_else(|problems| panic!("{problems}\n{toml}"));
-            assert_eq!(again.settings, conf.settings, "{toml}");
-            conf.warnings
+            assert_eq!(again.file, draft.config, "{toml}");
+            (draft.notes, Problems::default())
         }
-        Err(rejected) => {
-            assert!(!rejected.problems.is_empty(), "a refusal says why");
-            rejected.problems
+        Err(refused) => {
+            assert!(!refused.problems.0.is_empty(), "a refusal says why");
+            (refused.notes, refused.problems)
         }
     };
-    for problem in problems {
-        let at = problem.position.expect("what is said has a place");
+    let places = places.into_iter().map(|note| note.position);
+    let problems = problems.into_iter().map(|problem| problem.position);
+    for position in places.chain(problems) {
+        let at = position.expect("what is said has a place");
         assert!((1..=n_lines).contains(&at.line) && at.column >= 1, "{at}");
     }
 }

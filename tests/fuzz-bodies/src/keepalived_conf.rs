@@ -11,10 +11,12 @@ pub(super) fn body(data: &[u8]) {
     for id in [None, Some("main")] {
         // The parser reports a file that includes itself.
         let problems = match import(path, &mut OneFile(data), id) {
-            Ok(imported) => {
-                let toml: Result<toml::Table, _> = imported.toml.parse();
-                assert!(toml.is_ok(), "{:?}\n{}", toml.err(), imported.toml);
-                imported.remarks
+            Ok(draft) => {
+                let written = toml_edit::ser::to_string(&draft.config);
+                let written = written.expect("every value has a form in TOML");
+                let toml: Result<toml::Table, _> = written.parse();
+                assert!(toml.is_ok(), "{:?}\n{written}", toml.err());
+                draft.notes.iter().map(config::Note::problem).collect()
             }
             Err(problems) => {
                 assert!(!problems.is_empty(), "a refusal says why");

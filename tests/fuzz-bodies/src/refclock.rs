@@ -62,7 +62,7 @@ fn tell(data: &[u8]) {
         raw: RawTime(raw),
         wall: UnixTime(raw),
     };
-    let mut clock = ReferenceClock::new(RefclockSettings { driver, options }, reading(0));
+    let mut clock = ReferenceClock::new(RefclockSettings::new(driver, options, 0), reading(0));
     for (octets, n) in data.chunks_exact(16).zip(0_u32..) {
         let at = i64::from_ne_bytes(octets[..8].try_into().expect("eight"));
         let time = i64::from_ne_bytes(octets[8..].try_into().expect("eight"));

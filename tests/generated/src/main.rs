@@ -23,7 +23,9 @@ use anyhow::{Context as _, Result};
 use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
+use config::lb_proxy::LbProxy;
 use config::schema;
+use config::timesync_agent::TimesyncAgent;
 use serde_json::Value;
 
 /// A service and the schema of its configuration.
@@ -38,6 +40,8 @@ fn services() -> Vec<Service> {
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),
+        service("lb-proxy", schema::<LbProxy>()),
+        service("timesync-agent", schema::<TimesyncAgent>()),
     ]
 }
 

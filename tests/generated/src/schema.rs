@@ -91,6 +91,8 @@ impl<'a> Key<'a> {
     pub(crate) fn default(&self) -> Option<String> {
         match self.property.get("default") {
             None | Some(Value::Null) => None,
+            // The struct needs a value there; the file has none.
+            Some(_) if self.is_required => None,
             Some(value) => Some(toml(value)),
         }
     }
@@ -175,7 +177,7 @@ fn words(root: &Value, node: &Value) -> String {
     match kind.unwrap_or_default() {
         "string" => "a text".to_owned(),
         "boolean" => "`true` or `false`".to_owned(),
-        "number" => "a number".to_owned(),
+        "number" => fraction(node),
         "integer" => whole(node),
         "array" => {
             let items = node.get("items").map(|items| words(root, items));
@@ -183,6 +185,13 @@ fn words(root: &Value, node: &Value) -> String {
         }
         "object" => "a table".to_owned(),
         other => other.to_owned(),
+    }
+}
+
+fn fraction(node: &Value) -> String {
+    match (node.get("minimum"), node.get("maximum")) {
+        (Some(least), Some(most)) => format!("a number from {least} to {most}"),
+        _ => "a number".to_owned(),
     }
 }
 

@@ -27,9 +27,9 @@ fn every_node_of_a_site_is_asked_and_one_that_is_silent_is_told() {
     // There are no workers here, and they are not what is looked at.
     let text = site_file("");
     let (nodes, rest) = text.split_once("[[node]]\nname = \"worker-0\"").unwrap();
-    let (_, rest) = rest.split_once("# ------").unwrap();
+    let (_, rest) = rest.split_once("\n[dns]\n").unwrap();
     lan.files
-        .write("masters.toml", &format!("{nodes}# ------{rest}"));
+        .write("masters.toml", &format!("{nodes}\n[dns]\n{rest}"));
     let ssh = Ssh::new();
     let servers: Vec<Daemon> = lan.nodes.iter().map(|node| ssh.serve(node)).collect();
     let ask = |lan: &Lan, more: &[&str]| ssh.ask(lan, more);

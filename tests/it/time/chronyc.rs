@@ -13,7 +13,7 @@ use chronyc::answer::ControlRequest;
 use chronyc::reply::Status;
 use ntp::responder::Tables;
 use random::Random;
-use time_model::settings::{SelectOptions, Settings};
+use time_model::settings::{CommandSocket, SelectOptions, Settings};
 use time_model::time::{RawTime, Reading, SECOND, Span, UnixTime};
 use time_model::view::{
     KeyView, Leap, PacketView, Reason, SelectionView, SmoothingView, SourceMode, SourceState,
@@ -267,7 +267,7 @@ impl Answering {
         let mut settings = Settings::default();
         settings.commands.port = COMMAND_PORT;
         settings.commands.bind_addresses = vec![ip.into()];
-        settings.commands.socket = Some(files.join("chronyd.sock"));
+        settings.commands.socket = CommandSocket(Some(files.join("chronyd.sock")));
         let views = Latest::new(View::default());
         let shown = Arc::clone(&views);
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

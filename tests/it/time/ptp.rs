@@ -272,7 +272,7 @@ fn ask(
         filter: 1,
         ..RefclockOptions::default()
     };
-    let clocks = [RefclockSettings { driver, options }];
+    let clocks = [RefclockSettings::new(driver, options, 0)];
     let (mut clocks, failures) = Clocks::open(&clocks, now(), timesync_agent::system::seed);
     assert!(failures.is_empty(), "{failures:?}");
     let begun = Instant::now();

@@ -3,8 +3,7 @@
 use super::status::Status;
 use super::wire::{Input, Output};
 use time_model::settings::{
-    Connectivity, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SelectOptions,
-    SourceOptions, SourceSettings,
+    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_STRATUM, MIN_POLL, SourceOptions, SourceSettings,
 };
 
 /// Octets of the name.
@@ -195,13 +194,8 @@ impl NewSource {
                 .ok()
                 .filter(|version| (1..=4).contains(version)),
             key: Some(self.key).filter(|key| *key != 0),
-            connectivity: if !has(flag::ONLINE) {
-                Connectivity::Offline
-            } else if has(flag::AUTO_OFFLINE) {
-                Connectivity::AutoOffline
-            } else {
-                Connectivity::Online
-            },
+            offline: !has(flag::ONLINE),
+            auto_offline: has(flag::ONLINE) && has(flag::AUTO_OFFLINE),
             max_delay: self.max_delay.max(0.0),
             max_delay_ratio: positive(self.max_delay_ratio),
             max_delay_deviation_ratio: self.max_delay_deviation_ratio.max(0.0),
@@ -211,12 +205,10 @@ impl NewSource {
             filter: samples(self.filter),
             min_samples: u32::try_from(self.min_samples).ok().map(at_most),
             max_samples: samples(self.max_samples),
-            select: SelectOptions {
-                noselect: has(flag::NOSELECT),
-                prefer: has(flag::PREFER),
-                trust: has(flag::TRUST),
-                require: has(flag::REQUIRE),
-            },
+            noselect: has(flag::NOSELECT),
+            prefer: has(flag::PREFER),
+            trust: has(flag::TRUST),
+            require: has(flag::REQUIRE),
             copy: has(flag::COPY),
             min_stratum: u8::try_from(self.min_stratum).map_or(MAX_STRATUM, |n| n.min(MAX_STRATUM)),
             family: match (has(flag::IPV4), has(flag::IPV6)) {
@@ -310,12 +302,10 @@ mod tests {
             filter: Some(6),
             min_samples: Some(5),
             max_samples: Some(33),
-            select: SelectOptions {
-                noselect: true,
-                prefer: true,
-                trust: true,
-                require: true,
-            },
+            noselect: true,
+            prefer: true,
+            trust: true,
+            require: true,
             copy: true,
             min_stratum: 5,
             ..SourceOptions::default()

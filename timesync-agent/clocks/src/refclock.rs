@@ -300,7 +300,7 @@ impl ReferenceClock {
             precision: self.settings.precision(),
             stratum: options.stratum,
             leap: self.leap,
-            reference_id: options.reference_id,
+            reference_id: self.settings.reference_id,
         })
     }
 

@@ -190,7 +190,7 @@ impl Clocks {
             .and_then(|clock| clock.core.settings().options.lock);
         let seconds = lock.and_then(|id| {
             let mut clocks = self.clocks.iter();
-            let named = clocks.find(|clock| clock.core.settings().options.reference_id == id);
+            let named = clocks.find(|clock| clock.core.settings().reference_id == id);
             named?.core.last()
         });
         let now = reading();

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use clocks::nic::Abilities;
 
 #[cfg(feature = "ptp")]
-pub use sys::card::hardware_address;
-pub use sys::card::{index, interfaces, make_stamp};
+pub use sys::nic::hardware_address;
+pub use sys::nic::{index, interfaces, make_stamp};
 
 /// The timestamps that a NIC can take.
 pub fn abilities(socket: impl AsFd, interface: &str) -> io::Result<Abilities> {
-    let abilities = sys::card::stamp_abilities(socket, interface)?;
+    let abilities = sys::nic::stamp_abilities(socket, interface)?;
     Ok(Abilities {
         flags: abilities.flags,
         clock: abilities.clock,

@@ -16,7 +16,7 @@ fn settings(driver: RefclockDriver) -> RefclockSettings {
         filter: 1,
         ..RefclockOptions::default()
     };
-    RefclockSettings { driver, options }
+    RefclockSettings::new(driver, options, 0)
 }
 
 fn open(driver: RefclockDriver) -> Clocks {

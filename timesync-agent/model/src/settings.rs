@@ -1,38 +1,22 @@
-//! The settings of the program: every value in it is legal, and options that are not given have chrony 4.3's default.
+//! The settings of the program: the tables of the configuration, and its sources and clocks in one order each.
 //!
-//! Both ways to write a configuration, TOML and chrony.conf, end here. Spans, delays and distances are in seconds and
-//! frequencies in parts per million (as chrony's are), polls are powers of two in seconds. Offsets are positive if the local clock is slow.
-
-mod client;
-mod clock;
-mod commands;
-mod logs;
-mod ptp;
-mod refclock;
-mod selection;
-mod server;
-mod source;
+//! Every key, with its meaning, default and range, is in [`config::timesync_agent`]; the names here are those of the cores.
 
 use std::path::PathBuf;
 
-pub use client::{ClientSettings, HardwareStamps, ReceiveFilter};
-pub use clock::{
-    ClockSettings, FallbackDrift, LeapMode, LeapSettings, Local, MakeStep, MaxChange, SmoothTime,
-    TemperatureCompensation, TemperatureLaw,
-};
-pub use commands::{CommandSettings, DEFAULT_COMMAND_SOCKET, OPEN_COMMANDS};
-pub use logs::LogSettings;
-pub use ptp::{PtpDelay, PtpSettings, PtpStamps, PtpTransport};
-pub use refclock::{
-    DEFAULT_PTP_SOCKET, ExternalPulses, PhcOptions, RefclockDriver, RefclockOptions,
-    RefclockSettings, default_id, reference_id, reference_id_text,
-};
-pub use selection::{AuthSelectMode, SelectionSettings};
-pub use server::{AccessRule, ClientMatch, RateLimit, ServerSettings};
-pub use source::{
-    Connectivity, DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, Family, Host, MAX_POLL,
-    MAX_POOL_SOURCES, MAX_STRATUM, MAX_SUBSECOND_DELAY, MIN_POLL, SelectOptions, SourceOptions,
-    SourceSettings,
+use config::timesync_agent::TimesyncAgent;
+
+pub use config::timesync_agent::{
+    AccessRule, AuthSelectMode, Client as ClientSettings, ClientMatch, Clock as ClockSettings,
+    CommandSocket, Commands as CommandSettings, Connectivity, DEFAULT_COMMAND_SOCKET,
+    DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, DEFAULT_PTP_SOCKET, ExternalPulses, FallbackDrift,
+    Family, HardwareStamps, Host, Leap as LeapSettings, LeapMode, Local, LogFile,
+    Logs as LogSettings, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MAX_SUBSECOND_DELAY,
+    MIN_POLL, MakeStep, MaxChange, OPEN_COMMANDS, PhcOptions, Ptp as PtpSettings, PtpDelay,
+    PtpStamps, PtpTransport, RateLimit, ReceiveFilter, Refclock as RefclockOptions, RefclockDriver,
+    RefclockSettings, SelectOptions, Selection as SelectionSettings, Serve as ServerSettings,
+    SmoothTime, Source as SourceOptions, SourceSettings, TemperatureCompensation, reference_id,
+    reference_id_text,
 };
 
 /// Everything.
@@ -42,7 +26,7 @@ pub struct Settings {
     pub sources: Vec<SourceSettings>,
     /// Clocks of this machine.
     pub refclocks: Vec<RefclockSettings>,
-    /// `sourcedir`: directories of `*.sources` files, read again on `reload sources`. Their sources stand in `sources`, too.
+    /// Directories of `*.sources` files, read again on `reload sources`.
     pub source_directories: Vec<PathBuf>,
     /// Selection of sources.
     pub selection: SelectionSettings,
@@ -50,16 +34,56 @@ pub struct Settings {
     pub clock: ClockSettings,
     /// Leap seconds.
     pub leap: LeapSettings,
-    /// `local`: give the own time when there is no other.
+    /// The own time, for when there is no other.
     pub local: Option<Local>,
     /// The polling of servers.
     pub client: ClientSettings,
-    /// How clients are answered.
+    /// Service to clients.
     pub server: ServerSettings,
     /// chronyc's protocol.
     pub commands: CommandSettings,
-    /// Files of what happened.
+    /// Files of measurements.
     pub logs: LogSettings,
-    /// `keyfile`: symmetric keys.
+    /// Symmetric keys.
     pub key_file: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The settings of a configuration. Clocks without the parameter of their driver are left out.
+    #[must_use]
+    pub fn new(file: &TimesyncAgent) -> Self {
+        Self {
+            sources: sources(file),
+            refclocks: refclocks(file),
+            source_directories: file.source_directories.clone(),
+            selection: file.selection.clone(),
+            clock: file.clock.clone(),
+            leap: file.leap.clone(),
+            local: file.local,
+            client: file.client.clone(),
+            server: file.serve.clone(),
+            commands: file.commands.clone(),
+            logs: file.logs.clone(),
+            key_file: file.key_file.clone(),
+        }
+    }
+}
+
+/// Servers and then pools.
+#[must_use]
+pub fn sources(file: &TimesyncAgent) -> Vec<SourceSettings> {
+    let servers = file.server.iter().cloned().map(SourceSettings::server);
+    let pools = file.pool.iter().cloned().map(SourceSettings::pool);
+    servers.chain(pools).collect()
+}
+
+/// Clocks with drivers of chrony, and then those of PTP.
+fn refclocks(file: &TimesyncAgent) -> Vec<RefclockSettings> {
+    let clocks = file.refclock.iter().enumerate();
+    let clocks = clocks.filter_map(|(index, clock)| RefclockSettings::of(clock, index).ok());
+    let ptp = file.ptp.iter().enumerate().map(|(index, ptp)| {
+        let index = file.refclock.len() + index;
+        RefclockSettings::ptp(ptp, index)
+    });
+    clocks.chain(ptp).collect()
 }

@@ -155,7 +155,7 @@ impl Association {
     ) -> Self {
         let jitter = random.fork();
         let mut schedule = Schedule::new(options, jitter);
-        if options.connectivity != Connectivity::Offline {
+        if options.connectivity() != Connectivity::Offline {
             schedule.go_online(start);
         }
         Self {
@@ -280,7 +280,7 @@ impl Association {
     /// The request that is out was never sent: the network has no way to the server.
     pub fn failed(&mut self) {
         self.pending = None;
-        if self.options.connectivity == Connectivity::AutoOffline {
+        if self.options.connectivity() == Connectivity::AutoOffline {
             self.schedule.go_offline();
         }
     }

@@ -28,7 +28,7 @@ use crate::keys::KeyRing;
 use crate::pool::{Change, Pool};
 use random::Random;
 use time_model::sample::{ClockSample, Stamp};
-use time_model::settings::{self, LogSettings, RefclockSettings, SelectOptions, Settings};
+use time_model::settings::{self, LogFile, LogSettings, RefclockSettings, SelectOptions, Settings};
 use time_model::time::{RawTime, Reading, SECOND, Span};
 use time_model::view::{Reason, SourceMode, SourceState, SourceView};
 use timekeeper::{
@@ -194,7 +194,7 @@ impl Engine {
             Input::ReferenceClock { index, made } => self.reference_clock(index, made, now),
             Input::Temperature(reading) => {
                 self.timekeeper.temper(reading.compensation, now);
-                if self.logs.temperature {
+                if self.logs.has(LogFile::Tempcomp) {
                     self.outputs
                         .push_back(Output::Log(Record::Temperature(reading)));
                 }
@@ -445,7 +445,7 @@ impl Engine {
         for (id, settings) in (FIRST_REFCLOCK..).map(SourceId).zip(refclocks) {
             let options = self.clock_options(settings);
             self.timekeeper
-                .add_source(id, settings.options.reference_id, options);
+                .add_source(id, settings.reference_id, options);
             self.clocks.push(Clock {
                 id,
                 settings: settings.clone(),
@@ -552,7 +552,7 @@ impl Engine {
     fn server_options(&self, options: &settings::SourceOptions) -> Weighing {
         Weighing {
             mode: SourceMode::Server,
-            select: options.select,
+            select: options.select(),
             authenticated: options.key.is_some(),
             minpoll: options.minpoll,
             maxpoll: options.maxpoll,
@@ -574,8 +574,8 @@ impl Engine {
             mode: SourceMode::ReferenceClock,
             select: SelectOptions {
                 // It is steady and not right: no client may take the time from it.
-                noselect: options.select.noselect || options.local,
-                ..options.select
+                noselect: options.noselect || options.local,
+                ..options.select()
             },
             minpoll: options.poll,
             maxpoll: options.poll,

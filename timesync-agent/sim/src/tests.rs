@@ -424,3 +424,209 @@ fn an_outage_is_holdover_and_its_uncertainty_grows() {
     assert_eq!(view.state, SourceState::Best);
     assert!(view.statistics.n_samples > 30 && view.statistics.n_runs > 5);
 }
+
+//--- Servers that lie
+
+/// A minority of servers that is an hour ahead, and how far the clock was off from true time.
+struct Liars {
+    false_servers: usize,
+    true_servers: usize,
+    /// Round trips of both, in seconds.
+    near: f64,
+    far: f64,
+    /// True servers are silent until this second.
+    late: f64,
+    /// False servers are away from the first second to the other.
+    away: Option<(f64, f64)>,
+    /// False servers agree with each other.
+    collude: bool,
+    iburst: bool,
+}
+
+impl Default for Liars {
+    fn default() -> Self {
+        Self {
+            false_servers: 2,
+            true_servers: 3,
+            near: 0.001,
+            far: 0.02,
+            late: 0.0,
+            away: None,
+            collude: true,
+            iburst: true,
+        }
+    }
+}
+
+/// The largest offset of a host in a run, and the last one.
+#[derive(Default)]
+struct Worst {
+    largest: f64,
+    last: f64,
+    n_steps: usize,
+}
+
+impl Observer for Worst {
+    fn second(&mut self, _now: f64, host: HostId, offset: f64, _frequency: f64) {
+        if host == 0 {
+            self.largest = self.largest.max(offset.abs());
+            self.last = offset;
+        }
+    }
+
+    fn stepped(&mut self, _now: f64, host: HostId, _span: Span) {
+        self.n_steps += usize::from(host == 0);
+    }
+}
+
+/// One hour: what false servers are ahead.
+const LIE: f64 = 3600.0;
+/// Runs of each case.
+const SEEDS: u64 = 16;
+
+impl Liars {
+    fn run(&self, seed: u64, seconds: f64) -> Worst {
+        let path = |round_trip: f64| Path {
+            base: round_trip / 2.0,
+            jitter: Jitter::Exponential(round_trip / 20.0),
+            ..Path::default()
+        };
+        let mut world = World::new(seed, Network::new(path(self.far)));
+        let clock = LocalClock::new(0.0, 5e-6, 1e-9);
+        let n_servers = self.false_servers + self.true_servers;
+        let mut settings = asking(1..=n_servers);
+        for source in &mut settings.sources {
+            source.options.iburst = self.iburst;
+            source.options.minpoll = 6;
+            source.options.maxpoll = 6;
+        }
+        let node = Node::new(&settings, 0, seed, clock.reading());
+        world.add(clock, Box::new(node));
+        for server in 1..=n_servers {
+            let is_false = server <= self.false_servers;
+            let error = match (is_false, self.collude) {
+                (true, true) => LIE,
+                (true, false) => LIE * server as f64,
+                (false, _) => 0.0,
+            };
+            world.add(
+                LocalClock::perfect(),
+                Box::new(Server::new(
+                    direct::Server::new(error),
+                    seed + server as u64,
+                )),
+            );
+            let outage = match is_false {
+                true => self.away,
+                false => (self.late > 0.0).then_some((0.0, self.late)),
+            };
+            let of = path(if is_false { self.near } else { self.far });
+            world.network().set(0, server, Path { outage, ..of });
+        }
+        let mut worst = Worst::default();
+        world.run(seconds, &mut worst);
+        worst
+    }
+}
+
+/// The clock of these runs begins within this of true time, and stays there.
+const TRUE: f64 = 0.1;
+
+#[test]
+fn a_minority_of_false_servers_never_sets_the_clock() {
+    let base = Liars::default;
+    let cases = [
+        ("2 of 5, near", base()),
+        (
+            "2 of 5, each with a time of its own",
+            Liars {
+                collude: false,
+                ..base()
+            },
+        ),
+        (
+            "2 of 5, as far as the others",
+            Liars {
+                near: 0.02,
+                ..base()
+            },
+        ),
+        (
+            "2 of 5, without iburst",
+            Liars {
+                iburst: false,
+                ..base()
+            },
+        ),
+        (
+            "2 of 5, and the others 4 s late",
+            Liars {
+                late: 4.0,
+                ..base()
+            },
+        ),
+        (
+            "2 of 5, leaving and returning",
+            Liars {
+                away: Some((5.0, 30.0)),
+                ..base()
+            },
+        ),
+        (
+            "3 of 7, near",
+            Liars {
+                false_servers: 3,
+                true_servers: 4,
+                ..base()
+            },
+        ),
+        (
+            "1 of 3, near",
+            Liars {
+                false_servers: 1,
+                true_servers: 2,
+                ..base()
+            },
+        ),
+        (
+            "1 of 3, and the others 4 s late",
+            Liars {
+                false_servers: 1,
+                true_servers: 2,
+                late: 4.0,
+                ..base()
+            },
+        ),
+    ];
+    for (name, liars) in cases {
+        for seed in 0..SEEDS {
+            let worst = liars.run(seed, 200.0);
+            assert!(
+                worst.largest < TRUE,
+                "{name}, seed {seed}: {} s off, {} steps",
+                worst.largest,
+                worst.n_steps
+            );
+        }
+    }
+}
+
+#[test]
+fn what_a_minority_has_set_alone_is_set_right_by_the_majority() {
+    // The true servers answer when the first burst of all is over: until then nothing contradicts the false one.
+    let liars = Liars {
+        false_servers: 1,
+        true_servers: 2,
+        late: 20.0,
+        ..Liars::default()
+    };
+    for seed in 0..SEEDS {
+        let worst = liars.run(seed, 400.0);
+        assert!(worst.largest > LIE / 2.0, "seed {seed}: it was never off");
+        assert!(
+            worst.last.abs() < TRUE,
+            "seed {seed}: {} s off at the end",
+            worst.last
+        );
+    }
+}

@@ -153,6 +153,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use time_model::settings::LogFile;
 
     #[test]
     fn files_are_made_and_lines_are_headed_now_and_then() {
@@ -160,7 +161,7 @@ mod tests {
         let directory = directory.path();
         let mut settings = Settings::default();
         settings.logs.directory = Some(directory.join("deep/logs"));
-        settings.logs.tracking = true;
+        settings.logs.write.insert(LogFile::Tracking);
         settings.logs.banner = 2;
         settings.clock.drift_file = Some(directory.join("drift"));
         let mut file_writer = FileWriter::new(&settings);

@@ -7,11 +7,12 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chronyc::MAX_LENGTH;
 use chronyc::reply::{Reply, Report, Status};
 use chronyc::request::{Command, Request};
+use daemon::clock;
 
 /// Addresses of daemons, in the order of the attempts; chronyc's own.
 pub const DEFAULT_HOSTS: &str = "/run/chrony/chronyd.sock,127.0.0.1,::1";
@@ -187,7 +188,6 @@ impl Client {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the shell of the command line")]
 /// Waits for the reply to a request; `None` when the time is over or no daemon is there.
 fn wait(
     link: &Link,
@@ -195,10 +195,10 @@ fn wait(
     command: &Command,
     timeout: Duration,
 ) -> Result<Option<Reply>, QueryError> {
-    let deadline = Instant::now() + timeout;
+    let deadline = clock::now() + timeout;
     let mut buffer = [0; MAX_LENGTH];
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(clock::now());
         if left.is_zero() || link.set_timeout(left).is_err() {
             return Ok(None);
         }

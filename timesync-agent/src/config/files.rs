@@ -75,7 +75,7 @@ mod tests {
     use peer_chrony::parse_bytes;
 
     fn settings(text: &str) -> Settings {
-        parse_bytes(text.as_bytes()).unwrap().settings
+        Settings::new(&parse_bytes(text.as_bytes()).unwrap().draft.config)
     }
 
     #[test]

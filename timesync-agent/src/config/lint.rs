@@ -1,8 +1,8 @@
 //! Settings without effect.
 
 use time_model::settings::{
-    ClientSettings, DEFAULT_MAX_UNREACH, RefclockDriver, RefclockOptions, RefclockSettings,
-    Settings, SourceOptions,
+    ClientSettings, DEFAULT_MAX_UNREACH, LogFile, RefclockDriver, RefclockOptions,
+    RefclockSettings, Settings, SourceOptions,
 };
 
 /// A hardware clock that is read so seldom, every 16 s, has no line ([`NicClock`](clocks::nic::NicClock)) to put a stamp on.
@@ -22,11 +22,11 @@ pub fn unused(settings: &Settings) -> Vec<String> {
     };
     let said = [
         (
-            logs.temperature && clock.temperature.is_none(),
+            logs.has(LogFile::Tempcomp) && clock.temperature.is_none(),
             "`log tempcomp` does nothing without `tempcomp`",
         ),
         (
-            logs.directory.is_none() && logs.is_any(),
+            logs.directory.is_none() && !logs.write.is_empty(),
             "`log` does nothing without `logdir`",
         ),
         (
@@ -81,6 +81,10 @@ mod tests {
     use super::*;
     use peer_chrony::parse_bytes;
 
+    fn settings(text: &str) -> Settings {
+        Settings::new(&parse_bytes(text.as_bytes()).unwrap().draft.config)
+    }
+
     #[test]
     fn what_does_nothing_is_told() {
         for (text, word) in [
@@ -98,14 +102,11 @@ mod tests {
             ("refclock PHC /dev/ptp0:extpps dpoll 4 poll 6", "extpps"),
             ("local stratum 10", "allow"),
         ] {
-            let said = unused(&parse_bytes(text.as_bytes()).unwrap().settings);
+            let said = unused(&settings(text));
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(word), "{text}: {said:?}");
         }
         let quiet = "server a iburst\nrefclock PHC /dev/ptp0:extpps dpoll 3 poll 6\nrefclock PHC /dev/ptp1 dpoll 4 poll 6\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
-        assert_eq!(
-            unused(&parse_bytes(quiet.as_bytes()).unwrap().settings),
-            [""; 0]
-        );
+        assert_eq!(unused(&settings(quiet)), [""; 0]);
     }
 }

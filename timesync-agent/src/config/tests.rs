@@ -1,13 +1,12 @@
 use std::path::PathBuf;
 
 use config_text::OneFile;
-use daemon::config::Document;
 
 use super::*;
 use crate::args::ConfigArgs;
 
 fn v1(text: &str) -> Result<Config, Problems> {
-    v1::parse(&Document::inline("x.toml", text), &mut OneFile(b""))
+    Config::from_document(&Document::inline("x.toml", text), &mut OneFile(b""))
 }
 
 fn problem(text: &str) -> String {
@@ -87,16 +86,27 @@ log measurements rawmeasurements refclocks selection statistics tempcomp trackin
 
 #[test]
 fn a_chrony_conf_means_the_same_as_toml() {
-    let conf = peer_chrony::parse_bytes(EVERYTHING.as_bytes()).unwrap();
-    assert_eq!(conf.warnings, []);
-    let text = toml(&conf.settings);
+    let draft = peer_chrony::parse_bytes(EVERYTHING.as_bytes())
+        .unwrap()
+        .draft;
+    assert_eq!(draft.notes, []);
+    let text = draft.written("").unwrap().to_string();
     let config = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
-    assert_eq!(config.settings, conf.settings, "{text}");
+    assert_eq!(config.file, draft.config, "{text}");
+    assert_eq!(config.settings, Settings::new(&draft.config), "{text}");
     // Nothing but the version is written of what has its default.
-    assert_eq!(toml(&Settings::default()), "version = \"v1\"\n");
+    let nothing = Draft {
+        config: TimesyncAgent::default(),
+        notes: Vec::new(),
+    };
+    assert_eq!(
+        nothing.written("").unwrap().to_string(),
+        "version = \"v1\"\n"
+    );
     let default = v1("version = \"v1\"").unwrap();
+    assert_eq!(default.file, TimesyncAgent::default());
     assert_eq!(default.settings, Settings::default());
-    assert!(default.corrects_clock && default.batch);
+    assert!(default.file.correct_clock && default.file.batch);
 }
 
 #[test]
@@ -105,7 +115,8 @@ fn ptp_is_written_as_it_is_read() {
                 domain = 24\ndelay = \"p2p\"\ndelay-interval = -2\nannounce-interval = -3\nannounce-timeout = 5\n\
                 asymmetry = \"100ns\"\nutc-offset = 37\nrefid = \"PTP0\"\npoll = 0\nprefer = true\n";
     let config = v1(text).unwrap();
-    assert_eq!(toml(&config.settings), text);
+    let written = ::config::Written::new(&config.file).unwrap();
+    assert_eq!(written.to_string(), text);
 }
 
 #[test]
@@ -114,7 +125,7 @@ fn what_the_toml_says_comes_on_top_of_the_chrony_conf() {
                 [[server]]\nhost = \"b\"\n[clock]\nmakestep = { threshold = 2 }\n[health]\nendpoint = \"none\"\n";
     let document = Document::inline("x.toml", text);
     let conf = b"server a\nrtcsync\nmakestep 1 3\nuser chrony\n";
-    let config = v1::parse(&document, &mut OneFile(conf)).unwrap();
+    let config = Config::from_document(&document, &mut OneFile(conf)).unwrap();
     let hosts: Vec<String> = config
         .settings
         .sources
@@ -125,9 +136,10 @@ fn what_the_toml_says_comes_on_top_of_the_chrony_conf() {
     let clock = &config.settings.clock;
     assert!(clock.rtcsync && clock.makestep.unwrap().limit.is_none());
     assert_eq!(config.warnings.len(), 1);
-    assert!(!config.corrects_clock && !config.batch && config.health.is_none());
-    assert_eq!((config.threads, config.node.as_str()), (Some(2), "n0"));
-    let refused = v1::parse(&document, &mut OneFile(b"\nsrever a\n")).unwrap_err();
+    let file = &config.file;
+    assert!(!file.correct_clock && !file.batch && file.health.endpoint.0.is_none());
+    assert_eq!((file.threads, config.node().as_str()), (Some(2), "n0"));
+    let refused = Config::from_document(&document, &mut OneFile(b"\nsrever a\n")).unwrap_err();
     assert!(
         refused.to_string().starts_with("chrony.conf:2:1: "),
         "{refused}"
@@ -144,7 +156,7 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[[server]]\nhost = \"a\"\nminpoll = 99\n",
-            "x.toml:4:11: is to be from -7 to 24",
+            "x.toml:4:11: 99 is out of range; it is from -7 to 24",
         ),
         (
             "version = \"v1\"\n[[server]]\nhost = \"a\"\nminpoll = 8\nmaxpoll = 4",
@@ -160,15 +172,15 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[local]\nstratum = 16\n",
-            "x.toml:3:11: is to be from 1 to 15",
+            "x.toml:3:11: 16 is out of range; it is from 1 to 15",
         ),
         (
             "version = \"v1\"\n[selection]\nmaxdistance = \"-1s\"\n",
-            "x.toml:3:15: is to be from 0 s to 1000000000 s",
+            "x.toml:3:15: -1 s is out of range; it is from 0 s to 1000000000 s",
         ),
         (
             "version = \"v1\"\n[selection]\nauthselectmode = \"x\"\n",
-            "x.toml:3:18: is one of `require`, `prefer`, `mix`, `ignore`",
+            "x.toml:3:18: unknown value `x`, known here: `require`, `prefer`, `mix`, `ignore`",
         ),
         (
             "version = \"v1\"\n[serve]\naccess = [\"allow 1.2.3.4/40\"]\n",
@@ -184,7 +196,7 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[[refclock]]\ndriver = \"GPS\"\n",
-            "x.toml:3:10: is one of `PHC`, `PPS`, `SHM`, `SOCK`, `PTP4L`",
+            "x.toml:3:10: unknown value `GPS`, ",
         ),
         (
             "version = \"v1\"\n[[refclock]]\ndriver = \"SHM\"\nsegment = 0\nlock = \"GPS\"\n",
@@ -192,7 +204,7 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[logs]\nwrite = [\"rtc\"]\n",
-            "x.toml:3:10: there is no log `rtc`",
+            "x.toml:3:10: unknown value `rtc`, ",
         ),
         (
             "version = \"v1\"\n[health]\nendpoint = \"x\"\n",
@@ -206,21 +218,101 @@ fn every_problem_has_its_place() {
 }
 
 #[test]
+fn lists_of_the_toml_follow_those_of_the_chrony_conf() {
+    let conf = b"pool p\nserver a\nallow 10/8\ncmdallow 10/8\nlogdir /l\nlog tracking\nrefclock SHM 0 refid GPS\nmaxdistance 1\n\
+                 hwtimestamp eth0\nsourcedir /a\nport 1123\nmakestep 1 3\nlocal stratum 3 orphan\n";
+    let text = "version = \"v1\"\nchrony-conf = \"chrony.conf\"\nsource-directories = [\"/b\"]\n[[server]]\nhost = \"b\"\n\
+                [[pool]]\nhost = \"q\"\n[[server]]\nhost = \"c\"\n[[refclock]]\ndriver = \"PPS\"\ndevice = \"/p\"\nlock = \"GPS\"\n\
+                [serve]\naccess = [\"deny 10.1\"]\n[logs]\nwrite = [\"statistics\"]\n[selection]\nmaxdistance = \"3s\"\n\
+                [[client.hwtimestamp]]\ninterface = \"eth1\"\n[local]\nstratum = 5\n";
+    let document = Document::inline("x.toml", text);
+    let config = Config::from_document(&document, &mut OneFile(conf)).unwrap();
+    let settings = &config.settings;
+    let hosts: Vec<String> = settings
+        .sources
+        .iter()
+        .map(|source| source.host.to_string())
+        .collect();
+    assert_eq!(hosts, ["a", "p", "b", "q", "c"]);
+    let access: Vec<String> = settings
+        .server
+        .access
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(access, ["allow 10.0.0.0/8", "deny 10.1.0.0/16"]);
+    assert_eq!(settings.commands.access.len(), 1);
+    assert_eq!(settings.logs.write.len(), 2);
+    assert_eq!(settings.client.hardware_stamps.len(), 2);
+    assert_eq!(settings.source_directories.len(), 2);
+    assert_eq!(settings.refclocks.len(), 2);
+    assert_eq!(settings.server.port, 1123);
+    // A value that is given counts, even if it is the default; a table of its own replaces the other as a whole.
+    assert!((settings.selection.max_distance - 3.0).abs() < 1e-9);
+    let local = settings.local.unwrap();
+    assert_eq!((local.stratum, local.orphan), (5, false));
+    assert_eq!(settings.clock.makestep.unwrap().limit, Some(3));
+}
+
+#[test]
+fn a_table_without_its_key_is_refused_in_its_place() {
+    for (text, expected) in [
+        (
+            "[[server]]\niburst = true\n",
+            "x.toml:2:1: missing key `host`",
+        ),
+        (
+            "[[pool]]\nhost = \"\"\n",
+            "x.toml:3:8: neither an address nor a name",
+        ),
+        (
+            "[[refclock]]\npoll = 2\n",
+            "x.toml:2:1: missing key `driver`",
+        ),
+        ("[[ptp]]\npoll = 2\n", "x.toml:2:1: missing key `interface`"),
+        (
+            "[clock]\nmakestep = { limit = 3 }\n",
+            "x.toml:3:12: missing key `threshold`",
+        ),
+        (
+            "[clock]\nfallbackdrift = { min = 9, max = 8 }\n",
+            "x.toml:3:34: `max` is below `min`",
+        ),
+        (
+            "[[refclock]]\ndriver = \"SHM\"\nsegment = 0\nrefid = \"GPS\"\n[[refclock]]\ndriver = \"SHM\"\nsegment = 1\nrefid = \"GPS\"\n",
+            "x.toml:9:9: another reference clock has this refid",
+        ),
+    ] {
+        let problem = problem(&format!("version = \"v1\"\n{text}"));
+        assert!(problem.starts_with(expected), "{text}: {problem}");
+    }
+    // A known name of the host, and a longest interval that gives way.
+    let text = "version = \"v1\"\n[[server]]\naddress = \"192.0.2.1\"\nminpoll = 12\n";
+    let options = &v1(text).unwrap().settings.sources[0].options;
+    assert_eq!((options.minpoll, options.maxpoll), (12, 12));
+}
+
+#[test]
 fn an_import_says_what_is_not_carried_over() {
     let directory = tempfile::tempdir().unwrap();
     let path: PathBuf = directory.path().join("chrony.conf");
     std::fs::write(&path, "server ntp.example.org iburst\nuser chrony\n").unwrap();
-    let (text, remarks) = import(&path).unwrap();
-    let expected = "# not carried: line 2: `user` does nothing: the service manager sets it\n\
-                    version = \"v1\"\n\n[[server]]\nhost = \"ntp.example.org\"\niburst = true\n";
-    assert_eq!((text.as_str(), remarks.len()), (expected, 1));
+    let conf = import(&path).unwrap();
+    let text = conf.draft.written("").unwrap().to_string();
+    let name = path.display();
+    let expected = format!(
+        "# not carried: {name}:2:1: cosmetic: user: the service manager sets it\n\
+         version = \"v1\"\n\n[[server]]\nhost = \"ntp.example.org\"\niburst = true\n"
+    );
+    assert_eq!((text, conf.draft.notes.len()), (expected, 1));
     let args = ConfigArgs {
         chrony_conf: Some(path),
         no_clock: true,
         ..ConfigArgs::default()
     };
     let config = read(&args).unwrap();
-    assert!(!config.corrects_clock);
+    assert!(!config.file.correct_clock);
+    assert_eq!(config.warnings.len(), 1, "{:?}", config.warnings);
     assert_eq!(
         config.summary(),
         "1 server: ntp.example.org, serves no client"
@@ -231,100 +323,47 @@ fn an_import_says_what_is_not_carried_over() {
 
 const TEMPLATE: &str = include_str!("../../../deploy/config/timesync-agent.toml");
 
-/// The template with its keys, but for those that begin with one of these, and with its tables.
-fn uncommented(with_tables: bool, without: &[&str]) -> String {
-    let mut is_in_table = false;
-    let mut text = String::new();
-    for line in TEMPLATE.lines() {
-        is_in_table = match line {
-            _ if line.starts_with("#[") => true,
-            _ if line.starts_with('[') => false,
-            _ => is_in_table,
-        };
-        let code = line.strip_prefix('#').filter(|rest| {
-            let is_table = rest.starts_with('[');
-            let is_key = rest.starts_with(|c: char| c.is_ascii_lowercase());
-            (is_table || is_key)
-                && (with_tables || !is_in_table)
-                && !without
-                    .iter()
-                    .any(|key| rest.starts_with(&format!("{key} =")))
-        });
-        text.push_str(code.unwrap_or(line));
-        text.push('\n');
-    }
-    text
+fn template(examples: bool) -> Config {
+    let lines = TEMPLATE.lines().map(|line| match line.strip_prefix("#~ ") {
+        // Its file is not there.
+        Some(example) if examples && !example.starts_with("chrony-conf") => {
+            format!("{example}\n")
+        }
+        _ => format!("{line}\n"),
+    });
+    let text: String = lines.collect();
+    v1(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"))
 }
 
 #[test]
 fn the_template_is_the_default_configuration() {
-    let template = v1(TEMPLATE).unwrap();
-    let default = v1("version = \"v1\"").unwrap();
-    assert_eq!(format!("{template:?}"), format!("{default:?}"));
+    assert_eq!(template(false).file, TimesyncAgent::default());
 }
 
 #[test]
-fn what_the_template_shows_as_defaults_are_the_defaults() {
-    // Keys without a default, and tables as a whole, show an example.
-    let examples = [
-        "access",
-        "addresses",
-        "chrony-conf",
-        "clockprecision",
-        "device",
-        "directory",
-        "driftfile",
-        "fallbackdrift",
-        "hwtimestamp",
-        "key-file",
-        "list",
-        "makestep",
-        "maxchange",
-        "maxsamples",
-        "node",
-        "ratelimit",
-        "smoothtime",
-        "source-directories",
-        "tempcomp",
-        "threads",
-        "timezone",
-        "write",
-    ];
-    let text = uncommented(false, &examples);
-    assert!(text.contains("\nmaxdistance = \"3s\"\n"), "{text}");
-    let shown = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
-    let mut default = v1("version = \"v1\"").unwrap();
-    // Zero is none.
-    default.settings.client.port = shown.settings.client.port.filter(|port| *port == 0);
-    // One part in a thousand million apart, as decimal numbers are.
-    default.settings.clock.max_slew_rate = shown.settings.clock.max_slew_rate;
-    assert!((shown.settings.clock.max_slew_rate - 1e6 / 12.0).abs() < 1e-3);
-    assert_eq!(format!("{shown:?}"), format!("{default:?}"));
+fn the_examples_of_the_template_can_be_used() {
+    let shown = template(true);
+    assert_eq!(shown.settings.sources.len(), 2);
+    assert_eq!(shown.settings.refclocks.len(), 3);
+    assert!(shown.settings.clock.temperature.is_some());
+    assert_eq!(shown.settings.client.hardware_stamps.len(), 1);
 }
 
 #[test]
-fn every_key_of_the_template_is_understood_and_every_key_is_in_it() {
-    let text = uncommented(true, &["chrony-conf", "lock", "source-directories"]);
-    let config = v1(&text).unwrap_or_else(|problems| panic!("{text}\n{problems}"));
-    assert_eq!(config.settings.sources.len(), 2);
-    assert_eq!(config.settings.refclocks.len(), 2);
-    let keys = include_str!("v1/spec.rs").lines().filter_map(|line| {
-        let field = line.trim().strip_prefix("pub(super) ")?;
-        let (name, _) = field.split_once(": ")?;
-        // The version of the protocol is `version`, as that of the file is.
-        let is_key = name.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-        (is_key && name != "ntp_version").then(|| name.replace('_', "-"))
-    });
-    for key in keys {
-        let is_there = [
-            format!("#{key} ="),
-            format!("[{key}]"),
-            format!("{key} = "),
-            format!("`{key}`"),
-        ];
-        assert!(
-            is_there.iter().any(|form| TEMPLATE.contains(form)),
-            "no {key} in the template"
-        );
-    }
+fn the_keys_that_need_a_restart_are_told_from_the_others() {
+    let changed = |text: &str| {
+        let other = v1(&format!("version = \"v1\"\n{text}")).unwrap();
+        ::config::restart_needed(&TimesyncAgent::default(), &other.file)
+    };
+    assert_eq!(
+        changed("node = \"a\"\nthreads = 2\n[serve]\nport = 1\n[admin]\nlisten = \"none\"\n"),
+        ["node", "threads", "serve.port", "admin.listen"]
+    );
+    assert_eq!(
+        changed("[commands]\nsocket = \"none\"\n[health]\nendpoint = \"none\"\n"),
+        ["commands.socket", "health.endpoint"]
+    );
+    let taken_up =
+        "[[server]]\nhost = \"a\"\n[serve]\naccess = [\"allow\"]\n[clock]\nrtcsync = true\n";
+    assert!(changed(taken_up).is_empty());
 }

@@ -14,7 +14,7 @@ use chronyc::answer::ControlRequest;
 use chronyc::reply::Status;
 use ntp::engine::{self, Reply};
 use peer_chrony::parse_source_directories;
-use time_model::settings::{AccessRule, Settings, SourceSettings};
+use time_model::settings::{AccessRule, Settings, SourceSettings, sources};
 
 /// Rules of access that a configuration has, and what chronyc says besides. More than this is a program gone wrong.
 const MAX_RULES: usize = 16_384;
@@ -36,11 +36,10 @@ struct Known {
 
 impl Known {
     fn new(settings: &Settings) -> Self {
-        let (from_directories, _) =
-            parse_source_directories(&settings.source_directories, &mut Disk);
+        let draft = parse_source_directories(&settings.source_directories, &mut Disk);
         Self {
             settings: settings.clone(),
-            from_directories,
+            from_directories: sources(&draft.config),
         }
     }
 }
@@ -83,14 +82,15 @@ impl Controller {
     }
 
     /// Tells the agent its settings again, with what files say now.
-    fn tell(&self, sources: bool) -> Status {
+    fn tell(&self, reads_sources: bool) -> Status {
         let mut known = self.known();
-        if sources {
+        if reads_sources {
             let directories = known.settings.source_directories.clone();
-            let (new, odd) = parse_source_directories(&directories, &mut Disk);
-            for warning in odd {
+            let draft = parse_source_directories(&directories, &mut Disk);
+            for warning in &draft.notes {
                 tracing::warn!(%warning, "A source is left out");
             }
+            let new = sources(&draft.config);
             let old = std::mem::replace(&mut known.from_directories, new.clone());
             known
                 .settings

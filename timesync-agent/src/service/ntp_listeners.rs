@@ -54,7 +54,10 @@ impl NtpListeners {
         Arc::new(Self {
             supply,
             precision,
-            threads: config.batch.then(|| config.threads.unwrap_or(cores)),
+            threads: config
+                .file
+                .batch
+                .then(|| config.file.threads.unwrap_or(cores)),
             progress: context.progress.clone(),
             metrics: context.metrics.clone(),
             held: Mutex::new(Held {

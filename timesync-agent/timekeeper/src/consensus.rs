@@ -12,9 +12,10 @@ use time_model::settings::{Local, SelectionSettings, Settings};
 use time_model::time::{RawTime, Reading, Span};
 use time_model::view::{Leap, SelectionView, SourceState};
 
-/// With several sources, the first one that answers is not followed before half of them did, or this has passed: the quickest
-/// one may be wrong.
-pub(super) const PATIENCE: Span = Span(2 * time_model::time::SECOND);
+/// The first burst of all sources: eight requests, two seconds apart. Without a majority the clock is let alone until it is over.
+pub(super) const FIRST_BURST: Span = Span(16 * time_model::time::SECOND);
+/// Samples after which a source has said what it has to say in its first burst.
+const BURST_SAMPLES: usize = 4;
 /// Uncertainty of a hidden asymmetry, as a part of the shortest round trip: sources differ by it.
 const ASYMMETRY: f64 = 0.02;
 /// The combined estimate of several sources.
@@ -40,6 +41,26 @@ pub(super) struct Decision {
     pub(super) is_news: bool,
     /// Sources that were not falsetickers before.
     pub(super) falsetickers: Vec<SourceId>,
+}
+
+/// The proof that the clock may be corrected; only the consensus makes one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Settled(Ground);
+
+impl Settled {
+    /// Whether more than half of all sources have agreed at some time.
+    pub(super) fn is_majority(self) -> bool {
+        self.0 == Ground::Majority
+    }
+}
+
+/// The ground on which sources are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Ground {
+    /// The first burst of all sources is over, and no more than half of them agree.
+    BurstOver,
+    /// More than half of all sources agree.
+    Majority,
 }
 
 impl Decision {
@@ -68,7 +89,10 @@ pub(super) struct Consensus {
     pub(super) rules: SelectionSettings,
     max_samples: Option<u32>,
     sources: Vec<Source>,
+    /// Sources of the configuration that may be followed, a pool counted once: names that are not resolved are among them.
+    n_configured: usize,
     first_sample: Option<RawTime>,
+    ground: Option<Ground>,
 }
 
 impl Consensus {
@@ -77,7 +101,9 @@ impl Consensus {
             rules: settings.selection.clone(),
             max_samples: settings.client.max_samples,
             sources: Vec::new(),
+            n_configured: n_configured(settings),
             first_sample: None,
+            ground: None,
         }
     }
 
@@ -85,6 +111,7 @@ impl Consensus {
     pub(super) fn configure(&mut self, settings: &Settings) {
         self.rules = settings.selection.clone();
         self.max_samples = settings.client.max_samples;
+        self.n_configured = n_configured(settings);
     }
 
     /// A source is known from now on. `known` is the frequency that was learned, `tempered` what the temperature adds to it.
@@ -219,14 +246,50 @@ impl Consensus {
         }
     }
 
-    /// Whether enough sources were heard to follow one of them.
-    pub(super) fn is_settled(&self, now: Reading) -> bool {
-        let selectable = || self.sources.iter().filter(|s| !s.options.select.noselect);
-        let n_heard = selectable().filter(|source| source.last.is_some()).count();
-        n_heard * 2 > selectable().count()
-            || self
-                .first_sample
-                .is_some_and(|first| now.raw - first >= PATIENCE)
+    /// The proof that the clock may be corrected by a decision: more than half of all sources agree, or the first burst of all
+    /// is over. Those that answer first may be wrong, and may agree with each other. A proof holds from then on.
+    pub(super) fn settle(&mut self, decision: &Decision, now: Reading) -> Option<Settled> {
+        let ground = if self.is_majority(decision) {
+            Some(Ground::Majority)
+        } else if self.is_burst_over(now) {
+            Some(Ground::BurstOver)
+        } else {
+            None
+        };
+        self.ground = self.ground.max(ground);
+        self.ground.map(Settled)
+    }
+
+    /// Whether a majority may still come before the first burst is over.
+    pub(super) fn is_unsettled(&self) -> bool {
+        self.ground.is_none()
+    }
+
+    fn is_majority(&self, decision: &Decision) -> bool {
+        let agrees = |state: &&SourceState| {
+            matches!(
+                state,
+                SourceState::Best | SourceState::Combined | SourceState::Outlier
+            )
+        };
+        let n_agreeing = decision.selection.states.iter().filter(agrees).count();
+        let n_selectable = self.selectable().count().max(self.n_configured);
+        n_agreeing * 2 > n_selectable
+    }
+
+    fn is_burst_over(&self, now: Reading) -> bool {
+        let has_spoken =
+            |source: &Source| source.withdrawn || source.filter.n_samples() >= BURST_SAMPLES;
+        let all_have =
+            self.selectable().count() >= self.n_configured && self.selectable().all(has_spoken);
+        let is_past = |first| now.raw - first >= FIRST_BURST;
+        all_have || self.first_sample.is_some_and(is_past)
+    }
+
+    /// Sources that may be followed, by the configuration and `authselectmode`.
+    fn selectable(&self) -> impl Iterator<Item = &Source> {
+        let is_selectable = |source: &&Source| !source.selection.effective.noselect;
+        self.sources.iter().filter(is_selectable)
     }
 
     /// The consequences of a decision, if there is a system peer.
@@ -352,4 +415,15 @@ impl Consensus {
         }
         falsetickers
     }
+}
+
+/// Sources of a configuration that may be followed.
+fn n_configured(settings: &Settings) -> usize {
+    let servers = settings.sources.iter();
+    let n_servers = servers.filter(|source| !source.options.noselect).count();
+    let clocks = settings.refclocks.iter().map(|clock| &clock.options);
+    let n_clocks = clocks
+        .filter(|clock| !clock.noselect && !clock.local)
+        .count();
+    n_servers + n_clocks
 }

@@ -2,6 +2,7 @@
 //!
 //! The requested rate is always above −1, and so time never runs backwards but by a step.
 
+use crate::consensus::Settled;
 use time_model::settings::{ClockSettings, MakeStep};
 use time_model::time::{RawTime, Reading, Span, UnixTime};
 
@@ -63,6 +64,9 @@ pub(super) struct Discipline {
     pub(super) applied: f64,
     makestep: Option<MakeStep>,
     steps_left: Option<u32>,
+    /// What was left of them before the first update that no majority of sources agreed on. The count begins again with the
+    /// majority, which undoes what others have done.
+    left_before: Option<Option<u32>>,
     /// Steps are for offsets that cannot be slewed.
     gentle: bool,
     ignored: u32,
@@ -89,6 +93,7 @@ impl Discipline {
             applied: 0.0,
             makestep: clock.makestep,
             steps_left: clock.makestep.and_then(|makestep| makestep.limit),
+            left_before: None,
             gentle: false,
             ignored: 0,
             n_updates: 0,
@@ -106,6 +111,7 @@ impl Discipline {
         if self.makestep != makestep {
             self.makestep = makestep;
             self.steps_left = makestep.and_then(|makestep| makestep.limit);
+            self.left_before = None;
         }
     }
 
@@ -133,13 +139,14 @@ impl Discipline {
         &mut self,
         clock: &ClockSettings,
         update: Update,
+        settled: Settled,
         now: Reading,
     ) -> Correction {
         let offset = update.offset;
         if let Some(refused) = self.refuse(clock, update.change) {
             return refused;
         }
-        let may_step = self.count_step(offset);
+        let may_step = self.count_step(offset, settled);
         if update.skew * 1e6 < clock.max_update_skew {
             let bound = clock.max_drift * 1e-6;
             self.frequency = update.frequency.clamp(-bound, bound);
@@ -242,10 +249,15 @@ impl Discipline {
     }
 
     /// chrony counts every update of the clock, stepped or not, and none that `maxchange` refuses.
-    fn count_step(&mut self, offset: f64) -> bool {
+    fn count_step(&mut self, offset: f64, settled: Settled) -> bool {
         let Some(makestep) = self.makestep else {
             return false;
         };
+        if !settled.is_majority() {
+            self.left_before.get_or_insert(self.steps_left);
+        } else if let Some(left) = self.left_before.take() {
+            self.steps_left = left;
+        }
         match &mut self.steps_left {
             Some(0) => return false,
             Some(left) => *left -= 1,

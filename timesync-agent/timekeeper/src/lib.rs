@@ -31,7 +31,7 @@ mod update;
 
 use std::collections::VecDeque;
 
-use self::consensus::{Consensus, PATIENCE};
+use self::consensus::{Consensus, FIRST_BURST};
 use self::discipline::Discipline;
 use self::fallback::Fallback;
 use self::filter::Taken;
@@ -251,7 +251,7 @@ impl Timekeeper {
                 )
         });
         let patience = match self.consensus.first_sample() {
-            Some(first) if self.discipline.n_updates == 0 => Some(first + PATIENCE),
+            Some(first) if self.consensus.is_unsettled() => Some(first + FIRST_BURST),
             _ => None,
         };
         let patience = patience.filter(|at| *at > now.raw);
@@ -274,7 +274,7 @@ impl Timekeeper {
         self.discipline.advance(now.raw);
         self.fall_back(now);
         self.set_rate();
-        if self.discipline.n_updates == 0 && self.consensus.first_sample().is_some() {
+        if self.consensus.is_unsettled() && self.consensus.first_sample().is_some() {
             self.reselect(None, now);
         }
         self.review_local(now);

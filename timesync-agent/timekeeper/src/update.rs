@@ -1,7 +1,7 @@
 //! From samples to the clock: selection, combining, and what is done about it.
 
 use super::Timekeeper;
-use super::consensus::{Agreement, Decision};
+use super::consensus::{Agreement, Decision, Settled};
 use super::discipline::{Correction, Update};
 use super::knowledge::{Knowledge, Root};
 use super::select::Failure;
@@ -30,12 +30,14 @@ impl Timekeeper {
         }
         self.failure = None;
         let changed = decision.leads != leading;
-        let is_settled = self.discipline.n_updates > 0 || self.consensus.is_settled(now);
-        if (decision.is_news || changed) && is_settled {
+        let settled = self.consensus.settle(&decision, now);
+        // The first update is due once sources have settled, whether or not one of them has just spoken.
+        let is_due = decision.is_news || changed;
+        if let Some(settled) = settled.filter(|_| is_due) {
             if changed && let Some(id) = decision.leads {
                 self.note(Note::Selected(id));
             }
-            self.update_clock(&decision, now);
+            self.update_clock(&decision, settled, now);
         }
         self.review_local(now);
     }
@@ -58,7 +60,7 @@ impl Timekeeper {
     }
 
     /// Combines, and corrects the clock.
-    fn update_clock(&mut self, decision: &Decision, now: Reading) {
+    fn update_clock(&mut self, decision: &Decision, settled: Settled, now: Reading) {
         let Some(agreement) = self.consensus.agree(decision, self.error_rate(), now) else {
             return;
         };
@@ -77,7 +79,7 @@ impl Timekeeper {
         let correction = if self.free_running {
             self.discipline.observe(&self.clock, update, now.raw)
         } else {
-            self.discipline.update(&self.clock, update, now)
+            self.discipline.update(&self.clock, update, settled, now)
         };
         match correction {
             Correction::Ignored(span) => return self.note(Note::ChangeIgnored(span)),

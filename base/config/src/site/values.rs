@@ -172,7 +172,7 @@ pub struct Openshift {
 }
 
 impl Openshift {
-    /// The first release with Ignition 3.2, in which MachineConfigs are rendered.
+    /// The first release with Ignition 3.2, in which machine configurations are rendered.
     const FIRST: u8 = 7;
 }
 

@@ -71,7 +71,7 @@ impl Server {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            acceptor: Acceptor::new(MAX_CONNECTIONS),
+            acceptor: Acceptor::waiting(MAX_CONNECTIONS),
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
@@ -16,7 +16,8 @@ use super::{
 };
 use crate::admin::{Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
-use crate::config::{Common, Problems};
+use crate::clock;
+use crate::config::{Common, Problems, warn_of_restart};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
@@ -46,6 +47,14 @@ pub(super) struct Host {
     _own: Option<Bound>,
 }
 
+/// The configuration before a reload.
+pub(super) struct Before<S: Service> {
+    /// The newest one that is served.
+    pub(super) common: Common,
+    /// That of the start, for the keys that a reload cannot change.
+    pub(super) started_with: S::File,
+}
+
 /// How the process is to end.
 pub(super) struct End {
     /// How long the drain may take.
@@ -73,7 +82,7 @@ impl Host {
         let shared = Arc::new(Shared {
             service: name,
             slot: slot.slot.clone(),
-            started: now(),
+            started: clock::now(),
             life: life.clone(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),
@@ -104,11 +113,11 @@ impl Host {
         })
     }
 
-    /// Serves until it is asked to stop or the service has failed.
+    /// Serves until a signal tells it to stop or the service has failed.
     pub(super) async fn serve<S: Service>(
         &mut self,
         service: &S,
-        mut common: Common,
+        mut before: Before<S>,
         log_args: LogArgs,
         signals: &mut Signals,
         load: &impl Fn() -> Result<S::Config, Problems>,
@@ -120,9 +129,9 @@ impl Host {
                 request = signals.next() => request,
                 error = &mut failure => {
                     let told = exit::chain(&*error);
-                    tracing::error!(error = told, "The service cannot go on");
+                    tracing::error!(error = told, "The service cannot continue");
                     notify::status(&format!("failed: {told}"));
-                    let (deadline, code) = (common.drain, exit::SOFTWARE);
+                    let (deadline, code) = (before.common.drain, exit::SOFTWARE);
                     return End { deadline, code };
                 }
                 () = self.context.readiness.released(), if !self.announced => {
@@ -130,25 +139,25 @@ impl Host {
                     continue;
                 }
                 Some(asked) = self.status.recv() => {
-                    // Who asked may have gone.
+                    // The client may have gone.
                     answer(asked, service);
                     continue;
                 }
             };
             match request {
-                Request::Stop => return End::asked(&common),
+                Request::Stop => return End::asked(&before.common),
                 Request::Reload => {}
             }
             loop {
                 self.context.life.set(State::Reloading);
                 notify::reloading();
-                let reloading = self.reload(service, &mut common, log_args, load);
+                let reloading = self.reload(service, &mut before, log_args, load);
                 let meanwhile = listen_while(signals, reloading).await;
                 if meanwhile == Some(Request::Stop) {
-                    return End::asked(&common);
+                    return End::asked(&before.common);
                 }
                 self.reloaded();
-                // Asked for again meanwhile: what was read may have changed since.
+                // Another SIGHUP came meanwhile: the files may have changed since.
                 if meanwhile.is_none() {
                     break;
                 }
@@ -156,7 +165,7 @@ impl Host {
         }
     }
 
-    /// Start-up is complete: tells whoever waits for it.
+    /// Start-up is complete: tells the service manager.
     fn announce(&mut self) {
         self.announced = true;
         self.context.life.set(State::Serving);
@@ -178,16 +187,17 @@ impl Host {
     async fn reload<S: Service>(
         &mut self,
         service: &S,
-        common: &mut Common,
+        before: &mut Before<S>,
         log_args: LogArgs,
         load: &impl Fn() -> Result<S::Config, Problems>,
     ) {
-        let begun = now();
+        let begun = clock::now();
         let config = match load() {
             Ok(config) => config,
             Err(problems) => return self.refuse_reload(&problems),
         };
-        let new = *S::common(&config);
+        super::warn::<S>(&config);
+        let (new, file) = (*S::common(&config), S::file(&config).clone());
         let mut reloading = pin!(service.reload(config));
         let reloaded = loop {
             tokio::select! {
@@ -199,11 +209,12 @@ impl Host {
         match reloaded {
             Ok(summary) => {
                 log::apply(settings(new.log, log_args));
-                if new.admin != common.admin {
+                warn_of_restart(&before.started_with, &file);
+                if new.admin != before.common.admin {
                     tracing::warn!("The admin listener's address changes with the next restart");
                 }
-                *common = Common {
-                    admin: common.admin,
+                before.common = Common {
+                    admin: before.common.admin,
                     ..new
                 };
                 self.reloads.inc();
@@ -240,7 +251,7 @@ impl Host {
         let latch = self.context.readiness.latch("end of the process");
         notify::stopping();
         tracing::info!(?deadline, "Draining");
-        let begun = now();
+        let begun = clock::now();
         let drained = tokio::time::timeout(deadline + DRAIN_GRACE, service.drain(deadline));
         tokio::select! {
             biased;
@@ -255,7 +266,7 @@ impl Host {
 }
 
 impl End {
-    /// Somebody wants it to.
+    /// A signal asked for it.
     fn asked(common: &Common) -> Self {
         Self {
             deadline: common.drain,
@@ -301,7 +312,7 @@ fn register(metrics: &Metrics, readiness: &Readiness) -> (Counter<u64>, Counter<
 
 //--- Admin
 
-/// Opens the listener at which this very process can be asked, whoever has the admin address.
+/// Opens the listener of this very process, which answers whichever process has the admin address.
 fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
     let (listener, bound) = path::listen(path)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
@@ -310,7 +321,7 @@ fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
 }
 
 /// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
-/// then the address may still be taken, and the newcomer goes on without until it is free.
+/// then the address may still be taken, and the newcomer continues without it until it is free.
 fn open_admin(
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
@@ -356,14 +367,6 @@ fn open_admin(
         }
         Err(error) => Err(error),
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the life of a process is measured"
-)]
-fn now() -> Instant {
-    Instant::now()
 }
 
 /// Answers `/status`.

@@ -43,8 +43,17 @@ struct Spec {
     gives_up: Option<HumanDuration>,
 }
 
+/// The keys whose change is reported.
+#[derive(Clone, Serialize, JsonSchema)]
+struct File {
+    #[schemars(extend("x-reload" = "restart"))]
+    work: u64,
+    greeting: String,
+}
+
 struct Config {
     common: Common,
+    file: File,
     listen: Vec<SocketAddr>,
     greeting: String,
     work: Duration,
@@ -65,6 +74,10 @@ fn load() -> Result<Config, Problems> {
     let default_admin = SocketAddr::from(([127, 0, 0, 1], 0));
     Ok(Config {
         common: Common::new(spec.log, spec.admin, spec.drain, default_admin),
+        file: File {
+            work: spec.work.0.as_secs(),
+            greeting: spec.greeting.get_ref().clone(),
+        },
         listen: spec.listen,
         greeting: spec.greeting.into_inner(),
         work: spec.work.0,
@@ -101,9 +114,22 @@ impl Service for Greeter {
     const NAME: &'static str = "greeter";
     type Config = Config;
     type Status = Value;
+    type File = File;
 
     fn common(config: &Config) -> &Common {
         &config.common
+    }
+
+    fn file(config: &Config) -> &File {
+        &config.file
+    }
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let is_odd = config.greeting == "odd";
+        is_odd
+            .then(|| "no guest expects this".to_owned())
+            .into_iter()
+            .collect()
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
@@ -667,6 +693,26 @@ fn a_stranger_on_the_admin_address_ends_the_start() {
     let told = process.notified();
     assert!(told.contains(&format!("tcp {admin}, taken by ")), "{told}");
     assert_eq!(process.ended(), exit::SOFTWARE);
+}
+
+#[test]
+fn what_a_daemon_declares_is_logged_at_the_start_and_at_reloads() {
+    let process = Process::start("greeting = \"odd\"");
+    assert_eq!(process.notified(), "READY=1");
+    let count = |sentence: &str| process.log().matches(sentence).count();
+    assert_eq!(count("no guest expects this"), 1);
+    let reload = |more: &str| {
+        fs::write(process.directory.path().join("config.toml"), config(more)).unwrap();
+        process.signal(Signal::HUP);
+        assert!(process.notified().starts_with("RELOADING=1"));
+        assert_eq!(process.notified(), "READY=1");
+    };
+    reload("greeting = \"x\"");
+    assert_eq!(count("change with the next restart"), 0);
+    reload("greeting = \"odd\"\nwork = \"7s\"");
+    assert_eq!(count("no guest expects this"), 2);
+    assert_eq!(count("These keys change with the next restart"), 1);
+    assert!(process.log().contains("work"), "{}", process.log());
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Verbs that end the same way for every daemon, and what verbs are made of: a runtime, and a running
-//! daemon that is asked.
+//! Verbs that end the same way for every daemon, and their parts: a runtime, and a request to a running
+//! daemon.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -17,12 +17,12 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Builder;
 
-use crate::admin::{self, ClientError, Response};
+use crate::admin::{self, ClientError, Method, Response};
 use crate::args::StatusArgs;
 use crate::config::{HumanDuration, Problems};
 use crate::{errln, exit, outln, print};
 
-/// Does the work of a verb, and ends with the code it gives; what it has left running ends with it.
+/// Does the work of a verb, and ends with the code it gives; tasks that are left end with it.
 pub fn verb(work: impl Future<Output = ExitCode>) -> ExitCode {
     match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => {
@@ -99,7 +99,7 @@ pub fn import_text<R: Display>(imported: Result<(String, Vec<R>), impl Display>)
     }
 }
 
-/// Runs `status`: asks the daemon at the admin address and prints what `render` makes of its answer,
+/// Runs `status`: asks the daemon at the admin address and prints what `render` makes from its answer,
 /// or the answer itself with `--json`.
 pub fn status<D: DeserializeOwned>(
     args: &StatusArgs,
@@ -127,7 +127,7 @@ fn asked_status<D: DeserializeOwned>(
     default_admin: SocketAddr,
 ) -> Result<Shown<D>, ClientError> {
     let address = args.admin.unwrap_or(default_admin);
-    let body = exchange(address, "/status", Way::Look)?.body;
+    let body = exchange(address, "/status", Method::Get)?.body;
     let shown = match args.json {
         true => serde_json::from_slice(&body).map(Shown::Json),
         false => serde_json::from_slice(&body).map(Shown::Status),
@@ -135,7 +135,7 @@ fn asked_status<D: DeserializeOwned>(
     shown.map_err(|error| failed(address, error))
 }
 
-/// The lines with which every daemon's `status` begins: what runs, since when, and what is wrong.
+/// The lines with which every daemon's `status` begins: the process, its age, and its problems.
 #[must_use]
 pub fn headline<D>(status: &Status<D>) -> String {
     let ready = match status.ready {
@@ -161,16 +161,7 @@ pub fn headline<D>(status: &Status<D>) -> String {
 
 //--- The running daemon
 
-/// Whether a verb changes something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// It only looks: `GET`.
-    Look,
-    /// It changes something: `POST`.
-    Change,
-}
-
-/// What the running daemon answers to `path`, which may carry a query.
+/// Returns the running daemon's answer to `path`, which may carry a query.
 ///
 /// # Errors
 ///
@@ -179,18 +170,18 @@ pub fn ask(
     args: &StatusArgs,
     default_admin: SocketAddr,
     path: &str,
-    way: Way,
+    method: Method,
 ) -> Result<Response, ExitCode> {
     let address = args.admin.unwrap_or(default_admin);
-    exchange(address, path, way).map_err(|error| unavailable(&error))
+    exchange(address, path, method).map_err(|error| unavailable(&error))
 }
 
-fn exchange(address: SocketAddr, path: &str, way: Way) -> Result<Response, ClientError> {
+fn exchange(address: SocketAddr, path: &str, method: Method) -> Result<Response, ClientError> {
     let runtime = Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| failed(address, error))?;
-    match way {
-        Way::Look => runtime.block_on(admin::get(address, path)),
-        Way::Change => runtime.block_on(admin::post(address, path, Vec::new())),
+    match method {
+        Method::Get => runtime.block_on(admin::get(address, path)),
+        Method::Post => runtime.block_on(admin::post(address, path, Vec::new())),
     }
 }
 
@@ -249,8 +240,8 @@ mod tests {
             status(&args, nobody, headline::<()>),
             code(exit::UNAVAILABLE)
         );
-        for way in [Way::Look, Way::Change] {
-            let refused = ask(&args, nobody, "/x", way);
+        for method in [Method::Get, Method::Post] {
+            let refused = ask(&args, nobody, "/x", method);
             assert_eq!(refused, Err(code(exit::UNAVAILABLE)));
         }
         let none = Vec::<Problem>::new;

@@ -1,4 +1,4 @@
-//! What an engine counts, without its threads ever waiting for one another.
+//! The counters of an engine; its threads never wait for one another.
 
 use std::fmt;
 use std::sync::Arc;

@@ -73,7 +73,7 @@ impl ReturnPath {
         ))
     }
 
-    /// Who gets the reply.
+    /// The receiver of the reply.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         self.peer.address()
@@ -83,7 +83,7 @@ impl ReturnPath {
     ///
     /// # Errors
     ///
-    /// What the kernel says, or `NotConnected` for a datagram that came from nowhere.
+    /// The error of the kernel, or `NotConnected` for a datagram that came from nowhere.
     pub fn send(&self, payload: &[u8]) -> io::Result<()> {
         let Some(socket) = &self.socket else {
             return Err(io::ErrorKind::NotConnected.into());

@@ -13,10 +13,10 @@ use super::counters::Counts;
 use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn};
 use crate::progress::Heartbeat;
 
-/// In quiet times every so many datagrams it is asked for all there are.
+/// When it is quiet, a worker tries a batch receive every this many datagrams.
 const LOOK_EVERY: u32 = 8;
 
-/// So many batches of one datagram in a row mean that it is quiet.
+/// This many batches of one datagram in a row mean that it is quiet.
 const QUIET_AFTER: u32 = 4;
 
 /// The number of empty receives in a row after which a thread sleeps without a timeout. Before that, a
@@ -27,7 +27,7 @@ const SLEEP_AFTER: u32 = 4;
 /// holds, so that clients who never pause cannot keep it.
 const LAST_DATAGRAMS: usize = 1 << 16;
 
-/// So many failed receives in a row are taken at full speed: an ICMP error is reported once.
+/// This many failed receives in a row are taken at full speed: an ICMP error is reported once.
 const ERRORS_AT_ONCE: u32 = 8;
 
 /// A thread whose socket fails on and on tries again after this long.
@@ -159,7 +159,7 @@ impl<R: Respond> Worker<R> {
         }
     }
 
-    /// Makes the socket one that is waited for again. Its mode is shared with every process that has
+    /// Makes the socket blocking again. Its mode is shared with every process that has
     /// it, and a service manager sets it when it starts another one: this thread would spin.
     fn stay_blocking(&self) {
         let socket = &self.socket.socket;
@@ -185,7 +185,7 @@ impl<R: Respond> Worker<R> {
                 to_answer: (received - index).min(most - before),
             };
             let Some((message, reply)) = batch.message(index) else {
-                // Cut off by the kernel: whoever sends as much speaks something else.
+                // Cut off by the kernel: a client that sends as much speaks something else.
                 handled -= 1;
                 self.counts.dropped.add(1);
                 continue;

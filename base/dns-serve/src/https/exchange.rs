@@ -22,7 +22,7 @@ const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Where a request has its message.
+/// The part of a request that has its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In its target; this is it.
@@ -35,7 +35,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    /// A line for whoever wrote the client.
+    /// A line for the author of the client.
     pub(super) reason: &'static str,
 }
 
@@ -69,7 +69,7 @@ impl Refusal {
     }
 }
 
-/// Where a request for `path` has its message, of `most` octets at most.
+/// Returns the part of a request for `path` that has its message, of `most` octets at most.
 pub(super) fn place(
     (method, target, headers): (&Method, &Uri, &HeaderMap),
     path: &str,

@@ -20,8 +20,8 @@ const PATHS: [&str; 6] = [
     "/etc/systemd/system/outpost-sockets.service",
 ];
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> DesiredState {
+    DesiredState {
         files: PATHS.map(|path| (path.into(), file("1"))).into(),
         enabled: ["outpost-healthd.socket".to_owned()].into(),
         archives: [(Service::Healthd, Sha256::of(b"1"))].into(),
@@ -42,14 +42,14 @@ fn installed() -> Found {
     }
 }
 
-fn deeds(change: impl FnOnce(&mut Found)) -> Vec<Deed> {
+fn actions(change: impl FnOnce(&mut Found)) -> Vec<Action> {
     let mut found = installed();
     change(&mut found);
-    plan(&wanted(), &found).deeds.into_iter().collect()
+    plan(&wanted(), &found).actions.into_iter().collect()
 }
 
-fn changed(path: &str) -> Vec<Deed> {
-    deeds(|found| {
+fn changed(path: &str) -> Vec<Action> {
+    actions(|found| {
         found.files.insert(path.into(), file("0"));
     })
 }
@@ -65,8 +65,8 @@ fn the_first_time_everything_is_written_and_started_and_nothing_reloaded() {
     assert_eq!(plan.writes.len(), PATHS.len());
     assert!(plan.writes.values().all(|how| *how == Write::New));
     assert_eq!(
-        plan.deeds.into_iter().collect::<Vec<_>>(),
-        [Deed::Manager, Deed::Images, Deed::Start]
+        plan.actions.into_iter().collect::<Vec<_>>(),
+        [Action::Manager, Action::Images, Action::Start]
     );
     assert_eq!(plan.archives, [Service::Healthd].into());
     assert_eq!(plan.enable, ["outpost-healthd.socket".to_owned()].into());
@@ -76,23 +76,23 @@ fn the_first_time_everything_is_written_and_started_and_nothing_reloaded() {
 fn what_changed_is_all_that_is_disturbed() {
     let healthd = Service::Healthd;
     for (path, expected) in [
-        (CONFIG, vec![Deed::Reload(healthd)]),
-        (QUADLET, vec![Deed::Manager, Deed::Swap(healthd)]),
+        (CONFIG, vec![Action::Reload(healthd)]),
+        (QUADLET, vec![Action::Manager, Action::Swap(healthd)]),
         (
             SOCKET,
             vec![
-                Deed::Manager,
-                Deed::Socket("outpost-healthd.socket".to_owned()),
+                Action::Manager,
+                Action::Socket("outpost-healthd.socket".to_owned()),
             ],
         ),
-        ("/etc/outpost/pki/node.crt", vec![Deed::Reload(healthd)]),
+        ("/etc/outpost/pki/node.crt", vec![Action::Reload(healthd)]),
         (
             "/etc/systemd/system/outpost-setup.service",
-            vec![Deed::Manager],
+            vec![Action::Manager],
         ),
         (
             "/etc/systemd/system/outpost-sockets.service",
-            vec![Deed::Manager],
+            vec![Action::Manager],
         ),
     ] {
         assert_eq!(changed(path), expected, "{path}");
@@ -101,11 +101,11 @@ fn what_changed_is_all_that_is_disturbed() {
 
 #[test]
 fn a_swap_makes_a_reload_unnecessary() {
-    let found = deeds(|found| {
+    let found = actions(|found| {
         found.files.insert(CONFIG.into(), file("0"));
         found.archives.insert(Service::Healthd, Sha256::of(b"0"));
     });
-    assert_eq!(found, [Deed::Swap(Service::Healthd)]);
+    assert_eq!(found, [Action::Swap(Service::Healthd)]);
 }
 
 #[test]
@@ -118,25 +118,25 @@ fn rights_are_given_back_without_disturbing_anybody_but_the_reader() {
     found.files.insert(SOCKET.into(), open);
     let plan = plan(&wanted(), &found);
     assert_eq!(plan.writes, [(SOCKET.into(), Write::Rights)].into());
-    assert_eq!(plan.deeds, [Deed::Manager].into());
+    assert_eq!(plan.actions, [Action::Manager].into());
 }
 
 #[test]
 fn what_was_left_undone_is_done() {
-    let socket = Deed::Socket("outpost-healthd.socket".to_owned());
-    let pending = BTreeSet::from([Deed::Start, socket, Deed::Swap(Service::Healthd)]);
-    let left = deeds(|found| found.pending.clone_from(&pending));
+    let socket = Action::Socket("outpost-healthd.socket".to_owned());
+    let pending = BTreeSet::from([Action::Start, socket, Action::Swap(Service::Healthd)]);
+    let left = actions(|found| found.pending.clone_from(&pending));
     assert_eq!(left, pending.into_iter().collect::<Vec<_>>());
 }
 
 #[test]
 fn what_was_left_undone_of_what_is_wanted_no_more_is_forgotten() {
-    let left = deeds(|found| {
+    let left = actions(|found| {
         found.pending = [
-            Deed::Swap(Service::LbProxy),
-            Deed::Reload(Service::LbProxy),
-            Deed::Socket("outpost-lb-proxy-api.socket".to_owned()),
-            Deed::Rerun("outpost-redirect.service".to_owned()),
+            Action::Swap(Service::LbProxy),
+            Action::Reload(Service::LbProxy),
+            Action::Socket("outpost-lb-proxy-api.socket".to_owned()),
+            Action::Rerun("outpost-redirect.service".to_owned()),
         ]
         .into();
     });
@@ -159,7 +159,7 @@ fn what_no_longer_belongs_to_the_node_goes() {
     assert_eq!(plan.removals, [old].into());
     assert_eq!(plan.disable, ["outpost-old.socket".to_owned()].into());
     assert_eq!(plan.stop, plan.disable);
-    assert_eq!(plan.deeds, [Deed::Manager].into());
+    assert_eq!(plan.actions, [Action::Manager].into());
 }
 
 #[test]
@@ -189,44 +189,50 @@ fn another_program_that_sets_the_clock_stops_first_and_may_go_on_after() {
         .files
         .extend([(rival.clone(), file("!")), (asks, file("!"))]);
     let mut found = installed();
-    let deeds = plan(&held_back, &found).deeds;
-    let expected = [Deed::Manager, Deed::Halt(unit()), Deed::Start];
-    assert_eq!(deeds.into_iter().collect::<Vec<_>>(), expected);
+    let actions = plan(&held_back, &found).actions;
+    let expected = [Action::Manager, Action::Halt(unit()), Action::Start];
+    assert_eq!(actions.into_iter().collect::<Vec<_>>(), expected);
 
     found.installed.insert(rival.clone());
     found.files.insert(rival, file("!"));
-    let deeds = plan(&wanted(), &found).deeds;
-    let expected = [Deed::Manager, Deed::Resume(unit())];
-    assert_eq!(deeds.into_iter().collect::<Vec<_>>(), expected);
+    let actions = plan(&wanted(), &found).actions;
+    let expected = [Action::Manager, Action::Resume(unit())];
+    assert_eq!(actions.into_iter().collect::<Vec<_>>(), expected);
 
     found.files.extend(held_back.files.clone());
     // One that runs although the addition has long been there: that stops nobody.
     found.rivals_active = [unit(), "chronyd.service".to_owned()].into();
-    assert_eq!(plan(&held_back, &found).deeds, [Deed::Halt(unit())].into());
+    assert_eq!(
+        plan(&held_back, &found).actions,
+        [Action::Halt(unit())].into()
+    );
 
     // What was left undone is only done while it is right.
     found = installed();
-    found.pending = [Deed::Halt(unit()), Deed::Resume(unit())].into();
-    assert_eq!(plan(&wanted(), &found).deeds, [Deed::Resume(unit())].into());
+    found.pending = [Action::Halt(unit()), Action::Resume(unit())].into();
+    assert_eq!(
+        plan(&wanted(), &found).actions,
+        [Action::Resume(unit())].into()
+    );
 }
 
 #[test]
-fn a_deed_is_what_its_text_says() {
+fn an_action_is_what_its_text_says() {
     let unit = "outpost-x.socket".to_owned();
-    for deed in [
-        Deed::Users,
-        Deed::Start,
-        Deed::Resolver,
-        Deed::Swap(Service::LbProxy),
-        Deed::Reload(Service::Healthd),
-        Deed::Socket(unit.clone()),
-        Deed::Rerun(unit.clone()),
-        Deed::Halt(unit.clone()),
-        Deed::Resume(unit),
+    for action in [
+        Action::Users,
+        Action::Start,
+        Action::Resolver,
+        Action::Swap(Service::LbProxy),
+        Action::Reload(Service::Healthd),
+        Action::Socket(unit.clone()),
+        Action::Rerun(unit.clone()),
+        Action::Halt(unit.clone()),
+        Action::Resume(unit),
     ] {
-        assert_eq!(deed.to_string().parse(), Ok(deed));
+        assert_eq!(action.to_string().parse(), Ok(action));
     }
-    assert_eq!("swap x".parse::<Deed>(), Err(NoDeed));
+    assert_eq!("swap x".parse::<Action>(), Err(UnknownAction));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What a store is known to hold: written when an image was loaded, looked at and forced to the disk.
+//! The record of a store's content: written when an image was loaded, checked and forced to the disk.
 //!
 //! An image that podman lists may be half of one after a power cut, because podman forces nothing
 //! to the disk. So a list of its files is written behind it, under the digest of its archive: with
@@ -44,7 +44,7 @@ impl ImageRecord {
         }
     }
 
-    /// What was written for an archive; none if there is none, or none that can be understood.
+    /// Reads the record of an archive; none if there is none, or none that can be understood.
     pub fn read(directory: &Path, archive: Sha256) -> Option<Self> {
         let text = fs::read(place(directory, archive)).ok()?;
         serde_json::from_slice(&text).ok()

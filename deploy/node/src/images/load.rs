@@ -1,15 +1,16 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
-//! For each slot the archive that it runs is found, and the store is looked at: an image that is
+//! For each slot this finds the archive that it runs, and checks the store: an image that is
 //! whole by its record costs a look at its bytes and nothing more. Everything else is loaded again. An
 //! archive that is damaged is replaced by another of the same service, because an older version
 //! that serves is better than none.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context as _;
+use daemon::clock;
 use daemon::{errln, outln};
 
 use crate::images::ImagePaths;
@@ -33,7 +34,7 @@ pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
     let mut images = ImageStore::open(paths)?;
     match bring_all(&archives, &mut images) {
         Err(error) if images.is_store() => {
-            // What podman leaves behind of a broken layer makes every later load break too.
+            // The rest of a broken layer that podman leaves makes every later load fail too.
             errln!("outpost: {error:#}");
             if let ImageStore::Store(store) = &mut images {
                 let aside = store.move_aside()?;
@@ -150,7 +151,7 @@ pub enum Done {
 
 /// The image loaded for a slot.
 #[derive(Clone, Debug)]
-pub struct Brought {
+pub struct LoadedArchive {
     /// The image.
     pub record: ImageRecord,
     /// The duration.
@@ -169,13 +170,13 @@ pub fn bring(
     images: &mut ImageStore,
     of: (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<Brought> {
+) -> anyhow::Result<LoadedArchive> {
     let brought = prepare(archives, images, of, archive)?;
     image_record::write(&images.records(), &brought.new_record())?;
     Ok(brought)
 }
 
-impl Brought {
+impl LoadedArchive {
     fn new_record(&self) -> Vec<(Sha256, ImageRecord)> {
         let digest = self.unrecorded.into_iter();
         digest.map(|digest| (digest, self.record.clone())).collect()
@@ -187,7 +188,7 @@ fn prepare(
     images: &mut ImageStore,
     (service, slot): (Service, Slot),
     archive: &Path,
-) -> anyhow::Result<Brought> {
+) -> anyhow::Result<LoadedArchive> {
     let digest = archives.digest(archive)?;
     let known = ImageRecord::read(&images.records(), digest);
     let condition = known
@@ -198,7 +199,7 @@ fn prepare(
             true => Done::Assigned,
             false => Done::Nothing,
         };
-        return Ok(Brought {
+        return Ok(LoadedArchive {
             record: record.clone(),
             done,
             unrecorded: None,
@@ -226,7 +227,7 @@ fn prepare(
             .context(LoadFailed)?;
     }
     images.assign(service, slot, &record)?;
-    Ok(Brought {
+    Ok(LoadedArchive {
         record,
         done,
         unrecorded: Some(digest),
@@ -245,12 +246,12 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
             let Some(first) = archives.archive(service, slot) else {
                 continue;
             };
-            let start = now();
+            let start = clock::now();
             match bring_any(archives, images, (service, slot), &first)? {
                 None => all = false,
                 Some(brought) => {
                     changed |= brought.done != Done::Nothing;
-                    say(service, slot, &brought, now().duration_since(start));
+                    say(service, slot, &brought, clock::now().duration_since(start));
                     records.extend(brought.new_record());
                 }
             }
@@ -264,13 +265,13 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
     Ok(all)
 }
 
-/// Tries the archive of the slot, then the others of its service. What is wrong is said.
+/// Tries the archive of the slot, then the others of its service. Prints each problem.
 fn bring_any(
     archives: &Archives,
     images: &mut ImageStore,
     (service, slot): (Service, Slot),
     first: &Path,
-) -> anyhow::Result<Option<Brought>> {
+) -> anyhow::Result<Option<LoadedArchive>> {
     let mut tried = BTreeSet::new();
     let others = [
         archives.archive(service, slot.other()),
@@ -295,7 +296,7 @@ fn bring_any(
     Ok(None)
 }
 
-fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
+fn say(service: Service, slot: Slot, brought: &LoadedArchive, took: Duration) {
     let record = &brought.record;
     let what = format!("{} ({})", record.version, record.image_id.short());
     match &brought.done {
@@ -308,12 +309,4 @@ fn say(service: Service, slot: Slot, brought: &Brought, took: Duration) {
             outln!("{service} {slot}: {what} loaded in {took:.1} s; {why}");
         }
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "people are told how long it took"
-)]
-fn now() -> Instant {
-    Instant::now()
 }

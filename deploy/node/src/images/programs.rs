@@ -52,7 +52,7 @@ impl Programs {
         }
     }
 
-    /// Unpacks the program of an image for a slot. One that runs goes on as it was.
+    /// Unpacks the program of an image for a slot. One that runs continues as it was.
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@ pub enum Condition {
 }
 
 impl Store {
-    /// The store that a containers-storage.conf describes; nothing is looked at yet.
+    /// The store that a containers-storage.conf describes; reads nothing else yet.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl Store {
         })
     }
 
-    /// Opens the store. One that podman refuses is moved aside; where to is returned.
+    /// Opens the store. Moves one that podman refuses aside, and returns its new path.
     ///
     /// # Errors
     ///
@@ -225,8 +225,8 @@ impl Store {
     }
 }
 
-/// Whether there is nothing, or no more. What podman has mounted of a store cannot be removed before
-/// the machine starts anew.
+/// Whether there is nothing, or no more. Parts of a store that podman has mounted cannot be removed before
+/// the machine restarts.
 fn is_free(aside: &Path) -> bool {
     match fs::remove_dir_all(aside) {
         Ok(()) => true,
@@ -234,7 +234,7 @@ fn is_free(aside: &Path) -> bool {
     }
 }
 
-/// Damaged stores that are there at most: one for each attempt until the machine starts anew.
+/// Damaged stores that are there at most: one for each attempt until the machine restarts.
 const MAX_ASIDE: u32 = 9;
 
 /// Whether something is mounted below a directory; /proc/self/mounts writes a space as `\040`.

@@ -5,45 +5,57 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use config_text::toml::{duration, list, quoted};
+use ::config::lb_proxy::{
+    self as file, Backend, HealthCheck, Kind, LbProxy, OpenShift, Role, Server, Swap,
+    VirtualAddress,
+};
+use ::config::{Address, Admin, AdminListen, DurationWithin, HumanDuration, Ip, Whole, at};
 use ipnet::IpNet;
 
-use super::{Layout, admin, endpoint, head, path};
+use super::{Layout, endpoint, in_utf8, written};
 use site::service::Service;
 use site::{Node, Published, Site, Vip, VipRole};
 
 /// Renders the file: a frontend for each thing that nodes offer, and a virtual router for each
 /// address that one of them holds.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
-    let mut text = [
-        head(Service::LbProxy, layout),
-        admin(Service::LbProxy, layout),
-        format!(
-            "\n[health]\nendpoint = {}\n",
-            quoted(&endpoint(layout).to_string())
-        ),
-        format!("\n[swap]\nsocket = {}\n", path(&layout.swap_socket)),
-    ]
-    .concat();
     let node = layout.node();
-    if node.is_some() && !site.vips.is_empty() {
-        text.push_str(&format!(
-            "\n# Virtual routers have the numbers that OpenShift computes from the cluster's name.\n[openshift]\ncluster = {}\n",
-            quoted(&site.name)
-        ));
-    }
-    for published in &site.published {
-        if let Some(port) = listen_port(published, layout) {
-            text.push_str(&frontend(published, port, layout));
-            text.push_str(&backend(site, published, layout));
-        }
-    }
-    if let Some(node) = node {
-        for vip in &site.vips {
-            text.push_str(&virtual_ip(site, node, vip));
-        }
-    }
-    text
+    let has_vips = node.is_some() && !site.vips.is_empty();
+    let published = || {
+        let port = |published| Some((published, listen_port(published, layout)?));
+        site.published.iter().filter_map(port)
+    };
+    let vips = node.map(|node| {
+        let vips = site.vips.iter();
+        vips.flat_map(|vip| virtual_ip(site, node, vip)).collect()
+    });
+    let config = LbProxy {
+        drain: HumanDuration(layout.drain),
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::LbProxy)),
+        },
+        health: file::Health {
+            endpoint: endpoint(layout),
+        },
+        swap: Swap::at(in_utf8(&layout.swap_socket)),
+        openshift: OpenShift {
+            cluster: has_vips.then(|| site.name.clone()),
+            ..OpenShift::default()
+        },
+        frontend: published()
+            .map(|(published, port)| frontend(published, port, layout))
+            .collect(),
+        backend: published()
+            .map(|(published, _)| backend(site, published, layout))
+            .collect(),
+        vip: vips.unwrap_or_default(),
+        ..LbProxy::default()
+    };
+    let numbers =
+        "Virtual routers have the numbers that OpenShift computes from the cluster's name.";
+    written(Service::LbProxy, &config)
+        .comment(&at!["openshift"], numbers)
+        .to_string()
 }
 
 //--- Frontends and backends
@@ -71,8 +83,8 @@ pub fn frontends(site: &Site, node: &Node) -> Vec<Frontend> {
     site.published.iter().filter_map(frontend).collect()
 }
 
-/// Where clients connect to reach something, if lb-proxy is where they connect. A demonstration has
-/// the ports of the masters to itself.
+/// The port that clients connect to, if they connect to lb-proxy. A demonstration has the ports of the masters to
+/// itself.
 fn listen_port(published: &Published, layout: &Layout) -> Option<u16> {
     match layout.node() {
         None => Some(published.port),
@@ -80,83 +92,82 @@ fn listen_port(published: &Published, layout: &Layout) -> Option<u16> {
     }
 }
 
-fn frontend(published: &Published, port: u16, layout: &Layout) -> String {
+fn frontend(published: &Published, port: u16, layout: &Layout) -> file::Frontend {
     let listen = layout.proxy.iter().map(|ip| SocketAddr::new(*ip, port));
-    let name = quoted(&published.frontend());
-    let role = match layout.node().and_then(|_| role(published)) {
-        Some(role) => format!("role = \"{role}\"\n"),
-        None => String::new(),
-    };
-    format!(
-        "\n[[frontend]]\nname = {name}\nlisten = {}\n{role}backend = {name}\n",
-        list(listen)
-    )
-}
-
-/// The role in OpenShift, which decides how its servers are checked and chosen.
-fn role(published: &Published) -> Option<&'static str> {
-    match published.role {
-        // Behind the same address as the API, and no API server: it has no /readyz.
-        VipRole::Api if published.port == MACHINE_CONFIG => None,
-        role => role_name(role),
+    let name = published.frontend();
+    file::Frontend {
+        role: layout
+            .node()
+            .map_or(Role::Plain, |_| frontend_role(published)),
+        backend: Some(name.clone()),
+        ..file::Frontend::new(name, listen.map(Address).collect())
     }
 }
 
-fn role_name(role: VipRole) -> Option<&'static str> {
+/// The role in OpenShift, which decides how its servers are checked and chosen.
+fn frontend_role(published: &Published) -> Role {
+    match published.role {
+        // Behind the same address as the API, and no API server: it has no /readyz.
+        VipRole::Api if published.port == MACHINE_CONFIG => Role::Plain,
+        role => role_of(role),
+    }
+}
+
+fn role_of(role: VipRole) -> Role {
     match role {
-        VipRole::Api => Some("api"),
-        VipRole::Ingress => Some("ingress"),
-        VipRole::Plain => None,
+        VipRole::Api => Role::Api,
+        VipRole::Ingress => Role::Ingress,
+        VipRole::Plain => Role::Plain,
     }
 }
 
 /// Servers are checked as their role says. Those of a demonstration only accept connections, and
 /// are probed as often as those of the zone's LUA records.
-fn backend(site: &Site, published: &Published, layout: &Layout) -> String {
-    let check = match layout.node() {
-        Some(_) => String::new(),
-        None => format!(
-            "check = {{ kind = \"tcp\", interval = {} }}\n",
-            duration(layout.probe_interval)
-        ),
+fn backend(site: &Site, published: &Published, layout: &Layout) -> Backend {
+    let check = HealthCheck {
+        kind: Some(Kind::Tcp),
+        interval: Some(DurationWithin::clamped(layout.probe_interval)),
+        ..HealthCheck::default()
     };
-    let mut text = format!(
-        "\n[[backend]]\nname = {}\n{check}",
-        quoted(&published.frontend())
-    );
-    for node in site.offering(published) {
+    let server = |node: &Node| {
         let address = SocketAddr::new(node.address(), published.port);
-        text.push_str(&format!(
-            "\n[[backend.server]]\nname = {}\naddress = {}\n",
-            quoted(&node.name),
-            quoted(&address.to_string())
-        ));
+        Server::new(&node.name, address)
+    };
+    Backend {
+        check: layout.node().is_none().then_some(check),
+        server: site.offering(published).map(server).collect(),
+        ..Backend::new(published.frontend())
     }
-    text
 }
 
 //--- Virtual IPs
 
 /// A virtual router for each family; both move together.
-fn virtual_ip(site: &Site, node: &Node, vip: &Vip) -> String {
+fn virtual_ip(site: &Site, node: &Node, vip: &Vip) -> Vec<file::Vip> {
     let is_both = [true, false]
         .into_iter()
         .all(|v4| vip.addresses.iter().any(|one| one.addr().is_ipv4() == v4));
-    let mut text = String::new();
-    for (index, address) in vip.addresses.iter().enumerate() {
-        let name = match (is_both, index) {
-            (true, 1..) => format!("{}-{}", vip.name, family(address.addr())),
-            (_, _) => vip.name.clone(),
-        };
-        text.push_str(&virtual_router(site, node, vip, (&name, address)));
-        if is_both {
-            text.push_str(&format!("group = {}\n", quoted(&vip.name)));
-        }
-    }
-    text
+    let addresses = vip.addresses.iter().enumerate();
+    addresses
+        .map(|(index, address)| {
+            let name = match (is_both, index) {
+                (true, 1..) => format!("{}-{}", vip.name, family(address.addr())),
+                (_, _) => vip.name.clone(),
+            };
+            file::Vip {
+                group: is_both.then(|| vip.name.clone()),
+                ..virtual_router(site, node, vip, (name, *address))
+            }
+        })
+        .collect()
 }
 
-fn virtual_router(site: &Site, node: &Node, vip: &Vip, (name, address): (&str, &IpNet)) -> String {
+fn virtual_router(
+    site: &Site,
+    node: &Node,
+    vip: &Vip,
+    (name, address): (String, IpNet),
+) -> file::Vip {
     let is_ipv4 = address.addr().is_ipv4();
     let of_family = |node: &Node| {
         let addresses = node.addresses.iter();
@@ -164,36 +175,26 @@ fn virtual_router(site: &Site, node: &Node, vip: &Vip, (name, address): (&str, &
             .copied()
             .find(|address| address.is_ipv4() == is_ipv4)
     };
-    let mut text = format!("\n[[vip]]\nname = {}\n", quoted(name));
-    match (vip.router_id, role_name(vip.role)) {
-        (Some(id), _) => text.push_str(&format!("router-id = {id}\n")),
-        (None, Some(role)) => text.push_str(&format!("role = \"{role}\"\n")),
-        // The site file has no such virtual IP.
-        (None, None) => {}
-    }
     let interface = node.interface.as_ref().unwrap_or(&site.interface);
-    text.push_str(&format!(
-        "addresses = {}\ninterface = {}\n",
-        list([address]),
-        quoted(interface)
-    ));
     let others = site
         .nodes
         .iter()
         .filter(|other| other.name != node.name && other.services.contains(&Service::LbProxy));
-    let peers: Vec<IpAddr> = others.filter_map(of_family).collect();
-    // An empty list would say that the peers are not known yet.
-    if !peers.is_empty() {
-        text.push_str(&format!("peers = {}\n", list(peers)));
+    let peers: Vec<Ip> = others.filter_map(of_family).map(Ip).collect();
+    let router_id = vip.router_id;
+    file::Vip {
+        // Its number follows from the role, unless it has one of its own.
+        role: match router_id {
+            Some(_) => Role::Plain,
+            None => role_of(vip.role),
+        },
+        router_id: router_id.and_then(|id| Whole::new(id.into())),
+        // An empty list would say that the peers are not known yet.
+        peers: (!peers.is_empty()).then_some(peers),
+        source: of_family(node).map(Ip),
+        track: tracked(site, vip).map(|tracked| vec![format!("frontend:{}", tracked.frontend())]),
+        ..file::Vip::new(name, vec![VirtualAddress(address)], interface)
     }
-    if let Some(source) = of_family(node) {
-        text.push_str(&format!("source = {}\n", quoted(&source.to_string())));
-    }
-    if let Some(tracked) = tracked(site, vip) {
-        let tracked = format!("frontend:{}", tracked.frontend());
-        text.push_str(&format!("track = {}\n", list([tracked])));
-    }
-    text
 }
 
 /// What a node has to be able to reach to hold an address: the first thing behind it. The second
@@ -225,9 +226,6 @@ mod tests {
 version = "v1"
 drain = "2s"
 
-[admin]
-listen = "127.0.0.1:9404"
-
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 
@@ -239,9 +237,19 @@ name = "api"
 listen = ["127.0.0.1:6443"]
 backend = "api"
 
+[[frontend]]
+name = "ingress"
+listen = ["127.0.0.1:8443"]
+backend = "ingress"
+"#;
+
+    const BACKEND: &str = r#"
 [[backend]]
 name = "api"
-check = { kind = "tcp", interval = "500ms" }
+
+[backend.check]
+kind = "tcp"
+interval = "500ms"
 
 [[backend.server]]
 name = "master-0"
@@ -254,11 +262,6 @@ address = "127.0.0.14:6443"
 [[backend.server]]
 name = "master-2"
 address = "127.0.0.15:6443"
-
-[[frontend]]
-name = "ingress"
-listen = ["127.0.0.1:8443"]
-backend = "ingress"
 "#;
 
     #[test]
@@ -266,6 +269,7 @@ backend = "ingress"
         let (site, layout) = demo();
         let text = render(&site, &layout);
         assert!(text.starts_with(BEGINNING), "{text}");
+        assert!(text.contains(BACKEND), "{text}");
         assert_eq!(text.matches("[[frontend]]").count(), site.published.len());
         assert_eq!(text.matches("[[backend.server]]").count(), 9);
     }

@@ -7,113 +7,146 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use config_text::toml::{duration, list, quoted};
+use ::config::timesync_agent::{
+    AccessRule, ClientMatch, Clock, CommandSocket, Commands, Health, Leap, Local, MakeStep, Serve,
+    Source, TimesyncAgent,
+};
+use ::config::{Admin, AdminListen, HumanDuration, at};
+use ipnet::IpNet;
 
-use super::{Layout, admin, endpoint, head, path};
+use super::{Layout, endpoint, in_utf8, written};
 use site::places;
 use site::service::Service;
 use site::{Node, Role, Site};
 
 /// Renders the file.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
-    match layout.node() {
-        None => demonstration(layout),
-        Some(node) => of_node(site, node, layout),
-    }
+    let config = TimesyncAgent {
+        drain: HumanDuration(layout.drain),
+        health: Health {
+            endpoint: endpoint(layout),
+        },
+        admin: Admin {
+            listen: AdminListen::At(*layout.admin.of(Service::TimesyncAgent)),
+        },
+        ..match layout.node() {
+            None => demonstration(layout),
+            Some(node) => of_node(site, node, layout),
+        }
+    };
+    written(Service::TimesyncAgent, &config)
+        .comment(
+            &at!["local", "waitunsynced"],
+            "Servers are heard first: a clock that was off for the night is not given to anybody.",
+        )
+        .to_string()
 }
 
 /// This machine's own time for everybody on this machine, at a port that needs no privileges. The
 /// clock is left alone.
-fn demonstration(layout: &Layout) -> String {
-    let port = layout.time.first().map_or(0, SocketAddr::port);
-    [
-        head(Service::TimesyncAgent, layout),
-        "correct-clock = false\n".to_owned(),
-        format!("\n[local]\nstratum = {STRATUM}\n"),
-        format!(
-            "\n[serve]\nport = {port}\naddresses = {}\naccess = [\"allow 127.0.0.0/8\"]\n",
-            list(layout.time.iter().map(SocketAddr::ip))
-        ),
-        format!(
-            "\n[clock]\ndriftfile = {}\n",
-            path(&layout.state.join("timesync-agent.drift"))
-        ),
+fn demonstration(layout: &Layout) -> TimesyncAgent {
+    let loopback = IpNet::new_assert(std::net::Ipv4Addr::LOCALHOST.into(), 8).trunc();
+    TimesyncAgent {
+        correct_clock: false,
+        local: Some(Local {
+            stratum: STRATUM,
+            ..Local::default()
+        }),
+        serve: Serve {
+            port: layout.time.first().map_or(0, SocketAddr::port),
+            bind_addresses: layout.time.iter().map(SocketAddr::ip).collect(),
+            access: vec![allow(loopback)],
+            ..Serve::default()
+        },
+        clock: Clock {
+            drift_file: Some(in_utf8(&layout.state.join("timesync-agent.drift"))),
+            ..Clock::default()
+        },
         // chronyc finds the chronyd of this machine, if it has one.
-        "\n[commands]\nport = 0\nsocket = \"none\"\n".to_owned(),
-        format!(
-            "\n[health]\nendpoint = {}\n",
-            quoted(&endpoint(layout).to_string())
-        ),
-        admin(Service::TimesyncAgent, layout),
-    ]
-    .concat()
+        commands: Commands {
+            port: 0,
+            socket: CommandSocket(None),
+            ..Commands::default()
+        },
+        ..TimesyncAgent::default()
+    }
 }
 
-fn of_node(site: &Site, node: &Node, layout: &Layout) -> String {
+fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
     let gives = gives_time(node);
-    let mut text = head(Service::TimesyncAgent, layout);
-    text.push_str(&format!("node = {}\n", quoted(&node.name)));
-    if !site.time.correct_clock {
-        text.push_str("correct-clock = false\n");
+    let servers = site.time.servers.iter().filter(|_| gives);
+    let servers = servers.map(|server| Source {
+        prefer: true,
+        ..source(server)
+    });
+    let peers = site
+        .nodes
+        .iter()
+        .filter(|peer| gives_time(peer) && peer.name != node.name);
+    let peers = peers.map(|peer| source(&peer.address().to_string()));
+    let networks = site.networks.iter().chain(&site.clients);
+    let networks = networks.filter(|_| gives).map(IpNet::trunc);
+    TimesyncAgent {
+        node: Some(node.name.clone()),
+        correct_clock: site.time.correct_clock,
+        server: servers.chain(peers).collect(),
+        local: gives.then(|| own_time(site)),
+        serve: Serve {
+            access: networks.map(allow).collect(),
+            ..Serve::default()
+        },
+        // As the chrony.conf of most systems has it.
+        leap: Leap {
+            time_zone: Some("right/UTC".to_owned()),
+            ..Leap::default()
+        },
+        clock: Clock {
+            drift_file: Some(in_utf8(&layout.state.join("timesync-agent").join("drift"))),
+            makestep: Some(MakeStep {
+                threshold: 1.0,
+                limit: Some(3),
+            }),
+            rtcsync: site.time.correct_clock,
+            ..Clock::default()
+        },
+        // chronyc and chrony-wait.service connect where chronyd would be.
+        commands: Commands {
+            socket: CommandSocket(Some(places::CHRONY_SOCKET.into())),
+            ..Commands::default()
+        },
+        ..TimesyncAgent::default()
     }
-    if gives {
-        for server in &site.time.servers {
-            text.push_str(&source(server, "prefer = true\n"));
-        }
+}
+
+fn allow(network: IpNet) -> AccessRule {
+    AccessRule {
+        allow: true,
+        all: false,
+        whom: ClientMatch::Network(network),
     }
-    for peer in site.nodes.iter().filter(|peer| gives_time(peer)) {
-        if peer.name != node.name {
-            text.push_str(&source(&peer.address().to_string(), ""));
-        }
-    }
-    if gives {
-        text.push_str(&own_time(site));
-        let networks = site
-            .networks
-            .iter()
-            .chain(&site.clients)
-            .map(|network| format!("allow {}", network.trunc()));
-        text.push_str(&format!("\n[serve]\naccess = {}\n", list(networks)));
-    }
-    // As the chrony.conf of most systems has it.
-    text.push_str("\n[leap]\ntimezone = \"right/UTC\"\n");
-    let state = layout.state.join("timesync-agent");
-    text.push_str(&format!(
-        "\n[clock]\ndriftfile = {}\nmakestep = {{ threshold = \"1s\", limit = 3 }}\nrtcsync = {}\n",
-        path(&state.join("drift")),
-        site.time.correct_clock
-    ));
-    text.push_str(&format!(
-        "\n# chronyc and chrony-wait.service connect where chronyd would be.\n[commands]\nport = 323\nsocket = {}\n",
-        quoted(places::CHRONY_SOCKET)
-    ));
-    text.push_str(&format!(
-        "\n[health]\nendpoint = {}\n",
-        quoted(&endpoint(layout).to_string())
-    ));
-    text.push_str(&admin(Service::TimesyncAgent, layout));
-    text
 }
 
 /// A server, asked at once when the service starts: kubelet waits for a clock that is set.
-fn source(host: &str, more: &str) -> String {
-    format!(
-        "\n[[server]]\nhost = {}\niburst = true\n{more}",
-        quoted(host)
-    )
+fn source(host: &str) -> Source {
+    Source {
+        iburst: true,
+        ..Source::new(host)
+    }
 }
 
 /// The time that is given when there is no other. Nodes of an island give it at once: which of them
 /// leads they find out as they go, and one that has just started follows.
-fn own_time(site: &Site) -> String {
-    let mut text = format!("\n[local]\nstratum = {STRATUM}\norphan = true\n");
-    if !site.time.servers.is_empty() {
-        text.push_str(&format!(
-            "# Servers are heard first: a clock that was off for the night is not given to anybody.\nwaitunsynced = {}\n",
-            duration(FIRST_ANSWERS)
-        ));
+fn own_time(site: &Site) -> Local {
+    let wait = match site.time.servers.is_empty() {
+        true => 0.0,
+        false => FIRST_ANSWERS.as_secs_f64(),
+    };
+    Local {
+        stratum: STRATUM,
+        orphan: true,
+        wait_unsynchronised: wait,
+        ..Local::default()
     }
-    text
 }
 
 /// Whether a node gives the site its time: a master that runs the service.
@@ -148,19 +181,18 @@ mod tests {
             render(&site, &layout),
             r#"# timesync-agent, rendered by `outpost`.
 version = "v1"
-drain = "2s"
 correct-clock = false
+drain = "2s"
+
+[clock]
+driftfile = "/run/user/1000/outpost-up/state/timesync-agent.drift"
 
 [local]
-stratum = 10
 
 [serve]
 port = 11123
 addresses = ["127.0.0.1"]
 access = ["allow 127.0.0.0/8"]
-
-[clock]
-driftfile = "/run/user/1000/outpost-up/state/timesync-agent.drift"
 
 [commands]
 port = 0
@@ -168,9 +200,6 @@ socket = "none"
 
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
-
-[admin]
-listen = "127.0.0.1:9406"
 "#
         );
     }
@@ -179,10 +208,7 @@ listen = "127.0.0.1:9406"
     fn masters_of_an_island_ask_each_other() {
         let text = of(&Site::example(), 1);
         assert_eq!(hosts(&text), ["\"192.168.7.13\"", "\"192.168.7.15\""]);
-        assert!(
-            text.contains("[local]\nstratum = 10\norphan = true\n"),
-            "{text}"
-        );
+        assert!(text.contains("[local]\norphan = true\n"), "{text}");
         assert!(
             !text.contains("prefer") && !text.contains("waitunsynced"),
             "{text}"
@@ -237,6 +263,6 @@ listen = "127.0.0.1:9406"
         site.time.correct_clock = false;
         let text = of(&site, 0);
         assert!(text.contains("correct-clock = false\n"), "{text}");
-        assert!(text.contains("rtcsync = false\n"), "{text}");
+        assert!(!text.contains("rtcsync"), "{text}");
     }
 }

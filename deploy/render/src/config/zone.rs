@@ -33,7 +33,8 @@ fn write_head(text: &mut String, site: &Site, apex: &str, title: &str) -> fmt::R
     writeln!(text, "$ORIGIN {apex}.")?;
     writeln!(text, "$TTL {}", zone.ttl)?;
     writeln!(text, "@ IN SOA {primary}. {}.{domain}. (", zone.contact)?;
-    writeln!(text, "        {:<11} ; serial", zone.serial)?;
+    let serial = zone.serial.unwrap_or(1);
+    writeln!(text, "        {serial:<11} ; serial")?;
     writeln!(text, "        {:<11} ; refresh", zone.refresh)?;
     writeln!(text, "        {:<11} ; retry", zone.retry)?;
     writeln!(text, "        {:<11} ; expire", zone.expire)?;

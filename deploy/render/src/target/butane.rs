@@ -7,7 +7,7 @@ use super::yaml::Yaml;
 use crate::config::NodeFile;
 use site::Role;
 
-/// Of all nodes of a role of OpenShift: butane makes a `MachineConfig` of it.
+/// Writes the file of all nodes of a role of OpenShift: butane makes a `MachineConfig` from it.
 pub(super) fn of_role(role: Role, host: &Host) -> String {
     let head = vec![
         ("variant", Yaml::text("openshift")),
@@ -22,7 +22,7 @@ pub(super) fn of_role(role: Role, host: &Host) -> String {
     )
 }
 
-/// Of one node, for a `CoreOS` without OpenShift: butane makes an Ignition configuration of it.
+/// Writes the file of one node of a `CoreOS` without OpenShift: butane makes an Ignition configuration from it.
 pub(super) fn of_node(host: &Host) -> String {
     let head = vec![
         ("variant", Yaml::text("fcos")),

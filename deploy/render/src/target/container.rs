@@ -37,8 +37,8 @@ impl Container {
         volumes.extend(needs.writes.iter().map(|path| format!("{path}:{path}:z")));
         // The system's files keep their labels.
         volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro")));
-        // What podman copies into a container is the resolv.conf of the moment in which it starts,
-        // before the node has addresses.
+        // Podman copies the resolv.conf of the moment of the start into a container, before the node has
+        // addresses.
         let dns = match needs.names {
             true => resolvers(scope.site, None),
             false => Vec::new(),

@@ -49,7 +49,7 @@ pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
     host.files.push(tmpfiles(scope, &native::directory()));
     let text = images("load --native")
         .comments(&[
-            "What may be executed, where SELinux asks; there is no such program elsewhere.",
+            "The label of what may be executed, for SELinux; other systems have no such program.",
         ])
         .set(
             "ExecStartPost",
@@ -67,8 +67,8 @@ pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
 
 /// Stands for both slots of every service to their sockets.
 ///
-/// A socket has one service that it starts when somebody connects. Were that a slot, and the other one
-/// live but stopped by hand, systemd would try to start the wrong one as fast as it can (measured:
+/// A socket has one service that it starts when a client connects. Were that a slot, and the other one
+/// live but stopped manually, systemd would try to start the wrong one as fast as it can (measured:
 /// 300 times a second), because a condition forbids it. This one is there already, so it starts nothing.
 ///
 /// While it is there, systemd starts no socket of it: one that comes to a machine that is up, or has to
@@ -170,7 +170,7 @@ fn images(verb: &str) -> Text {
         .set("ExecStart", format_args!("{OUTPOST} images {verb}"))
 }
 
-/// Has every service read its configuration again. Started by hand, or by the platform when it has
+/// Has every service read its configuration again. Started manually, or by the platform when it has
 /// changed files.
 fn reload(scope: &Scope<'_>) -> Unit {
     let units = scope
@@ -242,13 +242,13 @@ pub const RIVALS: [&str; 4] = [
     "systemd-timesyncd.service",
 ];
 
-/// Keeps other time servers from the clock, and lets those go on who wait for it.
+/// Keeps other time servers from the clock, and releases the units that wait for it.
 fn clock(scope: &Scope<'_>) -> Vec<Unit> {
     if !scope.keeps_time() {
         return Vec::new();
     }
     let part = Part::Service(Service::TimesyncAgent);
-    // A condition and no mask: what requires the unit goes on, and it is back when the file is gone.
+    // A condition and no mask: units that require it continue, and it is back when the file is gone.
     let rival = Text::new(&["One program sets the clock, and it is timesync-agent."])
         .section("Unit")
         .set(
@@ -283,7 +283,7 @@ fn chrony_wait(scope: &Scope<'_>) -> String {
         false => 30,
     };
     Text::new(&[&format!(
-        "timesync-agent is asked, for {tries} seconds at most."
+        "Asks timesync-agent, for {tries} seconds at most."
     )])
     .section("Unit")
     .set_words(
@@ -304,8 +304,8 @@ fn chrony_wait(scope: &Scope<'_>) -> String {
 /// Starts the services of a platform whose quadlets wait for network-online.target.
 ///
 /// On an OpenShift node that target comes after nodeip-configuration.service, which after a power cut
-/// pulls an image by a name of the site: each would wait for the other for ever. Whoever starts a unit
-/// by hand may say that its ordering does not count.
+/// pulls an image by a name of the site: each would wait for the other for ever. An operator
+/// who starts a unit manually may say that its ordering does not count.
 pub(super) fn early(scope: &Scope<'_>) -> Unit {
     let services: Vec<Service> = scope.services().collect();
     let sockets: Vec<String> = services

@@ -1,5 +1,5 @@
-//! Ignition configurations, specification 3.2.0: what OpenShift from 4.7 on takes, and every later
-//! release converts.
+//! Ignition configurations, specification 3.2.0: OpenShift from 4.7 on takes it, and every later
+//! release converts it.
 
 use std::io::Write as _;
 
@@ -135,7 +135,7 @@ impl Contents {
         Self {
             source: format!("data:;base64,{}", STANDARD.encode(bytes)),
             compression,
-            // Of what comes out of the compression.
+            // The digest of the decompressed content.
             verification: Verification {
                 hash: format!("sha512-{}", hex(digest(&SHA512, contents).as_ref())),
             },

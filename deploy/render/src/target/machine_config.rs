@@ -53,7 +53,7 @@ pub(super) fn manifest(role: Role, scope: &Scope<'_>, host: &Host) -> String {
     ])
 }
 
-/// What a change does to a node, in place of a drain and a restart. By directories, of which the
+/// The effect of a change on a node, in place of a drain and a restart. By directories, of which the
 /// longest that a file lies in decides.
 pub(super) fn disruption_policy(units: &[String]) -> String {
     let action = |kind: &str| Yaml::Map(vec![("type", Yaml::text(kind))]);
@@ -110,7 +110,7 @@ pub(super) fn disruption_policy(units: &[String]) -> String {
         ),
     ])
     .document(&[
-        "What a change of Outpost's MachineConfigs does to a node: nothing that its workloads feel.",
+        "The effect of a change of Outpost's MachineConfigs on a node: nothing that its workloads feel.",
         "OpenShift 4.17 and later; apply it before the change. The object exists: see",
         "docs/deploy/machineconfig.md for how to add to it.",
         "Changed units count from the next swap or start of their service on.",

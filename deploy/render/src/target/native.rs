@@ -81,7 +81,7 @@ fn capabilities(text: Text, needs: &Needs) -> Text {
         .map(|name| format!("CAP_{name}"))
         .collect();
     if named.is_empty() {
-        // The host's own users and groups stand for nobody; capabilities would be of no use so.
+        // The host's own users and groups map to no user; capabilities would be of no use so.
         return text
             .set("CapabilityBoundingSet", "")
             .set("PrivateUsers", "yes");

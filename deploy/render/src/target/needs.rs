@@ -50,7 +50,7 @@ const CHRONY_RUN: &str = "/run/chrony";
 /// The directory of time zones.
 const SYSTEM: &str = "/usr/share";
 
-/// Ports below 1024 are among the inherited sockets: nobody needs a capability to bind one, but for
+/// Ports below 1024 are among the inherited sockets: no service needs a capability to bind one, but for
 /// the port of chronyc.
 fn capabilities(service: Service, scope: &Scope<'_>) -> Vec<&'static str> {
     match service {

@@ -13,7 +13,7 @@ pub const HOLDER: &str = "outpost-sockets.service";
 /// Finds out which node this is.
 pub(super) const NODE: &str = "outpost-node.service";
 
-/// What has to be up first after the power was away: it pulls images from the site's registry, by a
+/// Units that wait for Outpost after the power was away: they pull images from the site's registry, by a
 /// name of the site.
 const AFTER_US: [&str; 3] = [
     "nodeip-configuration.service",

@@ -24,7 +24,7 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         .section("Service")
         .set("Type", "notify")
         .set("NotifyAccess", "all")
-        .comments(&["Of podman's processes conmon alone stays, and it ends as the service does."])
+        .comments(&["conmon alone of podman's processes stays, and it ends as the service does."])
         .set("KillMode", "mixed")
         .set("Delegate", "yes")
         .set("SyslogIdentifier", "%N")

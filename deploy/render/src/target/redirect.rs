@@ -1,4 +1,4 @@
-//! Virtual IPs whose ports the platform has taken on every address of a node: what arrives there
+//! Virtual IPs whose ports the platform has taken on every address of a node: traffic to them
 //! goes to lb-proxy, by a table of nftables, as OpenShift's own load balancer does it.
 
 use super::scope::Scope;

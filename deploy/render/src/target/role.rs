@@ -16,7 +16,7 @@ use super::unit::{Host, Unit, file};
 use crate::config::{self, NodeFile, Part};
 use site::secrets::Secrets;
 
-/// Where the files of each node lie that others have not, or not so.
+/// The directory of the files in which the nodes differ.
 const NODES: &str = "/etc/outpost/nodes";
 /// The unit that links them.
 const SCRIPT: &str = "/usr/local/bin/outpost-node";

@@ -1,6 +1,6 @@
 //! The two slots of a service, and what their units have in common however they are run.
 //!
-//! Both are given the same sockets. Which one is live a file decides, so that a machine that lost its
+//! Both are given the same sockets. A file decides which one is live, so that a machine that lost its
 //! power comes up with the one that was recorded last; another, which the power takes with it, lets
 //! the idle one start beside it for a swap.
 
@@ -72,7 +72,7 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
             "ConditionPathExists",
             format_args!("|{}/swap/{service}.{slot}", places::RUN),
         )
-        .comments(&["Wanted and not required: who restarts one of them does not end the service."])
+        .comments(&["Wanted and not required: a restart of one of them does not end the service."])
         .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))
         .set_words("After", first.iter().map(String::as_str).chain([IMAGES]))
         .set_words("Before", before(Some(service), scope, ordering))

@@ -45,7 +45,7 @@ struct Port {
 
 /// UDP sockets for each address. A service has a thread for each core, and each socket is read by one
 /// of them: with fewer sockets than cores some threads have nothing to do, with more one thread reads
-/// several. Four is enough for what a node is asked.
+/// several. Four is enough for the queries of a node.
 const UDP_SOCKETS: usize = 4;
 
 /// The kernel doubles it. Holds what comes in while both slots are busy: the default holds 250 small
@@ -83,7 +83,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
     };
     match service {
         Service::Healthd => vec![one(
-            "where liveness is asked for",
+            "queries about liveness",
             "healthd",
             Listen::Unix(places::HEALTHD_SOCKET),
         )],
@@ -94,7 +94,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
                 false => port.on_loopback(),
             };
             vec![one(
-                "where dns-recursor asks for the zones",
+                "dns-recursor's queries for the zones",
                 "dns",
                 Listen::Port(port),
             )]
@@ -106,7 +106,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
             .map(|frontend| Sockets {
                 suffix: format!("-{}", unit_word(&frontend.name)),
                 ..one(
-                    "what is balanced",
+                    "balanced connections",
                     &frontend.name,
                     Listen::Port(Port::tcp(frontend.port)),
                 )
@@ -148,7 +148,7 @@ impl Sockets {
                 format_args!("Outpost {}: {}", self.service, self.what),
             )
             .set("ConditionPathExists", places::config(self.service).display())
-            .comments(&["What holds sockets for services that wait for their directories cannot be up before sockets.target."])
+            .comments(&["A unit that holds sockets for services that wait for their directories cannot be up before sockets.target."])
             .set("DefaultDependencies", "no")
             .set("Requires", "sysinit.target")
             .set("Conflicts", "shutdown.target")
@@ -162,7 +162,7 @@ impl Sockets {
         let text = match &self.listen {
             Listen::Unix(path) => text
                 .set("ListenStream", path)
-                .comments(&["Services alone, by their user: whoever connects can take a target out of service."])
+                .comments(&["Services alone, by their user: a client here can take a target out of service."])
                 .set("SocketMode", "0660")
                 .set("SocketUser", places::USER)
                 .set("SocketGroup", places::USER),

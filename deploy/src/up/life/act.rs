@@ -1,8 +1,8 @@
-//! What a running site does and says: processes are started and stopped, masters switched, events told.
+//! The actions of a running site: starts and stops processes, switches masters, prints events.
 
-use daemon::notify;
+use daemon::{clock, notify};
 
-use super::{LAST_LINES, Life, Outcome, now};
+use super::{LAST_LINES, Life, Outcome};
 use crate::up::child::{self, Order};
 use crate::up::master::{self, Master};
 use site::service::Service;
@@ -31,12 +31,13 @@ impl Life {
         match child::spawn(self.setup.plans.of(service), self.reports.clone()) {
             Ok(running) => {
                 process.running = Some(running);
-                process.since = Some(now());
+                process.since = Some(clock::now());
                 process.starts += 1;
             }
             Err(error) => {
                 let ending = Ending::NotRun(error.to_string());
-                self.conductor.handle(Input::Ended(service, ending), now());
+                self.conductor
+                    .handle(Input::Ended(service, ending), clock::now());
             }
         }
     }
@@ -105,7 +106,7 @@ impl Life {
     }
 
     pub(super) fn tell(&mut self, event: Event) {
-        let at = now().saturating_duration_since(self.started);
+        let at = clock::now().saturating_duration_since(self.started);
         let wanted = self.setup.log || !matches!(event, Event::Log { .. });
         if let Some(printer) = self.printer.as_ref().filter(|_| wanted) {
             let text = clean(&event.to_string());
@@ -156,7 +157,7 @@ impl Life {
 
     /// Brings the view up to date with what changes by itself.
     pub(super) fn refresh(&mut self) {
-        let now = now();
+        let now = clock::now();
         self.view.elapsed = now.saturating_duration_since(self.started);
         for service in Service::ALL {
             let state = self.state(service);
@@ -199,7 +200,7 @@ impl Life {
             printer.finish();
         }
         match self.conductor.failed() {
-            None => Outcome::Stopped(now().saturating_duration_since(self.started)),
+            None => Outcome::Stopped(clock::now().saturating_duration_since(self.started)),
             Some(service) => {
                 let lines: Vec<String> = self
                     .view

@@ -76,7 +76,7 @@ fn view() -> View {
     }
 }
 
-const PLAIN: Look = Look {
+const PLAIN: Canvas = Canvas {
     columns: 80,
     rows: 24,
     colour: false,
@@ -84,14 +84,14 @@ const PLAIN: Look = Look {
 };
 
 /// The lines as they stand on the screen, without trailing blanks.
-fn shown(view: &View, page: Page, look: Look) -> Vec<String> {
+fn shown(view: &View, page: Page, look: Canvas) -> Vec<String> {
     lines(view, page, look)
         .iter()
         .map(|line| {
             let mut text = String::new();
             line.paint(
                 &mut text,
-                Look {
+                Canvas {
                     colour: false,
                     ..look
                 },
@@ -160,7 +160,7 @@ fn what_is_served_ends_with_a_whole_word() {
     view.services.timesync_agent.serves = "locked to 192.168.7.113, stratum 3".to_owned();
     let narrow = shown(&view, Page::Site, PLAIN);
     assert!(narrow[7].contains(" locked to   "), "{}", narrow[7]);
-    let wide = Look {
+    let wide = Canvas {
         columns: 100,
         ..PLAIN
     };
@@ -178,7 +178,7 @@ fn no_frame_is_larger_than_its_terminal() {
     for page in [Page::Site, Page::AskRestart, Page::Log, Page::Stopping] {
         for rows in [1, 2, 5, 11, 17, 19, 22, 24, 60] {
             for columns in [1, 10, 40, 80, 200] {
-                let look = Look {
+                let look = Canvas {
                     columns,
                     rows,
                     ..PLAIN
@@ -196,7 +196,7 @@ fn no_frame_is_larger_than_its_terminal() {
 #[test]
 fn the_keys_stay_on_the_last_row() {
     for rows in [1, 8, 24, 50] {
-        let shown = shown(&view(), Page::Site, Look { rows, ..PLAIN });
+        let shown = shown(&view(), Page::Site, Canvas { rows, ..PLAIN });
         assert_eq!(shown.len(), rows);
         assert!(shown.last().unwrap().ends_with("q quit"), "{shown:#?}");
     }
@@ -243,7 +243,7 @@ fn a_long_line_of_log_goes_on_below() {
 
 #[test]
 fn an_ascii_terminal_gets_ascii_only() {
-    let look = Look {
+    let look = Canvas {
         unicode: false,
         ..PLAIN
     };
@@ -255,7 +255,7 @@ fn colours_are_switched_off_at_the_end_of_each_piece() {
     let frame = frame(
         &view(),
         Page::Site,
-        Look {
+        Canvas {
             colour: true,
             ..PLAIN
         },

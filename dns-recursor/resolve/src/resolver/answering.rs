@@ -144,8 +144,9 @@ impl<C, E: Entropy> Resolver<C, E> {
         });
     }
 
-    pub(super) fn fail_at_once(&mut self, key: &Key, reason: Reason, clients: Vec<C>) {
+    pub(super) fn fail_at_once(&mut self, key: &Key, reason: Reason, client: Option<C>) {
         let key = Box::new(key.clone());
+        let clients = client.into_iter().collect();
         self.outputs.push_back(Output::Fail {
             key,
             reason,
@@ -208,7 +209,9 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.link_failed(id, Reason::NoRoute);
             return;
         };
-        match self.begin(key, route, now) {
+        // It counts for the client whose question leads here.
+        let owner = self.flights.get(id).and_then(|flight| flight.owner);
+        match self.begin(key, route, owner, false, now) {
             None => self.link_failed(id, Reason::Absent),
             Some(next) => {
                 self.flights.wait_for(id, next);

@@ -32,7 +32,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         }
         while let Some(&next) = flight.order.get(flight.n_tried) {
-            if self.upstreams.fitness(next) == Fitness::Absent {
+            if self.upstreams.fitness(next) == Fitness::Absent && !flight.is_trial {
                 flight.n_tried += 1;
                 continue;
             }

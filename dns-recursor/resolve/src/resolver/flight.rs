@@ -8,6 +8,7 @@ use dns_cache::message::Answer;
 use dns_wire::Name;
 
 use super::delegation::Delegation;
+use super::shares::{Origin, zone_of};
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
@@ -19,6 +20,12 @@ pub(super) struct Flight<C> {
     pub(super) key: Box<Key>,
     pub(super) route: Arc<Route>,
     pub(super) clients: Vec<C>,
+    /// The origins of these clients, as far as they are known.
+    pub(super) origins: Vec<Origin>,
+    /// The client that the flight counts for.
+    pub(super) owner: Option<Origin>,
+    /// The zone that it counts for.
+    pub(super) counted_zone: Box<[u8]>,
     /// Whether there is a stale answer.
     pub(super) has_stale: bool,
     pub(super) began: Instant,
@@ -34,6 +41,8 @@ pub(super) struct Flight<C> {
     pub(super) n_sends: u32,
     /// The upstreams that have answered with a failure: they get no second query.
     pub(super) failed: Vec<UpstreamId>,
+    /// Whether the upstreams count as absent, and the query is to show whether they still are.
+    pub(super) is_trial: bool,
     /// The error for the client when no upstream is left.
     pub(super) reason: Reason,
     /// An upstream that rejects OPT: gets its query without.
@@ -75,8 +84,11 @@ impl<C> Flight<C> {
     ) -> Self {
         Self {
             key: Box::new(key.clone()),
+            counted_zone: zone_of(key.name(), route.zone.n_labels()),
             route,
             clients: Vec::new(),
+            origins: Vec::new(),
+            owner: None,
             has_stale: false,
             began,
             deadline,
@@ -86,6 +98,7 @@ impl<C> Flight<C> {
             n_tried: 0,
             n_sends: 0,
             failed: Vec::new(),
+            is_trial: false,
             reason: Reason::Unanswered,
             without_edns: None,
             exchanges: Vec::new(),

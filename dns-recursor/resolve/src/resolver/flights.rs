@@ -6,6 +6,7 @@ use dns_cache::key::Key;
 
 use super::FlightId;
 use super::flight::{Flight, LinkPurpose};
+use super::shares::{Origin, Shares};
 
 /// Flights that may wait for one another in a row, over all clients. `CoreDNS` and unbound follow a CNAME
 /// chain about as far.
@@ -16,6 +17,10 @@ pub(super) struct Flights<C> {
     /// The flight that a client with this question joins.
     by_question: HashMap<Box<[u8]>, FlightId>,
     n_clients: usize,
+    /// The clients that wait, by origin.
+    waiting: HashMap<Origin, usize>,
+    by_owner: Shares<Origin>,
+    by_zone: Shares<Box<[u8]>>,
     last: u64,
 }
 
@@ -25,6 +30,9 @@ impl<C> Default for Flights<C> {
             by_id: BTreeMap::new(),
             by_question: HashMap::new(),
             n_clients: 0,
+            waiting: HashMap::new(),
+            by_owner: Shares::default(),
+            by_zone: Shares::default(),
             last: 0,
         }
     }
@@ -36,7 +44,10 @@ impl<C> Flights<C> {
         self.last += 1;
         let id = FlightId(self.last);
         self.by_question.insert(flight.key.as_bytes().into(), id);
-        self.n_clients += flight.clients.len();
+        if let Some(owner) = &flight.owner {
+            self.by_owner.add(owner, id);
+        }
+        self.by_zone.add(&flight.counted_zone, id);
         self.by_id.insert(id, flight);
         id
     }
@@ -44,11 +55,16 @@ impl<C> Flights<C> {
     /// Removes a flight. Its clients do not wait any more.
     pub(super) fn remove(&mut self, id: FlightId) -> Option<Flight<C>> {
         let is_joined = self.is_joined(id);
-        let flight = self.by_id.remove(&id)?;
+        let mut flight = self.by_id.remove(&id)?;
         if is_joined {
             self.by_question.remove(flight.key.as_bytes());
         }
+        if let Some(owner) = &flight.owner {
+            self.by_owner.remove(owner, id);
+        }
+        self.by_zone.remove(&flight.counted_zone, id);
         self.n_clients -= flight.clients.len();
+        self.leave(&std::mem::take(&mut flight.origins));
         Some(flight)
     }
 
@@ -92,20 +108,58 @@ impl<C> Flights<C> {
         self.n_clients
     }
 
-    pub(super) fn add_clients(&mut self, id: FlightId, clients: Vec<C>, has_stale: bool) {
-        if let Some(flight) = self.by_id.get_mut(&id) {
-            self.n_clients += clients.len();
-            flight.clients.extend(clients);
-            flight.has_stale |= has_stale;
+    pub(super) fn add_client(
+        &mut self,
+        id: FlightId,
+        client: Option<C>,
+        origin: Option<Origin>,
+        has_stale: bool,
+    ) {
+        let Some(flight) = self.by_id.get_mut(&id) else {
+            return;
+        };
+        flight.has_stale |= has_stale;
+        let Some(client) = client else { return };
+        self.n_clients += 1;
+        flight.clients.push(client);
+        if let Some(origin) = origin {
+            flight.origins.push(origin);
+            *self.waiting.entry(origin).or_default() += 1;
         }
     }
 
     pub(super) fn take_clients(&mut self, id: FlightId) -> Vec<C> {
-        let flight = self.by_id.get_mut(&id);
-        let clients = flight.map(|flight| std::mem::take(&mut flight.clients));
-        let clients = clients.unwrap_or_default();
+        let Some(flight) = self.by_id.get_mut(&id) else {
+            return Vec::new();
+        };
+        let clients = std::mem::take(&mut flight.clients);
+        let origins = std::mem::take(&mut flight.origins);
         self.n_clients -= clients.len();
+        self.leave(&origins);
         clients
+    }
+
+    fn leave(&mut self, origins: &[Origin]) {
+        for origin in origins {
+            if let Some(n) = self.waiting.get_mut(origin) {
+                *n -= 1;
+                if *n == 0 {
+                    self.waiting.remove(origin);
+                }
+            }
+        }
+    }
+
+    /// The number of clients of an origin that wait.
+    pub(super) fn n_waiting(&self, origin: Origin) -> usize {
+        self.waiting.get(&origin).copied().unwrap_or(0)
+    }
+
+    /// The flight that makes room for one of this origin and zone.
+    pub(super) fn room_for(&self, origin: Option<Origin>, zone: &[u8]) -> Option<FlightId> {
+        let zone: Box<[u8]> = zone.into();
+        let by_owner = self.by_owner.room_for(origin.as_ref());
+        by_owner.or_else(|| self.by_zone.room_for(Some(&zone)))
     }
 
     //--- Flights that wait for flights
@@ -172,6 +226,16 @@ impl<C> Flights<C> {
         for (question, id) in &self.by_question {
             assert_eq!(self.by_id[id].key.as_bytes(), &**question);
         }
+    }
+
+    /// Asserts that the counts of clients and zones are those of the flights.
+    #[cfg(test)]
+    pub(super) fn check_shares(&self) {
+        let owned = self.by_id.values().filter(|it| it.owner.is_some());
+        assert_eq!(self.by_owner.len(), owned.count());
+        assert_eq!(self.by_zone.len(), self.by_id.len());
+        let known = self.by_id.values().map(|flight| flight.origins.len());
+        assert_eq!(self.waiting.values().sum::<usize>(), known.sum::<usize>());
     }
 
     /// The number of flights since the start.

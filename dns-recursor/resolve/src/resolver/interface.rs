@@ -10,6 +10,7 @@ use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message, Pool, TtlLimits};
 use dns_wire::header;
 
+use super::shares::Origin;
 use crate::forward::Protocol;
 use crate::upstream_state::{Absence, Change};
 
@@ -60,6 +61,8 @@ pub struct ResolveRequest<'a, C> {
     pub question: &'a [u8],
     /// The client that waits; `None` when the cache wants an answer refreshed.
     pub client: Option<C>,
+    /// The client's origin, by which its share of the resolver is bounded; `None` for the server itself.
+    pub origin: Option<Origin>,
     /// Whether there is a stale answer.
     pub has_stale: bool,
 }
@@ -178,7 +181,7 @@ impl CacheResult {
 pub enum Reason {
     /// No upstream is configured for the name.
     NoRoute,
-    /// Every upstream was known to be absent.
+    /// Every upstream counts as absent, and has not answered a trial either.
     Absent,
     /// No upstream has answered.
     Unanswered,
@@ -244,6 +247,6 @@ pub struct Counts {
     pub unusable: u64,
     /// Own queries that came back.
     pub loops: u64,
-    /// Questions refused for overload.
+    /// Questions refused for overload, or ended to make room for another client's.
     pub overload: u64,
 }

@@ -47,6 +47,11 @@ impl Timers {
     }
 
     #[cfg(test)]
+    pub(super) fn has(&self, at: Instant, timer: Timer) -> bool {
+        self.0.contains(&(at, timer))
+    }
+
+    #[cfg(test)]
     pub(super) fn iter(&self) -> impl Iterator<Item = &(Instant, Timer)> {
         self.0.iter()
     }

@@ -147,6 +147,10 @@ impl Upstreams {
         self.by_address.values().copied().collect()
     }
 
+    pub(super) fn get(&self, id: UpstreamId) -> Option<&Upstream> {
+        self.entry(id).map(|entry| &entry.state)
+    }
+
     pub(super) fn get_mut(&mut self, id: UpstreamId) -> Option<&mut Upstream> {
         self.entry_mut(id).map(|entry| &mut entry.state)
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::thread;
+use std::time::Duration;
 
 use crate::pool::tests::{Numbers, start};
 

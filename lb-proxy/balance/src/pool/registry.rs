@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use config::lb_proxy as file;
+
 use super::maglev::Member;
 use super::{Algorithm, Eligibility, Load, MAX_SERVERS, MAX_WEIGHT, Maglev, Pool, Server, Tier};
 use crate::queue::Queue;
@@ -65,13 +67,10 @@ impl Settings {
             algorithm: Algorithm::default(),
             fail_open: false,
             all_backups: false,
-            queue: Self::QUEUE,
+            queue: file::Backend::new("").queue,
             servers: Vec::new(),
         }
     }
-
-    /// How many may wait, unless configured.
-    pub const QUEUE: u32 = 1024;
 }
 
 impl ServerSettings {
@@ -81,16 +80,13 @@ impl ServerSettings {
         Self {
             name: name.into(),
             address,
-            weight: Self::WEIGHT,
+            weight: file::Server::new("", address).weight.get(),
             backup: false,
             max_connections: None,
             slow_start: Duration::ZERO,
             eligibility: Eligibility::Up { since: None },
         }
     }
-
-    /// The weight, unless configured.
-    pub const WEIGHT: u16 = 100;
 }
 
 /// The parts that the snapshots of one pool share.

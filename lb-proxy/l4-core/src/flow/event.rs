@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use balance::pool::Server;
+use config::lb_proxy as file;
 
 use super::NONE;
 
@@ -21,14 +22,22 @@ pub struct Settings {
     pub responses: Option<u32>,
 }
 
+impl Settings {
+    /// The settings of a configuration.
+    #[must_use]
+    pub fn of(flows: &file::Flows) -> Self {
+        Self {
+            idle_timeout: flows.idle.get(),
+            max_flows: flows.most.get(),
+            requests: flows.requests.map(config::Whole::get),
+            responses: flows.responses.map(config::Whole::get),
+        }
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            idle_timeout: Duration::from_secs(30),
-            max_flows: 65_536,
-            requests: None,
-            responses: None,
-        }
+        Self::of(&file::Flows::default())
     }
 }
 

@@ -37,7 +37,7 @@ fn record() -> Record {
 
 fn line(format: Format, record: &Record) -> String {
     let mut out = Vec::new();
-    format.write(record, &mut out);
+    write(format, record, &mut out);
     let text = String::from_utf8(out).unwrap();
     assert_eq!(text.matches('\n').count(), 1, "{text}");
     text.trim_end().to_owned()

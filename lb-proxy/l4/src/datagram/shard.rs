@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use balance::table::{Frontend, Route, Table};
+use daemon::clock;
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
 use daemon::udp::{Datagram, Outcome, Respond};
@@ -25,7 +26,6 @@ use tracing::{debug, error};
 use self::state::State;
 use super::flow_handover::{IncomingFlow, OutgoingFlow};
 use super::flow_socket::FlowSocket;
-use super::now;
 use crate::relay::Report;
 
 /// Sockets that are looked at after one wait.
@@ -100,7 +100,7 @@ impl Shard {
         );
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
-        let flows = Flows::new(settings, frontend, u64::from_ne_bytes(seed), now());
+        let flows = Flows::new(settings, frontend, u64::from_ne_bytes(seed), clock::now());
         let mut state = State {
             backend: Arc::clone(&name),
             frontend: name,
@@ -130,7 +130,7 @@ impl Shard {
 
     pub(super) fn list(&self, most: usize, is_wanted: impl Fn(&FlowInfo) -> bool) -> Vec<FlowInfo> {
         let state = self.state.lock();
-        let time = now();
+        let time = clock::now();
         let flows = state.flows.list(time).filter(|flow| is_wanted(flow));
         flows.take(most).collect()
     }
@@ -160,7 +160,7 @@ impl Shard {
     /// Every flow, for another balancer; call it while no thread serves. They stay here as they are.
     pub(super) fn give(&self, listener: u64) -> Vec<OutgoingFlow> {
         let state = self.state.lock();
-        let time = now();
+        let time = clock::now();
         let flows = state.flows.list(time).filter_map(|flow| {
             let held = state.flow_sockets.get(flow.id.index())?.as_ref()?;
             Some(OutgoingFlow {
@@ -186,7 +186,7 @@ impl Shard {
     pub(super) fn adopt(&self, flows: Vec<IncomingFlow>, listener: &Arc<UdpSocket>) -> usize {
         let mut state = self.state.lock();
         let known: Vec<Known> = flows.iter().map(|flow| flow.known.clone()).collect();
-        let ids = state.flows.handle_adopted(&known, now());
+        let ids = state.flows.handle_adopted(&known, clock::now());
         state.perform(&self.epoll, None);
         let mut adopted = 0;
         for (flow, id) in flows.into_iter().zip(ids) {
@@ -229,7 +229,7 @@ impl Shard {
             for (flow_socket, arrival) in arrivals.drain(..) {
                 state.arrived(&self.epoll, &flow_socket, &arrival);
             }
-            state.flows.handle_timeout(now());
+            state.flows.handle_timeout(clock::now());
             state.perform(&self.epoll, None);
             timeout = state.until_timeout();
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use balance::pool::{Choice, Hint, Server, Slot, Tried, Wait};
 use balance::queue::Wake;
 use balance::table::{Backend, Policy, SendProxy};
+use daemon::clock;
 use l4_core::access_log::Cause;
 use l4_core::proxy_protocol::{Header, Version, write_v1, write_v2};
 use l4_core::slab::Token;
@@ -90,7 +91,7 @@ impl Worker {
     /// The server to connect to; none when the session waits, or has ended.
     fn pick(&mut self, index: u32) -> Option<Chosen> {
         let random = self.random();
-        let now = super::now();
+        let now = clock::now();
         let token = self.sessions.token(index)?;
         let session = self.sessions.get_mut(index)?;
         let backend = Arc::clone(session.backend.as_ref()?);

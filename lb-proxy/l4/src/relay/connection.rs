@@ -9,6 +9,7 @@ use balance::limits::Admission;
 use balance::pool::{Server, Slot, Tried};
 use balance::queue::Ticket;
 use balance::table::{Backend, Frontend, Table};
+use daemon::clock;
 use l4_core::timers::TICK;
 use rustix::io::Errno;
 
@@ -288,11 +289,10 @@ pub(crate) struct Micros(pub(crate) i64);
 pub(crate) struct Duration32(u32);
 
 impl Epoch {
-    #[expect(clippy::disallowed_methods, reason = "the shell reads the clock")]
     pub(super) fn new() -> Self {
         Self {
-            instant: super::now(),
-            wall: SystemTime::now(),
+            instant: clock::now(),
+            wall: clock::wall(),
         }
     }
 

@@ -6,6 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use balance::table::AcceptProxy;
+use daemon::clock;
 use l4_core::access_log::Cause;
 use l4_core::client_hello::{self, Peeked};
 use l4_core::proxy_protocol::{self, Parsed};
@@ -97,7 +98,7 @@ impl Worker {
             return false;
         }
         if let Some(limits) = &frontend.limits {
-            match limits.admit(source, super::now()) {
+            match limits.admit(source, clock::now()) {
                 Ok(admission) => session.admission = Some(admission),
                 Err(_) => {
                     frontend.tally.limited.fetch_add(1, Ordering::Relaxed);

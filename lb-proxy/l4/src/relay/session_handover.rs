@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use balance::pool::{Eligibility, Registry, Server, ServerSettings, Settings};
 use balance::table::{AcceptProxy, Backend, Frontend, Policy, Route, Table};
+use daemon::clock;
 use l4_core::handover::{self as message, Connection};
 use l4_core::proxy_protocol;
 
@@ -269,7 +270,7 @@ fn admit(session: &mut Session) {
     let is_named =
         session.stage != Stage::Inspecting || session.frontend.accept_proxy == AcceptProxy::No;
     if is_named && let Some(limits) = &session.frontend.limits {
-        session.admission = Some(limits.adopt(session.source().ip(), super::now()));
+        session.admission = Some(limits.adopt(session.source().ip(), clock::now()));
     }
 }
 

@@ -16,6 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use balance::table::{Frontend, SideOptions, Table};
+use daemon::clock;
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
 use l4_core::gather::FETCH_DELAY;
@@ -128,7 +129,7 @@ impl Worker {
             .map(Arc::clone)
             .ok_or(io::ErrorKind::NotFound)?;
         let table = Reader::new(Arc::clone(&shared.cell));
-        let now = shared.epoch.micros(super::now());
+        let now = shared.epoch.micros(clock::now());
         let mut seed = [0; 8];
         rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())?;
         let mut worker = Self {
@@ -198,7 +199,7 @@ impl Worker {
                 tracing::error!(worker = self.number, %error, "Waiting for events fails");
                 std::thread::sleep(SLEEP);
             }
-            self.now = self.shared.epoch.micros(super::now());
+            self.now = self.shared.epoch.micros(clock::now());
             self.look_at_table();
             for event in events.drain(..) {
                 self.on_event(event.data.u64(), event.flags);

@@ -10,43 +10,11 @@ use super::Protocol;
 /// The longest name of a server or frontend that is used as it stands.
 const MAX_NAME: usize = 48;
 
-/// A name of a table: `outpost_lb`, with a suffix if several run on one machine.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TableName(Box<str>);
-
 /// IPv4 or IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Family {
     V4,
     V6,
-}
-
-impl TableName {
-    /// The name when only one runs on a machine.
-    pub const DEFAULT: &str = "outpost_lb";
-
-    /// A name of lower-case letters, digits and `_` that starts with a letter, at most 32 long.
-    #[must_use]
-    pub fn parse(name: &str) -> Option<Self> {
-        let fits = name.len() <= 32
-            && name.starts_with(|first: char| first.is_ascii_lowercase())
-            && name
-                .bytes()
-                .all(|octet| matches!(octet, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-        fits.then(|| Self(name.into()))
-    }
-}
-
-impl Default for TableName {
-    fn default() -> Self {
-        Self(Self::DEFAULT.into())
-    }
-}
-
-impl fmt::Display for TableName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
 }
 
 /// A name as it may stand in a rule. One that has to be changed gets a hash of the whole behind it,

@@ -7,10 +7,10 @@ fn lines_are_taken_apart_as_chronyd_does() {
     let settings = quiet(
         "\t  SERVER\tNTP.Example.ORG \x0b IBurst MINPOLL\r 4  \n! a\n ; b\n#c\n  % d\n#\n\n  RtcSync  \n",
     );
-    let source = settings.sources.first().unwrap();
+    let source = settings.server.first().unwrap();
     assert_eq!(source.host, Host::Name("NTP.Example.ORG".to_owned()));
-    assert!(source.options.iburst && settings.clock.rtcsync);
-    assert_eq!(source.options.minpoll, 4);
+    assert!(source.iburst && settings.clock.rtcsync);
+    assert_eq!(source.minpoll, 4);
     // A comment behind a directive is none.
     assert_eq!(
         problem("rtcsync # always"),
@@ -20,7 +20,8 @@ fn lines_are_taken_apart_as_chronyd_does() {
     assert!(
         parse_bytes(b"# f\xfcr alle\nrtcsync")
             .unwrap()
-            .settings
+            .draft
+            .config
             .clock
             .rtcsync
     );
@@ -143,7 +144,7 @@ fn every_problem_has_its_place_and_the_nearest_word() {
         assert_eq!(rejected.to_string(), expected, "{text}");
     }
     assert_eq!(
-        parse_bytes(b"foo\nbar\n").unwrap_err().problems.len(),
+        parse_bytes(b"foo\nbar\n").unwrap_err().problems.0.len(),
         2,
         "all problems are told"
     );
@@ -156,23 +157,25 @@ fn numbers_out_of_range_are_bent_and_told() {
           pool e maxsources 99\nratelimit interval -30 burst 0 leak 9\nminsources 0\nmaxslewrate 1e9\n",
     )
     .unwrap();
-    let polls: Vec<(i8, i8)> = conf
-        .settings
-        .sources
+    let config = conf.draft.config;
+    let polls: Vec<(i8, i8)> = config
+        .server
         .iter()
-        .map(|source| (source.options.minpoll, source.options.maxpoll))
+        .chain(&config.pool)
+        .map(|source| (source.minpoll, source.maxpoll))
         .collect();
     assert_eq!(polls, [(24, 24), (8, 8), (12, 12), (6, 10), (6, 10)]);
-    assert_eq!(conf.settings.sources[3].options.version, Some(4));
-    assert_eq!(conf.settings.sources[4].pool, Some(16));
+    assert_eq!(config.server[3].version, Some(4));
+    assert_eq!(config.pool[0].maxsources, Some(16));
     let limit = RateLimit {
         interval: -19,
         burst: 1,
         leak: 4,
         kod: 0,
     };
-    assert_eq!(conf.settings.server.rate_limit, Some(limit));
-    assert_eq!(conf.settings.selection.min_sources, 1);
-    assert_eq!(conf.settings.clock.max_slew_rate, 100_000.0);
-    assert_eq!(conf.warnings.len(), 9, "{:?}", conf.warnings);
+    assert_eq!(config.serve.rate_limit, Some(limit));
+    assert_eq!(config.selection.min_sources, 1);
+    assert_eq!(config.clock.max_slew_rate, 100_000.0);
+    let notes = conf.draft.notes;
+    assert_eq!(notes.len(), 9, "{notes:?}");
 }

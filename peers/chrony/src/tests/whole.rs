@@ -49,39 +49,35 @@ local stratum 3 orphan
 #[test]
 fn the_file_of_an_openshift_node_is_read_as_it_is() {
     let settings = quiet(SEED);
-    let pool = |name: &str| SourceSettings {
-        host: Host::Name(name.to_owned()),
-        pool: Some(4),
-        options: SourceOptions {
-            iburst: true,
-            ..SourceOptions::default()
-        },
+    let pool = |name: &str| Source {
+        iburst: true,
+        ..Source::new(name)
     };
     assert_eq!(
-        settings.sources,
+        settings.pool,
         [pool("0.tw.pool.ntp.org"), pool("3.tw.pool.ntp.org")]
     );
-    let expected = Settings {
-        sources: settings.sources.clone(),
-        clock: ClockSettings {
+    let expected = TimesyncAgent {
+        pool: settings.pool.clone(),
+        clock: Clock {
             drift_file: Some("/var/lib/chrony/drift".into()),
             makestep: Some(MakeStep {
                 threshold: 1.0,
                 limit: Some(3),
             }),
             rtcsync: true,
-            ..ClockSettings::default()
+            ..Clock::default()
         },
         key_file: Some("/etc/chrony.keys".into()),
-        leap: LeapSettings {
+        leap: Leap {
             time_zone: Some("right/UTC".to_owned()),
-            ..LeapSettings::default()
+            ..Leap::default()
         },
-        logs: LogSettings {
+        logs: Logs {
             directory: Some("/var/log/chrony".into()),
-            ..LogSettings::default()
+            ..Logs::default()
         },
-        ..Settings::default()
+        ..TimesyncAgent::default()
     };
     assert_eq!(settings, expected);
 }
@@ -89,22 +85,21 @@ fn the_file_of_an_openshift_node_is_read_as_it_is() {
 #[test]
 fn the_file_of_a_disconnected_control_plane_is_read_as_it_is() {
     let conf = parse_bytes(DISCONNECTED.as_bytes()).unwrap();
-    let warnings: Vec<String> = conf.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        warnings,
+        said(&conf.draft.notes),
         [
-            "chrony.conf:16:1: `commandkey` does nothing: chrony does not know it either any more",
-            "chrony.conf:17:1: `generatecommandkey` does nothing: chrony does not know it either any more",
+            "chrony.conf:16:1: cosmetic: `commandkey` is not carried over: chrony does not know it either any more",
+            "chrony.conf:17:1: cosmetic: `generatecommandkey` is not carried over: chrony does not know it either any more",
         ]
     );
-    let settings = conf.settings;
-    assert_eq!(settings.sources.len(), 3);
-    assert!(settings.sources.iter().all(|source| source.options.iburst));
+    let settings = conf.draft.config;
+    assert_eq!(settings.server.len(), 3);
+    assert!(settings.server.iter().all(|source| source.iburst));
     assert_eq!(settings.selection.stratum_weight, 0.0);
     assert_eq!(settings.clock.log_change, 0.5);
-    assert!(settings.server.no_client_log && settings.server.is_open());
+    assert!(settings.serve.no_client_log && settings.serve.is_open());
     assert_eq!(
-        settings.server.access,
+        settings.serve.access,
         [AccessRule {
             allow: true,
             all: true,
@@ -145,24 +140,23 @@ fn what_debian_installs_is_read_as_it_is() {
         ),
     ]);
     let conf = parse(Path::new("/etc/chrony/chrony.conf"), &mut files).unwrap();
-    let hosts: Vec<String> = conf
-        .settings
-        .sources
+    let config = conf.draft.config;
+    let more = parse_source_directories(&config.source_directories, &mut files);
+    let hosts: Vec<String> = config
+        .pool
         .iter()
+        .chain(&more.config.server)
         .map(|s| s.host.to_string())
         .collect();
     assert_eq!(hosts, ["2.debian.pool.ntp.org", "ntp.example.org"]);
-    let warnings: Vec<String> = conf.warnings.iter().map(ToString::to_string).collect();
     assert_eq!(
-        warnings,
+        said(&[conf.draft.notes, more.notes.clone()].concat()),
         [
-            "/etc/chrony/chrony.conf:7:1: `ntsdumpdir` does nothing: NTS is not spoken here",
+            "/etc/chrony/chrony.conf:7:1: `ntsdumpdir` is not carried over: NTS is not spoken here",
             "/etc/chrony/sources.d/site.sources:2:1: left out: only `server`, `pool` and `peer` stand in such a file",
             "/etc/chrony/sources.d/site.sources:3:7: left out: `server` names no host",
             "/etc/chrony/sources.d/site.sources:5:21: left out: `key` has no value",
         ]
     );
-    let (sources, warnings) =
-        parse_source_directories(&conf.settings.source_directories, &mut files);
-    assert_eq!((sources.len(), warnings.len()), (1, 3));
+    assert_eq!((more.config.server.len(), more.notes.len()), (1, 3));
 }

@@ -1,101 +1,111 @@
-//! Backends of HAProxy as the configuration of this proxy: how connections to their servers are made.
+//! Backends of HAProxy as backends of lb-proxy: how connections to their servers are made.
 
 use std::time::Duration;
 
-use config_text::toml::{duration, line, quoted};
+use config::lb_proxy::{Backend, Balance, OnDown, OnUp, SendProxy, Time};
+use config::{Class, Every, HumanDuration, Ip};
 
 use super::Site;
 use crate::proxy::Proxy;
 use crate::server::Server;
 
+/// A shorter silence than this ends watches of the API that are well.
+const SHORTEST_WATCH: Duration = Duration::from_mins(10);
+
 impl Site<'_, '_> {
-    pub(super) fn backends(&mut self) -> String {
-        let mut text = String::new();
-        for proxy in self.proxies.iter().filter(|proxy| proxy.is_backend()) {
-            line(
-                &mut text,
-                format_args!("\n[[backend]]\nname = {}", quoted(proxy.name)),
-            );
-            line(
-                &mut text,
-                format_args!("balance = \"{}\"", proxy.balance.unwrap_or("round-robin")),
-            );
-            self.check(proxy, &mut text);
-            self.connections(proxy, &mut text);
-            for server in &proxy.servers {
-                self.server(proxy, server, &mut text);
-            }
-        }
-        text
+    pub(super) fn backends(&mut self) -> Vec<Backend> {
+        let proxies = self.proxies.iter().filter(|proxy| proxy.is_backend());
+        proxies
+            .map(|proxy| {
+                let mut backend = Backend::new(proxy.name);
+                backend.balance = Some(proxy.balance.unwrap_or(Balance::RoundRobin));
+                backend.check = self.check(proxy);
+                self.connections(proxy, &mut backend);
+                let servers = proxy.servers.iter();
+                backend.server = servers
+                    .filter_map(|server| self.server(proxy, server))
+                    .collect();
+                backend
+            })
+            .collect()
     }
 
     /// How connections to servers are made and kept.
-    fn connections(&mut self, proxy: &Proxy<'_>, text: &mut String) {
-        let mut key = |name: &str, value: Option<Duration>| {
-            if let Some(value) = value {
-                line(text, format_args!("{name} = {}", duration(value)));
-            }
-        };
-        let timeouts = &proxy.timeouts;
-        key("connect-timeout", timeouts.connect);
-        key("queue-timeout", timeouts.queue);
-        key("client-fin", timeouts.client_fin);
-        key("server-fin", timeouts.server_fin);
-        let idle = self.idle(proxy);
-        key("idle-timeout", idle);
-        let is_api = proxy
-            .servers
-            .iter()
-            .any(|server| server.address.ends_with(":6443"));
-        if let Some(idle) = idle.filter(|idle| is_api && *idle < Duration::from_secs(600)) {
-            let how = format!(
-                "watches of the API are cut after {} of silence; without `idle-timeout` they are not",
-                duration(idle).trim_matches('"')
-            );
-            self.remarks
-                .differs(&proxy.at, &format!("timeouts of {}", proxy.name), how);
-        }
+    fn connections(&mut self, proxy: &Proxy<'_>, backend: &mut Backend) {
+        self.timeouts(proxy, backend);
         if let Some(retries) = proxy.retries {
-            line(text, format_args!("retries = {retries}"));
+            backend.retries = retries;
         }
-        let servers = || proxy.servers.iter().map(|server| &server.options);
-        if let Some(version) = servers().find_map(|options| options.proxy_version) {
-            line(text, format_args!("send-proxy = \"v{version}\""));
-            for server in &proxy.servers {
-                if server.options.proxy_version != Some(version) {
-                    let how = format!(
-                        "every server of the backend gets a PROXY header, version {version}"
-                    );
-                    self.remarks
-                        .differs(&server.at, &format!("server {}", server.name), how);
-                }
-            }
-        }
-        if proxy.uses_all_backups {
-            line(text, format_args!("all-backups = true"));
-        }
+        self.send_proxy(proxy, backend);
+        backend.all_backups = proxy.uses_all_backups;
         if let Some(address) = proxy.source_address {
             let reaches = |server: &Server| {
                 let target = self.address(proxy, server);
                 target.is_ok_and(|(target, _)| target.is_ipv4() == address.is_ipv4())
             };
             if proxy.servers.iter().all(reaches) {
-                line(text, format_args!("source-address = \"{address}\""));
+                backend.source_address = Some(Ip(address));
             } else {
                 let what = format!("source {address} of {}", proxy.name);
                 let reason = "not every server is of its family";
-                self.remarks.not_carried(&proxy.at, &what, reason);
+                self.notes.lost(Class::Behaviour, &proxy.at, &what, reason);
             }
         }
+        let servers = || proxy.servers.iter().map(|server| &server.options);
         if servers().any(|options| options.resets_when_down) {
-            line(text, format_args!("on-down = \"reset\""));
+            backend.on_down = Some(OnDown::Reset);
         }
         if servers().any(|options| options.resets_backups) {
-            line(text, format_args!("on-up = \"reset\""));
+            backend.on_up = OnUp::Reset;
         }
         let queue: Option<u32> = servers().map(|options| options.max_queue).sum();
         if let Some(queue) = queue.filter(|queue| *queue > 0) {
-            line(text, format_args!("queue = {queue}"));
+            backend.queue = queue;
+        }
+    }
+
+    fn timeouts(&mut self, proxy: &Proxy<'_>, backend: &mut Backend) {
+        let timeouts = &proxy.timeouts;
+        if let Some(connect) = timeouts.connect {
+            backend.connect_timeout = Time::clamped(connect);
+        }
+        if let Some(queue) = timeouts.queue {
+            backend.queue_timeout = Time::clamped(queue);
+        }
+        backend.client_fin = HumanDuration(timeouts.client_fin.unwrap_or_default());
+        backend.server_fin = HumanDuration(timeouts.server_fin.unwrap_or_default());
+        let idle = self.idle(proxy);
+        backend.idle_timeout = Every(idle);
+        let is_api = proxy
+            .servers
+            .iter()
+            .any(|server| server.address.ends_with(":6443"));
+        if let Some(idle) = idle.filter(|idle| is_api && *idle < SHORTEST_WATCH) {
+            let how = format!(
+                "watches of the API are cut after {} of silence; without `idle-timeout` they are not",
+                HumanDuration(idle)
+            );
+            let what = format!("timeouts of {}", proxy.name);
+            self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
+        }
+    }
+
+    fn send_proxy(&mut self, proxy: &Proxy<'_>, backend: &mut Backend) {
+        let servers = || proxy.servers.iter().map(|server| &server.options);
+        let Some(version) = servers().find_map(|options| options.proxy_version) else {
+            return;
+        };
+        backend.send_proxy = match version {
+            1 => SendProxy::V1,
+            _ => SendProxy::V2,
+        };
+        for server in &proxy.servers {
+            if server.options.proxy_version != Some(version) {
+                let how =
+                    format!("every server of the backend gets a PROXY header, version {version}");
+                let what = format!("server {}", server.name);
+                self.notes.differs(Class::Behaviour, &server.at, &what, how);
+            }
         }
     }
 

@@ -1,20 +1,22 @@
-//! Frontends of HAProxy as the configuration of this proxy.
+//! Frontends of HAProxy as frontends of lb-proxy.
 
 use std::net::SocketAddr;
 
-use config_text::toml::{duration, line, list, quoted};
+use cidrs::Cidrs;
+use config::lb_proxy::{AcceptProxy, Frontend, Role, Route, Time};
+use config::{Address, Class, Networks};
 
-use super::Site;
+use super::{Site, positive};
 use crate::bind::Bind;
 use crate::proxy::Proxy;
-use crate::rules::{Routes, sources};
+use crate::rules::{Routes, Sources, sources};
 
 impl Site<'_, '_> {
-    pub(super) fn frontends(&mut self) -> String {
-        let mut text = String::new();
+    pub(super) fn frontends(&mut self) -> Vec<Frontend> {
+        let mut frontends = Vec::new();
         for proxy in self.proxies.iter().filter(|proxy| proxy.is_frontend()) {
             let routes = self.routes(proxy);
-            let sources = sources(&proxy.tcp_requests, &proxy.acls, &mut self.remarks);
+            let sources = sources(&proxy.tcp_requests, &proxy.acls, &mut self.notes);
             // Sockets that differ in more than their address are frontends of their own.
             let mut groups: Vec<(&Bind, Vec<SocketAddr>)> = Vec::new();
             for bind in &proxy.binds {
@@ -29,70 +31,40 @@ impl Site<'_, '_> {
                     1 => proxy.name.to_owned(),
                     _ => format!("{}-{number}", proxy.name),
                 };
-                line(
-                    &mut text,
-                    format_args!("\n[[frontend]]\nname = {}", quoted(&name)),
-                );
-                line(&mut text, format_args!("listen = {}", list(&sockets)));
-                if let Some(role) = role(&sockets) {
-                    line(&mut text, format_args!("role = \"{role}\""));
-                }
-                if let Some(backend) = &routes.default {
-                    line(&mut text, format_args!("backend = {}", quoted(backend)));
-                }
+                let mut frontend = frontend(name, &sockets, &routes, &sources);
                 if bind.accepts_proxy {
-                    line(&mut text, format_args!("accept-proxy = \"required\""));
+                    frontend.accept_proxy = AcceptProxy::Required;
                 }
-                if let Some(number) = bind
-                    .max_connections
-                    .or(proxy.max_connections)
-                    .filter(|n| *n > 0)
-                {
-                    line(&mut text, format_args!("max-connections = {number}"));
-                }
-                if let Some(allow) = &sources.allow {
-                    line(&mut text, format_args!("allow-from = {}", list(allow)));
-                }
-                if !sources.deny.is_empty() {
-                    line(
-                        &mut text,
-                        format_args!("deny-from = {}", list(&sources.deny)),
-                    );
-                }
+                let limit = bind.max_connections.or(proxy.max_connections);
+                frontend.max_connections = limit.and_then(positive);
                 if let Some(delay) = proxy.inspect_delay.filter(|_| !routes.names.is_empty()) {
-                    line(
-                        &mut text,
-                        format_args!("inspect-timeout = {}", duration(delay)),
-                    );
+                    frontend.inspect_timeout = Time::clamped(delay);
                 }
-                write_routes(&routes, &mut text);
+                frontends.push(frontend);
             }
         }
-        text
+        frontends
     }
 
     /// The targets of connections to `proxy`, without those that are not there.
     fn routes(&mut self, proxy: &Proxy<'_>) -> Routes {
+        const GONE: &str = "there is no such backend";
         let own = (!proxy.servers.is_empty()).then(|| proxy.name.to_owned());
         let default = match proxy.default_backend {
             // A `listen` section uses its own servers last.
             Some((name, at)) if !self.backend_exists(name) => {
-                self.remarks.not_carried(
-                    at,
-                    &format!("default_backend {name}"),
-                    "there is no such backend",
-                );
+                let what = format!("default_backend {name}");
+                self.notes.lost(Class::Behaviour, at, &what, GONE);
                 own
             }
             Some((name, _)) => Some(name.to_owned()),
             None => own,
         };
-        let mut routes = Routes::new(&proxy.use_backends, default, &proxy.acls, &mut self.remarks);
+        let mut routes = Routes::new(&proxy.use_backends, default, &proxy.acls, &mut self.notes);
         for name in routes.backends() {
             if !self.backend_exists(name) {
                 let what = format!("use_backend {name}");
-                self.remarks
-                    .not_carried(&proxy.at, &what, "there is no such backend");
+                self.notes.lost(Class::Behaviour, &proxy.at, &what, GONE);
             }
         }
         routes
@@ -103,35 +75,52 @@ impl Site<'_, '_> {
             .filter(|backend| self.backend_exists(backend));
         if routes.default.is_none() && routes.names.is_empty() {
             let what = format!("frontend {}", proxy.name);
-            self.remarks
-                .differs(&proxy.at, &what, "nothing is left that it could lead to");
+            let how = "nothing is left that it could lead to";
+            self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
         }
         routes
     }
 }
 
-/// One table for names that follow each other and go to the same backend.
-fn write_routes(routes: &Routes, text: &mut String) {
-    for group in routes.names.chunk_by(|(_, one), (_, other)| one == other) {
-        let names = group.iter().map(|(name, _)| name);
-        if let Some((_, backend)) = group.first() {
-            line(
-                text,
-                format_args!("\n[[frontend.route]]\nnames = {}", list(names)),
-            );
-            line(text, format_args!("backend = {}", quoted(backend)));
-        }
+fn frontend(name: String, sockets: &[SocketAddr], routes: &Routes, sources: &Sources) -> Frontend {
+    let networks = |list: &[ipnet::IpNet]| list.iter().copied().collect::<Networks>();
+    let (allow_from, deny_from) = match &sources.allow {
+        // An empty list would let every client in.
+        Some(allow) if allow.is_empty() => (Networks::default(), Networks(Cidrs::any())),
+        Some(allow) => (networks(allow), networks(&sources.deny)),
+        None => (Networks::default(), networks(&sources.deny)),
+    };
+    Frontend {
+        role: role(sockets),
+        backend: routes.default.clone(),
+        route: routes_by_name(routes),
+        allow_from,
+        deny_from,
+        ..Frontend::new(name, sockets.iter().copied().map(Address).collect())
     }
 }
 
+/// One route for names that follow each other and go to the same backend.
+fn routes_by_name(routes: &Routes) -> Vec<Route> {
+    let groups = routes.names.chunk_by(|(_, one), (_, other)| one == other);
+    let route = |group: &[(String, String)]| {
+        let (_, backend) = group.first()?;
+        Some(Route {
+            names: group.iter().map(|(name, _)| name.clone()).collect(),
+            backend: backend.clone(),
+        })
+    };
+    groups.filter_map(route).collect()
+}
+
 /// OpenShift's use of these ports.
-fn role(sockets: &[SocketAddr]) -> Option<&'static str> {
+fn role(sockets: &[SocketAddr]) -> Role {
     let has = |wanted: &[u16]| sockets.iter().any(|socket| wanted.contains(&socket.port()));
     if has(&[6443, 22_623]) {
-        Some("api")
+        Role::Api
     } else if has(&[80, 443]) {
-        Some("ingress")
+        Role::Ingress
     } else {
-        None
+        Role::Plain
     }
 }

@@ -1,58 +1,53 @@
-//! Servers of HAProxy as the configuration of this proxy.
+//! Servers of HAProxy as servers of lb-proxy.
 
 use std::net::{IpAddr, SocketAddr};
 
-use config_text::toml::{duration, line, quoted};
+use config::lb_proxy::{self as file, Port};
+use config::{Class, HumanDuration, Whole};
 
-use super::Site;
+use super::{Site, positive};
 use crate::proxy::Proxy;
 use crate::server::Server;
 use crate::values::{Host, address};
 
 impl Site<'_, '_> {
-    pub(super) fn server(&mut self, proxy: &Proxy<'_>, server: &Server, text: &mut String) {
+    /// A server; none when it cannot be reached from here as it is from HAProxy.
+    pub(super) fn server(&mut self, proxy: &Proxy<'_>, server: &Server) -> Option<file::Server> {
         let what = format!("server {} {}", server.name, server.address);
         if server.options.is_tls {
             let reason = "it speaks TLS to the server, and TLS is passed through, never begun here";
-            self.remarks.not_carried(&server.at, &what, reason);
-            return;
+            self.notes.lost(Class::Behaviour, &server.at, &what, reason);
+            return None;
         }
         let (address, name) = match self.address(proxy, server) {
             Ok(found) => found,
             Err(reason) => {
-                self.remarks.not_carried(&server.at, &what, reason);
-                return;
+                self.notes.lost(Class::Behaviour, &server.at, &what, reason);
+                return None;
             }
         };
-        line(
-            text,
-            format_args!("\n[[backend.server]]\nname = {}", quoted(&server.name)),
-        );
-        match name {
-            Some(name) => line(text, format_args!("address = \"{address}\"  # {name}")),
-            None => line(text, format_args!("address = \"{address}\"")),
+        if let Some(name) = name {
+            let how = format!(
+                "{} is the address of {name} now; the file has no names",
+                address.ip()
+            );
+            self.notes.differs(Class::Behaviour, &server.at, &what, how);
         }
         let options = &server.options;
-        if let Some(weight) = options.weight {
-            line(text, format_args!("weight = {weight}"));
-        }
-        if options.is_backup {
-            line(text, format_args!("backup = true"));
-        }
-        if let Some(number) = options.max_connections.filter(|number| *number > 0) {
-            line(text, format_args!("max-connections = {number}"));
-        }
-        if let Some(time) = options.slow_start.filter(|time| !time.is_zero()) {
-            line(text, format_args!("slow-start = {}", duration(time)));
-        }
-        if !options.is_checked {
-            line(text, format_args!("check = false"));
-        } else if let Some(port) = options.check_port {
-            line(text, format_args!("check-port = {port}"));
-        }
-        if options.is_disabled {
-            line(text, format_args!("maintenance = true"));
-        }
+        let default = file::Server::new(&server.name, address);
+        let weight = options.weight.map(|weight| Whole::clamped(weight.into()));
+        let slow_start = options.slow_start.filter(|time| !time.is_zero());
+        let port = options.check_port.filter(|_| options.is_checked);
+        Some(file::Server {
+            weight: weight.unwrap_or(default.weight),
+            backup: options.is_backup,
+            max_connections: options.max_connections.and_then(positive),
+            slow_start: slow_start.map(HumanDuration),
+            check: options.is_checked,
+            check_port: port.and_then(|port| Port::new(port.into())),
+            maintenance: options.is_disabled,
+            ..default
+        })
     }
 
     /// A server's address, and its name if it had one instead.

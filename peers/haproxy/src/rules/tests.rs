@@ -3,7 +3,7 @@ use crate::tests::frontend;
 #[test]
 fn names_become_routes() {
     let (frontend, remarks) = frontend(
-        "tcp-request inspect-delay 5s\n\
+        "tcp-request inspect-delay 7s\n\
          tcp-request content accept if { req.ssl_hello_type 1 }\n\
          acl is_tls req_ssl_hello_type 1\n\
          acl apps req.ssl_sni -i -m end .Apps.Example\n\
@@ -13,7 +13,7 @@ fn names_become_routes() {
          use_backend a\n",
     );
     assert_eq!(remarks, "");
-    assert_eq!(frontend["inspect-timeout"], "5s".into());
+    assert_eq!(frontend["inspect-timeout"], "7s".into());
     assert_eq!(frontend["backend"], "a".into());
     let routes = frontend["route"].clone();
     let expected: toml::Value = toml::from_str::<toml::Table>(
@@ -119,6 +119,8 @@ fn sources_come_to_two_lists_or_are_reported() {
     const ONE: &str = "{ src 10.1.0.0/16 }";
     const HELLO: &str = "content accept if { req.ssl_hello_type 1 }";
     const OURS: Option<&[&str]> = Some(&["10.0.0.0/8"]);
+    // An empty list of those that may connect would let every client in.
+    const EVERY: &[&str] = &["0.0.0.0/0", "::/0"];
     let reject_ten = format!("connection reject if {TEN}");
     let reject_one = format!("connection reject if {ONE}");
     let accept_ten = format!("connection accept if {TEN}");
@@ -148,7 +150,7 @@ fn sources_come_to_two_lists_or_are_reported() {
         // An exception from what is denied cannot be written.
         (&[&accept_one, &reject_ten], None, &[], 1),
         (&[not_ten, not_two], OURS, &[], 1),
-        (&[all, &accept_ten], Some(&[]), &[], 1),
+        (&[all, &accept_ten], None, EVERY, 1),
         (&["connection accept", &reject_ten], None, &[], 1),
         (&[&both], None, &[], 1),
         (&["connection reject if { src nonsense }"], None, &[], 1),
@@ -156,7 +158,7 @@ fn sources_come_to_two_lists_or_are_reported() {
         (&[&content_ten], None, &["10.0.0.0/8"], 0),
         (&[HELLO, "content reject"], None, &[], 1),
         (&[HELLO, &content_ten], None, &[], 1),
-        (&[HELLO, all], Some(&[]), &[], 0),
+        (&[HELLO, all], None, EVERY, 0),
         (
             &[
                 "connection track-sc0 src",

@@ -7,10 +7,11 @@ use registry_facts::name::NodeName;
 use registry_facts::record::{Record, RecordError};
 use registry_proto as wire;
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS};
-use crate::feed::{BEAT, now};
+use crate::feed::BEAT;
 use registry_cluster_core::acknowledge::Follower;
 use registry_cluster_core::wire as form;
 
@@ -25,7 +26,7 @@ impl Following {
         let follower = Follower {
             holds: form::read_vector(request.holds)?,
             waiting: request.waiting,
-            heard: now().into_std(),
+            heard: Instant::now().into_std(),
         };
         if self.streams().get(&self.name) == Some(&self.number) {
             self.server.lock().heard(self.name.clone(), follower);

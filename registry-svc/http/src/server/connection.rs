@@ -57,7 +57,7 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
     let Accepted {
         stream,
         address,
-        held,
+        permit: _permit,
     } = accepted;
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(client = %address, %error, "Connection is gone");
@@ -92,7 +92,6 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
         Ok(Err(error)) => tracing::debug!(client = %address, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(client = %address, "TLS handshake took too long"),
     }
-    drop(held);
 }
 
 /// The protocol of a client without TLS; none, if it is gone.

@@ -10,7 +10,7 @@ fn clock(options: RefclockOptions) -> ReferenceClock {
         segment: 0,
         mode: 0o600,
     };
-    ReferenceClock::new(RefclockSettings { driver, options }, reading(HOUR))
+    ReferenceClock::new(RefclockSettings::new(driver, options, 0), reading(HOUR))
 }
 
 fn reading(raw: i64) -> Reading {
@@ -259,15 +259,16 @@ fn of_pulses_with_a_width_the_other_edge_does_not_count() {
     );
     for (width, beginning) in [(0.9, SECOND / 25), (0.9, -SECOND / 25)] {
         let mut clock = ReferenceClock::new(
-            RefclockSettings {
-                driver: clock.settings().driver.clone(),
-                options: RefclockOptions {
+            RefclockSettings::new(
+                clock.settings().driver.clone(),
+                RefclockOptions {
                     filter: 1,
                     width,
                     lock: Some(1),
                     ..RefclockOptions::default()
                 },
-            },
+                0,
+            ),
             reading(HOUR),
         );
         let now = reading(HOUR + SECOND);

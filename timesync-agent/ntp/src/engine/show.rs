@@ -3,7 +3,7 @@
 use super::exchange::ReferenceClockRecord;
 use super::{Engine, Measurement, Output, Record};
 use time_model::sample::ClockSample;
-use time_model::settings::reference_id_text;
+use time_model::settings::{LogFile, reference_id_text};
 use time_model::time::{Reading, Span};
 use time_model::view::{KeyView, PtpView, SourceView, Tracking, View};
 use timekeeper::SourceId;
@@ -50,7 +50,7 @@ impl Engine {
         }
         let clock = self.clocks.iter().find(|clock| clock.id == id);
         clock.map_or_else(String::new, |clock| {
-            reference_id_text(clock.settings.options.reference_id)
+            reference_id_text(clock.settings.reference_id)
         })
     }
 
@@ -83,7 +83,7 @@ impl Engine {
             return Some(view);
         }
         let clock = self.clocks.iter().find(|clock| clock.id == id)?;
-        view.name = reference_id_text(clock.settings.options.reference_id);
+        view.name = reference_id_text(clock.settings.reference_id);
         view.poll = clock.settings.options.poll;
         view.online = true;
         Some(view)
@@ -91,7 +91,8 @@ impl Engine {
 
     /// A server answered.
     pub(super) fn record_measurement(&mut self, id: SourceId, now: Reading) {
-        let is_wanted = self.logs.measurements || self.logs.raw_measurements;
+        let is_wanted =
+            self.logs.has(LogFile::Measurements) || self.logs.has(LogFile::RawMeasurements);
         let Some(member) = self.members.get(&id).filter(|_| is_wanted) else {
             return;
         };
@@ -111,13 +112,13 @@ impl Engine {
 
     /// A sample was good.
     pub(super) fn record_update(&mut self, id: SourceId, now: Reading) {
-        if self.logs.statistics
+        if self.logs.has(LogFile::Statistics)
             && let Some(view) = self.source(id, now)
         {
             self.outputs
                 .push_back(Output::Log(Record::Statistics(Box::new(view))));
         }
-        if self.logs.selection {
+        if self.logs.has(LogFile::Selection) {
             let views: Vec<SourceView> = self.sources(now).collect();
             for view in views {
                 let age = view.last_sample.map_or(0.0, |at| (now.raw - at).seconds());
@@ -126,7 +127,7 @@ impl Engine {
                     .push_back(Output::Log(Record::Selection { view, age }));
             }
         }
-        if self.logs.tracking {
+        if self.logs.has(LogFile::Tracking) {
             let tracking = Box::new(self.tracking(now));
             self.outputs
                 .push_back(Output::Log(Record::Tracking(tracking)));
@@ -135,7 +136,7 @@ impl Engine {
 
     /// A reference clock gave a sample.
     pub(super) fn record_reference_clock(&mut self, made: &ClockSample, now: Reading) {
-        if !self.logs.refclocks {
+        if !self.logs.has(LogFile::Refclocks) {
             return;
         }
         let wall_ahead = now.wall.0.saturating_sub(now.raw.0);

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::responder::{Answer, LONGEST_ANSWER, Policy, Request, Responder, Tables};
 use time_model::settings::{
-    AccessRule, ClientMatch as Who, Host, MakeStep, ServerSettings, SourceSettings,
+    AccessRule, ClientMatch as Who, Host, LogFile, MakeStep, ServerSettings, SourceSettings,
 };
 use time_model::time::UnixTime;
 use time_model::view::{ClockState, Leap, StampSource, View};
@@ -458,17 +458,18 @@ fn a_reload_takes_sources_away_and_adds_others() {
 /// A reference clock and nothing else; the own clock is 20 ms off.
 fn beside_a_clock(is_local: bool) -> World {
     let mut settings = Settings::default();
-    settings.refclocks.push(RefclockSettings {
-        driver: settings::RefclockDriver::Shm {
+    settings.refclocks.push(RefclockSettings::new(
+        settings::RefclockDriver::Shm {
             segment: 0,
             mode: 0o600,
         },
-        options: settings::RefclockOptions {
-            reference_id: 0x4750_5300,
+        settings::RefclockOptions {
+            reference_id: Some(0x4750_5300),
             local: is_local,
             ..settings::RefclockOptions::default()
         },
-    });
+        0,
+    ));
     World::new(&settings, 0.02)
 }
 
@@ -547,10 +548,15 @@ fn the_precision_that_was_measured_stays_with_other_settings() {
 fn logs_get_what_was_asked_for_and_nothing_else() {
     for is_wanted in [false, true] {
         let mut settings = settings(&["192.0.2.1"]);
-        settings.logs.measurements = is_wanted;
-        settings.logs.selection = is_wanted;
-        settings.logs.statistics = is_wanted;
-        settings.logs.tracking = is_wanted;
+        if is_wanted {
+            settings.logs.write = [
+                LogFile::Measurements,
+                LogFile::Selection,
+                LogFile::Statistics,
+                LogFile::Tracking,
+            ]
+            .into();
+        }
         let mut world = World::new(&settings, 0.0).with("192.0.2.1", Some(0.0));
         world.run(30);
         let count =

@@ -171,7 +171,7 @@ fn a_dname_makes_its_alias_and_one_that_is_too_long_says_so() {
     );
     assert_eq!(answer.dangling, Name::parse("x.bank.test").ok());
     let label = "l".repeat(63);
-    let long = [&*label, &label, &label, &label[..61]].join(".");
+    let long = [&*label, &label, &label, &"l".repeat(61)].join(".");
     let dname = (ANSWER, "evil.test", Type::DNAME, 60, &*long);
     let answer = of_evil(Type::A, Rcode::NOERROR, &[dname]).unwrap();
     assert_eq!(answer.message.rcode(), Rcode::YXDOMAIN);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use balance::pool::Server;
 use balance::table::Table;
+use daemon::clock;
 use daemon::latest::Reader;
 use daemon::udp::ReturnPath;
 use l4_core::flow::{FlowId, Flows, Known, Output};
@@ -20,7 +21,6 @@ use tracing::debug;
 use super::WAKE;
 use crate::datagram::flow_handover::IncomingFlow;
 use crate::datagram::flow_socket::{Arrival, FlowSocket};
-use crate::datagram::now;
 use crate::relay::Report;
 
 /// Servers tried for one datagram.
@@ -99,7 +99,7 @@ impl State {
         back: &dyn Fn() -> ReturnPath,
     ) {
         for _ in 0..ATTEMPTS {
-            self.flows.handle_request(client, local, now());
+            self.flows.handle_request(client, local, clock::now());
             let request = Request {
                 payload,
                 local,
@@ -123,7 +123,7 @@ impl State {
                         if is_exhausted(&failure) {
                             self.flows.handle_exhausted(flow);
                         } else {
-                            self.flows.handle_no_way(flow, now());
+                            self.flows.handle_no_way(flow, clock::now());
                         }
                     }
                 }
@@ -235,11 +235,11 @@ impl State {
             Err(failure) => match failure.kind() {
                 // An earlier datagram caused it; this one is not sent yet.
                 io::ErrorKind::ConnectionRefused => {
-                    self.flows.handle_refused(flow, now());
+                    self.flows.handle_refused(flow, clock::now());
                     Attempt::Again
                 }
                 io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    self.flows.handle_no_way(flow, now());
+                    self.flows.handle_no_way(flow, clock::now());
                     Attempt::Again
                 }
                 // No room on the way, or too long for it: datagrams get lost.
@@ -264,12 +264,12 @@ impl State {
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
-                self.flows.handle_response(flow_socket.flow, now());
+                self.flows.handle_response(flow_socket.flow, clock::now());
                 self.perform(epoll, None);
             }
             Arrival::Refused => {
                 let kept = self.take_kept(flow_socket.flow);
-                self.flows.handle_refused(flow_socket.flow, now());
+                self.flows.handle_refused(flow_socket.flow, clock::now());
                 self.perform(epoll, None);
                 if let Some(request) = kept {
                     let client = flow_socket.back.peer();
@@ -321,7 +321,7 @@ impl State {
 
     pub(super) fn until_timeout(&self) -> Duration {
         self.flows.poll_timeout().map_or(WAKE, |due| {
-            let until = due.saturating_duration_since(now());
+            let until = due.saturating_duration_since(clock::now());
             // Never a busy wait over what the clock's grain leaves.
             until.clamp(Duration::from_millis(1), WAKE)
         })

@@ -15,11 +15,7 @@ use crate::relay::tests::rig::{
     LIMIT, Rig, accept, is_reset, named_echo, read_exact, read_to_end, server, until,
 };
 use crate::relay::{Filter, SessionState};
-
-fn now() -> std::time::Instant {
-    #[expect(clippy::disallowed_methods, reason = "a place on the time line")]
-    std::time::Instant::now()
-}
+use daemon::clock::now;
 
 #[test]
 fn a_session_whose_name_is_not_known_yet_counts_against_its_source() {

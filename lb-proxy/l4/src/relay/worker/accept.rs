@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use balance::table::{AcceptProxy, Frontend};
+use daemon::clock;
 use l4_core::timers::ticks;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
@@ -207,7 +208,7 @@ impl Worker {
         if frontend.accept_proxy == AcceptProxy::No
             && let Some(limits) = &frontend.limits
         {
-            match limits.admit(peer.ip(), crate::relay::now()) {
+            match limits.admit(peer.ip(), clock::now()) {
                 Ok(admitted) => admission = Some(admitted),
                 Err(_) => {
                     frontend.tally.limited.fetch_add(1, Ordering::Relaxed);

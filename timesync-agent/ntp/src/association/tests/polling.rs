@@ -114,7 +114,7 @@ fn only_a_near_server_is_asked_more_than_once_a_second() {
 #[test]
 fn who_is_offline_is_not_asked_but_by_a_burst() {
     let options = SourceOptions {
-        connectivity: Connectivity::Offline,
+        offline: true,
         ..SourceOptions::default()
     };
     let mut client = Client::new(&options);
@@ -130,7 +130,7 @@ fn who_is_offline_is_not_asked_but_by_a_burst() {
     client.association.go_offline();
     assert_eq!(client.association.poll_timeout(), None);
     let mut client = Client::new(&SourceOptions {
-        connectivity: Connectivity::AutoOffline,
+        auto_offline: true,
         ..SourceOptions::default()
     });
     client.request();

@@ -65,7 +65,7 @@ fn a_pool_does_not_count_who_has_no_time() {
 #[test]
 fn who_is_offline_by_itself_is_so_without_a_way_and_not_when_it_refuses() {
     let mut source = source("192.0.2.1");
-    source.options.connectivity = settings::Connectivity::AutoOffline;
+    source.options.auto_offline = true;
     let settings = Settings {
         sources: vec![source],
         ..Settings::default()

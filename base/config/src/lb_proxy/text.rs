@@ -1,0 +1,320 @@
+//! Values of lb-proxy that a file holds as text.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use ipnet::IpNet;
+
+use crate::HumanDuration;
+use crate::text::as_text;
+
+//--- Rate
+
+/// The shortest period of a rate.
+pub const MIN_PERIOD: Duration = Duration::from_millis(100);
+
+/// The longest period of a rate; its milliseconds fit what the table of sources holds.
+const MAX_PERIOD: Duration = Duration::from_hours(24);
+
+/// This many in a time: `50/s`, `600/m`, `100/10s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// The number.
+    pub count: u32,
+    /// The time; at least [`MIN_PERIOD`].
+    pub period: Duration,
+}
+
+/// A text that is no rate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no rate, as in 50/s, 600/m or 100/10s; the period is 100ms at least")]
+pub struct NotRate(String);
+
+impl FromStr for Rate {
+    type Err = NotRate;
+
+    fn from_str(text: &str) -> Result<Self, NotRate> {
+        let parsed = || {
+            let (count, period) = text.split_once('/')?;
+            let period = period.trim();
+            let HumanDuration(period) = match period.starts_with(|c: char| c.is_ascii_digit()) {
+                true => period.parse().ok()?,
+                false => format!("1{period}").parse().ok()?,
+            };
+            let count: u32 = count.trim().parse().ok()?;
+            let is_good = count > 0 && (MIN_PERIOD..=MAX_PERIOD).contains(&period);
+            is_good.then_some(Self { count, period })
+        };
+        parsed().ok_or_else(|| NotRate(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let period = HumanDuration(self.period).to_string();
+        // "1s" is "s"; "1m30s" is not "m30s".
+        let unit = period.strip_prefix('1').unwrap_or(&period);
+        let is_unit = unit.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let period = if is_unit { unit } else { &period };
+        write!(formatter, "{}/{period}", self.count)
+    }
+}
+
+as_text!(Rate, "a number and a time, as in \"50/s\"");
+
+//--- Table of the kernel
+
+/// The name of an nftables table: small letters, digits and `_`, 32 at most, a letter first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TableName(Box<str>);
+
+/// A text that is no name of a table.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is no name of a table: small letters, digits and `_`, 32 at most, and a letter first"
+)]
+pub struct NotTable(String);
+
+impl TableName {
+    /// The longest name.
+    const LONGEST: usize = 32;
+}
+
+impl FromStr for TableName {
+    type Err = NotTable;
+
+    fn from_str(name: &str) -> Result<Self, NotTable> {
+        let is_plain = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_');
+        let fits = name.len() <= Self::LONGEST
+            && name.starts_with(|first: char| first.is_ascii_lowercase())
+            && name.bytes().all(is_plain);
+        match fits {
+            true => Ok(Self(name.into())),
+            false => Err(NotTable(name.to_owned())),
+        }
+    }
+}
+
+impl Default for TableName {
+    fn default() -> Self {
+        Self("outpost_lb".into())
+    }
+}
+
+impl fmt::Display for TableName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+as_text!(TableName, "the name of a table, as in \"outpost_lb\"");
+
+//--- Destinations
+
+/// The destination of the access log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum LogTarget {
+    /// There is no access log.
+    #[default]
+    Off,
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(PathBuf),
+}
+
+impl FromStr for LogTarget {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "off" => Self::Off,
+            "stdout" => Self::Stdout,
+            path => Self::File(path.into()),
+        })
+    }
+}
+
+impl fmt::Display for LogTarget {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => formatter.write_str("off"),
+            Self::Stdout => formatter.write_str("stdout"),
+            Self::File(path) => path.display().fmt(formatter),
+        }
+    }
+}
+
+as_text!(LogTarget, "`\"off\"`, `\"stdout\"`, or a path");
+
+/// The socket of the handover, unless that is off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SwapSocket(pub Option<PathBuf>);
+
+impl Default for SwapSocket {
+    fn default() -> Self {
+        Self(Some("/run/outpost/lb-proxy.swap".into()))
+    }
+}
+
+impl FromStr for SwapSocket {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self((text != "none").then(|| text.into())))
+    }
+}
+
+impl fmt::Display for SwapSocket {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(path) => path.display().fmt(formatter),
+            None => formatter.write_str("none"),
+        }
+    }
+}
+
+as_text!(SwapSocket, "a path, or `\"none\"`");
+
+//--- Addresses of virtual IPs
+
+/// An address of a virtual IP with the length of its prefix: `192.168.7.100/24`; without a length, the address alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VirtualAddress(pub IpNet);
+
+/// A text that is no address of a virtual IP.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no address, as in 192.168.7.100/24")]
+pub struct NotVirtualAddress(String);
+
+impl FromStr for VirtualAddress {
+    type Err = NotVirtualAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotVirtualAddress> {
+        let network = text.parse::<IpNet>();
+        let network = network.or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        network
+            .map(Self)
+            .map_err(|_| NotVirtualAddress(text.to_owned()))
+    }
+}
+
+impl fmt::Display for VirtualAddress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
+}
+
+as_text!(
+    VirtualAddress,
+    "an IP address, with or without the length of its prefix"
+);
+
+/// Addresses of one family, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AddressRange {
+    first: IpAddr,
+    last: IpAddr,
+}
+
+impl AddressRange {
+    /// From one address to another of the same family, which is not lower.
+    #[must_use]
+    pub fn new(first: IpAddr, last: IpAddr) -> Option<Self> {
+        (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
+    }
+
+    /// Whether its addresses are IPv6.
+    #[must_use]
+    pub const fn is_ipv6(&self) -> bool {
+        self.first.is_ipv6()
+    }
+
+    /// Whether an address is in it.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.first.is_ipv4() && self.first <= address && address <= self.last
+    }
+
+    /// The number of addresses; all of IPv6 count one less.
+    #[must_use]
+    pub fn size(&self) -> u128 {
+        (number(self.last) - number(self.first)).saturating_add(1)
+    }
+
+    /// The address at a place, from 0.
+    #[must_use]
+    pub fn at(&self, place: u128) -> IpAddr {
+        let number = number(self.first).saturating_add(place);
+        match self.first {
+            IpAddr::V4(_) => {
+                u32::try_from(number).map_or(self.last, |number| Ipv4Addr::from_bits(number).into())
+            }
+            IpAddr::V6(_) => Ipv6Addr::from_bits(number).into(),
+        }
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u128::from(address.to_bits()),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// A text that is no range of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum NotRange {
+    /// It is none of the three forms.
+    #[error("expected `FIRST-LAST`, a network or an address")]
+    Syntax,
+    /// The ends are of two families, or the last is the lower.
+    #[error("the last address is before the first, or of another family")]
+    Order,
+}
+
+/// `192.168.7.200-192.168.7.220`, `192.168.7.200/28` or one address. From an IPv4 network, the network's
+/// and the broadcast address are left out.
+impl FromStr for AddressRange {
+    type Err = NotRange;
+
+    fn from_str(text: &str) -> Result<Self, NotRange> {
+        let address = |part: &str| part.trim().parse().map_err(|_| NotRange::Syntax);
+        if let Some((first, last)) = text.split_once('-') {
+            return Self::new(address(first)?, address(last)?).ok_or(NotRange::Order);
+        }
+        let Ok(network) = text.trim().parse::<IpNet>() else {
+            let only = address(text)?;
+            return Ok(Self {
+                first: only,
+                last: only,
+            });
+        };
+        let all = Self {
+            first: network.network(),
+            last: network.broadcast(),
+        };
+        let is_point_to_point = network.prefix_len() + 1 >= network.max_prefix_len();
+        if all.first.is_ipv6() || is_point_to_point {
+            return Ok(all);
+        }
+        Ok(Self {
+            first: all.at(1),
+            last: all.at(all.size() - 2),
+        })
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first == self.last {
+            true => self.first.fmt(formatter),
+            false => write!(formatter, "{}-{}", self.first, self.last),
+        }
+    }
+}
+
+as_text!(AddressRange, "`FIRST-LAST`, a network, or one address");
