@@ -55,7 +55,7 @@ pub enum Verb {
     },
     /// Show the state of the running server
     Status(StatusArgs),
-    /// List, show, check or reload zones
+    /// List, show, check, reload or accept zones
     Zone {
         #[command(subcommand)]
         verb: ZoneVerb,
@@ -143,6 +143,16 @@ pub enum ZoneVerb {
     Reload {
         /// The zone's name; all zones without it
         name: Option<String>,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Publish the new version of a zone that is held back
+    ///
+    /// The server holds back a version with the same serial and other data, with a lower serial, or
+    /// that loses too many of its records. Exits with 65 when no version is held back.
+    Accept {
+        /// The zone's name
+        name: String,
         #[command(flatten)]
         status: StatusArgs,
     },

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use config_text::{Position, counted};
+use daemon::clock;
 use daemon::config::{Problem, Problems};
 use daemon::exit;
 use daemon::tls::Certificates;
@@ -126,7 +127,8 @@ impl Findings {
                 return None;
             }
         };
-        for finding in check::check(&file) {
+        let signed = check::check_signed(&file, now());
+        for finding in check::check(&file).into_iter().chain(signed) {
             self.add(&finding);
         }
         match Zone::build(&declared.name, &file.records, Seed(0)) {
@@ -165,6 +167,15 @@ impl Findings {
         let records = counted(self.n_records, "record");
         format!("{zones}, {records}, {} of them LUA", self.n_programs)
     }
+}
+
+/// The time in seconds since 1970, as signatures count it.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the count wraps (RFC 4034 §3.1.5)"
+)]
+fn now() -> u32 {
+    clock::since_1970().as_secs() as u32
 }
 
 #[cfg(test)]

@@ -188,16 +188,21 @@ fn zone(verb: ZoneVerb) -> ExitCode {
         }
         ZoneVerb::Reload { name, status } => {
             let path = with_query("/zones/reload", &[("name", name)]);
-            let json = status.json;
-            ask(&status, &path, Method::Post, |body| {
-                if json {
-                    body.to_owned()
-                } else {
-                    reloaded(body)
-                }
-            })
+            change(&status, &path)
+        }
+        ZoneVerb::Accept { name, status } => {
+            let path = with_query("/zones/accept", &[("name", Some(name))]);
+            change(&status, &path)
         }
     }
+}
+
+/// Changes zones of the running server, and prints what became of them.
+fn change(args: &StatusArgs, path: &str) -> ExitCode {
+    ask(args, path, Method::Post, |body| match args.json {
+        true => body.to_owned(),
+        false => reloaded(body),
+    })
 }
 
 /// Sends a request to the running server and prints its answer, rendered by `render`.
@@ -230,6 +235,11 @@ fn reloaded(body: &str) -> String {
             Reloaded::Broken { zone, problems } => {
                 lines.push(format!("{zone} is broken and stays as it was"));
                 lines.extend(problems.iter().map(|problem| format!("  {problem}")));
+            }
+            Reloaded::Held { zone, held } => {
+                lines.push(format!("{zone} is held back and stays as it was"));
+                lines.extend(held.reasons.iter().map(|reason| format!("  {reason}")));
+                lines.push(format!("  publish it: dns-authd zone accept {zone}"));
             }
             Reloaded::Loaded {
                 zone,

@@ -19,6 +19,7 @@ use daemon::tls::CertificateFiles;
 use dns_answer::Settings;
 use dns_lua::LuaSettings;
 use dns_wire::Name;
+use dns_zone::Guard;
 use dns_zone::parse::Options;
 use health::HealthdArg;
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
@@ -51,12 +52,33 @@ pub struct Config {
 }
 
 /// The zones, and the options for reading their files.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Zones {
     /// The zones, those that are not served from a file left out.
     pub declared: Vec<ZoneDecl>,
     /// How master files are read.
     pub options: Arc<Options>,
+    /// How new versions are compared with those in service.
+    pub guard: Guard,
+    /// How long a changed file must stay the same when no event says that it is complete.
+    pub quiet: Duration,
+}
+
+impl Default for Zones {
+    fn default() -> Self {
+        Self::of(&DnsAuthd::default(), Vec::new())
+    }
+}
+
+impl Zones {
+    fn of(file: &DnsAuthd, declared: Vec<ZoneDecl>) -> Self {
+        Self {
+            declared,
+            options: Arc::new(Options::of(&file.zones, file.lua)),
+            guard: Guard::of(&file.zones),
+            quiet: file.zones.quiet.0,
+        }
+    }
 }
 
 impl Config {
@@ -69,10 +91,7 @@ impl Config {
         };
         Self {
             common: Common::of(file.log, file.admin, file.drain),
-            zones: Zones {
-                declared,
-                options: Arc::new(Options::of(&file.zones, file.lua)),
-            },
+            zones: Zones::of(&file, declared),
             lua: Arc::new(LuaSettings {
                 limits: file.lua,
                 health: file.health.clone(),

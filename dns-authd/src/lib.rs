@@ -40,3 +40,4 @@ pub mod server;
 pub mod service;
 pub mod shared;
 pub mod status;
+pub mod transfers;

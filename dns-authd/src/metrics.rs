@@ -241,7 +241,13 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
 }
 
 fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
-    let states = [ZoneState::Loaded, ZoneState::Stale, ZoneState::Failed].map(|state| {
+    let states = [
+        ZoneState::Loaded,
+        ZoneState::Stale,
+        ZoneState::Failed,
+        ZoneState::Held,
+    ];
+    let states = states.map(|state| {
         let zones = reports.zones.iter();
         let count = zones.filter(|zone| zone.state == state).count();
         (labels(&[("state", state.name())]), float(count as u64))

@@ -2,7 +2,8 @@
 //!
 //! Everything that can change an answer arrives here as a [`Command`], one after the other, and leaves as
 //! one published [`Snapshot`]. The data path never waits for it. A zone whose new files are broken keeps
-//! the data it had; a zone without any data answers SERVFAIL.
+//! the data it had; a zone without any data answers SERVFAIL. A file is read when it is complete, and a doubtful
+//! version of a zone waits until an operator accepts it.
 //!
 //! ```text
 //! SIGHUP, admin ──┐
@@ -11,19 +12,21 @@
 //! hold ───────────┘
 //! ```
 
+mod quiet;
 mod report;
 mod zone_state;
 
-use api::dns_authd::ZoneState as State;
-use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use api::dns_authd::{HeldVersion, ZoneState as State};
 use config_text::counted;
 use daemon::clock;
+use daemon::disk::Stamp;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
@@ -42,8 +45,10 @@ use crate::config::Zones;
 use crate::load::{self, Loaded};
 use crate::programs::Message;
 
+pub use quiet::Events;
+use quiet::Quiet;
 pub use report::{Reports, ZoneReport};
-use zone_state::ZoneState;
+use zone_state::{Change, ZoneState};
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
 /// other commands wait.
@@ -67,8 +72,10 @@ pub enum Command {
         Option<Name>,
         oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     ),
-    /// Files may have changed: load the zones of changed files.
-    Look,
+    /// Files may have changed: load the zones whose changed files are complete.
+    Look(Events),
+    /// Publish the version of a zone that is held back.
+    Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
     /// healthd has sent a snapshot.
     Liveness,
     /// End the wait of queries for a live set.
@@ -98,8 +105,26 @@ pub struct Plan {
 pub struct Outcome {
     /// The zone.
     pub name: Name,
-    /// Its serial and number of records, or its errors.
-    pub result: Result<(u32, usize), Vec<String>>,
+    /// Its serial and number of records, or the reason why it stays as it was.
+    pub result: Result<(u32, usize), NotLoaded>,
+}
+
+/// Why a zone stays as it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotLoaded {
+    /// Its files have these errors.
+    Broken(Vec<String>),
+    /// The version of its files is held back.
+    Held(HeldVersion),
+}
+
+/// There is nothing to accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotHeld {
+    /// No zone of that name is served.
+    NoSuchZone,
+    /// No version of it is held back.
+    Nothing,
 }
 
 /// No zone of that name is served.
@@ -135,6 +160,8 @@ struct Publisher {
     health: Arc<Health>,
     zones: Vec<ZoneState>,
     places: HashMap<Name, usize>,
+    /// The files that are changing.
+    quiet: Quiet,
     /// The zones of each target.
     watched: HashMap<Watched, BTreeSet<usize>>,
     /// Snapshots that the data path may still use, each with the time of its replacement.
@@ -161,6 +188,7 @@ impl Handle {
             health: Arc::default(),
             zones: Vec::new(),
             places: HashMap::new(),
+            quiet: Quiet::default(),
             watched: HashMap::new(),
             retired: Vec::new(),
             must_trim: false,
@@ -214,15 +242,22 @@ impl Handle {
 impl Publisher {
     fn run(&mut self, queue: &Receiver<Command>) {
         loop {
-            // Only retired snapshots need a timeout.
-            let received = match self.retired.is_empty() {
-                true => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                false => queue.recv_timeout(RETIREMENT),
+            // Only retired snapshots and files that may still be written need a timeout.
+            let received = match self.timeout() {
+                None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(timeout) => queue.recv_timeout(timeout),
             };
             let command = match received {
                 Ok(command) => command,
                 Err(RecvTimeoutError::Timeout) => {
                     self.free_retired();
+                    if self
+                        .quiet
+                        .due(self.plan.zones.quiet)
+                        .is_some_and(|due| due <= clock::now())
+                    {
+                        self.look(Events::default());
+                    }
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -236,12 +271,24 @@ impl Publisher {
                     let outcome = self.reload(name.as_ref());
                     drop(done.send(outcome));
                 }
-                Command::Look => self.look(),
+                Command::Look(events) => self.look(events),
+                Command::Accept(name, done) => {
+                    let outcome = self.accept(&name);
+                    drop(done.send(outcome));
+                }
                 Command::Liveness => self.take_liveness(),
                 Command::EndWait { apex, set } => self.end_wait(&apex, set),
                 Command::Stop => return,
             }
         }
+    }
+
+    /// How long to wait for the next command.
+    fn timeout(&self) -> Option<Duration> {
+        let retired = (!self.retired.is_empty()).then_some(RETIREMENT);
+        let due = self.quiet.due(self.plan.zones.quiet);
+        let due = due.map(|due| due.saturating_duration_since(clock::now()));
+        [retired, due].into_iter().flatten().min()
     }
 
     /// Adopts a configuration: zones that stay keep their data unless their files, or the options for
@@ -274,7 +321,11 @@ impl Publisher {
             .enumerate()
             .map(|(place, kept)| (kept.declared.name.clone(), place))
             .collect();
-        let stale: Vec<usize> = self.places_where(|kept| !same_reading || kept.is_stale());
+        // A sender of SIGHUP has finished its files; only those that are seen open have to wait.
+        let stale: Vec<usize> = self.places_where(|kept| {
+            let change = kept.change(|path, _| !self.quiet.is_open(path));
+            change == Change::Complete || (change == Change::None && !same_reading)
+        });
         self.load(&stale);
         if !same_live {
             for kept in &mut self.zones {
@@ -298,13 +349,43 @@ impl Publisher {
         Ok(reports.map(|kept| kept.report.outcome()).collect())
     }
 
-    /// Loads the zones whose files changed.
-    fn look(&mut self) {
-        let stale = self.places_where(ZoneState::is_stale);
+    /// Loads the zones whose changed files are complete.
+    fn look(&mut self, events: Events) {
+        let zones = self.zones.iter().flat_map(|kept| &kept.files);
+        let files: HashSet<&Path> = zones.map(|(path, _)| path.as_path()).collect();
+        self.quiet.note(
+            events,
+            |path| files.contains(path),
+            |link| behind(link, &files),
+        );
+        let time = (clock::now(), self.plan.zones.quiet);
+        let mut stale = Vec::new();
+        for (place, kept) in self.zones.iter().enumerate() {
+            let change = kept.change(|path, stamp| self.quiet.is_complete(path, stamp, time));
+            if change == Change::Complete {
+                stale.push(place);
+            }
+        }
         if !stale.is_empty() {
             self.load(&stale);
             self.settle(&stale);
         }
+    }
+
+    /// Publishes the version of a zone that is held back.
+    fn accept(&mut self, name: &Name) -> Result<Outcome, NotHeld> {
+        let place = *self.places.get(name).ok_or(NotHeld::NoSuchZone)?;
+        let kept = self.zones.get_mut(place).ok_or(NotHeld::NoSuchZone)?;
+        if !kept.accept() {
+            return Err(NotHeld::Nothing);
+        }
+        let outcome = kept.report.outcome();
+        let key = reason_key(&kept.declared.name);
+        self.channels
+            .readiness
+            .set_reason(key, kept.report.trouble());
+        self.settle(&[place]);
+        Ok(outcome)
     }
 
     /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
@@ -387,12 +468,19 @@ impl Publisher {
         }
         for (place, loaded) in places.iter().zip(loaded) {
             if let Some(kept) = self.zones.get_mut(*place) {
-                kept.take(loaded, places.len() <= LOGGED_ZONES);
+                for (path, _) in &loaded.files {
+                    self.quiet.forget(path);
+                }
+                let guard = kept.needs_guard().then_some(&self.plan.zones.guard);
+                kept.take(loaded, guard, places.len() <= LOGGED_ZONES);
                 let trouble = kept.report.trouble();
                 let key = reason_key(&kept.declared.name);
                 self.channels.readiness.set_reason(key, trouble);
             }
         }
+        let zones = self.zones.iter().flat_map(|kept| &kept.files);
+        let files: HashSet<&Path> = zones.map(|(path, _)| path.as_path()).collect();
+        self.quiet.retain(|path| files.contains(path));
         self.state_directories();
     }
 
@@ -544,7 +632,7 @@ impl Publisher {
         let n_loaded = self.zones.iter().filter(|kept| kept.zone.is_some()).count();
         let reports = self.zones.iter().map(|kept| &kept.report);
         let n_broken = reports
-            .filter(|report| report.state != State::Loaded)
+            .filter(|report| !matches!(report.state, State::Loaded | State::Held))
             .count();
         let zones = counted(self.zones.len(), "zone");
         let targets = counted(self.watched.len(), "target");
@@ -557,6 +645,45 @@ impl Publisher {
 
 /// The CHAOS TXT name that answers which generation of healthd's the answers are of.
 const GENERATION: &str = "generation.outpost.";
+
+/// The files among these that are reached through a symbolic link at this path, with their states.
+fn behind(link: &Path, files: &HashSet<&Path>) -> Vec<(PathBuf, Stamp)> {
+    if !link.is_symlink() {
+        return Vec::new();
+    }
+    let is_behind = |file: &&&Path| links(file).iter().any(|it| it == link);
+    let behind = files.iter().filter(is_behind);
+    behind
+        .map(|file| ((*file).to_owned(), Stamp::of(file)))
+        .collect()
+}
+
+/// The most symbolic links on the way to a file, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// The symbolic links on the way to a file, from its own path on.
+fn links(file: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let mut rest = file.to_owned();
+    'next: while links.len() < MAX_LINKS {
+        for part in rest.ancestors() {
+            let Ok(target) = std::fs::read_link(part) else {
+                continue;
+            };
+            let parent = part.parent().unwrap_or_else(|| Path::new(""));
+            let behind = rest.strip_prefix(part).unwrap_or_else(|_| Path::new(""));
+            let target = parent.join(target);
+            links.push(part.to_owned());
+            rest = match behind.as_os_str().is_empty() {
+                true => target,
+                false => target.join(behind),
+            };
+            continue 'next;
+        }
+        break;
+    }
+    links
+}
 
 fn reason_key(name: &Name) -> String {
     format!("zone {name}")

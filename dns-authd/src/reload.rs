@@ -1,24 +1,26 @@
 //! Notices changes of zone files: at once by inotify, and by a check at intervals.
 //!
 //! Watches directories, not files: editors and configuration managers replace files, and a mounted
-//! ConfigMap swaps a link beside them. An event's contents are not read: after any event, the publisher
-//! looks at the files it has read.
+//! ConfigMap swaps a link beside them. An event names a file and says whether its writer is done with it; the
+//! publisher looks at the files it has read, and takes those that are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use daemon::clock;
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
-use crate::publisher::Command;
+use crate::publisher::{Command, Events};
 
 /// Changes this close together cause one check: writing a file is several events.
 const SETTLE: Duration = Duration::from_millis(100);
@@ -26,6 +28,8 @@ const SETTLE: Duration = Duration::from_millis(100);
 const AGAIN: Duration = Duration::from_millis(250);
 /// Room for events; more come with the next read.
 const EVENTS_SIZE: usize = 4096;
+/// The most readings of queued events without a pause.
+const MAX_READINGS: usize = 64;
 /// The interval at which watches are renewed, for directories that were replaced.
 const RENEW: Duration = Duration::from_secs(60);
 
@@ -56,6 +60,7 @@ pub fn watch(
         looked: begun,
         renewed: begun,
         is_due: false,
+        events: Events::default(),
         watches: Watches::new()
             .inspect_err(|error| {
                 tracing::warn!(%error, "Changes of zone files are not noticed at once");
@@ -82,6 +87,8 @@ struct Lookout {
     renewed: Instant,
     /// Whether a check is due that the publisher has not been sent yet.
     is_due: bool,
+    /// Events that the publisher has not been sent yet.
+    events: Events,
     watches: Option<Watches>,
 }
 
@@ -90,8 +97,11 @@ impl Lookout {
     async fn turn(&mut self) -> bool {
         let due = self.due();
         let changed = tokio::select! {
-            has_event = next_event(self.watches.as_ref()) => {
-                self.is_due |= has_event;
+            events = next_events(self.watches.as_ref()) => {
+                if let Some(events) = events {
+                    self.is_due = true;
+                    self.events.merge(events);
+                }
                 Ok(false)
             }
             changed = self.pace.changed() => changed.map(|()| true),
@@ -112,10 +122,11 @@ impl Lookout {
         self.is_due |= interval.is_some_and(|interval| now.duration_since(self.looked) >= interval);
         if self.is_due {
             // A publisher that is too busy now gets the command on the next turn.
-            match self.commands.try_send(Command::Look) {
+            match self.commands.try_send(Command::Look(self.events.clone())) {
                 Ok(()) => {
                     self.looked = now;
                     self.is_due = false;
+                    self.events = Events::default();
                 }
                 Err(_) => tracing::debug!("Zone publisher is busy"),
             }
@@ -150,8 +161,8 @@ impl Lookout {
     }
 }
 
-/// Waits for an event; without watches, forever.
-async fn next_event(watches: Option<&Watches>) -> bool {
+/// Waits for events; without watches, forever.
+async fn next_events(watches: Option<&Watches>) -> Option<Events> {
     match watches {
         Some(watches) => watches.wait().await,
         None => std::future::pending().await,
@@ -181,10 +192,10 @@ impl Watches {
         })
     }
 
-    /// Waits for an event, and for the quiet after it; returns whether there was one.
+    /// Waits for an event, and for the quiet after it; returns all events until then, if there are any.
     ///
     /// Cancel safe: an event is taken only after the last wait.
-    async fn wait(&self) -> bool {
+    async fn wait(&self) -> Option<Events> {
         match self.queue.readable().await {
             Ok(mut ready) => {
                 tokio::time::sleep(SETTLE).await;
@@ -194,20 +205,60 @@ impl Watches {
             Err(error) => {
                 tracing::warn!(%error, "Cannot watch zone files for changes");
                 tokio::time::sleep(RENEW).await;
-                false
+                None
             }
         }
     }
 
-    /// Drops all queued events, since one check covers them; returns whether there were any.
-    fn drain(&self) -> bool {
+    /// Takes all queued events; `None` if there are none.
+    fn drain(&self) -> Option<Events> {
+        let mut events = Events::default();
+        let found = self.read(&mut events);
+        // A file that was written again before its state was read here is open in the next reading; one that is
+        // written later is in another state when the publisher looks.
+        let mut n_readings = 1;
+        while n_readings < MAX_READINGS && self.read(&mut events) {
+            n_readings += 1;
+        }
+        found.then_some(events)
+    }
+
+    /// Takes the events that are queued now, in their order; returns whether there are any.
+    fn read(&self, into: &mut Events) -> bool {
         let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_SIZE];
-        let mut events = inotify::Reader::new(self.queue.get_ref(), &mut buffer);
+        let mut queue = inotify::Reader::new(self.queue.get_ref(), &mut buffer);
         let mut found = false;
-        while events.next().is_ok() {
+        while let Ok(event) = queue.next() {
             found = true;
+            let flags = event.events();
+            into.lost |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
+            let name = event
+                .file_name()
+                .map(|name| OsStr::from_bytes(name.to_bytes()));
+            let Some(name) = name else { continue };
+            for directory in self.directories_of(event.wd()) {
+                let path = directory.join(name);
+                if flags.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
+                    into.close(path);
+                } else if flags.contains(ReadFlags::CREATE) && path.is_symlink() {
+                    // A link has no writer.
+                    into.close(path);
+                } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
+                    into.open(path);
+                }
+            }
         }
         found
+    }
+
+    /// The directories of a watch, as the publisher names files in them.
+    fn directories_of(&self, number: i32) -> impl Iterator<Item = &Path> {
+        let is_it = move |it: &Option<i32>| *it == Some(number);
+        let watched = self.watched.iter().filter(move |(_, it)| is_it(it));
+        watched.map(|(path, _)| match path.as_os_str() == "." {
+            true => Path::new(""),
+            false => path.as_path(),
+        })
     }
 
     /// Watches exactly these directories; returns whether there is a new one among them.
@@ -254,6 +305,7 @@ impl Watches {
 
     fn add(&self, path: &PathBuf) -> Option<i32> {
         let flags = WatchFlags::CLOSE_WRITE
+            | WatchFlags::MODIFY
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE

@@ -18,7 +18,7 @@ use dns_wire::{Name, Type};
 use dns_zone::Zone;
 use tokio::sync::oneshot;
 
-use crate::publisher::{Command, NoSuchZone, Outcome, Reports};
+use crate::publisher::{Command, NoSuchZone, NotHeld, NotLoaded, Outcome, Reports};
 use crate::status;
 
 /// Adds the paths.
@@ -38,16 +38,22 @@ pub fn add(
         let reply = show(&request, &cell.current());
         async move { reply }
     });
-    let publisher = publisher.clone();
+    let (reloads, accepts) = (publisher.clone(), publisher.clone());
     routes.post("/zones/reload", move |request| {
-        reload(request, publisher.clone())
+        reload(request, reloads.clone())
+    });
+    routes.post("/zones/accept", move |request| {
+        accept(request, accepts.clone())
     });
 }
+
+/// The answer to a request without a zone.
+const NO_NAME: &str = "which zone? say ?name=NAME\n";
 
 fn show(request: &Request, snapshot: &Snapshot) -> Reply {
     let name = match zone_name(request) {
         Ok(Some(name)) => name,
-        Ok(None) => return Reply::text(400, "which zone? say ?name=NAME\n"),
+        Ok(None) => return Reply::text(400, NO_NAME),
         Err(reply) => return reply,
     };
     match snapshot.table.zone(&name) {
@@ -80,6 +86,24 @@ async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
     }
 }
 
+async fn accept(request: Request, publisher: SyncSender<Command>) -> Reply {
+    let name = match zone_name(&request) {
+        Ok(Some(name)) => name,
+        Ok(None) => return Reply::text(400, NO_NAME),
+        Err(reply) => return reply,
+    };
+    let (done, outcome) = oneshot::channel();
+    if publisher.try_send(Command::Accept(name, done)).is_err() {
+        return Reply::text(503, "the zone publisher is busy\n");
+    }
+    match outcome.await {
+        Ok(Ok(outcome)) => Reply::json(200, &[reloaded(outcome)]),
+        Ok(Err(NotHeld::NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
+        Ok(Err(NotHeld::Nothing)) => Reply::text(409, "no version of that zone is held back\n"),
+        Err(_) => Reply::text(503, "the server is ending\n"),
+    }
+}
+
 fn reloaded(outcome: Outcome) -> Reloaded {
     let zone = outcome.name.to_string();
     match outcome.result {
@@ -88,7 +112,8 @@ fn reloaded(outcome: Outcome) -> Reloaded {
             serial,
             records,
         },
-        Err(problems) => Reloaded::Broken { zone, problems },
+        Err(NotLoaded::Broken(problems)) => Reloaded::Broken { zone, problems },
+        Err(NotLoaded::Held(held)) => Reloaded::Held { zone, held },
     }
 }
 

@@ -32,6 +32,7 @@ use crate::publisher::{self, Channels, Command, Plan, Reports};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
+use crate::transfers::Transfers;
 use crate::{health, random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
@@ -103,7 +104,7 @@ impl Service for Authd {
         let access = Latest::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            config.file.tcp,
+            (config.file.tcp, Transfers::new(&config.file.transfers)),
             config.hold(),
             Arc::clone(&access),
             totals.clone(),

@@ -8,9 +8,8 @@ use std::time::Duration;
 use ::config::dns_authd::Tcp;
 use daemon::connections::Connections;
 use daemon::latest::Latest;
-use dns_answer::transfer::Transfer;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
-use dns_serve::{Admission, Answer, Counters, Limits, Messages, Replies, Service};
+use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
 use dns_wire::{Name, Rcode};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -19,6 +18,7 @@ use crate::access::Access;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::random;
+use crate::transfers::{NotBegun, Transfers};
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);
@@ -42,6 +42,7 @@ pub struct Shared {
     totals: Totals,
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
+    transfers: Transfers,
     /// Where replies are made.
     scratch: Mutex<Vec<u8>>,
 }
@@ -50,7 +51,7 @@ impl Shared {
     #[must_use]
     pub fn new(
         cell: Arc<Latest<Snapshot>>,
-        limits: Tcp,
+        (limits, transfers): (Tcp, Transfers),
         hold: Duration,
         access: Arc<Latest<Access>>,
         totals: Totals,
@@ -70,6 +71,7 @@ impl Shared {
         Arc::new(Self {
             responder: Mutex::new(responder),
             scratch: Mutex::new(vec![0; dns_answer::MAX_MESSAGE]),
+            transfers,
             cell,
             limits,
             hold,
@@ -167,20 +169,34 @@ impl Shared {
             .and_then(|served| served.zone.clone())
             .filter(|_| is_allowed);
         let Some(zone) = zone else {
-            let mut scratch = self.scratch();
-            return match dns_answer::refuse(message, Rcode::REFUSED, &mut scratch) {
-                Some(length) => {
-                    replies.push(scratch.get(..length).unwrap_or_default());
-                    Answer::Now
-                }
-                None => Answer::Silence,
-            };
+            return self.refuse(message, Rcode::REFUSED, replies);
         };
-        tracing::info!(zone = %apex, %peer, serial = zone.soa().serial, "Zone is transferred");
-        Answer::Messages(Box::new(ZoneMessages {
-            transfer: Transfer::new(&zone, message),
-            scratch: vec![0; dns_answer::MAX_MESSAGE],
-        }))
+        match self.transfers.begin(&zone, message) {
+            Ok(messages) => {
+                let serial = zone.soa().serial;
+                tracing::info!(zone = %apex, %peer, serial, "Zone is transferred");
+                Answer::Messages(messages)
+            }
+            Err(NotBegun::TooMany) => {
+                tracing::warn!(zone = %apex, %peer, "Too many transfers are under way; this one has to be repeated");
+                self.refuse(message, Rcode::SERVFAIL, replies)
+            }
+            Err(NotBegun::NoThread(error)) => {
+                tracing::error!(zone = %apex, %peer, %error, "Transfer has no thread");
+                self.refuse(message, Rcode::SERVFAIL, replies)
+            }
+        }
+    }
+
+    fn refuse(&self, message: &[u8], rcode: Rcode, replies: &mut Replies) -> Answer {
+        let mut scratch = self.scratch();
+        match dns_answer::refuse(message, rcode, &mut scratch) {
+            Some(length) => {
+                replies.push(scratch.get(..length).unwrap_or_default());
+                Answer::Now
+            }
+            None => Answer::Silence,
+        }
     }
 }
 
@@ -229,23 +245,6 @@ impl Service for Shared {
                 self.transfer(message, &apex, client, replies)
             }
         }
-    }
-}
-
-/// The messages of a zone.
-#[derive(Debug)]
-struct ZoneMessages {
-    transfer: Transfer,
-    scratch: Vec<u8>,
-}
-
-impl Messages for ZoneMessages {
-    fn next(&mut self, replies: &mut Replies) -> bool {
-        let next = self.transfer.next_message(&mut self.scratch);
-        if let Some(length) = next {
-            replies.push(self.scratch.get(..length).unwrap_or_default());
-        }
-        next.is_some()
     }
 }
 

@@ -48,6 +48,7 @@ pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
             loaded: count(ZoneState::Loaded),
             stale: count(ZoneState::Stale),
             failed: count(ZoneState::Failed),
+            held: count(ZoneState::Held),
             shown: shown.into_iter().take(SHOWN_ZONES).map(zone).collect(),
         },
         health: health(reports, link),
@@ -72,6 +73,7 @@ fn zone(report: &ZoneReport) -> Zone {
         records: report.records,
         memory: report.memory,
         loaded: loaded.map(|loaded| loaded.as_secs()),
+        held: report.held.clone(),
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),
         n_left_out: report.left_out.count,
@@ -153,8 +155,8 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
     let zones = &detail.zones;
     writeln!(
         text,
-        "zones      {} loaded, {} stale, {} failed",
-        zones.loaded, zones.stale, zones.failed
+        "zones      {} loaded, {} stale, {} failed, {} held back",
+        zones.loaded, zones.stale, zones.failed, zones.held
     )?;
     zones
         .shown
@@ -205,6 +207,18 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
         zone.serial,
         counted(zone.records, "record"),
     )?;
+    if let Some(held) = &zone.held {
+        let records = counted(held.records, "record");
+        writeln!(text, "    held back: serial {}, {records}", held.serial)?;
+        for reason in &held.reasons {
+            writeln!(text, "      {reason}")?;
+        }
+        writeln!(
+            text,
+            "      publish it: dns-authd zone accept {}",
+            zone.name
+        )?;
+    }
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;
     }

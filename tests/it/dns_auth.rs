@@ -4,6 +4,7 @@ mod access;
 mod change;
 mod encrypted;
 mod peers;
+mod signed;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

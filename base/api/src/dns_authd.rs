@@ -30,6 +30,9 @@ pub struct Zones {
     pub stale: usize,
     /// How many have failed.
     pub failed: usize,
+    /// How many have a new version that waits until an operator accepts it.
+    #[serde(default)]
+    pub held: usize,
     /// The first 50, those with problems first.
     pub shown: Vec<Zone>,
 }
@@ -44,6 +47,9 @@ pub enum ZoneState {
     Stale,
     /// Its files are broken and were never loaded: its names get SERVFAIL.
     Failed,
+    /// Its files have a doubtful new version, which waits until an operator accepts it; the data before it is
+    /// served.
+    Held,
 }
 
 impl ZoneState {
@@ -54,8 +60,20 @@ impl ZoneState {
             Self::Loaded => "loaded",
             Self::Stale => "stale",
             Self::Failed => "failed",
+            Self::Held => "held",
         }
     }
+}
+
+/// A new version of a zone that is held back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldVersion {
+    /// Its serial.
+    pub serial: u32,
+    /// Its number of records.
+    pub records: usize,
+    /// The reasons to doubt it.
+    pub reasons: Vec<String>,
 }
 
 /// A zone.
@@ -75,6 +93,9 @@ pub struct Zone {
     pub memory: usize,
     /// When the served data was loaded, in seconds since 1970; none when it never was.
     pub loaded: Option<u64>,
+    /// The version of its files that is held back.
+    #[serde(default)]
+    pub held: Option<HeldVersion>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -177,6 +198,13 @@ pub enum Reloaded {
         serial: u32,
         /// Its number of records.
         records: usize,
+    },
+    /// Its new version is held back; the zone stays as it was.
+    Held {
+        /// The name of the zone.
+        zone: String,
+        /// The version.
+        held: HeldVersion,
     },
     /// Its files are broken; the zone stays as it was.
     Broken {

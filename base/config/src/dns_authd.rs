@@ -127,8 +127,17 @@ pub struct Zones {
     pub directory: Option<PathBuf>,
     /// How often dns-authd checks the files for changes; `"never"` leaves it to SIGHUP and `dns-authd zone reload`.
     pub check_interval: Every,
-    /// Whether dns-authd loads a changed file at once (inotify).
+    /// Whether dns-authd loads a changed file at once (inotify): when its writer closes it or moves it into its place.
     pub notify: bool,
+    /// How long the size and time of a changed file must stay the same before dns-authd loads it without having seen its
+    /// writer close it. On SIGHUP, dns-authd loads every changed file that it has not seen open.
+    pub quiet: HumanDuration,
+    /// Whether dns-authd holds back a new version of a zone if its serial is lower than before, or the same although its
+    /// data differs: secondaries would keep the old data. `dns-authd zone accept NAME` publishes the version.
+    pub serial_must_rise: bool,
+    /// The largest share of its records, in percent, that a zone may lose at once. dns-authd holds back a new version
+    /// that loses more, until `dns-authd zone accept NAME`; 100 holds none back.
+    pub largest_loss: Whole<u8, 0, 100>,
     /// The TTL of records without a TTL in their file, in seconds.
     pub default_ttl: u32,
     /// How deep `$INCLUDE` may nest.
@@ -146,6 +155,9 @@ impl Default for Zones {
             directory: None,
             check_interval: Every(Some(Duration::from_mins(5))),
             notify: true,
+            quiet: HumanDuration(Duration::from_secs(10)),
+            serial_must_rise: true,
+            largest_loss: Whole::clamped(50),
             default_ttl: 3600,
             include_depth: 20,
             generate_steps: 1 << 20,
@@ -348,11 +360,28 @@ impl Default for Tcp {
 }
 
 /// Zone transfers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Transfers {
     /// Networks that may transfer zones (AXFR, and IXFR answered with the whole zone).
     pub allow: Networks,
+    /// How many transfers may be under way at once; dns-authd answers SERVFAIL to further ones, which secondaries repeat
+    /// later. Each has a thread and holds the version of the zone with which it began.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub at_once: Positive<usize>,
+    /// The octets that one transfer may send in a second; 0 means no limit.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub rate: ByteSize,
+}
+
+impl Default for Transfers {
+    fn default() -> Self {
+        Self {
+            allow: Networks::default(),
+            at_once: Whole::clamped(8),
+            rate: ByteSize(32 << 20),
+        }
+    }
 }
 
 /// Encrypted transports.

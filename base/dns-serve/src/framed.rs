@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::service::{Answer, Client, MAX_QUERY, Messages, Replies, Service};
+use crate::service::{Answer, Client, MAX_QUERY, Replies, Service};
 
 /// Octets of replies that are collected before they are written. A few short queries may have long answers.
 const BATCH: usize = 64 << 10;
@@ -47,20 +48,16 @@ pub async fn converse<S: Service>(
             }
         }
         let is_full = session.replies.octets().len() >= BATCH;
-        if !session.replies.octets().is_empty() {
-            let write = async {
-                writer.write_all(session.replies.octets()).await?;
-                // TLS may keep back the end of what is written.
-                writer.flush().await
-            };
-            let written = timeout(limits.write, write).await;
-            session.replies.clear();
-            if !matches!(written, Ok(Ok(()))) {
-                return;
-            }
+        if !session.replies.octets().is_empty() && !session.write(&mut writer).await {
+            return;
         }
         if is_full {
             // A client that reads is not idle.
+            deadline = Instant::now() + limits.idle;
+            continue;
+        }
+        if session.messages.is_some() {
+            session.wait_for_message(&mut ready).await;
             deadline = Instant::now() + limits.idle;
             continue;
         }
@@ -115,7 +112,7 @@ struct Session<S> {
     /// Output that is not yet written.
     replies: Replies,
     /// A reply of many messages that is under way. The next query comes after it.
-    messages: Option<Box<dyn Messages>>,
+    messages: Option<mpsc::Receiver<Vec<u8>>>,
     /// Queries whose replies come later.
     waiting: usize,
 }
@@ -149,6 +146,32 @@ impl<S: Service> Session<S> {
         }
     }
 
+    /// Writes the replies; false when the client is gone or does not read.
+    async fn write(&mut self, writer: &mut (impl AsyncWrite + Unpin)) -> bool {
+        let write = async {
+            writer.write_all(self.replies.octets()).await?;
+            // TLS may keep back the end of what is written.
+            writer.flush().await
+        };
+        let written = timeout(self.service.limits().write, write).await;
+        self.replies.clear();
+        matches!(written, Ok(Ok(())))
+    }
+
+    /// Waits for the next message of a reply of many, or for a reply that comes later.
+    async fn wait_for_message(&mut self, ready: &mut mpsc::Receiver<Vec<u8>>) {
+        let Some(messages) = &mut self.messages else {
+            return;
+        };
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(message) => self.replies.push(&message),
+                None => self.messages = None,
+            },
+            reply = ready.recv(), if self.waiting > 0 => self.take(&reply.unwrap_or_default()),
+        }
+    }
+
     /// Handles whole queries, within the bounds of the pipeline and of one batch; the octets that they were.
     fn handle_all(&mut self) -> Result<usize, NotDns> {
         let limit = self.service.limits().pipeline;
@@ -156,8 +179,10 @@ impl<S: Service> Session<S> {
         let mut handled = Ok(());
         while self.replies.octets().len() < BATCH {
             if let Some(messages) = &mut self.messages {
-                if !messages.next(&mut self.replies) {
-                    self.messages = None;
+                match messages.try_recv() {
+                    Ok(message) => self.replies.push(&message),
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => self.messages = None,
                 }
                 continue;
             }

@@ -29,7 +29,7 @@ pub use accept::{Protocol, serve};
 pub use framed::converse;
 pub use https::{PROTOCOLS as HTTPS_PROTOCOLS, Site};
 pub use service::{
-    Admission, Answer, Client, Counters, Limits, MAX_QUERY, Messages, Replies, Service, Transport,
+    Admission, Answer, Client, Counters, Limits, MAX_QUERY, Replies, Service, Transport,
 };
 pub use streams::{Listeners, Streams};
 

@@ -109,18 +109,13 @@ pub enum Answer {
     Now,
     /// The reply comes by the channel, once; an empty one is no reply.
     Later,
-    /// These are the reply. Only TCP and TLS carry several messages.
-    Messages(Box<dyn Messages>),
+    /// The reply is the messages that come by this channel, until it ends. Only TCP and TLS carry several. The next
+    /// query of the connection comes after them.
+    Messages(mpsc::Receiver<Vec<u8>>),
     /// There is no reply.
     Silence,
     /// The message is not DNS, and the connection ends.
     NotDns,
-}
-
-/// A reply of many messages.
-pub trait Messages: std::fmt::Debug + Send {
-    /// Adds the next message; false when there is none.
-    fn next(&mut self, replies: &mut Replies) -> bool;
 }
 
 /// Replies to write, each behind its length (RFC 1035 §4.2.2).

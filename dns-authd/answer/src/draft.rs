@@ -166,6 +166,12 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.query.qclass == Class::ANY && !matches!(self.query.qtype, Type::AXFR | Type::IXFR)
     }
 
+    /// Whether the client wants the signatures and proofs of signed zones (RFC 3225 §3).
+    #[inline]
+    pub(crate) fn wants_signatures(&self) -> bool {
+        self.query.edns.is_some_and(|edns| edns.dnssec_ok)
+    }
+
     /// Answers ANY; `None` when the response is complete.
     #[cold]
     pub(crate) fn answer_any(
@@ -175,7 +181,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         settings: &Settings,
     ) -> Option<Answer> {
         match (settings.any, self.client.transport) {
-            (Any::One, _) => Some(zone.find_any(name)),
+            (Any::One, _) => Some(zone.find_any(name, self.wants_signatures())),
             (Any::AllOverTcp, Transport::Udp) => {
                 self.truncate();
                 None

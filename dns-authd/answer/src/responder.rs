@@ -154,6 +154,7 @@ impl<P: Programs> Responder<P> {
         let answer = match query.qtype {
             Type::AXFR | Type::IXFR => return draft.answer_transfer(zone, &self.names),
             Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
+            qtype if draft.wants_signatures() => zone.find_signed(&self.names, qtype),
             qtype => zone.find(&self.names, qtype),
         };
         match answer {
@@ -324,7 +325,8 @@ impl<P: Programs> Responder<P> {
             }
         };
         let asked = (query.qname, &self.names);
-        let resolved = zone.resolve(asked, query.qtype, &mut pick);
+        let wanted = (query.qtype, draft.wants_signatures());
+        let resolved = zone.resolve(asked, wanted, &mut pick);
         if let Some(subnet) = subnet.filter(|_| is_tailored) {
             draft.options.set_scope(subnet.source_prefix);
         }

@@ -3,3 +3,4 @@
 mod answers;
 mod random_zones;
 mod reference;
+mod signed;

@@ -8,23 +8,33 @@ use std::sync::Arc;
 
 use dns_wire::composer::{Composer, Owner};
 use dns_wire::header::Flags;
-use dns_wire::{Class, Name, Query, Section, Type};
-use dns_zone::{MAX_MESSAGE, Zone};
+use dns_wire::{Class, Query, Section, Type};
+use dns_zone::zone::cursor::{Cursor, ZoneRecord};
+use dns_zone::{MAX_MESSAGE, Soa, Zone};
 
 /// Octets of records in one message: compression pointers reach no further, and a small buffer suffices.
 const MESSAGE_SIZE: usize = 16 * 1024;
 
-/// A record to send.
-type Item = (Name, Type, u32, Vec<u8>);
-
-/// A transfer in progress.
+/// A transfer in progress. It reads the zone as it goes.
 #[derive(Debug)]
 pub struct Transfer {
+    zone: Arc<Zone>,
     id: u16,
     flags: Flags,
     question: Vec<u8>,
-    items: std::iter::Peekable<std::vec::IntoIter<Item>>,
+    next: Next,
     is_first: bool,
+}
+
+/// The next record of a transfer.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    /// The SOA record at the start; it is the only record if the client has this version.
+    FirstSoa { is_only: bool },
+    /// A record of the zone, its SOA record left out; behind them the SOA record again.
+    Record(Cursor),
+    /// None.
+    End,
 }
 
 impl Transfer {
@@ -35,32 +45,27 @@ impl Transfer {
         let has_current = query.as_ref().is_some_and(|query| {
             let known = known_serial(query);
             query.qtype == Type::IXFR
-                && known.is_some_and(|known| !is_newer(zone.soa().serial, known))
+                && known.is_some_and(|known| !Soa::is_newer(zone.soa().serial, known))
         });
-        let mut items = zone.records();
-        let soa = items.iter().position(|(_, rtype, ..)| *rtype == Type::SOA);
-        let soa = soa.map(|place| items.remove(place));
-        if has_current {
-            items.clear();
-        } else {
-            items.extend(soa.clone());
-        }
-        items.splice(0..0, soa);
         let flags = query
             .as_ref()
             .map_or_else(Flags::default, |query| query.flags.of_authority());
         Self {
+            zone: Arc::clone(zone),
             id: query.as_ref().map_or(0, |query| query.id),
             flags: flags.with(Flags::AA),
             question: query.map_or_else(Vec::new, |query| query.question.to_vec()),
-            items: items.into_iter().peekable(),
+            next: Next::FirstSoa {
+                is_only: has_current,
+            },
             is_first: true,
         }
     }
 
     /// Writes the next message; `None` when all are written.
     pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
-        self.items.peek()?;
+        let zone = Arc::clone(&self.zone);
+        self.next.record(&zone)?;
         let mut message = Composer::new(out, MAX_MESSAGE, self.id, self.flags).ok()?;
         // RFC 5936 §2.2.1: later messages need not repeat the question.
         if self.is_first {
@@ -68,9 +73,10 @@ impl Transfer {
         }
         self.is_first = false;
         let mut count = 0_usize;
-        while let Some((owner, rtype, ttl, rdata)) = self.items.peek() {
-            let fixed = (*rtype, Class::IN, *ttl);
-            let pushed = message.record(Section::Answer, Owner::Name(owner), fixed, rdata);
+        while let Some((record, next)) = self.next.record(&zone) {
+            let fixed = (record.rtype, Class::IN, record.ttl);
+            let owner = Owner::Name(&record.owner);
+            let pushed = message.record(Section::Answer, owner, fixed, &record.rdata);
             if pushed.is_err() && count == 0 {
                 // A record beyond what a message holds cannot be sent: the transfer ends here,
                 // and the client sees that the closing SOA is missing.
@@ -79,7 +85,7 @@ impl Transfer {
             if pushed.is_err() {
                 break;
             }
-            self.items.next();
+            self.next = next;
             count += 1;
             if message.length() >= MESSAGE_SIZE {
                 break;
@@ -89,6 +95,36 @@ impl Transfer {
     }
 }
 
+impl Next {
+    /// The record, and what comes after it.
+    fn record(self, zone: &Zone) -> Option<(ZoneRecord<'_>, Self)> {
+        match self {
+            Self::FirstSoa { is_only } => {
+                let next = match is_only {
+                    true => Self::End,
+                    false => Self::Record(Cursor::default()),
+                };
+                Some((soa(zone)?, next))
+            }
+            Self::Record(mut cursor) => {
+                while let Some(record) = zone.next_record(&mut cursor) {
+                    if record.rtype != Type::SOA {
+                        return Some((record, Self::Record(cursor)));
+                    }
+                }
+                Some((soa(zone)?, Self::End))
+            }
+            Self::End => None,
+        }
+    }
+}
+
+/// The zone's SOA record, which is among its first: the apex comes first.
+fn soa(zone: &Zone) -> Option<ZoneRecord<'_>> {
+    let mut cursor = Cursor::default();
+    std::iter::from_fn(|| zone.next_record(&mut cursor)).find(|record| record.rtype == Type::SOA)
+}
+
 /// The serial in the SOA record that an IXFR query carries (RFC 1995 §3).
 pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
     let numbers: &[u8; 20] = query.authority.last_chunk()?;
@@ -96,15 +132,9 @@ pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
     Some(u32::from_be_bytes([s3, s2, s1, s0]))
 }
 
-/// Whether a serial comes after another in the arithmetic of RFC 1982 §3.2.
-const fn is_newer(serial: u32, than: u32) -> bool {
-    let ahead = serial.wrapping_sub(than);
-    ahead != 0 && ahead < 1 << 31
-}
-
 #[cfg(test)]
 mod tests {
-    use dns_wire::Records;
+    use dns_wire::{Name, Records};
 
     use super::*;
     use crate::testing::{query, records, snapshot};

@@ -66,6 +66,8 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
             include_depth: pdns.zone_files.include_depth,
             generate_steps: pdns.zone_files.generate_steps,
             skip_out_of_zone: pdns.zone_files.skip_out_of_zone,
+            // pdns goes by the time of the file alone, and its users edit zones without a new serial.
+            serial_must_rise: false,
             ..Zones::default()
         },
         zone: zones(named, &mut notes),
@@ -93,6 +95,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
                 true => Default::default(),
                 false => pdns.transfers.allowed.iter().copied().collect(),
             },
+            ..Transfers::default()
         },
         ..DnsAuthd::default()
     };

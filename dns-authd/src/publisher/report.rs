@@ -1,6 +1,6 @@
 //! The state of zones, for status and metrics.
 
-use api::dns_authd::ZoneState;
+use api::dns_authd::{HeldVersion, ZoneState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use dns_wire::Name;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
 
-use super::Outcome;
+use super::{NotLoaded, Outcome};
 use crate::load::Fresh;
 use crate::programs::LiveReport;
 
@@ -46,6 +46,8 @@ pub struct ZoneReport {
     pub n_loads: u64,
     /// The number of refused loads.
     pub n_refused: u64,
+    /// The version of its files that is held back.
+    pub held: Option<HeldVersion>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -69,6 +71,7 @@ impl ZoneReport {
             took: Duration::ZERO,
             n_loads: 0,
             n_refused: 0,
+            held: None,
             problems: Vec::new(),
             warnings: Vec::new(),
             left_out: LeftOut::default(),
@@ -86,6 +89,7 @@ impl ZoneReport {
             loaded: Some(now),
             took,
             n_loads: self.n_loads + 1,
+            held: None,
             problems: Vec::new(),
             warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
             left_out: fresh.left_out.clone(),
@@ -102,7 +106,18 @@ impl ZoneReport {
             },
             took,
             n_refused: self.n_refused + 1,
+            held: None,
             problems: problems.iter().map(ToString::to_string).collect(),
+            ..self.clone()
+        }
+    }
+
+    pub(super) fn held(&self, held: HeldVersion, took: Duration) -> Self {
+        Self {
+            state: ZoneState::Held,
+            took,
+            held: Some(held),
+            problems: Vec::new(),
             ..self.clone()
         }
     }
@@ -117,9 +132,16 @@ impl ZoneReport {
     /// The trouble in one line; `None` if the served data is that of its files.
     #[must_use]
     pub fn trouble(&self) -> Option<String> {
+        if let Some(held) = &self.held {
+            let (name, reasons) = (&self.name, held.reasons.join("; "));
+            return Some(format!(
+                "a new version is held back, the old zone is served: {reasons}; \
+                 `dns-authd zone accept {name}` publishes it"
+            ));
+        }
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
-            ZoneState::Loaded => return None,
+            ZoneState::Loaded | ZoneState::Held => return None,
             ZoneState::Stale => "the new file is broken, the old zone is served",
             ZoneState::Failed => "the file is broken, queries get SERVFAIL",
         };
@@ -132,9 +154,10 @@ impl ZoneReport {
     pub(super) fn outcome(&self) -> Outcome {
         Outcome {
             name: self.name.clone(),
-            result: match self.state {
-                ZoneState::Loaded => Ok((self.serial, self.records)),
-                ZoneState::Stale | ZoneState::Failed => Err(self.problems.clone()),
+            result: match &self.held {
+                Some(held) => Err(NotLoaded::Held(held.clone())),
+                None if self.state == ZoneState::Loaded => Ok((self.serial, self.records)),
+                None => Err(NotLoaded::Broken(self.problems.clone())),
             },
         }
     }

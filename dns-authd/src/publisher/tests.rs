@@ -9,6 +9,9 @@ use peer_bind::NamedConf;
 use tempfile::TempDir;
 
 use super::*;
+use dns_zone::Guard;
+
+mod versions;
 
 const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
 const BROKEN: &str = "$TTL 60\n@ SOA a b 2 2 3 4 60\n NS a\na A 300.0.2.1\n";
@@ -54,6 +57,11 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
         zones: Zones {
             declared: zones,
             options: Arc::default(),
+            guard: Guard {
+                serial_must_rise: false,
+                largest_loss: 100,
+            },
+            quiet: Duration::ZERO,
         },
         lua: Arc::default(),
         answers: Settings::default(),
@@ -78,12 +86,17 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
 
 impl Desk {
     fn open(files: &[(&str, &str)]) -> Self {
+        Self::open_with(files, |_| {})
+    }
+
+    fn open_with(files: &[(&str, &str)], set: impl FnOnce(&mut Plan)) -> Self {
         let folder = Folder::new();
         for (name, text) in files {
             folder.write(&format!("{name}zone"), text);
         }
         let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-        let plan = plan(&folder, &names);
+        let mut plan = plan(&folder, &names);
+        set(&mut plan);
         let (channels, directories) = channels();
         let cell = Arc::clone(&channels.cell);
         let reports = Arc::clone(&channels.reports);
@@ -118,7 +131,9 @@ impl Desk {
 
     /// Looks, and waits until that is done.
     fn look(&self) {
-        self.publisher.send(Command::Look).unwrap();
+        self.publisher
+            .send(Command::Look(Events::default()))
+            .unwrap();
         assert!(self.reload(Some("none.")).is_err());
     }
 
@@ -228,7 +243,10 @@ fn a_zone_is_loaded_again_when_it_is_asked_for() {
     assert!(Arc::ptr_eq(&zone(&before, 1), &zone(&after, 1)));
     desk.folder.write("b.test.zone", BROKEN);
     let outcomes = desk.reload(Some("b.test.")).unwrap();
-    assert!(outcomes[0].result.as_ref().unwrap_err()[0].contains(":4:"));
+    let Err(NotLoaded::Broken(problems)) = &outcomes[0].result else {
+        panic!("{outcomes:?}");
+    };
+    assert!(problems[0].contains(":4:"));
     desk.publisher.stop();
 }
 
@@ -289,6 +307,7 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
         health: Arc::default(),
         zones: Vec::new(),
         places: HashMap::new(),
+        quiet: Quiet::default(),
         watched: HashMap::new(),
         retired: Vec::new(),
         must_trim: false,

@@ -82,6 +82,10 @@ async fn connect(
         .await
 }
 
+fn transfers() -> Transfers {
+    Transfers::new(&::config::dns_authd::Transfers::default())
+}
+
 async fn exchange(
     stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin),
     query: &[u8],
@@ -104,7 +108,13 @@ async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
         settings: dns_answer::Settings::default(),
     });
     let access = Latest::new(Access::default());
-    let shared = Shared::new(cell, limits, Duration::ZERO, access, Totals::default());
+    let shared = Shared::new(
+        cell,
+        (limits, transfers()),
+        Duration::ZERO,
+        access,
+        Totals::default(),
+    );
     let config = certificates.server_config(&[b"dot"]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -191,7 +201,13 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
     };
     let access = Latest::new(Access::default());
     let totals = Totals::default();
-    let shared = Shared::new(cell, limits, hold, Arc::clone(&access), totals);
+    let shared = Shared::new(
+        cell,
+        (limits, transfers()),
+        hold,
+        Arc::clone(&access),
+        totals,
+    );
     (shared, access)
 }
 
@@ -308,4 +324,75 @@ async fn who_may_ask_no_more_is_refused_on_a_connection_of_before() {
     assert_eq!(rcode(exchange(&mut client, &query).await), 5);
     access.publish(Access::default());
     assert_eq!(rcode(exchange(&mut client, &query).await), 0);
+}
+
+//--- Transfers
+
+/// A frame around a query for a name of the zone.
+fn frame(name: &str, rtype: Type) -> Vec<u8> {
+    let message = query(&name.parse().unwrap(), rtype);
+    let mut frame = u16::try_from(message.len()).unwrap().to_be_bytes().to_vec();
+    frame.extend(message);
+    frame
+}
+
+/// Reads one message, and counts its answers.
+async fn count(stream: &mut TcpStream) -> u16 {
+    let length = stream.read_u16().await.unwrap();
+    let mut reply = vec![0; usize::from(length)];
+    stream.read_exact(&mut reply).await.unwrap();
+    u16::from_be_bytes([reply[6], reply[7]])
+}
+
+#[tokio::test]
+async fn other_clients_are_answered_while_a_zone_is_transferred_at_its_pace() {
+    const RECORDS: usize = 20_000;
+    let mut text = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n".to_owned();
+    for number in 0..RECORDS {
+        text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
+    }
+    let plain = snapshot("example.", &records(&text));
+    let cell = Latest::new(Snapshot {
+        table: plain.table,
+        settings: plain.settings,
+    });
+    let access = Latest::new(Access {
+        transfer: "127.0.0.0/8".parse().unwrap(),
+        ..Access::default()
+    });
+    // Half a mebibyte takes a second.
+    let transfers = Transfers::new(&::config::dns_authd::Transfers {
+        at_once: ::config::Whole::clamped(1),
+        rate: ::config::ByteSize(512 << 10),
+        ..Default::default()
+    });
+    let bounds = (Tcp::default(), transfers);
+    let shared = Shared::new(cell, bounds, Duration::ZERO, access, Totals::default());
+    let (address, _stop) = listen(shared).await;
+    let mut first = TcpStream::connect(address).await.unwrap();
+    first
+        .write_all(&frame("example.", Type::AXFR))
+        .await
+        .unwrap();
+    let mut n_records = usize::from(count(&mut first).await);
+    let mut second = TcpStream::connect(address).await.unwrap();
+    for number in 0..20 {
+        let asked = frame(&format!("n{number}.example."), Type::TXT);
+        second.write_all(&asked).await.unwrap();
+        assert_eq!(count(&mut second).await, 1);
+    }
+    // The transfer is still under way: another one has to come later.
+    let asked = frame("example.", Type::AXFR);
+    second.write_all(&asked).await.unwrap();
+    assert_eq!(count(&mut second).await, 0);
+    while n_records < RECORDS + 3 {
+        n_records += usize::from(count(&mut first).await);
+    }
+    assert_eq!(n_records, RECORDS + 3);
+    // The place is free again, and so is the connection for its next query.
+    first
+        .write_all(&frame("n1.example.", Type::TXT))
+        .await
+        .unwrap();
+    assert_eq!(count(&mut first).await, 1);
 }

@@ -10,6 +10,7 @@
 
 mod index;
 mod rules;
+mod signatures;
 mod targets;
 
 use std::fmt;
@@ -20,6 +21,8 @@ use dns_wire::Type;
 use self::index::{Index, Suffix};
 use crate::parse::ZoneFile;
 use crate::record::Record;
+
+pub use signatures::check_signed;
 
 /// Something likely wrong with a zone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +104,11 @@ pub fn check(zone: &ZoneFile) -> Vec<Finding> {
             targets::check_record(&index, name, record, &mut report);
         }
     }
+    sorted(report)
+}
+
+/// The findings in the order of the files.
+fn sorted(report: Report) -> Vec<Finding> {
     let Report { mut findings } = report;
     findings.sort_by(|a, b| (&a.position, &a.message).cmp(&(&b.position, &b.message)));
     findings.truncate(MAX_FINDINGS);

@@ -12,6 +12,7 @@
 
 pub mod check;
 mod generate;
+pub mod guard;
 mod lexer;
 mod merge;
 pub mod name_table;
@@ -22,8 +23,10 @@ pub mod resolution;
 pub mod store;
 pub mod zone;
 
+pub use guard::{Doubt, Guard};
 pub use program::Program;
 pub use record::{Record, RecordData};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
+pub use zone::cursor::Cursor;
 pub use zone::{Answer, LiveSet, Soa, Zone};

@@ -34,6 +34,8 @@ pub(crate) enum Data<'z> {
     Zone(RdataItems<'z>),
     /// Data made for this response.
     Made(Vec<Vec<u8>>),
+    /// Those of a name's signatures that cover this type.
+    Signatures(RdataItems<'z>, Type),
 }
 
 /// The records of a live set, for the resolver.
@@ -66,11 +68,17 @@ pub enum Unresolved {
 impl Data<'_> {
     /// Each record's data.
     pub(crate) fn items(&self) -> impl Iterator<Item = &[u8]> {
-        let (zone, made) = match self {
-            Data::Zone(items) => (Some(items.clone()), None),
-            Data::Made(items) => (None, Some(items.iter().map(Vec::as_slice))),
+        let (zone, made, covered) = match self {
+            Data::Zone(items) => (Some(items.clone()), None, None),
+            Data::Made(items) => (None, Some(items.iter().map(Vec::as_slice)), None),
+            Data::Signatures(items, covered) => (Some(items.clone()), None, Some(*covered)),
         };
-        zone.into_iter().flatten().chain(made.into_iter().flatten())
+        // The type covered comes first (RFC 4034 §3.1).
+        let is_wanted = move |item: &&[u8]| {
+            covered.is_none_or(|covered| item.starts_with(&covered.0.to_be_bytes()))
+        };
+        let zone = zone.into_iter().flatten().filter(is_wanted);
+        zone.chain(made.into_iter().flatten())
     }
 }
 

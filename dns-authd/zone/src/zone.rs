@@ -10,6 +10,9 @@
 //! zone was built.
 
 mod build;
+pub mod cursor;
+mod denial;
+mod proof;
 mod rendering;
 mod resolve;
 
@@ -22,6 +25,7 @@ use crate::name_table::{Index, NameTable};
 use crate::program::Program;
 use crate::resolution::RdataItems;
 use crate::store::{Rendered, Store};
+use denial::Denial;
 
 /// One zone, ready to answer.
 #[derive(Debug)]
@@ -52,6 +56,10 @@ pub struct Zone {
     /// The answers of the whole zone: a name without the question's type, and a name that does not exist.
     nodata: Answer,
     nxdomain: Answer,
+    /// The proofs of a signed zone; `None` if it is not signed.
+    denial: Option<Denial>,
+    /// In a signed zone the answers of each node with signatures and proofs.
+    signed: Box<[NodeAnswers]>,
 }
 
 /// The fields of the SOA record that the server itself needs.
@@ -61,6 +69,15 @@ pub struct Soa {
     pub serial: u32,
     /// The TTL of negative answers: min(SOA TTL, MINIMUM) (RFC 2308 §5).
     pub negative_ttl: u32,
+}
+
+impl Soa {
+    /// Whether a serial comes after another in the arithmetic of RFC 1982 §3.2.
+    #[must_use]
+    pub const fn is_newer(serial: u32, than: u32) -> bool {
+        let ahead = serial.wrapping_sub(than);
+        ahead != 0 && ahead < 1 << 31
+    }
 }
 
 /// An RRset that has `LUA` records, perhaps beside plain ones.
@@ -117,10 +134,26 @@ struct Node {
     wildcard: Option<Index>,
     sets_start: u32,
     n_sets: u16,
-    n_answers: u16,
-    answers_start: u32,
+    answers: NodeAnswers,
+}
+
+/// The answers of a node.
+#[derive(Clone, Copy, Debug)]
+struct NodeAnswers {
+    n: u16,
+    start: u32,
     /// The answer for types that have none of their own.
     other: Answer,
+}
+
+impl Default for NodeAnswers {
+    fn default() -> Self {
+        Self {
+            n: 0,
+            start: 0,
+            other: Answer::Resolve,
+        }
+    }
 }
 
 /// One type's answer at a node; a node's are sorted by type.
@@ -155,6 +188,13 @@ enum Place {
     /// It does not exist.
     Missing,
 }
+
+/// A type that no record has: it represents all types without data of their own (RFC 6895 §3.1 reserves
+/// it).
+const NO_TYPE: Type = Type(u16::MAX);
+
+/// Takes a record: owner, type, TTL and data.
+type Each<'e> = &'e mut dyn FnMut(&Name, Type, u32, &[u8]);
 
 impl Zone {
     /// The zone's name.
@@ -218,6 +258,14 @@ impl Zone {
     #[must_use]
     pub fn plain_records(&self) -> Vec<(Name, Type, u32, Vec<u8>)> {
         let mut records = Vec::with_capacity(self.n_records);
+        self.visit(&mut |owner, rtype, ttl, rdata| {
+            records.push((owner.clone(), rtype, ttl, rdata.to_vec()));
+        });
+        records
+    }
+
+    /// Passes every record except programs to `each`.
+    pub(crate) fn visit(&self, each: Each<'_>) {
         for (place, node) in self.nodes.iter().enumerate() {
             let Some(index) = Index::new(place) else {
                 break;
@@ -225,16 +273,15 @@ impl Zone {
             let owner = self.spelling(index);
             for set in self.sets_of(node) {
                 for rdata in self.rdata_of(set) {
-                    records.push((owner.clone(), set.rtype, set.ttl, rdata.to_vec()));
+                    each(&owner, set.rtype, self.ttl_of(node, set, rdata), rdata);
                 }
             }
         }
         for set in &self.live_sets {
             for rdata in &set.fixed {
-                records.push((set.owner.clone(), set.rtype, set.fixed_ttl, rdata.to_vec()));
+                each(&set.owner, set.rtype, set.fixed_ttl, rdata);
             }
         }
-        records
     }
 
     /// Every program, with its owner and the type that it makes.
@@ -258,6 +305,15 @@ impl Zone {
             + self.rdata.len()
             + size_of_val(&*self.answers)
             + self.store.memory()
+            + self.denial.as_ref().map_or(0, Denial::memory)
+            + size_of_val(&*self.signed)
+    }
+
+    /// Whether the zone is signed.
+    #[inline]
+    #[must_use]
+    pub const fn is_signed(&self) -> bool {
+        self.denial.is_some()
     }
 
     /// How to answer a question for a name within this zone.
@@ -268,38 +324,69 @@ impl Zone {
             && let Some(index) = self.visible_node(name, n)
             && let Some(node) = self.node(index)
         {
-            return self.answer_at(node, qtype);
+            return self.answer_at(&node.answers, qtype);
         }
         let Some(encloser) = self.node(self.closest_encloser(name)) else {
             return self.nxdomain;
         };
         match encloser.kind {
-            Kind::Cut => encloser.other,
+            Kind::Cut => encloser.answers.other,
             Kind::Dname => Answer::Resolve,
             Kind::Plain => match encloser.wildcard.and_then(|index| self.node(index)) {
-                Some(wildcard) => self.answer_at(wildcard, qtype),
+                Some(wildcard) => self.answer_at(&wildcard.answers, qtype),
                 None => self.nxdomain,
             },
         }
     }
 
+    /// As [`Zone::find`], for a client that wants signatures and proofs (RFC 3225).
+    #[inline]
+    pub fn find_signed(&self, name: &Suffixes, qtype: Type) -> Answer {
+        if self.denial.is_none() {
+            return self.find(name, qtype);
+        }
+        if let Some(index) = self.visible_node(name, name.n_labels()) {
+            return self.signed_answer_at(index, qtype);
+        }
+        // Every other proof depends on the name.
+        let encloser = self.closest_encloser(name);
+        match self.node(encloser).map(|node| node.kind) {
+            // Below a delegation all types get the referral, DS too.
+            Some(Kind::Cut) => self.signed_answer_at(encloser, NO_TYPE),
+            _ => Answer::Resolve,
+        }
+    }
+
+    #[inline]
+    fn signed_answer_at(&self, index: Index, qtype: Type) -> Answer {
+        let answers = self.signed.get(index.get());
+        answers.map_or(Answer::Resolve, |answers| self.answer_at(answers, qtype))
+    }
+
     /// The answer to ANY for a name within this zone: one RRset of the name (RFC 8482 §4.1).
-    pub fn find_any(&self, name: &Suffixes) -> Answer {
-        let node = match self.locate(name) {
+    pub fn find_any(&self, name: &Suffixes, signed: bool) -> Answer {
+        let place = self.locate(name);
+        let node = match place {
             Place::Exact(index) | Place::Wildcard(index) => self.node(index),
             _ => None,
         };
         let Some(node) = node.filter(|node| node.kind != Kind::Cut) else {
-            return self.find(name, Type::ANY);
+            return match signed {
+                true => self.find_signed(name, Type::ANY),
+                false => self.find(name, Type::ANY),
+            };
         };
         let sets = self.sets_of(node);
+        // Signatures and proofs say little of a name.
+        let is_data = |set: &&RrSet| !matches!(set.rtype, Type::RRSIG | Type::NSEC);
         let first = sets
             .iter()
             .find(|set| set.rtype == Type::CNAME)
-            .or_else(|| sets.first());
-        match first {
-            Some(set) => self.answer_at(node, set.rtype),
-            None => node.other,
+            .or_else(|| sets.iter().find(is_data));
+        let rtype = first.map_or(NO_TYPE, |set| set.rtype);
+        match place {
+            Place::Exact(_) if signed => self.find_signed(name, rtype),
+            _ => self.answer_at(&node.answers, rtype),
         }
     }
 
@@ -316,12 +403,12 @@ impl Zone {
     }
 
     #[inline]
-    fn answer_at(&self, node: &Node, qtype: Type) -> Answer {
-        let start = node.answers_start as usize;
+    fn answer_at(&self, answers: &NodeAnswers, qtype: Type) -> Answer {
+        let start = answers.start as usize;
         self.answers
-            .get(start..start + usize::from(node.n_answers))
+            .get(start..start + usize::from(answers.n))
             .and_then(|answers| answers.iter().find(|answer| answer.rtype == qtype))
-            .map_or(node.other, |answer| answer.answer)
+            .map_or(answers.other, |answer| answer.answer)
     }
 
     /// The closest ancestor that exists (RFC 4592 §3.3.1) of a name that does not.
@@ -401,6 +488,18 @@ impl Zone {
 
     fn set_of(&self, node: &Node, rtype: Type) -> Option<&RrSet> {
         self.sets_of(node).iter().find(|set| set.rtype == rtype)
+    }
+
+    /// The TTL of a record of a set. A signature has that of the set which it covers (RFC 4034 §3); those of one
+    /// name differ.
+    fn ttl_of(&self, node: &Node, set: &RrSet, rdata: &[u8]) -> u32 {
+        let covered = rdata
+            .first_chunk::<2>()
+            .filter(|_| set.rtype == Type::RRSIG);
+        let covered = covered.map(|covered| Type(u16::from_be_bytes(*covered)));
+        covered
+            .and_then(|covered| self.set_of(node, covered))
+            .map_or(set.ttl, |covered| covered.ttl)
     }
 
     /// The data of a set's fixed records.

@@ -299,6 +299,15 @@ impl Reader {
     /// The settings that are not carried over, or only in part.
     fn dropped(&self) -> Vec<Dropped> {
         let mut dropped = self.0.dropped();
+        if let Some(setting) = self.0.get("launch") {
+            let is_other = |item: &&str| *item != "bind";
+            dropped.extend(items(&setting.value).filter(is_other).map(|item| Dropped {
+                key: "launch".to_owned(),
+                value: item.to_owned(),
+                reason: "only the zones of the bind backend are served, not those of this one",
+                position: setting.position.clone(),
+            }));
+        }
         if let Some(setting) = self.0.get(UDP_LIMIT)
             && let Ok(limit) = setting.value.parse::<u16>()
             && limit > *UDP_PAYLOADS.end()

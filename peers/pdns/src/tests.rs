@@ -201,6 +201,22 @@ fn the_command_line_comes_last() {
 }
 
 #[test]
+fn a_second_backend_is_named_as_not_carried_over() {
+    for text in [
+        "launch=bind,gsqlite3\nbind-config=b\n",
+        "launch=bind\nlaunch+=gsqlite3\nbind-config=b\n",
+    ] {
+        let conf = parse(Path::new("/etc/p"), &mut Disk(&[("/etc/p", text)]), &[]).unwrap();
+        let dropped: Vec<_> = conf
+            .dropped
+            .iter()
+            .map(|it| (&*it.key, &*it.value))
+            .collect();
+        assert_eq!(dropped, [("launch", "gsqlite3")], "{text}");
+    }
+}
+
+#[test]
 fn an_include_directory_is_read_in_order() {
     let disk = [
         (

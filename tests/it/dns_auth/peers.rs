@@ -109,7 +109,11 @@ impl Peers {
             files.write(&format!("{name}.zone"), &format!("$ORIGIN {name}.\n{text}"));
         }
         let (knot, nsd) = (at(loopback(), 5303), at(loopback(), 5304));
-        let daemons = vec![ours, start_knot(&files, knot), start_nsd(&files, nsd)];
+        let daemons = vec![
+            ours,
+            start_knot(&files, knot, &ZONES.map(|(name, _)| name)),
+            start_nsd(&files, nsd),
+        ];
         let servers = [
             ("dns-authd", site.authority()),
             ("Knot", knot),
@@ -129,7 +133,8 @@ impl Peers {
     }
 }
 
-fn start_knot(files: &Scratch, server: SocketAddr) -> Daemon {
+/// Starts Knot for these zones, whose files are in `files`.
+pub(super) fn start_knot(files: &Scratch, server: SocketAddr, zones: &[&str]) -> Daemon {
     let home = files.join("knot");
     let home = home.display();
     let mut text = format!(
@@ -139,7 +144,7 @@ fn start_knot(files: &Scratch, server: SocketAddr) -> Daemon {
         server.ip(),
         server.port(),
     );
-    for (name, _) in ZONES {
+    for name in zones {
         let zone = files.join(&format!("{name}.zone"));
         writeln!(text, "  - domain: {name}\n    file: {}", zone.display()).unwrap();
     }

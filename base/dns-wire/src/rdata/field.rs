@@ -87,10 +87,7 @@ impl Field {
             Self::Algorithm => {
                 let word = text.bare("an algorithm")?;
                 let code = mnemonic::algorithm(word).or_else(|| word.parse().ok());
-                out.push(code.ok_or_else(|| {
-                    let error = text.error(format!("`{word}` is no algorithm"));
-                    error.if_unknown(word.as_bytes())
-                })?);
+                out.push(known(text, word, code, "algorithm")?);
             }
             Self::AmtRelay => gateway::parse_amtrelay(text, out)?,
             Self::Base64 => non_empty(base64(text, out)?, text, "base 64")?,
@@ -99,10 +96,7 @@ impl Field {
             Self::CertType => {
                 let word = text.bare("a certificate type")?;
                 let code = mnemonic::cert_type(word).or_else(|| word.parse().ok());
-                let code: u16 = code.ok_or_else(|| {
-                    let error = text.error(format!("`{word}` is no certificate type"));
-                    error.if_unknown(word.as_bytes())
-                })?;
+                let code: u16 = known(text, word, code, "certificate type")?;
                 out.extend_from_slice(&code.to_be_bytes());
             }
             Self::Eui48 => grouped_hex::<6>(text, '-', 2, out)?,
@@ -139,11 +133,7 @@ impl Field {
             Self::Ttl => out.extend_from_slice(&text.ttl("a time span")?.to_be_bytes()),
             Self::TypeCode => {
                 let word = text.bare("a record type")?;
-                let rtype = word.parse::<Type>();
-                let rtype = rtype.map_err(|_| {
-                    let error = text.error(format!("`{word}` is no record type"));
-                    error.if_unknown(word.as_bytes())
-                })?;
+                let rtype = known(text, word, word.parse::<Type>().ok(), "record type")?;
                 out.extend_from_slice(&rtype.0.to_be_bytes());
             }
             Self::Types => bitmap::parse(text, out)?,
@@ -153,6 +143,12 @@ impl Field {
         }
         Ok(())
     }
+}
+
+/// The number that a word stands for; without one the word may be unknown to this version only.
+fn known<T>(text: &Text<'_>, word: &str, code: Option<T>, what: &str) -> Result<T, RdataError> {
+    let error = || text.error(format!("`{word}` is no {what}"));
+    code.ok_or_else(|| error().if_unknown(word.as_bytes()))
 }
 
 /// Reads hex to the end; returns the number of octets.

@@ -29,6 +29,8 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         },
         zones: Zones {
             named_conf: Some(in_utf8(&layout.directory.join(zone_list::NAME))),
+            // The serial of a rendered zone stays the same until an operator raises it in the site's file.
+            serial_must_rise: false,
             ..Zones::default()
         },
         health: match is_fast {
@@ -90,6 +92,7 @@ drain = "2s"
 
 [zones]
 named-conf = "/run/user/1000/outpost-up/zones.conf"
+serial-must-rise = false
 
 [health]
 endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"

@@ -11,7 +11,8 @@ use config_text::Problem;
 use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Class, Name, Type};
 
-use super::{Answer, Kind, LiveSet, Node, RrSet, SetData, Soa, Zone, rendering};
+use super::denial::Denial;
+use super::{Answer, Kind, LiveSet, Node, NodeAnswers, RrSet, SetData, Soa, Zone, rendering};
 use crate::merge::canonical;
 use crate::name_table::{Index, NameTable};
 use crate::program::Program;
@@ -32,6 +33,7 @@ impl Zone {
             }
         }
         let mut zone = builder.finish(seed).map_err(|problem| vec![problem])?;
+        zone.denial = Denial::of(&zone);
         rendering::render(&mut zone);
         Ok(zone)
     }
@@ -45,6 +47,18 @@ struct Draft<'r> {
     kind: Kind,
     occluded: bool,
     wildcard: Option<Index>,
+    /// Whether there are names below it.
+    is_parent: bool,
+}
+
+impl Draft<'_> {
+    /// Whether the name is only the hash of another one. It does not exist for questions (RFC 5155 §7.2.8).
+    fn is_proof(&self) -> bool {
+        let is_part = |set: &DraftSet<'_>| matches!(set.rtype, Type::NSEC3 | Type::RRSIG);
+        !self.is_parent
+            && self.sets.iter().all(is_part)
+            && self.sets.iter().any(|set| set.rtype == Type::NSEC3)
+    }
 }
 
 /// An RRset while records are added.
@@ -126,10 +140,11 @@ impl<'r> Builder<'r> {
     fn insert(&mut self, name: Name, parent: Option<usize>) -> usize {
         let place = self.drafts.len();
         let key = name.to_lowercase().as_wire().into();
-        if name.is_wildcard()
-            && let Some(encloser) = parent.and_then(|parent| self.drafts.get_mut(parent))
-        {
-            encloser.wildcard = Index::new(place);
+        if let Some(encloser) = parent.and_then(|parent| self.drafts.get_mut(parent)) {
+            encloser.is_parent = true;
+            if name.is_wildcard() {
+                encloser.wildcard = Index::new(place);
+            }
         }
         self.drafts.push(Draft {
             name,
@@ -138,6 +153,7 @@ impl<'r> Builder<'r> {
             kind: Kind::Plain,
             occluded: false,
             wildcard: None,
+            is_parent: false,
         });
         self.index.insert(key, place);
         place
@@ -191,6 +207,8 @@ impl<'r> Builder<'r> {
             store: Store::default(),
             nodata: Answer::Resolve,
             nxdomain: Answer::Resolve,
+            denial: None,
+            signed: Box::default(),
         })
     }
 
@@ -228,7 +246,7 @@ impl<'r> Builder<'r> {
             let Some(draft) = self.drafts.get_mut(place) else {
                 continue;
             };
-            draft.occluded = hidden;
+            draft.occluded = hidden || draft.is_proof();
             let has = |rtype| {
                 let mut fixed = draft.sets.iter().filter(|set| set.programs.is_empty());
                 fixed.any(|set| set.rtype == rtype)
@@ -290,9 +308,7 @@ impl Packer {
             wildcard: draft.wildcard,
             sets_start: u32::try_from(self.sets.len()).ok()?,
             n_sets: u16::try_from(draft.sets.len()).ok()?,
-            n_answers: 0,
-            answers_start: 0,
-            other: Answer::Resolve,
+            answers: NodeAnswers::default(),
         });
         self.names.extend_from_slice(lower);
         if draft.name.as_wire() != lower {

@@ -3,14 +3,13 @@
 use dns_wire::hash::Suffixes;
 use dns_wire::{Name, Type};
 
-use super::{Answer, Kind, Node, SetData, TypedAnswer, Zone};
+use super::{Answer, Kind, NO_TYPE, Node, NodeAnswers, SetData, TypedAnswer, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Pick, Unresolved};
 use crate::store::StoreBuilder;
 
-/// A type that no record has: it represents all types without data of their own (RFC 6895 §3.1 reserves
-/// it).
-const NO_TYPE: Type = Type(u16::MAX);
+/// The most names of a signed zone whose answers without data are rendered, each with a proof of its own.
+const MAX_SIGNED_NODATA: usize = 100_000;
 
 /// Fills in the zone's answers.
 pub(super) fn render(zone: &mut Zone) {
@@ -18,6 +17,7 @@ pub(super) fn render(zone: &mut Zone) {
         store: StoreBuilder::new(),
         answers: Vec::new(),
         suffixes: Suffixes::default(),
+        signed: false,
     };
     renderer.render_negative(zone);
     let mut nodes = zone.nodes.clone();
@@ -25,10 +25,14 @@ pub(super) fn render(zone: &mut Zone) {
         if let Some(index) = Index::new(place)
             && !node.occluded
         {
-            renderer.render_node(zone, index, node);
+            node.answers = renderer.render_node(zone, index, node);
         }
     }
     zone.nodes = nodes;
+    if zone.is_signed() {
+        renderer.signed = true;
+        zone.signed = renderer.render_signed(zone);
+    }
     zone.answers = renderer.answers.into();
     zone.store = renderer.store.finish();
 }
@@ -37,6 +41,8 @@ struct Renderer {
     store: StoreBuilder,
     answers: Vec<TypedAnswer>,
     suffixes: Suffixes,
+    /// Whether the answers have signatures and proofs.
+    signed: bool,
 }
 
 impl Renderer {
@@ -51,7 +57,20 @@ impl Renderer {
         zone.nxdomain = nxdomain.map_or(Answer::Resolve, Answer::Rendered);
     }
 
-    fn render_node(&mut self, zone: &Zone, index: Index, node: &mut Node) {
+    /// The answers of all nodes with signatures and proofs.
+    fn render_signed(&mut self, zone: &Zone) -> Box<[NodeAnswers]> {
+        let nodes = zone.nodes.iter().enumerate();
+        let answers = nodes.map(|(place, node)| match Index::new(place) {
+            // The proofs of a wildcard's answers depend on the name.
+            Some(index) if !node.occluded && !zone.spelling(index).is_wildcard() => {
+                self.render_node(zone, index, node)
+            }
+            _ => NodeAnswers::default(),
+        });
+        answers.collect()
+    }
+
+    fn render_node(&mut self, zone: &Zone, index: Index, node: &Node) -> NodeAnswers {
         let name = zone.spelling(index);
         let reference = match name.is_wildcard() {
             true => name.parent().unwrap_or_else(Name::root),
@@ -84,8 +103,11 @@ impl Renderer {
                 }
             }
         }
-        node.other = match (node.kind, alias) {
-            (Kind::Plain | Kind::Dname, None) => zone.nodata,
+        let other = match (node.kind, alias) {
+            (Kind::Plain | Kind::Dname, None) if !self.signed => zone.nodata,
+            (Kind::Plain | Kind::Dname, None) if zone.nodes.len() > MAX_SIGNED_NODATA => {
+                Answer::Resolve
+            }
             _ => self.answer(zone, &name, &reference, NO_TYPE),
         };
         // A name has few types, and most files begin with those of most queries. This order does not depend
@@ -93,8 +115,11 @@ impl Renderer {
         if let Some(own) = self.answers.get_mut(start..) {
             own.sort_by_key(|answer| answer.rtype);
         }
-        node.answers_start = u32::try_from(start).unwrap_or(u32::MAX);
-        node.n_answers = u16::try_from(self.answers.len() - start).unwrap_or(u16::MAX);
+        NodeAnswers {
+            start: u32::try_from(start).unwrap_or(u32::MAX),
+            n: u16::try_from(self.answers.len() - start).unwrap_or(u16::MAX),
+            other,
+        }
     }
 
     fn add(&mut self, zone: &Zone, name: &Name, reference: &Name, rtype: Type) {
@@ -105,10 +130,11 @@ impl Renderer {
     fn answer(&mut self, zone: &Zone, name: &Name, reference: &Name, rtype: Type) -> Answer {
         self.suffixes.read(zone.seed, name.as_wire());
         let asked = (spelled(name), &self.suffixes);
-        let resolved = zone.resolve(asked, rtype, &mut |_| Pick::PerQuery);
+        let wanted = (rtype, self.signed);
+        let resolved = zone.resolve(asked, wanted, &mut |_| Pick::PerQuery);
         let rendered = match resolved {
             // The negative answer is the zone's own unless an alias comes before it.
-            Ok(resolution) if resolution.is_plain_nodata() => return zone.nodata,
+            Ok(resolution) if !self.signed && resolution.is_plain_nodata() => return zone.nodata,
             // If the alias of a wildcard leads back to it, some names are in a loop and others are not yet.
             Ok(resolution) if name.is_wildcard() && resolution.returns() => None,
             Ok(resolution) => self.store.render(reference, &resolution).ok(),

@@ -9,7 +9,8 @@ use dns_wire::layout::{Field, Layout};
 use dns_wire::name::wire_length;
 use dns_wire::{Name, Rcode, Section, Type};
 
-use super::{Kind, Place, RrSet, SetData, Zone};
+use super::proof::Fact;
+use super::{Kind, Node, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
@@ -38,8 +39,11 @@ impl Zone {
         let mut resolver = Resolver {
             zone: self,
             qtype: Type::SOA,
+            signed: false,
             pick: &mut |_| Pick::PerQuery,
             resolution: Resolution::default(),
+            proofs: Vec::new(),
+            referral: None,
         };
         resolver.push_soa();
         resolver.finish()
@@ -47,7 +51,7 @@ impl Zone {
 
     /// The types for which a name that owns an alias has an answer beyond the alias.
     pub(crate) fn types_behind(&self, (qname, read): (&[u8], &Suffixes), none: Type) -> Vec<Type> {
-        let resolution = self.resolve((qname, read), none, &mut |_| Pick::PerQuery);
+        let resolution = self.resolve((qname, read), (none, false), &mut |_| Pick::PerQuery);
         let visited = resolution.map(|resolution| resolution.visited);
         let nodes = visited.unwrap_or_default();
         let mut types = Vec::new();
@@ -65,19 +69,22 @@ impl Zone {
         types
     }
 
-    /// Resolves a question for a name within the zone, in wire form and as suffixes; `pick` draws from a
-    /// live set.
+    /// Resolves a question for a name within the zone, in wire form and as suffixes, with signatures and proofs
+    /// or without them; `pick` draws from a live set.
     pub fn resolve(
         &self,
         (qname, read): (&[u8], &Suffixes),
-        qtype: Type,
+        (qtype, signed): (Type, bool),
         pick: &mut dyn FnMut(u32) -> Pick,
     ) -> Result<Resolution<'_>, Unresolved> {
         let mut resolver = Resolver {
             zone: self,
             qtype,
+            signed: signed && self.is_signed(),
             pick,
             resolution: Resolution::default(),
+            proofs: Vec::new(),
+            referral: None,
         };
         let mut owner: Option<Name> = None;
         let mut suffixes: Option<Suffixes> = None;
@@ -104,8 +111,14 @@ impl Zone {
 struct Resolver<'z, 'p> {
     zone: &'z Zone,
     qtype: Type,
+    /// Whether the response gets signatures and proofs.
+    signed: bool,
     pick: &'p mut dyn FnMut(u32) -> Pick,
     resolution: Resolution<'z>,
+    /// The owners of the NSEC or NSEC3 records of the response.
+    proofs: Vec<Index>,
+    /// The owner of the delegation that the response ends in.
+    referral: Option<Name>,
 }
 
 impl<'z> Resolver<'z, '_> {
@@ -121,23 +134,32 @@ impl<'z> Resolver<'z, '_> {
                 // RFC 6604 §2.1: the code is that of the last name of the chain.
                 self.resolution.rcode = Rcode::NXDOMAIN;
                 self.push_soa();
+                self.prove(name, Fact::NoName);
                 Ok(Step::Done)
             }
-            Place::BelowCut(cut) => Ok(self.refer(cut)),
+            Place::BelowCut(cut) => Ok(self.refer(cut, name)),
             Place::BelowDname(dname) => Ok(self.redirect(dname, spelled, owner)),
             Place::Exact(index) => match self.zone.node(index).map(|node| node.kind) {
                 Some(Kind::Cut) if self.qtype != Type::DS => {
                     self.resolution.visited.push(index);
-                    Ok(self.refer(index))
+                    Ok(self.refer(index, name))
                 }
-                _ => self.answer(index, owner),
+                _ => self.answer(index, owner, (name, Fact::NoType(index))),
             },
-            Place::Wildcard(index) => self.answer(index, owner),
+            Place::Wildcard(index) => {
+                self.answer(index, owner, (name, Fact::WildcardNoType(index)))
+            }
         }
     }
 
-    /// Takes the answer from a name that exists, or from a wildcard that matches.
-    fn answer(&mut self, index: Index, owner: Option<&Name>) -> Result<Step, Unresolved> {
+    /// Takes the answer from a name that exists, or from a wildcard that matches. Without an answer there is a
+    /// fact about the name to prove.
+    fn answer(
+        &mut self,
+        index: Index,
+        owner: Option<&Name>,
+        (name, nothing): (&Suffixes, Fact),
+    ) -> Result<Step, Unresolved> {
         let zone = self.zone;
         let Some(node) = zone.node(index) else {
             return Ok(Step::Done);
@@ -152,6 +174,7 @@ impl<'z> Resolver<'z, '_> {
         });
         let Some(set) = found else {
             self.push_soa();
+            self.prove(name, nothing);
             return Ok(Step::Done);
         };
         if self.has_answer(set.rtype, owner) {
@@ -161,15 +184,17 @@ impl<'z> Resolver<'z, '_> {
             self.push_soa();
             return Ok(Step::Done);
         }
-        if set.rtype == self.qtype {
-            return Ok(Step::Done);
-        }
         let target = self
             .resolution
             .entries
             .last()
+            .filter(|_| set.rtype != self.qtype)
             .and_then(|alias| alias.data.items().next())
             .and_then(|rdata| Name::from_wire(rdata).ok());
+        self.sign(node, set.rtype);
+        if matches!(nothing, Fact::WildcardNoType(_)) {
+            self.prove(name, Fact::Wildcard);
+        }
         Ok(target.map_or(Step::Done, |(target, _)| Step::Follow(target)))
     }
 
@@ -191,12 +216,27 @@ impl<'z> Resolver<'z, '_> {
     }
 
     /// Refers to a child zone: its NS records, and the addresses of its servers.
-    fn refer(&mut self, cut: Index) -> Step {
+    fn refer(&mut self, cut: Index, name: &Suffixes) -> Step {
         let zone = self.zone;
         // RFC 1034 §4.3.1: a referral is not authoritative, but aliases before it are.
         self.resolution.authoritative = !self.resolution.entries.is_empty();
-        if let Some(set) = zone.node(cut).and_then(|node| zone.set_of(node, Type::NS)) {
-            self.push_zone_set(Section::Authority, Some(zone.spelling(cut)), set);
+        let Some(node) = zone.node(cut) else {
+            return Step::Done;
+        };
+        let owner = zone.spelling(cut);
+        self.referral = Some(owner.clone());
+        if let Some(set) = zone.set_of(node, Type::NS) {
+            self.push_zone_set(Section::Authority, Some(owner.clone()), set);
+        }
+        if self.signed {
+            // RFC 4035 §3.1.4: the child's keys, or a proof that there are none.
+            match zone.set_of(node, Type::DS) {
+                Some(set) => {
+                    self.push_zone_set(Section::Authority, Some(owner), set);
+                    self.sign(node, Type::DS);
+                }
+                None => self.prove(name, Fact::NoDs(cut)),
+            }
         }
         Step::Done
     }
@@ -220,6 +260,7 @@ impl<'z> Resolver<'z, '_> {
         let dname_owner = zone.spelling(dname);
         if !self.has_answer(Type::DNAME, Some(&dname_owner)) {
             self.push_zone_set(Section::Answer, Some(dname_owner), set);
+            self.sign(node, Type::DNAME);
         }
         // The labels before the DNAME's owner move below its target.
         let kept = name.len().saturating_sub(usize::from(node.name_length));
@@ -290,6 +331,62 @@ impl<'z> Resolver<'z, '_> {
             if let Some(entry) = self.resolution.entries.last_mut() {
                 entry.ttl = zone.soa.negative_ttl;
             }
+            if let Some(node) = apex {
+                self.sign(node, Type::SOA);
+            }
+        }
+    }
+
+    //--- Signatures and proofs
+
+    /// Adds the signatures of the set that was just added, with its TTL (RFC 4034 §3).
+    fn sign(&mut self, node: &Node, covered: Type) {
+        let zone = self.zone;
+        if !self.signed {
+            return;
+        }
+        let (Some(set), Some(last)) = (
+            zone.set_of(node, Type::RRSIG),
+            self.resolution.entries.last(),
+        ) else {
+            return;
+        };
+        let entry = Entry {
+            section: last.section,
+            owner: last.owner.clone(),
+            rtype: Type::RRSIG,
+            ttl: last.ttl,
+            data: Data::Signatures(zone.rdata_of(set), covered),
+        };
+        if entry.data.items().next().is_some() {
+            self.resolution.entries.push(entry);
+        }
+    }
+
+    /// Notes the proof of a fact about a name.
+    fn prove(&mut self, name: &Suffixes, fact: Fact) {
+        if self.signed {
+            for owner in self.zone.proof(name, fact) {
+                if !self.proofs.contains(&owner) {
+                    self.proofs.push(owner);
+                }
+            }
+        }
+    }
+
+    /// Adds the noted proofs, behind all else of the authority section.
+    fn push_proofs(&mut self) {
+        let zone = self.zone;
+        for index in std::mem::take(&mut self.proofs) {
+            let Some(node) = zone.node(index) else {
+                continue;
+            };
+            for rtype in [Type::NSEC, Type::NSEC3] {
+                if let Some(set) = zone.set_of(node, rtype) {
+                    self.push_zone_set(Section::Authority, Some(zone.spelling(index)), set);
+                    self.sign(node, rtype);
+                }
+            }
         }
     }
 
@@ -309,8 +406,9 @@ impl<'z> Resolver<'z, '_> {
 
     /// Adds addresses of the names that the records so far point to (RFC 1034 §4.3.2 step 6).
     fn finish(mut self) -> Resolution<'z> {
+        self.push_proofs();
         let targets = self.targets();
-        let referral = self.referral_owner();
+        let referral = self.referral.take();
         let is_glue = |target: &Target| {
             referral
                 .as_ref()
@@ -325,14 +423,6 @@ impl<'z> Resolver<'z, '_> {
             self.push_addresses(target);
         }
         self.resolution
-    }
-
-    /// The owner of the delegation that the response ends in.
-    fn referral_owner(&self) -> Option<Name> {
-        let last = self.resolution.entries.last()?;
-        (last.section == Section::Authority && last.rtype == Type::NS)
-            .then(|| last.owner.clone())
-            .flatten()
     }
 
     /// The names in the records so far whose addresses a client will need next.
@@ -382,6 +472,7 @@ impl<'z> Resolver<'z, '_> {
             // A live set may draw differently the second time, so it is left out here.
             if !answered && matches!(set.data, SetData::Fixed { .. }) {
                 self.push_zone_set(Section::Additional, Some(target.name.clone()), set);
+                self.sign(node, rtype);
             }
         }
     }
