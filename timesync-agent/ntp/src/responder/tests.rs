@@ -380,7 +380,7 @@ fn commands_are_counted_and_limited_by_themselves() {
     let limit = RateLimit {
         leak: 40,
         burst: 2,
-        ..RateLimit::COMMANDS
+        ..time_model::settings::CommandRateLimit::default().into()
     };
     let random = &mut Random::new([1; 16]);
     let answered = (0..10).filter(|_| desk.tables.command(CLIENT.ip(), NOW, Some(&limit), random));
