@@ -57,6 +57,11 @@ fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
             "plain = true\nroot = \"{}\"\n",
             files.join("registry").display()
         ),
+        // Without a server to forward to, it is not ready.
+        "dns-recursor" => format!(
+            "forward = [{{ zone = \".\", upstreams = [\"{}\"], recursive = true }}]\n",
+            at(ip, 5301)
+        ),
         _ => String::new(),
     };
     let listen = match daemon {

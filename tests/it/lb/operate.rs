@@ -385,7 +385,7 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
         (
             "[[backend.server]]",
             "[[backend.server]]\nweight = 257",
-            "weight",
+            "257 is out of range; it is from 0 to 256",
         ),
         (
             "[[frontend]]",
