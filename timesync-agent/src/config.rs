@@ -1,6 +1,6 @@
 //! The configuration: the file, and the settings of the program that follow from it.
 //!
-//! The keys are in [`config::timesync_agent`](::config::timesync_agent). Here is the parsed configuration, and the rules between
+//! The keys are in [`::config::timesync_agent`]. Here is the parsed configuration, and the rules between
 //! keys are in `rules`. A chrony.conf becomes the same struct ([`import`]); with `chrony-conf` the file's own keys override it.
 
 pub mod files;

@@ -1,6 +1,5 @@
 //! Text that people write and read: positions in a file and problems there, the files that it includes,
-//! [TOML](toml) as it is written for people, text in [URLs and pages](web), and
-//! [numbers of things](counted()).
+//! text in [URLs and pages](web), and [numbers of things](counted()).
 //!
 //! For every parser of such text: the configuration, zones, and peers' files. Reads nothing.
 
