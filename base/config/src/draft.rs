@@ -20,6 +20,20 @@ pub enum Class {
     Cosmetic,
 }
 
+impl Class {
+    /// The class of a setting that is lost: `security` has whole names, `cosmetic` has parts of names.
+    #[must_use]
+    pub fn of_setting(name: &str, security: &[&str], cosmetic: &[&str]) -> Self {
+        if security.contains(&name) {
+            Self::Security
+        } else if cosmetic.iter().any(|part| name.contains(part)) {
+            Self::Cosmetic
+        } else {
+            Self::Behaviour
+        }
+    }
+}
+
 impl fmt::Display for Class {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {

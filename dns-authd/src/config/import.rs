@@ -124,13 +124,7 @@ pub fn named_conf(named: &NamedConf) -> Draft<DnsAuthd> {
 }
 
 fn class(key: &str) -> Class {
-    if SECURITY.contains(&key) {
-        Class::Security
-    } else if COSMETIC.iter().any(|word| key.contains(word)) {
-        Class::Cosmetic
-    } else {
-        Class::Behaviour
-    }
+    Class::of_setting(key, &SECURITY, &COSMETIC)
 }
 
 /// The directory of `$INCLUDE`. A relative one starts at the directory of the list.

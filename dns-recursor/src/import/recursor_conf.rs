@@ -113,13 +113,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
 }
 
 fn class(key: &str) -> Class {
-    if SECURITY.contains(&key) {
-        Class::Security
-    } else if COSMETIC.iter().any(|word| key.contains(word)) {
-        Class::Cosmetic
-    } else {
-        Class::Behaviour
-    }
+    Class::of_setting(key, &SECURITY, &COSMETIC)
 }
 
 fn networks(listed: &[Network]) -> Networks {
