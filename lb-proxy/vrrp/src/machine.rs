@@ -30,13 +30,12 @@
 //!   backup without a word, and only then listens.
 
 mod announcements;
+mod backup;
 mod change;
 mod depart;
 mod event;
-mod life;
 mod probe;
 mod receive;
-mod send;
 mod status;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -45,12 +44,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::announcements::Announcements;
-use self::depart::{Departing, Purpose};
+use self::backup::{Backup, Wait};
+use self::depart::{Advice, Departing, Heir, Purpose};
 pub use self::event::{
     Action, Audience, Departure, Eligibility, Event, Fault, Input, Reason, Start, State,
 };
-use self::life::FinalAdvertisement;
-use self::probe::Probe;
+use self::probe::{Holder, Probe};
 pub use self::status::{Counters, Heard, Status};
 use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
 use super::settings::{Peers, RouterSettings};
@@ -102,35 +101,6 @@ enum Phase {
     Backup(Backup),
     Active(Active),
     Fault,
-}
-
-#[derive(Debug)]
-struct Backup {
-    /// `Active_Down_Timer`: when it was set, and to what.
-    set: Instant,
-    wait: Wait,
-    /// The active router.
-    active: Option<Heard>,
-    /// The one that asks to be relieved.
-    leaving: Option<IpAddr>,
-    /// When an active router of lower priority may be preempted.
-    preempt_from: Option<Instant>,
-    /// The timer ran out in a group that is not ready.
-    would_claim: bool,
-    /// Since it was started, as long as no other router was heard.
-    probe: Option<Probe>,
-}
-
-/// The length of `Active_Down_Timer`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    /// `Active_Down_Interval`.
-    Down,
-    /// `Skew_Time`: the active router stops, or asks to be relieved.
-    Skew(Reason),
-    /// One interval: the timer ran out while this node did not run, and what was sent meanwhile is
-    /// yet to be read.
-    Listen,
 }
 
 #[derive(Debug)]
@@ -202,7 +172,7 @@ impl Machine {
             }
             Input::Eligibility(Eligibility::Unable) => self.find_fault(Fault::Unable, now),
             Input::Reconfigured(settings) => self.reconfigure(settings, now),
-            Input::DuplicateSeen { address, by } => self.defend(address, by, now),
+            Input::DuplicateSeen { address, by } => self.hear_claim(address, by, now),
             Input::Deadline => self.run_deadlines(now),
             Input::GroupClaims => {
                 if let Phase::Backup(Backup {
@@ -240,7 +210,7 @@ impl Machine {
             Phase::Active(active) => match &active.going {
                 Some(going) if going.is_silent() => Some(going.next()),
                 going => {
-                    let until = going.as_ref().map(|going| going.until);
+                    let until = going.as_ref().map(Departing::until);
                     let others = [until, active.announcements.next()];
                     others.into_iter().flatten().chain([active.due]).min()
                 }
@@ -358,17 +328,12 @@ impl Machine {
         }
     }
 
-    /// How long an active router may be silent before anybody takes over.
-    fn silence_allowed(&self) -> Duration {
-        3 * self.settings.interval
-    }
-
     /// Steps back if this router has been silent for so long that another may be active.
     fn fence(&mut self, now: Instant) {
         let Phase::Active(active) = &self.phase else {
             return;
         };
-        if now < active.sent + self.silence_allowed() {
+        if now < active.sent + self.settings.silence_allowed() {
             return;
         }
         let late = now.saturating_duration_since(active.due);
@@ -441,7 +406,7 @@ impl Machine {
             return;
         };
         if let Some(going) = &active.going {
-            if going.until <= now {
+            if going.until() <= now {
                 return self.leave(now);
             }
             if going.is_silent() {
@@ -456,6 +421,426 @@ impl Machine {
             self.announce(count);
         }
     }
+
+    /// Begins to probe, as a backup that has just been started.
+    fn begin_probe(&mut self, now: Instant) {
+        let listen = self.active_down_interval();
+        if self.settings.probe
+            && let Phase::Backup(backup) = &mut self.phase
+        {
+            backup.probe = Some(Probe::new(listen, now));
+            self.ask(now);
+        }
+    }
+
+    /// Probes for a holder of the addresses, if it is time to.
+    fn ask(&mut self, now: Instant) {
+        if let Phase::Backup(backup) = &mut self.phase
+            && let Some(probe) = &mut backup.probe
+            && probe.ask(now)
+        {
+            let addresses = self.all_addresses();
+            self.actions.push_back(Action::Probe(addresses));
+        }
+    }
+
+    /// No router was heard: true when a holder is there nevertheless, to wait for.
+    fn waits_for_holder(&mut self, now: Instant) -> bool {
+        let Phase::Backup(backup) = &mut self.phase else {
+            return false;
+        };
+        let probe = backup.probe.as_mut();
+        let Some(holder) = probe.and_then(|probe| probe.wait_for_holder(now)) else {
+            return false;
+        };
+        let Holder {
+            address,
+            by,
+            is_waited_for,
+        } = holder;
+        if is_waited_for {
+            backup.set = now;
+            backup.wait = Wait::Listen;
+        }
+        self.counters.duplicates += 1;
+        let event = Event::AddressTaken {
+            address,
+            by,
+            is_waited_for,
+        };
+        let kind = match is_waited_for {
+            true => ReportKind::Taken,
+            false => ReportKind::Duplicate,
+        };
+        self.report(kind, event, now);
+        self.ask(now);
+        is_waited_for
+    }
+}
+
+//--- On its way out
+
+impl Machine {
+    /// Why it is on its way out, if it is.
+    fn purpose(&self) -> Option<Purpose> {
+        match &self.phase {
+            Phase::Active(active) => active.going.as_ref().map(|going| going.purpose),
+            _ => None,
+        }
+    }
+
+    /// Asks the others to take over.
+    fn begin_hand_over(&mut self, now: Instant) {
+        let limit = match self.heard_at {
+            // Whatever was lost, they take over when they have not heard anything for long enough.
+            Some(_) => 4 * self.settings.interval + self.settings.interval / 2,
+            None => self.goodbye_interval(),
+        };
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        if let Some(going) = &mut active.going {
+            going.purpose = Purpose::HandOver;
+            return;
+        }
+        active.going = Some(Departing::new(Purpose::HandOver, now, now + limit));
+        // A router that is learnt from it would have to be forgotten again.
+        active.announcements = Announcements::default();
+        self.actions
+            .push_back(Action::Report(Event::HandOverStarted));
+        self.advertise(now);
+    }
+
+    /// Another one is active that has a higher priority.
+    fn begin_yield(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        // A router that takes over announces itself, once more, when it hears a lower priority.
+        self.advertise(now);
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        active.announcements = Announcements::default();
+        active.going = Some(Departing::new(Purpose::Yield, now, now));
+        self.follow(source, heard, now);
+    }
+
+    /// The reaction of a router on its way out to an advertisement.
+    fn receive_while_going(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        let Some(going) = &mut active.going else {
+            return;
+        };
+        match going.hear(source, heard.priority, active.rivalled, &self.settings, now) {
+            Advice::Nothing => {}
+            Advice::AdvertiseBy(at) => active.due = active.due.min(at),
+            Advice::Follow => self.follow(source, heard, now),
+        }
+    }
+
+    fn follow(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
+        let heir = Heir {
+            heard: Heard {
+                source,
+                priority: heard.priority,
+                at: now,
+            },
+            interval: heard.interval,
+        };
+        if let Phase::Active(active) = &mut self.phase
+            && let Some(going) = &mut active.going
+            && going.follow(heir, &self.settings, now)
+        {
+            self.announce(1);
+        }
+    }
+
+    /// Another node says to have an address. True when that was to be expected.
+    fn note_announced(&mut self, address: IpAddr, now: Instant) -> bool {
+        let Phase::Active(active) = &mut self.phase else {
+            return false;
+        };
+        let Some(going) = &mut active.going else {
+            return false;
+        };
+        if going.note_announced(address, &self.settings, now) {
+            let addresses = vec![address];
+            self.actions.push_back(Action::Announce {
+                addresses,
+                count: 1,
+            });
+        }
+        true
+    }
+
+    /// Has the heir announce the addresses, once its kernel has had time to get them.
+    fn ask_heir(&mut self, now: Instant) {
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        let Some(going) = &mut active.going else {
+            return;
+        };
+        let priority = match going.purpose {
+            Purpose::HandOver => PRIORITY_LEAVING,
+            Purpose::Yield => self.priority,
+        };
+        if let Some(heir) = going.ask(now) {
+            active.sent = now;
+            self.say_last_word(priority, heir.heard);
+        }
+    }
+
+    /// The time of a router on its way out has come.
+    fn leave(&mut self, now: Instant) {
+        let Phase::Active(active) = &mut self.phase else {
+            return;
+        };
+        let Some(going) = active.going.take() else {
+            return;
+        };
+        let heir = going.heir();
+        if going.purpose == Purpose::HandOver && heir.is_none() {
+            let event = match self.heard_at {
+                Some(_) => Event::HandOverTimedOut,
+                None => Event::LeftAlone,
+            };
+            self.actions.push_back(Action::Report(event));
+        }
+        self.release(FinalAdvertisement::Silent);
+        match (going.purpose, heir) {
+            (Purpose::HandOver, Some(heir)) => {
+                self.say_last_word(PRIORITY_LEAVING, heir.heard);
+                self.stop(Reason::HandedOver(heir.heard.source), now);
+            }
+            (Purpose::HandOver, None) => self.stop(Reason::Stopped, now),
+            (Purpose::Yield, None) => self.become_backup(Reason::Stopped, Wait::Down, now),
+            (Purpose::Yield, Some(heir)) => {
+                self.say_last_word(self.priority, heir.heard);
+                let reason = Reason::HigherHeard(heir.heard.source);
+                self.become_backup(reason, Wait::Down, now);
+                if let Phase::Backup(backup) = &mut self.phase {
+                    backup.active = Some(heir.heard);
+                    // The time since then counts, as of any backup.
+                    backup.set = heir.heard.at;
+                }
+                self.learn_interval(heir.heard.source, heir.interval, now);
+            }
+        }
+    }
+
+    /// Has the heir announce itself once more; never a message that another router would yield to.
+    fn say_last_word(&mut self, priority: u8, heir: Heard) {
+        if (priority, self.source) < (heir.priority, Some(heir.source)) {
+            self.send(priority);
+        }
+    }
+
+    /// How long after a final advertisement another router is active, if there is one: no skew time is longer than
+    /// its unit, and half an interval is for messages and late timers. Then it is said again.
+    fn goodbye_interval(&self) -> Duration {
+        let interval = self.settings.interval;
+        let longest_skew = match self.settings.version {
+            Version::V2 => Duration::from_secs(1),
+            Version::V3 => interval,
+        };
+        longest_skew + interval / 2
+    }
+}
+
+//--- From a start to a stop, and how states are entered (RFC 9568 §6.4.1)
+
+impl Machine {
+    fn start(&mut self, start: Start, now: Instant) {
+        if !matches!(self.phase, Phase::Initialize) {
+            return;
+        }
+        self.active_interval = self.settings.interval;
+        if let Some(fault) = self.faults.first().copied() {
+            if start == Start::Resume {
+                let addresses = self.all_addresses();
+                self.actions.push_back(Action::ResetFlows(addresses));
+            }
+            self.remove_all();
+            self.phase = Phase::Fault;
+            self.changed(State::Initialize, Reason::Fault(fault), now);
+        } else if start == Start::Resume {
+            self.become_active(Reason::Resumed, now);
+        } else {
+            // An owner's addresses are the node's own, and it needs them.
+            if self.priority != PRIORITY_OWNER {
+                self.remove_all();
+            }
+            self.begin(Reason::Started, now);
+        }
+    }
+
+    /// RFC 9568 §6.4.1: the owner is active at once, everybody else listens first.
+    fn begin(&mut self, reason: Reason, now: Instant) {
+        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() {
+            self.become_active(Reason::Owner, now);
+            return;
+        }
+        self.become_backup(reason, Wait::Down, now);
+        if self.priority == PRIORITY_OWNER {
+            self.claim(Reason::Owner, now);
+        } else if reason == Reason::Started {
+            self.begin_probe(now);
+        }
+    }
+
+    fn shut_down(&mut self, departure: Departure, now: Instant) {
+        if !matches!(self.phase, Phase::Active(_)) {
+            self.stop(Reason::Stopped, now);
+            return;
+        }
+        match departure {
+            Departure::HandOver => self.begin_hand_over(now),
+            Departure::Release => {
+                self.release(self.goodbye());
+                self.stop(Reason::Stopped, now);
+            }
+            Departure::Swap => self.stop(Reason::Stopped, now),
+        }
+    }
+
+    fn stop(&mut self, reason: Reason, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Initialize;
+        if from != State::Initialize {
+            self.changed(from, reason, now);
+        }
+        self.actions.push_back(Action::Stopped);
+    }
+
+    fn become_active(&mut self, reason: Reason, now: Instant) {
+        let from = self.state();
+        self.active_interval = self.settings.interval;
+        let mut announcements = Announcements::default();
+        announcements.begin(&self.settings.announce, self.settings.interval, now);
+        self.phase = Phase::Active(Active {
+            sent: now,
+            due: now,
+            announcements,
+            defended: None,
+            rivalled: now,
+            going: None,
+        });
+        self.counters.become_master += 1;
+        let addresses = self.settings.addresses.clone();
+        self.actions.push_back(Action::AddAddresses(addresses));
+        self.advertise(now);
+        self.announce(self.settings.announce.count);
+        self.changed(from, reason, now);
+    }
+
+    /// Backup, once addresses have been released.
+    fn become_backup(&mut self, reason: Reason, wait: Wait, now: Instant) {
+        let from = self.state();
+        self.phase = Phase::Backup(Backup::new(wait, now));
+        self.changed(from, reason, now);
+    }
+
+    /// Gives up the addresses. The caller says what comes after.
+    fn release(&mut self, goodbye: FinalAdvertisement) {
+        self.counters.release_master += 1;
+        match goodbye {
+            FinalAdvertisement::Advertised => self.send(PRIORITY_STOPPED),
+            FinalAdvertisement::Silent => {}
+        }
+        let addresses = self.all_addresses();
+        self.actions.push_back(Action::ResetFlows(addresses));
+        self.remove_all();
+    }
+
+    /// The last advertisement when addresses are given up at once. A router on the way out has sent it, and sending it
+    /// again would have the others wait again.
+    fn goodbye(&self) -> FinalAdvertisement {
+        match self.purpose() {
+            None => FinalAdvertisement::Advertised,
+            Some(_) => FinalAdvertisement::Silent,
+        }
+    }
+
+    fn changed(&mut self, from: State, reason: Reason, now: Instant) {
+        let to = self.state();
+        self.since = Some(now);
+        self.actions
+            .push_back(Action::StateChanged { from, to, reason });
+    }
+}
+
+//--- The messages of an active router
+
+impl Machine {
+    /// To all, at what is its priority; the next follows an interval after.
+    fn advertise(&mut self, now: Instant) {
+        self.send(self.advertised_priority());
+        let interval = self.settings.interval;
+        let again = self.goodbye_interval();
+        if let Phase::Active(active) = &mut self.phase {
+            active.sent = now;
+            if active.going.is_some() {
+                active.due = now + again;
+                return;
+            }
+            // On the beat, unless that is past or something was sent beside it.
+            let beat = active.due + interval;
+            let on_beat = active.due <= now && beat > now;
+            active.due = if on_beat { beat } else { now + interval };
+        }
+    }
+
+    fn send(&mut self, priority: u8) {
+        self.counters.advert_sent += 1;
+        if priority == PRIORITY_STOPPED {
+            self.counters.pri_zero_sent += 1;
+        }
+        let guests: Vec<_> = self.guests.iter().copied().map(Audience::One).collect();
+        let advertisement = Advertisement {
+            version: self.settings.version,
+            router_id: self.settings.router_id,
+            priority,
+            interval: self.settings.interval,
+            addresses: self.all_addresses(),
+        };
+        let each = [Audience::All].into_iter().chain(guests);
+        self.actions.extend(each.map(|to| Action::Send {
+            advertisement: advertisement.clone(),
+            to,
+        }));
+    }
+
+    fn announce(&mut self, count: u8) {
+        let addresses = self.all_addresses();
+        self.actions
+            .push_back(Action::Announce { addresses, count });
+    }
+
+    fn advertised_priority(&self) -> u8 {
+        if self.is_handing_over() {
+            PRIORITY_STOPPED
+        } else {
+            self.priority
+        }
+    }
+
+    fn all_addresses(&self) -> Vec<IpAddr> {
+        let entries = self.settings.addresses.iter();
+        entries.map(|entry| entry.address).collect()
+    }
+
+    fn remove_all(&mut self) {
+        let addresses = self.settings.addresses.clone();
+        self.actions.push_back(Action::RemoveAddresses(addresses));
+    }
+}
+
+/// Whether a router says that it stops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FinalAdvertisement {
+    Advertised,
+    Silent,
 }
 
 /// True when there is no destination to send to.

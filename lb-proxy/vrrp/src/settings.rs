@@ -142,6 +142,12 @@ impl RouterSettings {
         }
     }
 
+    /// How long an active router may be silent before another takes over.
+    #[must_use]
+    pub fn silence_allowed(&self) -> Duration {
+        3 * self.interval
+    }
+
     /// Whether the addresses are of IPv6.
     #[must_use]
     pub fn is_ipv6(&self) -> bool {

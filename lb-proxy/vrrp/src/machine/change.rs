@@ -10,11 +10,15 @@ use crate::packet::{PRIORITY_OWNER, Version};
 use crate::settings::{RouterSettings, VirtualAddress};
 
 impl Machine {
-    pub(super) fn defend(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
+    pub(super) fn hear_claim(&mut self, address: IpAddr, by: [u8; 6], now: Instant) {
         if !self.all_addresses().contains(&address) || self.note_announced(address, now) {
             return;
         }
-        self.note_holder(address, by);
+        if let Phase::Backup(backup) = &mut self.phase
+            && let Some(probe) = &mut backup.probe
+        {
+            probe.note_holder(address, by);
+        }
         if self.is_settling(now) {
             return;
         }

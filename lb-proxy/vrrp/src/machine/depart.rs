@@ -37,11 +37,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::announcements::Announcements;
-use super::event::{Action, Event, Reason};
 use super::status::Heard;
-use super::{FinalAdvertisement, Machine, PRIORITY_LEAVING, Phase, Wait};
-use crate::packet::{Advertisement, PRIORITY_STOPPED, Version};
+use crate::packet::PRIORITY_STOPPED;
+use crate::settings::RouterSettings;
 
 /// The longest wait for the announcement of an heir that has advertised: an heir takes
 /// milliseconds, and two hold the addresses. Half an interval where that is less.
@@ -64,8 +62,7 @@ const QUIET_QUARTERS: u32 = 3;
 pub(super) struct Departing {
     pub(super) purpose: Purpose,
     since: Instant,
-    /// When it goes, whatever has been seen.
-    pub(super) until: Instant,
+    until: Instant,
     heir: Option<Heir>,
     /// The addresses that another router has been seen to announce.
     announced: BTreeSet<IpAddr>,
@@ -96,13 +93,23 @@ pub(super) enum Purpose {
 
 /// The router that is active afterwards.
 #[derive(Clone, Copy, Debug)]
-struct Heir {
-    heard: Heard,
-    interval: Duration,
+pub(super) struct Heir {
+    pub(super) heard: Heard,
+    pub(super) interval: Duration,
+}
+
+/// What an advertisement means to a router on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    Nothing,
+    /// Its sender has taken over.
+    Follow,
+    /// It may be the last word of a competitor; an answer to an advertisement at this time would mean something.
+    AdvertiseBy(Instant),
 }
 
 impl Departing {
-    fn new(purpose: Purpose, now: Instant, until: Instant) -> Self {
+    pub(super) fn new(purpose: Purpose, now: Instant, until: Instant) -> Self {
         Self {
             purpose,
             since: now,
@@ -114,7 +121,7 @@ impl Departing {
         }
     }
 
-    /// When something is to be done, if nothing is said any more.
+    /// The next deadline while nothing is advertised any more.
     pub(super) fn next(&self) -> Instant {
         match self.stay {
             Stay::Kept { ask } => self.until.min(ask),
@@ -122,274 +129,110 @@ impl Departing {
         }
     }
 
-    /// True when nothing is sent any more: another router is active.
+    /// True when nothing is advertised any more: another router is active.
     pub(super) fn is_silent(&self) -> bool {
         self.heir.is_some()
     }
-}
 
-impl Machine {
-    /// Asks the others to take over.
-    pub(super) fn begin_hand_over(&mut self, now: Instant) {
-        let limit = match self.heard_at {
-            // Whatever was lost, they take over when they have not heard anything for long enough.
-            Some(_) => 4 * self.settings.interval + self.settings.interval / 2,
-            None => self.goodbye_interval(),
-        };
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        if let Some(going) = &mut active.going {
-            going.purpose = Purpose::HandOver;
-            return;
-        }
-        active.going = Some(Departing::new(Purpose::HandOver, now, now + limit));
-        // A router that is learnt from it would have to be forgotten again.
-        active.announcements = Announcements::default();
-        self.actions
-            .push_back(Action::Report(Event::HandOverStarted));
-        self.advertise(now);
+    /// The deadline by which it leaves, whatever it has seen.
+    pub(super) fn until(&self) -> Instant {
+        self.until
     }
 
-    /// Another one is active that has a higher priority.
-    pub(super) fn begin_yield(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        // A router that takes over announces itself, once more, when it hears a lower priority.
-        self.advertise(now);
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        active.announcements = Announcements::default();
-        active.going = Some(Departing::new(Purpose::Yield, now, now));
-        self.find_heir(source, heard, now);
+    /// The router that is active afterwards, if one was heard.
+    pub(super) fn heir(&self) -> Option<Heir> {
+        self.heir
     }
 
-    /// The reaction of a router on its way out to an advertisement.
-    pub(super) fn receive_while_going(
+    /// Takes in an advertisement. `rivalled` is when another router was last known to be active.
+    pub(super) fn hear(
         &mut self,
         source: IpAddr,
-        heard: &Advertisement,
+        priority: u8,
+        rivalled: Instant,
+        settings: &RouterSettings,
         now: Instant,
-    ) {
-        // One that stops as well is no heir, and an answer would be answered.
-        if heard.priority == PRIORITY_STOPPED {
-            return;
+    ) -> Advice {
+        // A router that stops as well is no heir, and an answer to it would be answered again.
+        if priority == PRIORITY_STOPPED {
+            return Advice::Nothing;
         }
-        let quiet = self.quiet();
-        let is_heir = self.is_heir(now);
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        let Some(going) = &mut active.going else {
-            return;
-        };
-        if let Some(heir) = &mut going.heir {
+        if let Some(heir) = &mut self.heir {
             if heir.heard.source == source {
                 heir.heard.at = now;
             }
+            return Advice::Nothing;
+        }
+        let quiet = settings.interval * QUIET_QUARTERS / 4;
+        // A competitor that yields sends a last advertisement, which may be on its way when this router
+        // begins to leave.
+        let had_rival = self.since < rivalled + settings.silence_allowed();
+        if had_rival && now < self.since + quiet {
+            return Advice::AdvertiseBy(self.since + quiet);
+        }
+        Advice::Follow
+    }
+
+    /// Takes the router that advertised this as the heir. True when it has announced the addresses already,
+    /// and they are to be announced back.
+    pub(super) fn follow(&mut self, heir: Heir, settings: &RouterSettings, now: Instant) -> bool {
+        self.until = now + overlap(settings);
+        self.heir = Some(heir);
+        self.go_if_announced(settings, now);
+        matches!(self.stay, Stay::Kept { .. })
+    }
+
+    /// Notes that another node announces an address. True when this router is to announce it back: clients
+    /// are to find this router, as the kernel of the heir may not have the address yet.
+    pub(super) fn note_announced(
+        &mut self,
+        address: IpAddr,
+        settings: &RouterSettings,
+        now: Instant,
+    ) -> bool {
+        if self.announced.insert(address) {
+            self.go_if_announced(settings, now);
+        }
+        let most = MOST_TAKEN_BACK * settings.addresses.len();
+        let is_taken_back = address.is_ipv6()
+            && self.heir.is_some()
+            && self.stay != Stay::Asked
+            && self.n_taken_back < most;
+        self.n_taken_back += usize::from(is_taken_back);
+        is_taken_back
+    }
+
+    fn go_if_announced(&mut self, settings: &RouterSettings, now: Instant) {
+        let mut all = settings.addresses.iter();
+        if self.heir.is_none() || !all.all(|entry| self.announced.contains(&entry.address)) {
             return;
         }
-        if is_heir {
-            self.find_heir(source, heard, now);
-        } else {
-            // Asked again as soon as the answer means something.
-            active.due = active.due.min(going.since + quiet);
-        }
-    }
-
-    /// True when an advertisement that comes while handing over is from a router that has taken over. A competitor
-    /// that yields sends a last advertisement, which may be on its way when this router begins to leave.
-    fn is_heir(&self, now: Instant) -> bool {
-        let Phase::Active(active) = &self.phase else {
-            return false;
-        };
-        let since = active.going.as_ref().map_or(now, |going| going.since);
-        let had_rival = since < active.rivalled + self.silence_allowed();
-        !had_rival || now >= since + self.quiet()
-    }
-
-    fn quiet(&self) -> Duration {
-        self.settings.interval * QUIET_QUARTERS / 4
-    }
-
-    fn find_heir(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        let overlap = self.overlap();
-        if let Phase::Active(active) = &mut self.phase
-            && let Some(going) = &mut active.going
-        {
-            going.until = now + overlap;
-            going.heir = Some(Heir {
-                heard: Heard {
-                    source,
-                    priority: heard.priority,
-                    at: now,
-                },
-                interval: heard.interval,
-            });
-        }
-        self.go_if_announced(now);
-        if self.is_kept() {
-            // Announced before it was heard.
-            self.announce(1);
-        }
-    }
-
-    fn overlap(&self) -> Duration {
-        LONGEST_OVERLAP.min(self.settings.interval / 2)
-    }
-
-    fn is_kept(&self) -> bool {
-        let Phase::Active(active) = &self.phase else {
-            return false;
-        };
-        let stay = active.going.as_ref().map(|going| going.stay);
-        matches!(stay, Some(Stay::Kept { .. }))
-    }
-
-    /// Another node says to have an address. True when that was to be expected.
-    pub(super) fn note_announced(&mut self, address: IpAddr, now: Instant) -> bool {
-        let Phase::Active(active) = &mut self.phase else {
-            return false;
-        };
-        let Some(going) = &mut active.going else {
-            return false;
-        };
-        if going.announced.insert(address) {
-            self.go_if_announced(now);
-        }
-        self.take_back(address);
-        true
-    }
-
-    fn go_if_announced(&mut self, now: Instant) {
-        let all = self.all_addresses();
-        let grace = GRACE.min(self.settings.interval / 10);
-        let (half, is_ipv6) = (self.overlap() / 2, self.settings.is_ipv6());
-        if let Phase::Active(active) = &mut self.phase
-            && let Some(going) = &mut active.going
-            && going.heir.is_some()
-            && all.iter().all(|address| going.announced.contains(address))
-        {
-            match going.stay {
-                Stay::Unannounced if is_ipv6 => {
-                    let ask = now + half;
-                    going.stay = Stay::Kept { ask };
-                    going.until = ask + half;
-                }
-                Stay::Kept { .. } => {}
-                Stay::Unannounced | Stay::Asked => going.until = going.until.min(now + grace),
+        match self.stay {
+            Stay::Unannounced if settings.is_ipv6() => {
+                let half = overlap(settings) / 2;
+                let ask = now + half;
+                self.stay = Stay::Kept { ask };
+                self.until = ask + half;
+            }
+            Stay::Kept { .. } => {}
+            Stay::Unannounced | Stay::Asked => {
+                let grace = GRACE.min(settings.interval / 10);
+                self.until = self.until.min(now + grace);
             }
         }
     }
 
-    /// Has clients find this router again: the heir's kernel may not have the address yet.
-    fn take_back(&mut self, address: IpAddr) {
-        let most = MOST_TAKEN_BACK * self.settings.addresses.len();
-        if let Phase::Active(active) = &mut self.phase
-            && let Some(going) = &mut active.going
-            && address.is_ipv6()
-            && going.heir.is_some()
-            && going.stay != Stay::Asked
-            && going.n_taken_back < most
-        {
-            going.n_taken_back += 1;
-            let addresses = vec![address];
-            self.actions.push_back(Action::Announce {
-                addresses,
-                count: 1,
-            });
+    /// The heir that may announce the addresses now: it has had time to get them, if they were kept for that.
+    pub(super) fn ask(&mut self, now: Instant) -> Option<Heir> {
+        if !matches!(self.stay, Stay::Kept { ask } if ask <= now) {
+            return None;
         }
+        self.stay = Stay::Asked;
+        self.announced.clear();
+        self.heir
     }
+}
 
-    /// The heir has had time to get the addresses, if they are kept for that: now it may announce them.
-    pub(super) fn ask_heir(&mut self, now: Instant) {
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        let Some(going) = &mut active.going else {
-            return;
-        };
-        if !matches!(going.stay, Stay::Kept { ask } if ask <= now) {
-            return;
-        }
-        going.stay = Stay::Asked;
-        going.announced.clear();
-        let priority = match going.purpose {
-            Purpose::HandOver => PRIORITY_LEAVING,
-            Purpose::Yield => self.priority,
-        };
-        if let Some(heir) = going.heir {
-            active.sent = now;
-            self.say_last_word(priority, heir.heard);
-        }
-    }
-
-    /// The time of a router on its way out has come.
-    pub(super) fn leave(&mut self, now: Instant) {
-        let Phase::Active(active) = &mut self.phase else {
-            return;
-        };
-        let Some(going) = active.going.take() else {
-            return;
-        };
-        match (going.purpose, going.heir) {
-            (Purpose::HandOver, Some(heir)) => {
-                self.release(FinalAdvertisement::Silent);
-                self.say_last_word(PRIORITY_LEAVING, heir.heard);
-                self.stop(Reason::HandedOver(heir.heard.source), now);
-            }
-            (Purpose::HandOver, None) => {
-                let event = match self.heard_at {
-                    Some(_) => Event::HandOverTimedOut,
-                    None => Event::LeftAlone,
-                };
-                self.actions.push_back(Action::Report(event));
-                self.release(FinalAdvertisement::Silent);
-                self.stop(Reason::Stopped, now);
-            }
-            (Purpose::Yield, heir) => {
-                self.release(FinalAdvertisement::Silent);
-                if let Some(heir) = heir {
-                    self.say_last_word(self.priority, heir.heard);
-                }
-                let reason = heir.map_or(Reason::Stopped, |heir| {
-                    Reason::HigherHeard(heir.heard.source)
-                });
-                self.become_backup(reason, Wait::Down, now);
-                if let Some(heir) = heir {
-                    if let Phase::Backup(backup) = &mut self.phase {
-                        backup.active = Some(heir.heard);
-                        // The time since then counts, as of any backup.
-                        backup.set = heir.heard.at;
-                    }
-                    self.learn_interval(heir.heard.source, heir.interval, now);
-                }
-            }
-        }
-    }
-
-    /// Has the heir announce itself once more; never a message that another router would yield to.
-    fn say_last_word(&mut self, priority: u8, heir: Heard) {
-        if (priority, self.source) < (heir.priority, Some(heir.source)) {
-            self.send(priority);
-        }
-    }
-
-    /// How long after a final advertisement another router is active, if there is one: no skew time is longer than
-    /// its unit, and half an interval is for messages and late timers. Then it is said again.
-    pub(super) fn goodbye_interval(&self) -> Duration {
-        let interval = self.settings.interval;
-        let longest_skew = match self.settings.version {
-            Version::V2 => Duration::from_secs(1),
-            Version::V3 => interval,
-        };
-        longest_skew + interval / 2
-    }
-
-    /// Why it is on its way out, if it is.
-    pub(super) fn purpose(&self) -> Option<Purpose> {
-        match &self.phase {
-            Phase::Active(active) => active.going.as_ref().map(|going| going.purpose),
-            _ => None,
-        }
-    }
+fn overlap(settings: &RouterSettings) -> Duration {
+    LONGEST_OVERLAP.min(settings.interval / 2)
 }

@@ -11,9 +11,6 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use super::event::{Action, Event};
-use super::{Machine, Phase, ReportKind, Wait};
-
 /// Questions in the first down interval, all in its first half: the last one has the other half for
 /// its answer.
 const QUESTIONS: u8 = 3;
@@ -37,97 +34,63 @@ pub(super) struct Probe {
     n_waits: u8,
 }
 
+/// A node that answers for the addresses without advertising them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Holder {
+    pub(super) address: IpAddr,
+    pub(super) by: [u8; 6],
+    /// False when this router has waited for it as often as it may.
+    pub(super) is_waited_for: bool,
+}
+
 impl Probe {
+    /// The probes of a router that listens for `listen`.
+    pub(super) fn new(listen: Duration, now: Instant) -> Self {
+        Self {
+            next: Some(now),
+            gap: listen / 4,
+            n_left: QUESTIONS,
+            holder: None,
+            n_waits: 0,
+        }
+    }
+
     /// When the next question is due.
     pub(super) fn next(&self) -> Option<Instant> {
         self.next
     }
-}
 
-impl Machine {
-    /// Whether it asks who has the addresses.
-    #[cfg(test)]
-    pub(super) fn is_asking(&self) -> bool {
-        matches!(&self.phase, Phase::Backup(backup) if backup.probe.is_some())
-    }
-
-    /// Begins to ask, as a backup that has just been started.
-    pub(super) fn begin_probe(&mut self, now: Instant) {
-        if !self.settings.probe {
-            return;
+    /// True when a question is due, which counts as sent.
+    pub(super) fn ask(&mut self, now: Instant) -> bool {
+        if self.next.is_none_or(|next| now < next) {
+            return false;
         }
-        let gap = self.active_down_interval() / 4;
-        if let Phase::Backup(backup) = &mut self.phase {
-            backup.probe = Some(Probe {
-                next: Some(now),
-                gap,
-                n_left: QUESTIONS,
-                holder: None,
-                n_waits: 0,
-            });
-        }
-        self.ask(now);
-    }
-
-    /// Asks, if it is time to.
-    pub(super) fn ask(&mut self, now: Instant) {
-        let Phase::Backup(backup) = &mut self.phase else {
-            return;
-        };
-        let Some(probe) = &mut backup.probe else {
-            return;
-        };
-        if probe.next.is_none_or(|next| now < next) {
-            return;
-        }
-        probe.n_left = probe.n_left.saturating_sub(1);
-        probe.next = (probe.n_left > 0).then(|| now + probe.gap);
+        self.n_left = self.n_left.saturating_sub(1);
+        self.next = (self.n_left > 0).then(|| now + self.gap);
         // A node that answered before may be gone.
-        probe.holder = None;
-        let addresses = self.all_addresses();
-        self.actions.push_back(Action::Probe(addresses));
+        self.holder = None;
+        true
     }
 
-    /// A node says to have an address.
+    /// Notes that a node answers for an address.
     pub(super) fn note_holder(&mut self, address: IpAddr, by: [u8; 6]) {
-        if let Phase::Backup(backup) = &mut self.phase
-            && let Some(probe) = &mut backup.probe
-        {
-            probe.holder = Some((address, by));
-        }
+        self.holder = Some((address, by));
     }
 
-    /// No router was heard: true when a holder is there nevertheless, to wait for.
-    pub(super) fn waits_for_holder(&mut self, now: Instant) -> bool {
-        let Phase::Backup(backup) = &mut self.phase else {
-            return false;
-        };
-        let Some(probe) = &mut backup.probe else {
-            return false;
-        };
-        let Some((address, by)) = probe.holder else {
-            return false;
-        };
-        probe.n_waits += 1;
-        let is_waited_for = probe.n_waits <= MAX_WAITS;
+    /// The holder, if one has answered the last question, though no router was heard. While it is waited for, it
+    /// is asked again at once.
+    pub(super) fn wait_for_holder(&mut self, now: Instant) -> Option<Holder> {
+        let (address, by) = self.holder?;
+        self.n_waits += 1;
+        let is_waited_for = self.n_waits <= MAX_WAITS;
         if is_waited_for {
-            probe.n_left = 1;
-            probe.next = Some(now);
-            backup.set = now;
-            backup.wait = Wait::Listen;
+            self.n_left = 1;
+            self.next = Some(now);
         }
-        self.counters.duplicates += 1;
-        let event = Event::AddressTaken {
+        Some(Holder {
             address,
             by,
             is_waited_for,
-        };
-        let kind = match is_waited_for {
-            true => ReportKind::Taken,
-            false => ReportKind::Duplicate,
-        };
-        self.report(kind, event, now);
-        self.ask(now);
-        is_waited_for
+        })
     }
 }

@@ -5,11 +5,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::event::{Action, Event, Reason};
-use super::status::Heard;
-use super::{MAX_GUESTS, Machine, PRIORITY_LEAVING, Phase, REPORT_GAP, ReportKind, Wait};
+use super::event::{Action, Event};
+use super::{MAX_GUESTS, Machine, PRIORITY_LEAVING, Phase, REPORT_GAP, ReportKind};
 use crate::packet::{Advertisement, Datagram, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, parse};
-use crate::settings::{Peers, Preempt};
+use crate::settings::Peers;
 
 impl Machine {
     pub(super) fn receive(&mut self, datagram: &Datagram<'_>, now: Instant) {
@@ -87,61 +86,12 @@ impl Machine {
 
     /// RFC 9568 §6.4.2.
     fn receive_as_backup(&mut self, source: IpAddr, heard: &Advertisement, now: Instant) {
-        let preempt = self.settings.preempt;
-        let priority = self.priority;
-        let Phase::Backup(backup) = &mut self.phase else {
-            return;
-        };
-        // The holder of the addresses is explained.
-        backup.probe = None;
-        if heard.priority == PRIORITY_STOPPED {
-            // RFC 9568 lets any router say it; the active router's own advertisement counts, or
-            // this one would become active beside it.
-            if backup.active.is_some_and(|active| active.source != source) {
-                return;
-            }
-            backup.set = now;
-            backup.wait = Wait::Skew(Reason::ActiveStopped);
-            backup.active = None;
-            backup.leaving = None;
-            return;
+        let (priority, preempt) = (self.priority, self.settings.preempt);
+        if let Phase::Backup(backup) = &mut self.phase
+            && backup.hear(source, heard.priority, priority, preempt, now)
+        {
+            self.learn_interval(source, heard.interval, now);
         }
-        let before = backup.active.replace(Heard {
-            source,
-            priority: heard.priority,
-            at: now,
-        });
-        let fell = before
-            .is_some_and(|before| before.source == source && before.priority > PRIORITY_LEAVING);
-        if heard.priority != PRIORITY_LEAVING {
-            backup.leaving = None;
-        } else if fell && priority > PRIORITY_LEAVING && backup.leaving != Some(source) {
-            backup.leaving = Some(source);
-            backup.set = now;
-            backup.wait = Wait::Skew(Reason::Preempted);
-        }
-        if backup.leaving == Some(source) {
-            return;
-        }
-        let is_lower = heard.priority < priority;
-        let may_preempt = match preempt {
-            Preempt::Never => false,
-            Preempt::After(delay) => {
-                let from = *backup.preempt_from.get_or_insert(now + delay);
-                now >= from
-            }
-        };
-        if is_lower && may_preempt {
-            // Discarded: the timer runs on.
-            return;
-        }
-        if !is_lower {
-            backup.preempt_from = None;
-        }
-        backup.set = now;
-        backup.wait = Wait::Down;
-        backup.would_claim = false;
-        self.learn_interval(source, heard.interval, now);
     }
 
     /// RFC 9568 §6.4.3, with erratum 8298: an owner hears other owners.
