@@ -98,7 +98,7 @@ pub(super) struct Heir {
     pub(super) interval: Duration,
 }
 
-/// What an advertisement means to a router on its way out.
+/// The meaning of an advertisement to a router on its way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
     Nothing,

@@ -77,8 +77,8 @@ impl Probe {
         self.holder = Some((address, by));
     }
 
-    /// The holder, if one has answered the last question, though no router was heard. While it is waited for, it
-    /// is asked again at once.
+    /// The holder, if one has answered the last question, though no router was heard. While it waits for the holder,
+    /// the router asks it again at once.
     pub(super) fn wait_for_holder(&mut self, now: Instant) -> Option<Holder> {
         let (address, by) = self.holder?;
         self.n_waits += 1;
