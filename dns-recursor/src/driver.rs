@@ -3,7 +3,9 @@
 //! ```text
 //! UDP threads ─┐ jobs (bounded)                         answers ─► client's own socket
 //! TCP thread ──┴──────────────► driver ── outputs ──┬─► cache
-//! healthd, reload ─ commands ─►   ▲                 └─► exchanges, a task each
+//! healthd, reload ─ commands ─►   ▲ ▲               ├─► UDP ports to upstreams
+//!                                 │ └── datagrams ──┤
+//!                                 │                 └─► TCP exchanges, a task each
 //!                                 └───── events (bounded) ──────┘
 //! ```
 //!
@@ -31,8 +33,9 @@ use dns_front::local::Local;
 use dns_resolve::forward::{Fitness, Protocol, Table};
 use dns_resolve::origin::Origin;
 use dns_resolve::own_addresses::OwnAddresses;
+use dns_resolve::ports::PortId;
 use dns_resolve::resolver::{
-    CacheResult, ExchangeId, Output, Reason, ResolveRequest, Resolver, Settings,
+    CacheResult, ExchangeId, Loss, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
 use dns_wire::edns::extended_error;
@@ -46,6 +49,7 @@ use crate::clock::Clock;
 use crate::config::Source;
 use crate::entropy::SystemEntropy;
 use crate::totals::{self, Totals};
+use crate::upstream::udp::{Arrival, Sockets, Unsent};
 use crate::upstream::{self, Event};
 pub use handle::{Handle, Reporter};
 pub use job::{Client, Job, ReturnTo, Waiter};
@@ -102,10 +106,24 @@ enum Command {
 }
 
 struct Exchange {
-    task: AbortHandle,
+    flow: Flow,
     /// The upstream; `None` for a server that a referral names. Counters for those would grow without bound.
     upstream: Option<SocketAddr>,
     sent: Instant,
+}
+
+/// The transport of an exchange.
+enum Flow {
+    Udp(PortId),
+    /// A task that has a connection.
+    Tcp(AbortHandle),
+}
+
+/// A message from an upstream.
+enum Inbox {
+    /// It has this length in the buffer of the sockets.
+    Udp(usize),
+    Tcp(Vec<u8>),
 }
 
 struct Driver {
@@ -113,7 +131,7 @@ struct Driver {
     resources: Resources,
     plan: Plan,
     counts: Arc<totals::Counts>,
-    ports: SystemEntropy,
+    sockets: Sockets,
     exchanges: HashMap<ExchangeId, Exchange>,
     events: mpsc::Sender<Event>,
     seen: Observed,
@@ -151,10 +169,19 @@ impl Driver {
         let asked = Arc::clone(&self.asked);
         loop {
             let show = (!is_shown).then(|| shown.after(SHOW));
-            let deadline = [self.resolver.next_deadline(), show];
+            let deadline = [
+                self.resolver.next_deadline(),
+                self.sockets.next_deadline(),
+                show,
+            ];
             let deadline = deadline.into_iter().flatten().min();
             let deadline = deadline.map(|at| self.resources.clock.instant(at));
+            let mut has_datagrams = false;
             let stop = tokio::select! {
+                readable = self.sockets.readable() => {
+                    has_datagrams = readable.is_ok();
+                    false
+                }
                 _ = jobs.recv_many(&mut questions, BATCH) => jobs.is_closed() && jobs.is_empty(),
                 _ = arrivals.recv_many(&mut events, BATCH) => false,
                 command = commands.recv() => self.obey(command),
@@ -165,9 +192,13 @@ impl Driver {
             for event in events.drain(..) {
                 self.happened(event, now);
             }
+            if has_datagrams {
+                self.receive(now);
+            }
             for job in questions.drain(..) {
                 self.take(job, now);
             }
+            self.sockets.expire(now);
             self.resolver.tick(now);
             self.drain(now);
             self.heartbeat.beat();
@@ -198,6 +229,7 @@ impl Driver {
                 self.resolver.reconfigure(plan.settings, table, now);
                 self.resolver.set_own_addresses(plan.own_addresses.clone());
                 self.plan = *plan;
+                self.sockets.renew();
                 self.note_routes();
                 if told.send(()).is_err() {
                     tracing::debug!("The caller no longer waits for the new configuration");
@@ -232,27 +264,68 @@ impl Driver {
         self.drain(now);
     }
 
-    fn happened(&mut self, event: Event, now: Instant) {
-        match event {
-            Event::Received(id, message) => {
-                if let Some(exchange) = self.exchanges.get(&id) {
-                    if let Some(upstream) = exchange.upstream {
-                        let rcode = Flags::read(&message).unwrap_or_default().rcode();
-                        let responses = &mut self.seen.responses;
-                        let latency = responses.entry((upstream, rcode.0)).or_default();
-                        latency.add(now.since(exchange.sent));
+    /// Takes what has come over UDP, up to a batch.
+    fn receive(&mut self, now: Instant) {
+        for _ in 0..BATCH {
+            match self.sockets.next_arrival() {
+                Some(Arrival::Message(exchange, length)) => {
+                    self.received(exchange, &Inbox::Udp(length), now);
+                }
+                Some(Arrival::Strange(exchanges, length)) => {
+                    for exchange in exchanges {
+                        self.received(exchange, &Inbox::Udp(length), now);
                     }
-                    self.resolver.received(id, &message, now);
                 }
-            }
-            Event::Lost(id, loss) => {
-                if let Some(exchange) = self.exchanges.remove(&id) {
-                    self.count_loss(exchange.upstream);
-                    self.resolver.lost(id, loss, now);
+                Some(Arrival::Lost(exchanges, loss)) => {
+                    for exchange in exchanges {
+                        self.lost(exchange, loss, now);
+                    }
                 }
+                None => return,
             }
         }
+    }
+
+    fn happened(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Received(id, message) => self.received(id, &Inbox::Tcp(message), now),
+            Event::Lost(id, loss) => self.lost(id, loss, now),
+        }
+    }
+
+    fn received(&mut self, id: ExchangeId, inbox: &Inbox, now: Instant) {
+        let Some(exchange) = self.exchanges.get(&id) else {
+            return;
+        };
+        let message = match inbox {
+            Inbox::Udp(length) => self.sockets.inbox().get(..*length).unwrap_or_default(),
+            Inbox::Tcp(message) => message,
+        };
+        if let Some(upstream) = exchange.upstream {
+            let rcode = Flags::read(message).unwrap_or_default().rcode();
+            let responses = &mut self.seen.responses;
+            let latency = responses.entry((upstream, rcode.0)).or_default();
+            latency.add(now.since(exchange.sent));
+        }
+        self.resolver.received(id, message, now);
         self.drain(now);
+    }
+
+    fn lost(&mut self, id: ExchangeId, loss: Loss, now: Instant) {
+        if let Some(exchange) = self.exchanges.remove(&id) {
+            self.end(id, &exchange);
+            self.count_loss(exchange.upstream);
+            self.resolver.lost(id, loss, now);
+        }
+        self.drain(now);
+    }
+
+    /// Frees what an exchange went over.
+    fn end(&mut self, id: ExchangeId, exchange: &Exchange) {
+        match &exchange.flow {
+            Flow::Udp(port) => self.sockets.end(*port, id),
+            Flow::Tcp(task) => task.abort(),
+        }
     }
 
     fn drain(&mut self, now: Instant) {
@@ -269,9 +342,9 @@ impl Driver {
                 protocol,
                 message,
             } => self.send(exchange, to, protocol, message, now),
-            Output::Close(exchange) => {
-                if let Some(exchange) = self.exchanges.remove(&exchange) {
-                    exchange.task.abort();
+            Output::Close(id) => {
+                if let Some(exchange) = self.exchanges.remove(&id) {
+                    self.end(id, &exchange);
                 }
             }
             Output::Answer {
@@ -342,14 +415,16 @@ impl Driver {
         message: Vec<u8>,
         now: Instant,
     ) {
-        let events = self.events.clone();
         let source = self.plan.source;
         let upstream = Some(to).filter(|to| self.resolver.is_upstream(*to));
-        let task = match protocol {
-            Protocol::Tcp => tokio::spawn(upstream::ask_tcp(to, source, message, id, events)),
-            Protocol::Udp => match upstream::send_udp(to, source, &message, &mut self.ports) {
-                Ok(socket) => tokio::spawn(upstream::listen(socket, id, events)),
-                Err(loss) => {
+        let flow = match protocol {
+            Protocol::Tcp => {
+                let asking = upstream::ask_tcp(to, source, message, id, self.events.clone());
+                Flow::Tcp(tokio::spawn(asking).abort_handle())
+            }
+            Protocol::Udp => match self.sockets.send(to, source, &message, id, now) {
+                Ok(port) => Flow::Udp(port),
+                Err(Unsent(loss)) => {
                     self.count_loss(upstream);
                     self.resolver.lost(id, loss, now);
                     return;
@@ -357,7 +432,7 @@ impl Driver {
             },
         };
         let exchange = Exchange {
-            task: task.abort_handle(),
+            flow,
             upstream,
             sent: now,
         };

@@ -1,7 +1,7 @@
 //! One question to one upstream: the query, and the responses that count.
 //!
 //! Every query has a random id and random letter case in its question (draft-vixie-dnsext-dns0x20), and the
-//! shell sends it from a fresh random port (RFC 5452 §9.2); a response must match all of these. The
+//! shell sends it from a random port (RFC 5452 §9.2); a response must match all of these. The
 //! resolver does not forward the client's EDNS options: an OPT record belongs to one hop.
 
 use dns_cache::answer::UDP_PAYLOAD;

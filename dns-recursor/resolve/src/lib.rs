@@ -6,6 +6,8 @@
 //!        └─ bailiwick: which names they may speak for
 //! ```
 //!
+//! [`ports`] picks the UDP port of a query, and finds the query of a datagram.
+//!
 //! [`resolver::Resolver`] is a state machine. Its caller sends the messages, reads the clock, and asks the
 //! cache. This crate never does.
 
@@ -14,6 +16,7 @@ pub mod exchange;
 pub mod forward;
 pub mod origin;
 pub mod own_addresses;
+pub mod ports;
 pub mod resolver;
 pub mod suffixes;
 pub mod upstream_state;

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::{Command, Driver, Job, Observed, Plan, Resources};
 use crate::entropy::SystemEntropy;
+use crate::upstream::udp::Sockets;
 
 /// Questions on their way to the driver. A working site never has more at once; when the queue is full,
 /// clients get an error at once.
@@ -43,6 +44,10 @@ impl Handle {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
+        let sockets = {
+            let _inside = runtime.enter();
+            Sockets::new()?
+        };
         let (jobs, queue) = mpsc::channel(JOB_QUEUE);
         let (commands, orders) = mpsc::channel(COMMAND_QUEUE);
         let (events, arrivals) = mpsc::channel(EVENT_QUEUE);
@@ -62,7 +67,7 @@ impl Handle {
             counts: resources.totals.add_thread(),
             resources,
             plan: plan.clone(),
-            ports: SystemEntropy::default(),
+            sockets,
             exchanges: HashMap::new(),
             events,
             seen: Observed::default(),

@@ -70,7 +70,7 @@ pub struct ResolveRequest<'a, C> {
 /// An action for the shell.
 #[derive(Debug)]
 pub enum Output<C> {
-    /// Send a message from a fresh port.
+    /// Send a message from a random port.
     Send {
         /// The number that responses are reported under.
         exchange: ExchangeId,

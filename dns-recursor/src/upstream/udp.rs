@@ -1,0 +1,417 @@
+//! The UDP sockets towards upstreams: each bound to a random port and connected, so that the kernel drops datagrams from
+//! others than the upstream (RFC 5452 §9.2) and reports a closed port at once.
+//!
+//! [`Ports`] picks the port of a query. The driver waits for one epoll set with all sockets; a datagram costs one
+//! receive.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use dns_cache::instant::Instant;
+use dns_cache::message::MAX_MESSAGE;
+use dns_resolve::exchange::Entropy;
+use dns_resolve::ports::{Owner, Pick, PortId, Ports};
+use dns_resolve::resolver::{ExchangeId, Loss};
+use dns_wire::header;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, bind, connect, recv, send,
+    socket_with,
+};
+use rustix::time::Timespec;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+use super::loss;
+use crate::config::Source;
+use crate::entropy::SystemEntropy;
+
+/// Attempts to bind a random port before the kernel chooses one.
+const PORT_ATTEMPTS: usize = 8;
+/// The lowest source port of queries; lower ports belong to services.
+const MIN_PORT: u16 = 1024;
+/// Sockets that one call reports.
+const READY: usize = 64;
+
+/// An event of a socket.
+#[derive(Debug)]
+pub enum Arrival {
+    /// A message, of this length in [`Sockets::inbox`], that belongs to a query.
+    Message(ExchangeId, usize),
+    /// A message that belongs to no query: it may be a forged response to any of these.
+    Strange(Vec<ExchangeId>, usize),
+    /// These queries get no response.
+    Lost(Vec<ExchangeId>, Loss),
+}
+
+/// A query that could not be sent.
+#[derive(Debug)]
+pub struct Unsent(pub Loss);
+
+/// All sockets.
+#[derive(Debug)]
+pub struct Sockets {
+    epoll: AsyncFd<OwnedFd>,
+    ports: Ports<OwnedFd>,
+    entropy: SystemEntropy,
+    /// Ports with something to read.
+    ready: Vec<PortId>,
+    inbox: Vec<u8>,
+    /// Queries that lost their socket while another one was sent.
+    lost: Vec<(Vec<ExchangeId>, Loss)>,
+}
+
+impl Sockets {
+    /// An empty set, in the current runtime.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            epoll: sys::wait::watched(epoll::create(CreateFlags::CLOEXEC)?)?,
+            ports: Ports::default(),
+            entropy: SystemEntropy::default(),
+            ready: Vec::with_capacity(READY),
+            inbox: vec![0; MAX_MESSAGE],
+            lost: Vec::new(),
+        })
+    }
+
+    /// Sends a query; returns the port that it left from.
+    ///
+    /// # Errors
+    /// When it cannot be sent.
+    pub fn send(
+        &mut self,
+        to: SocketAddr,
+        from: Source,
+        message: &[u8],
+        exchange: ExchangeId,
+        now: Instant,
+    ) -> Result<PortId, Unsent> {
+        let unsent = |error: Errno| Unsent(loss(&error.into()));
+        let id = header::id(message).unwrap_or_default();
+        let port = match self.ports.pick(to, id, &mut self.entropy) {
+            Pick::Use(port) => port,
+            Pick::Open(place) => {
+                let socket = open(to, from, &mut self.entropy).map_err(unsent)?;
+                let data = EventData::new_u64(self.ports.next_id().0);
+                epoll::add(&self.epoll, &socket, data, EventFlags::IN).map_err(unsent)?;
+                self.ports.add(place, socket, now)
+            }
+            Pick::Full => return Err(Unsent(Loss::Broken)),
+        };
+        let mut sent = self.send_from(port, message);
+        if let Err(error) = sent {
+            // An ICMP error of an earlier query comes first.
+            let earlier = self.ports.waiting(port);
+            if !earlier.is_empty() {
+                self.lost.push((earlier, loss(&error.into())));
+            }
+            sent = self.send_from(port, message);
+        }
+        if let Err(error) = sent {
+            // The socket may have a source address that this host has lost.
+            let also_lost = self.ports.close(port);
+            if !also_lost.is_empty() {
+                self.lost.push((also_lost, Loss::Broken));
+            }
+            return Err(unsent(error));
+        }
+        self.ports.begin(port, id, exchange);
+        Ok(port)
+    }
+
+    fn send_from(&self, port: PortId, message: &[u8]) -> Result<(), Errno> {
+        let socket = self.ports.socket(port).ok_or(Errno::BADF)?;
+        send(socket, message, SendFlags::NOSIGNAL).map(|_| ())
+    }
+
+    /// Forgets a query: it has its response, or needs none.
+    pub fn end(&mut self, port: PortId, exchange: ExchangeId) {
+        self.ports.end(port, exchange);
+    }
+
+    /// Waits until a socket has something to read.
+    ///
+    /// # Errors
+    /// When the runtime ends.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.epoll
+            .readable()
+            .await
+            .map(|mut guard| guard.retain_ready())
+    }
+
+    /// The next event of a socket, without waiting. `None` when all of them are quiet.
+    pub fn next_arrival(&mut self) -> Option<Arrival> {
+        if let Some((exchanges, loss)) = self.lost.pop() {
+            return Some(Arrival::Lost(exchanges, loss));
+        }
+        loop {
+            let Some(port) = self.ready.pop() else {
+                if self.look().is_err() {
+                    return None;
+                }
+                continue;
+            };
+            if let Some(arrival) = self.read(port) {
+                return Some(arrival);
+            }
+        }
+    }
+
+    /// Finds sockets with something to read.
+    fn look(&mut self) -> io::Result<()> {
+        let (epoll, ready) = (&self.epoll, &mut self.ready);
+        epoll.try_io(Interest::READABLE, |epoll| {
+            let mut room = [const { MaybeUninit::<Event>::uninit() }; READY];
+            let at_once = Timespec::default();
+            let (events, _) = epoll::wait(epoll, &mut room, Some(&at_once))?;
+            ready.extend(events.iter().map(|event| PortId(event.data.u64())));
+            match ready.is_empty() {
+                true => Err(io::ErrorKind::WouldBlock.into()),
+                false => Ok(()),
+            }
+        })
+    }
+
+    /// Reads one datagram.
+    fn read(&mut self, port: PortId) -> Option<Arrival> {
+        let socket = self.ports.socket(port)?;
+        let inbox = self.inbox.as_mut_slice();
+        let length = match recv(socket, inbox, RecvFlags::DONTWAIT) {
+            Ok((length, _)) => length,
+            Err(Errno::AGAIN | Errno::INTR) => return None,
+            Err(error) => {
+                let exchanges = self.ports.waiting(port);
+                return Some(Arrival::Lost(exchanges, loss(&error.into())));
+            }
+        };
+        let id = header::id(self.inbox());
+        let id = id.filter(|_| length >= 2);
+        match self.ports.owner(port, id) {
+            Owner::Exchange(exchange) => Some(Arrival::Message(exchange, length)),
+            Owner::Nobody(exchanges) => Some(Arrival::Strange(exchanges, length)),
+            Owner::Flood(exchanges) => Some(Arrival::Lost(exchanges, Loss::Broken)),
+            Owner::Ended => None,
+        }
+    }
+
+    /// The buffer of the message that arrived last.
+    #[must_use]
+    pub fn inbox(&self) -> &[u8] {
+        &self.inbox
+    }
+
+    /// Closes ports that are old enough.
+    pub fn expire(&mut self, now: Instant) {
+        self.ports.expire(now);
+    }
+
+    /// Uses no port any more for further queries: their source address may be another one.
+    pub fn renew(&mut self) {
+        self.ports.retire_all();
+    }
+
+    /// The time of the next [`Sockets::expire`].
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.ports.next_deadline()
+    }
+}
+
+fn open(to: SocketAddr, from: Source, entropy: &mut impl Entropy) -> Result<OwnedFd, Errno> {
+    let (family, address) = match to.ip() {
+        IpAddr::V4(_) => (AddressFamily::INET, IpAddr::V4(from.v4)),
+        IpAddr::V6(_) => (AddressFamily::INET6, IpAddr::V6(from.v6)),
+    };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(family, SocketType::DGRAM, flags, None)?;
+    for attempt in 1.. {
+        let port = match attempt {
+            1..=PORT_ATTEMPTS => random_port(entropy),
+            _ => 0,
+        };
+        match bind(&socket, &SocketAddr::new(address, port)) {
+            Ok(()) => break,
+            Err(Errno::ADDRINUSE | Errno::ACCESS) if port != 0 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    connect(&socket, &to)?;
+    Ok(socket)
+}
+
+/// A port from 1024 up; all are equally likely, to within one part in 2^48.
+fn random_port(entropy: &mut impl Entropy) -> u16 {
+    let span = u64::from(u16::MAX - MIN_PORT) + 1;
+    let offset = entropy.next() % span;
+    u16::try_from(offset).map_or(MIN_PORT, |offset| MIN_PORT.saturating_add(offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::net::{Ipv4Addr, UdpSocket};
+    use std::time::Duration;
+
+    use super::*;
+
+    const NOW: Instant = Instant::START;
+
+    fn server() -> (UdpSocket, SocketAddr) {
+        let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = server.local_addr().unwrap();
+        (server, address)
+    }
+
+    /// A query of nothing but an id.
+    fn query(id: u16) -> Vec<u8> {
+        let mut query = vec![0; header::LENGTH];
+        query[..2].copy_from_slice(&id.to_be_bytes());
+        query
+    }
+
+    fn send(sockets: &mut Sockets, to: SocketAddr, id: u16) -> PortId {
+        let exchange = ExchangeId(id.into());
+        sockets
+            .send(to, Source::default(), &query(id), exchange, NOW)
+            .unwrap()
+    }
+
+    async fn arrival(sockets: &mut Sockets) -> Arrival {
+        loop {
+            if let Some(arrival) = sockets.next_arrival() {
+                return arrival;
+            }
+            sockets.readable().await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn queries_leave_from_many_random_ports_and_each_serves_few() {
+        let (server, to) = server();
+        let mut sockets = Sockets::new().unwrap();
+        let mut ports = Vec::new();
+        for id in 0..10_000 {
+            let port = send(&mut sockets, to, id);
+            let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
+            sockets.end(port, ExchangeId(id.into()));
+            ports.push(peer.port());
+        }
+        let distinct: BTreeSet<u16> = ports.iter().copied().collect();
+        assert!(distinct.len() > 100, "{}", distinct.len());
+        assert!(distinct.iter().all(|port| *port >= MIN_PORT));
+        // Spread over all ports, not over the kernel's ephemeral ones.
+        assert!(distinct.iter().any(|port| *port < 30_000));
+        assert!(distinct.iter().any(|port| *port > 61_000));
+        // The next query leaves from another port nearly always.
+        let repeats = ports.windows(2).filter(|pair| pair[0] == pair[1]).count();
+        assert!(repeats < 400, "{repeats}");
+    }
+
+    #[tokio::test]
+    async fn each_response_finds_its_query_and_strangers_are_not_heard() {
+        let (server, to) = server();
+        let (stranger, _) = self::server();
+        let mut sockets = Sockets::new().unwrap();
+        let mut asked = Vec::new();
+        for id in 1..=300 {
+            send(&mut sockets, to, id);
+            let mut message = [0; header::LENGTH];
+            let (_, peer) = server.recv_from(&mut message).unwrap();
+            stranger.send_to(&query(id), peer).unwrap();
+            asked.push((message, peer));
+        }
+        // The last query is answered first.
+        for (message, peer) in asked.iter().rev() {
+            server.send_to(message, peer).unwrap();
+        }
+        let mut left: BTreeSet<u64> = (1..=300).collect();
+        while !left.is_empty() {
+            match arrival(&mut sockets).await {
+                Arrival::Message(ExchangeId(id), length) => {
+                    assert_eq!(length, header::LENGTH);
+                    assert_eq!(sockets.inbox()[..length], query(u16::try_from(id).unwrap()));
+                    assert!(left.remove(&id));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_wrong_id_is_strange_and_a_late_response_is_ignored() {
+        let (server, to) = server();
+        let mut sockets = Sockets::new().unwrap();
+        let port = send(&mut sockets, to, 7);
+        let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
+        for forged in [&query(8)[..], &[1][..]] {
+            server.send_to(forged, peer).unwrap();
+            match arrival(&mut sockets).await {
+                Arrival::Strange(exchanges, length) => {
+                    assert_eq!((exchanges, length), (vec![ExchangeId(7)], forged.len()));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        sockets.end(port, ExchangeId(7));
+        server.send_to(&query(7), peer).unwrap();
+        let later = send(&mut sockets, to, 9);
+        let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
+        server.send_to(&query(9), peer).unwrap();
+        assert!(matches!(
+            arrival(&mut sockets).await,
+            Arrival::Message(ExchangeId(9), _)
+        ));
+        sockets.end(later, ExchangeId(9));
+    }
+
+    #[tokio::test]
+    async fn a_closed_port_is_known_at_once() {
+        let (server, to) = server();
+        drop(server);
+        let mut sockets = Sockets::new().unwrap();
+        send(&mut sockets, to, 1);
+        match arrival(&mut sockets).await {
+            Arrival::Lost(exchanges, Loss::Refused) => assert_eq!(exchanges, [ExchangeId(1)]),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_new_source_address_uses_new_ports() {
+        let (server, to) = server();
+        let mut sockets = Sockets::new().unwrap();
+        let mut before = BTreeSet::new();
+        for id in 0..500 {
+            send(&mut sockets, to, id);
+            before.insert(server.recv_from(&mut [0; 64]).unwrap().1);
+        }
+        sockets.renew();
+        let from = Source {
+            v4: Ipv4Addr::new(127, 0, 0, 9),
+            ..Source::default()
+        };
+        for id in 500..700 {
+            let sent = sockets.send(to, from, &query(id), ExchangeId(id.into()), NOW);
+            sent.unwrap();
+            let (_, peer) = server.recv_from(&mut [0; 64]).unwrap();
+            assert_eq!(peer.ip(), IpAddr::V4(from.v4));
+        }
+        // The ports before are still open for their responses, and close when those are no longer wanted.
+        let peer = *before.first().unwrap();
+        server.send_to(&query(0), peer).unwrap();
+        assert!(matches!(
+            arrival(&mut sockets).await,
+            Arrival::Message(ExchangeId(0), _) | Arrival::Strange(..)
+        ));
+        assert!(sockets.next_deadline().is_some());
+        sockets.expire(NOW.after(Duration::from_secs(60)));
+        assert!(sockets.next_deadline().is_none());
+    }
+}
