@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
     timerfd_settime,
@@ -76,8 +77,11 @@ fn call(polled: &mut [libc::pollfd], timeout: i32) -> io::Result<i32> {
 
 /// A timer that can be waited for.
 pub fn timer() -> io::Result<OwnedFd> {
-    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
+    // A network simulator makes no timer with another flag. The descriptor is closed in programs that this one executes by a
+    // call of its own.
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
+    fcntl_setfd(&timer, FdFlags::CLOEXEC)?;
+    Ok(timer)
 }
 
 /// Starts a timer that expires once, after `nanoseconds`, at least one.

@@ -106,7 +106,7 @@ impl Timekeeper {
         });
         // After a step, do not also smooth the served time.
         self.smooth(before.filter(|_| correction == Correction::Slewed), now);
-        self.allow_local(root.delay / 2.0 + root.dispersion);
+        self.allow_local(root_distance(root.delay, root.dispersion));
         self.root = Some(root);
         self.following = true;
         self.set_rate();
