@@ -4,6 +4,7 @@ mod alike;
 mod calls;
 mod chronyc;
 mod clients;
+mod clknetsim;
 mod files;
 mod island;
 mod operate;

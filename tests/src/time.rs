@@ -581,6 +581,10 @@ pub struct Says {
     pub stratum: u8,
     /// LI.
     pub leap: u8,
+    /// Root delay in whole seconds.
+    pub root_delay: u16,
+    /// Root dispersion in whole seconds.
+    pub root_dispersion: u16,
     /// Reference ID: at stratum 0 a kiss.
     pub reference_id: u32,
     /// Whether it says anything.
@@ -593,6 +597,8 @@ impl Default for Says {
             ahead: 0.0,
             stratum: 1,
             leap: 0,
+            root_delay: 0,
+            root_dispersion: 0,
             reference_id: u32::from_be_bytes(*b"TEST"),
             is_silent: false,
         }
@@ -720,6 +726,9 @@ fn answer(socket: &UdpSocket, says: &Mutex<Says>, n_requests: &AtomicU64) {
     reply[2] = buffer[2];
     // 2⁻²³ s, about 120 ns.
     reply[3] = 0xe9;
+    // 16 bits of seconds before those of the fraction.
+    reply[4..6].copy_from_slice(&says.root_delay.to_be_bytes());
+    reply[8..10].copy_from_slice(&says.root_dispersion.to_be_bytes());
     reply[12..16].copy_from_slice(&says.reference_id.to_be_bytes());
     reply[16..24].copy_from_slice(&stamp().to_be_bytes());
     reply[24..32].copy_from_slice(&buffer[40..48]);

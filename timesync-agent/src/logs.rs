@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use daemon::calendar;
 
 use ntp::engine::{Measurement, Record, ReferenceClockRecord};
+use time_model::sample::root_distance;
 use time_model::settings::{LogFile, LogSettings, reference_id_text};
 use time_model::time::{SECOND, UnixTime};
 use time_model::view::{Leap, SourceMode, SourceView, StampSource, Tracking};
@@ -188,7 +189,7 @@ fn tracking(tracking: &Tracking, now: UnixTime) -> String {
         Some(_) => SourceMode::Server,
         None => SourceMode::ReferenceClock,
     };
-    let error = tracking.root_delay / 2.0 + tracking.root_dispersion;
+    let error = root_distance(tracking.root_delay, tracking.root_dispersion);
     format!(
         "{} {:<15} {:2} {:10.3} {:10.3} {} {} {:2} {} {} {} {} {}\n",
         moment(now),

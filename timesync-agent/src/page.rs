@@ -118,7 +118,7 @@ fn source_row(page: &mut String, source: &SourceView, view: &View) -> fmt::Resul
     let (offset, error) = match source.last_sample {
         Some(_) => (
             labels::offset(source.adjusted_offset),
-            labels::seconds(source.sample_error),
+            labels::seconds(source.root_distance),
         ),
         None => ("-".to_owned(), "-".to_owned()),
     };
@@ -360,7 +360,7 @@ mod tests {
             online: true,
             last_sample: Some(view.now.raw),
             adjusted_offset: -12e-6,
-            sample_error: 1e-3,
+            root_distance: 1e-3,
             ..SourceView::default()
         });
         view

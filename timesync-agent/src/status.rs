@@ -70,7 +70,7 @@ fn source(source: &SourceView, now: RawTime) -> Source {
         last_sample_seconds: source.last_sample.map(|at| (now - at).seconds()),
         offset_seconds: finite(source.adjusted_offset),
         measured_offset_seconds: finite(source.measured_offset),
-        error_seconds: finite(source.sample_error),
+        error_seconds: finite(source.root_distance),
         samples: statistics.n_samples,
         frequency_ppm: finite(statistics.frequency),
         skew_ppm: finite(statistics.skew),
@@ -208,7 +208,7 @@ mod tests {
                     reach: 0o377,
                     last_sample: Some(RawTime(83 * SECOND)),
                     adjusted_offset: 20e-6,
-                    sample_error: 1e-3,
+                    root_distance: 1e-3,
                     ..SourceView::default()
                 },
                 SourceView {

@@ -82,7 +82,7 @@ pub struct Source {
     pub offset_seconds: Option<f64>,
     /// The offset as it was measured.
     pub measured_offset_seconds: Option<f64>,
-    /// The error bound of the last sample.
+    /// The root distance of the last sample: its own error and that of the server.
     pub error_seconds: Option<f64>,
     /// How many samples the estimate has.
     pub samples: u32,

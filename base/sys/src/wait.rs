@@ -1,18 +1,15 @@
 //! Waiting in a thread: poll, timers, counters that wake it, signals that end its loop.
 //!
-//! `poll` is the C library's own, which a simulator replaces; rustix calls `ppoll`.
+//! `poll` and `eventfd` are the C library's own, which a simulator replaces; rustix calls `ppoll`, and `eventfd2` by its number.
 
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::time::{
-    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
-    timerfd_settime,
-};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::time::{TimerfdClockId, TimerfdFlags, timerfd_create};
 
 use crate::checked;
 
@@ -76,30 +73,39 @@ fn call(polled: &mut [libc::pollfd], timeout: i32) -> io::Result<i32> {
 
 /// A timer that can be waited for.
 pub fn timer() -> io::Result<OwnedFd> {
-    let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
-    Ok(timerfd_create(TimerfdClockId::Monotonic, flags)?)
+    // A network simulator makes no timer with another flag. The descriptor is closed in programs that this one executes by a
+    // call of its own.
+    let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK)?;
+    fcntl_setfd(&timer, FdFlags::CLOEXEC)?;
+    Ok(timer)
 }
 
 /// Starts a timer that expires once, after `nanoseconds`, at least one.
 pub fn set_timer(timer: impl AsFd, nanoseconds: i64) -> io::Result<()> {
     let nanoseconds = nanoseconds.max(1);
-    let once = Itimerspec {
-        it_interval: Timespec {
+    let once = libc::itimerspec {
+        it_interval: libc::timespec {
             tv_sec: 0,
             tv_nsec: 0,
         },
-        it_value: Timespec {
+        it_value: libc::timespec {
             tv_sec: nanoseconds / NANOSECONDS,
             tv_nsec: nanoseconds % NANOSECONDS,
         },
     };
-    timerfd_settime(timer, TimerfdTimerFlags::empty(), &once)?;
+    let timer = timer.as_fd().as_raw_fd();
+    // rustix asks for the old time as well, which a simulator does not know.
+    // SAFETY: The descriptor is borrowed, the kernel reads the new time alone, and it writes no old one to a null pointer.
+    checked(unsafe { libc::timerfd_settime(timer, 0, &raw const once, ptr::null_mut()) })?;
     Ok(())
 }
 
 /// A counter by which another thread wakes one that [polls](poll).
 pub fn counter() -> io::Result<OwnedFd> {
-    Ok(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)
+    // SAFETY: The call has numbers for its arguments.
+    let counter = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    // SAFETY: The kernel has just made this descriptor, and nothing else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(counter) })
 }
 
 /// Adds one to a counter. A full counter wakes its reader anyway.

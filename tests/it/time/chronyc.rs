@@ -182,7 +182,7 @@ impl Dice {
             last_sample: (self.below(4) > 0).then_some(now.raw - Span(age)),
             adjusted_offset: self.offset(),
             measured_offset: self.offset(),
-            sample_error: self.span(),
+            root_distance: self.span(),
             statistics: SourceStatistics {
                 n_samples: self.small(65).into(),
                 n_runs: self.small(33).into(),

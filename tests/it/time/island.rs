@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use serde_json::Value;
 use tests::daemon::Daemon;
 use tests::netns::{Machine, Network};
-use tests::time::{Agent, Chronyd, PATIENCE, chronyd_measures};
+use tests::time::{Agent, Chronyd, PATIENCE, Says, Server, chronyd_measures};
 use tests::wait;
 
 const NODES: [&str; 3] = ["master-0", "master-1", "master-2"];
@@ -206,5 +206,56 @@ fn chronyd_is_on_both_sides_and_chronyc_waits_as_at_boot() {
     chronyc.args(["-h", "127.0.0.1,::1", "waitsync", "30", "0.1", "0.0", "1"]);
     let (status, stdout, stderr) = tests::daemon::run(chronyc);
     assert!(status.success(), "{stdout}{stderr}");
+    daemon.stop();
+}
+
+/// The last column of the only source in `chronyc -c sources`, in seconds; none before its first sample.
+fn error_of((_, text): (Option<i32>, String)) -> Option<f64> {
+    let fields: Vec<&str> = text.trim().split(',').collect();
+    let [.., error] = fields[..] else { return None };
+    error.parse().ok().filter(|error| *error > 0.0)
+}
+
+#[test]
+#[ignore = "needs network namespaces"]
+fn the_error_of_a_source_is_the_one_that_chronyd_shows() {
+    let mut network = Network::new();
+    let upstream = machine(&mut network, "upstream", 11);
+    let node = machine(&mut network, "master-0", 13);
+    let beside = machine(&mut network, "worker-0", 21);
+    // Far from a primary source: 4 / 2 + 4 seconds, and the way to it.
+    let says = Says {
+        stratum: 3,
+        root_delay: 4,
+        root_dispersion: 4,
+        ..Says::default()
+    };
+    let _server = Server::on(&upstream, ip(11), says);
+    let lines = format!("server {} iburst\n", ip(11));
+    let chronyd = Chronyd::on(&beside, &format!("{lines}cmdport 0\n"));
+    let agent = Agent::on(&node, ip(13), &lines);
+    let daemon = agent.start();
+    let expected = wait::until("chronyd has a sample", PATIENCE, || {
+        error_of(chronyd.chronyc(&["-c", "sources"]))
+    });
+    // A busy machine may add to a round trip, and never takes from it.
+    let is_near = |error: f64| (6.0..6.5).contains(&error);
+    assert!(is_near(expected), "{expected}");
+    let told = wait::until("the agent has a sample", PATIENCE, || {
+        error_of(agent.chronyc(&["-c", "sources"]))
+    });
+    let status = agent.status();
+    let typed = status["sources"][0]["error_seconds"].as_f64();
+    let metric = || {
+        let (_, metrics) = agent.get("/metrics").ok()?;
+        let mut lines = metrics.lines();
+        let line = lines.find(|line| line.starts_with("timesync_source_error_seconds{"))?;
+        line.rsplit_once(' ')?.1.parse().ok()
+    };
+    let all = [Some(told), typed, metric()];
+    let near = all.map(|error| error.is_some_and(is_near));
+    assert_eq!(near, [true; 3], "chronyd {expected}, the agent {all:?}");
+    let (_, page) = agent.get("/").unwrap();
+    assert!(page.contains("<td class=\"number\">6."), "{page}");
     daemon.stop();
 }

@@ -190,7 +190,7 @@ fn source_data(source: &SourceView, index: u32, view: &View) -> SourceData {
         // There, offsets are of the local clock.
         original_offset: -source.measured_offset,
         offset: -source.adjusted_offset,
-        error: source.sample_error,
+        error: source.root_distance,
     }
 }
 

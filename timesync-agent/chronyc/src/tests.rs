@@ -129,7 +129,7 @@ fn view() -> View {
         last_sample: Some(RawTime(90 * SECOND)),
         adjusted_offset: 0.25,
         measured_offset: 0.5,
-        sample_error: 0.125,
+        root_distance: 0.125,
         statistics: SourceStatistics {
             n_samples: 8,
             n_runs: 4,

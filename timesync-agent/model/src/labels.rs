@@ -1,5 +1,6 @@
 //! A view as text, for status, the page, logs and healthd alike.
 
+use crate::sample;
 use crate::time::RawTime;
 use crate::view::{ClockState, Leap, SourceMode, SourceState, View};
 
@@ -67,12 +68,11 @@ pub const fn mode(mode: SourceMode) -> &'static str {
     }
 }
 
-/// Bound on the error of the clock, in seconds: half of the root delay and the root dispersion (RFC 5905 §11.2),
-/// and what is left to be corrected.
+/// Bound on the error of the clock, in seconds: its root distance, and what is left to be corrected.
 #[must_use]
 pub fn root_distance(view: &View) -> f64 {
     let tracking = &view.tracking;
-    tracking.root_delay / 2.0 + tracking.root_dispersion + tracking.correction.abs()
+    sample::root_distance(tracking.root_delay, tracking.root_dispersion) + tracking.correction.abs()
 }
 
 /// Sources that are followed, or could be.

@@ -3,6 +3,12 @@
 use crate::time::{RawTime, UnixTime};
 use crate::view::{Leap, StampSource};
 
+/// Root distance, in seconds: half of the root delay and the root dispersion (RFC 5905 §11.2).
+#[must_use]
+pub fn root_distance(delay: f64, dispersion: f64) -> f64 {
+    delay / 2.0 + dispersion
+}
+
 /// When a datagram passed, as the wall clock showed it then.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Stamp {

@@ -171,8 +171,8 @@ pub struct SourceView {
     pub adjusted_offset: f64,
     /// Offset of the last sample as measured, in seconds.
     pub measured_offset: f64,
-    /// Half of the round trip and dispersion of the last sample, in seconds.
-    pub sample_error: f64,
+    /// Root distance of the last sample, in seconds: its own error and what the server says of its own.
+    pub root_distance: f64,
     /// Statistics of its samples.
     pub statistics: SourceStatistics,
     /// The details of selection.

@@ -20,6 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::keys::KeyRing;
 use crate::wire::{Message, Mode, Packet, Trailer};
 use random::Random;
+use time_model::sample::root_distance;
 use time_model::settings::{Connectivity, SourceOptions};
 use time_model::time::{NtpTimestamp, RawTime, SECOND, UnixTime};
 use time_model::view::{Leap, PacketView, SourceView};
@@ -422,7 +423,10 @@ impl Association {
             test::SYNCHRONISED,
             packet.leap != Leap::Unsynchronised && (1..NO_STRATUM).contains(&packet.stratum),
         );
-        let distance = packet.root_delay.seconds() / 2.0 + packet.root_dispersion.seconds();
+        let distance = root_distance(
+            packet.root_delay.seconds(),
+            packet.root_dispersion.seconds(),
+        );
         pass(test::DISTANCE, distance < LONGEST_DISTANCE);
         pass(test::LOOP, !is_loop(packet, pending.local, context.told));
         let measured = times.map(|times| Measured::of(times, packet, context));

@@ -14,6 +14,7 @@ use crate::system::socket::{Listener, has_ipv6};
 use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
 use ntp::wire::LONGEST_PACKET;
 use random::Random;
+use time_model::sample::Stamp;
 use time_model::settings::ServerSettings;
 use timekeeper::Reference;
 
@@ -39,6 +40,8 @@ pub(super) struct Answerer {
 struct AnsweringSocket {
     listener: Listener,
     n_sent: u32,
+    /// Answers that the kernel has not reported yet.
+    n_unreported: u32,
     unstamped: VecDeque<(u32, Receipt)>,
 }
 
@@ -61,6 +64,7 @@ impl Answerer {
         let ntp_listeners = listeners.into_iter().map(|listener| AnsweringSocket {
             listener,
             n_sent: 0,
+            n_unreported: 0,
             unstamped: VecDeque::new(),
         });
         Ok(Self {
@@ -96,14 +100,8 @@ impl Answerer {
             return;
         };
         if events.error {
-            while let Some((number, stamp)) = door.listener.sent() {
-                let waiting = door
-                    .unstamped
-                    .iter()
-                    .position(|(other, _)| *other == number);
-                if let Some((_, receipt)) = waiting.and_then(|at| door.unstamped.remove(at)) {
-                    self.tables.transmitted(receipt, stamp.wall, stamp.by);
-                }
+            for (receipt, stamp) in door.take_reports() {
+                self.tables.transmitted(receipt, stamp.wall, stamp.by);
             }
         }
         if !events.readable {
@@ -137,6 +135,7 @@ impl Answerer {
             }
             let number = door.n_sent;
             door.n_sent = door.n_sent.wrapping_add(1);
+            door.n_unreported = door.n_unreported.saturating_add(1);
             if let Some(receipt) = receipt {
                 if door.unstamped.len() >= UNSTAMPED {
                     door.unstamped.pop_front();
@@ -144,6 +143,26 @@ impl Answerer {
                 door.unstamped.push_back((number, receipt));
             }
         }
+    }
+}
+
+impl AnsweringSocket {
+    /// Takes what the kernel reports of answers that left, after `poll` has reported that there is something: no more reports than
+    /// answers left, and one at least, since `poll` reports the socket as long as there is one. Those that are late come with
+    /// the next.
+    fn take_reports(&mut self) -> Vec<(Receipt, Stamp)> {
+        let mut taken = Vec::new();
+        for _ in 0..std::mem::take(&mut self.n_unreported).max(1) {
+            let Some((number, stamp)) = self.listener.sent() else {
+                break;
+            };
+            let mut unstamped = self.unstamped.iter();
+            let waiting = unstamped.position(|(other, _)| *other == number);
+            if let Some((_, receipt)) = waiting.and_then(|at| self.unstamped.remove(at)) {
+                taken.push((receipt, stamp));
+            }
+        }
+        taken
     }
 }
 

@@ -27,7 +27,7 @@ use ntp::responder::Tables;
 use ntp::wire::LONGEST_PACKET;
 use random::Random;
 use time_model::labels;
-use time_model::sample::Stamp;
+use time_model::sample::{Stamp, root_distance};
 use time_model::settings::{HardwareStamps, RefclockSettings, ServerSettings, Settings};
 use time_model::time::{RawTime, Reading, SECOND, Span};
 use time_model::view::{ClockState, View};
@@ -287,7 +287,8 @@ impl Run {
             tai_offset: timekeeper.tai_offset(now.wall),
             estimate: estimate.map(|time| {
                 let ahead = time.0.saturating_sub(now.raw.0);
-                (ahead, tracking.root_dispersion + tracking.root_delay / 2.0)
+                let distance = root_distance(tracking.root_delay, tracking.root_dispersion);
+                (ahead, distance)
             }),
         }
     }
@@ -323,16 +324,14 @@ impl Run {
         match socket.send(octets) {
             Ok(stamp) => {
                 let local = socket.local_address();
-                let mut asking = Asking {
+                let asking = Asking {
                     socket,
                     sent: stamp,
                     exchange: Exchange::default(),
                 };
-                // Links without a queue have it stamped by then.
-                asking.look(&mut self.cards);
                 let input = Input::Sent {
                     socket: id,
-                    stamp: asking.sent,
+                    stamp,
                     local,
                 };
                 self.sockets.insert(id, asking);
@@ -462,20 +461,20 @@ impl Run {
 
     /// A socket has an answer, a stamp or an error.
     fn socket(&mut self, id: SocketId, events: Events) {
+        let Some(asking) = self.sockets.get_mut(&id) else {
+            return;
+        };
+        // First: an answer is of more worth once it is known when the request left.
+        if events.error && asking.look(&mut self.cards) {
+            let input = Input::Sent {
+                socket: id,
+                stamp: asking.sent,
+                local: None,
+            };
+            self.engine.handle(input, clock::read());
+        }
         let mut buffer = [0; LONGEST_PACKET + 1];
         for _ in 0..AT_ONCE {
-            let Some(asking) = self.sockets.get_mut(&id) else {
-                return;
-            };
-            // An answer is of more worth once it is known when the request left.
-            if asking.look(&mut self.cards) {
-                let input = Input::Sent {
-                    socket: id,
-                    stamp: asking.sent,
-                    local: None,
-                };
-                self.engine.handle(input, clock::read());
-            }
             self.pass_on(id);
             let Some(asking) = self.sockets.get_mut(&id) else {
                 return;
@@ -541,23 +540,22 @@ impl Run {
 }
 
 impl Asking {
-    /// Takes what the kernel and the card say of when the request left; true if the kernel has said it.
+    /// Takes what the kernel or the card says of when the request left; true if it is the kernel. While the other has something
+    /// to say, `poll` reports the socket again.
     fn look(&mut self, cards: &mut Nics) -> bool {
-        let mut has_said = false;
-        while let Some(departure) = self.socket.sent() {
-            match departure {
-                Departure::Kernel(stamp) => {
-                    self.sent = stamp;
-                    has_said = true;
-                }
-                Departure::Card(stamp) => {
-                    if let Some(stamp) = cards.stamp(&stamp, Direction::Out, &self.sent) {
-                        self.exchange.sent(stamp);
-                    }
-                }
+        match self.socket.sent() {
+            Some(Departure::Kernel(stamp)) => {
+                self.sent = stamp;
+                true
             }
+            Some(Departure::Card(stamp)) => {
+                if let Some(stamp) = cards.stamp(&stamp, Direction::Out, &self.sent) {
+                    self.exchange.sent(stamp);
+                }
+                false
+            }
+            None => false,
         }
-        has_said
     }
 }
 

@@ -48,8 +48,8 @@ pub(super) fn write(page: &mut Page<'_, '_>, sources: &[SourceView]) -> fmt::Res
         ),
         (
             SOURCE_ERROR,
-            "Half of the round trip and dispersion of the last sample",
-            |source| source.last_sample.map(|_| source.sample_error),
+            "Root distance of the last sample: its own error and that of the server",
+            |source| source.last_sample.map(|_| source.root_distance),
         ),
         (
             SOURCE_DELAY,

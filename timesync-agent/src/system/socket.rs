@@ -199,22 +199,14 @@ impl Socket {
         })
     }
 
-    /// When the request left, as the kernel or the card says; none if there is no more to be said yet.
+    /// Takes one report of the error queue: when the request left, as the kernel or the card says. None if there is no report,
+    /// or one of something else. Only for a socket whose error `poll` has reported: a network simulator reads an empty error
+    /// queue as the queue of datagrams.
     pub fn sent(&self) -> Option<Departure> {
-        let mut buffer = [0; LONGEST_PACKET];
-        loop {
-            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            let received = datagram::receive(&self.descriptor, &mut buffer, flags).ok()?;
-            if received.number.is_none() {
-                continue;
-            }
-            if let Some(stamp) = self.card(&received) {
-                return Some(Departure::Card(stamp));
-            }
-            if let Some(stamp) = kernel(&received) {
-                return Some(Departure::Kernel(stamp));
-            }
-        }
+        let received = report(&self.descriptor)?;
+        received.number?;
+        let card = self.card(&received).map(Departure::Card);
+        card.or_else(|| kernel(&received).map(Departure::Kernel))
     }
 
     fn card(&self, received: &Received) -> Option<NicStamp> {
@@ -348,17 +340,18 @@ impl Listener {
         datagram::send_to(&self.descriptor, octets, asked.from, from).is_ok()
     }
 
-    /// When an answer left, and the how manieth it was; none if no more is known.
+    /// Takes one report of the error queue: when an answer left, and the how manieth it was. None if there is no report, or one
+    /// of something else. Only for a socket whose error `poll` has reported, as of [`Socket::sent`].
     pub fn sent(&self) -> Option<(u32, Stamp)> {
-        let mut buffer = [0; LONGEST_PACKET];
-        loop {
-            let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
-            let received = datagram::receive(&self.descriptor, &mut buffer, flags).ok()?;
-            if let (Some(number), Some(stamp)) = (received.number, kernel(&received)) {
-                return Some((number, stamp));
-            }
-        }
+        let received = report(&self.descriptor)?;
+        received.number.zip(kernel(&received))
     }
+}
+
+/// Takes a report of the error queue.
+fn report(descriptor: &OwnedFd) -> Option<Received> {
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    datagram::receive(descriptor, &mut [0; LONGEST_PACKET], flags).ok()
 }
 
 /// When a datagram came, by the kernel where that can be.

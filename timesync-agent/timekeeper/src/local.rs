@@ -6,6 +6,7 @@
 
 use super::Timekeeper;
 use super::terms::Note;
+use time_model::sample::root_distance;
 use time_model::time::{RawTime, Reading, SECOND, Span};
 
 /// An orphan that led for so long had followers, and they have clients. A node that has just started has none, and is stepped.
@@ -60,7 +61,7 @@ impl Timekeeper {
         if local.orphan && told >= local.stratum && !self.following {
             return Some(now.raw.max(waited));
         }
-        let distance = root.delay / 2.0 + root.dispersion;
+        let distance = root_distance(root.delay, root.dispersion);
         let left = (local.distance - distance).max(0.0) / self.dispersion_rate().max(1e-12);
         Some((root.at.raw + Span::from_seconds(left)).max(waited))
     }

@@ -2,6 +2,7 @@
 
 use super::knowledge::Root;
 use super::{LOCAL_REFERENCE_ID, Reference, SourceId, Timekeeper};
+use time_model::sample::root_distance;
 use time_model::time::{Reading, Span, UnixTime};
 use time_model::view::{ClockState, SourceView, Tracking};
 
@@ -31,7 +32,7 @@ impl Timekeeper {
             true => 0.0,
             false => knowledge.offset(now).abs(),
         };
-        let distance = root.delay / 2.0 + root.dispersion;
+        let distance = root_distance(root.delay, root.dispersion);
         let bound = distance.clamp(LOCKED_ANYWAY, LOCKED_WITHIN);
         if self.discipline.n_updates >= LOCKED_UPDATES && left <= bound {
             ClockState::Locked
@@ -156,7 +157,7 @@ impl Timekeeper {
         if let Some(sample) = &source.last {
             view.stratum = sample.stratum;
             view.last_sample = Some(sample.at);
-            view.sample_error = sample.delay / 2.0 + sample.dispersion;
+            view.root_distance = sample.root_distance();
             let wall_ahead = now.wall.0.saturating_sub(now.raw.0);
             let gained = self.discipline.frequency * (now.raw - sample.at).seconds();
             view.adjusted_offset = Span(sample.ahead.saturating_sub(wall_ahead)).seconds() + gained;

@@ -4,6 +4,7 @@ use crate::delays::Delays;
 use crate::filter::{Estimate, Filter, Taken};
 use crate::select::Candidate;
 use crate::terms::{Sample, SourceId, Verdict, Weighing};
+use time_model::sample::root_distance;
 use time_model::time::{Reading, Span};
 use time_model::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 
@@ -151,7 +152,7 @@ impl Source {
         candidate.stratum = sample.stratum;
         candidate.offset = self.offset(&estimate, now);
         // A source that contradicts itself claims both.
-        candidate.distance = delay / 2.0 + dispersion + self.filter.doubt();
+        candidate.distance = root_distance(delay, dispersion) + self.filter.doubt();
         candidate.deviation = self.filter.path_spread().max(self.filter.noise());
         candidate.frequency = estimate.frequency;
         candidate.skew = estimate.frequency_variance.sqrt();

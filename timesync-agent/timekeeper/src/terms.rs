@@ -1,5 +1,6 @@
 //! The inputs and the outputs of the timekeeper.
 
+use time_model::sample::root_distance;
 use time_model::settings::SelectOptions;
 use time_model::time::{RawTime, Span, UnixTime};
 use time_model::view::{Leap, SourceMode};
@@ -35,6 +36,18 @@ pub struct Sample {
     /// The reference ID of the own address as seen by this server: the smaller one of two orphans is the system peer. 0 if
     /// there is none.
     pub local_reference_id: u32,
+}
+
+impl Sample {
+    /// The bound on its error, in seconds, as chronyd shows it for a source: the path from here to the primary source, and
+    /// the errors on all of it.
+    #[must_use]
+    pub fn root_distance(&self) -> f64 {
+        root_distance(
+            self.root_delay + self.delay,
+            self.root_dispersion + self.dispersion,
+        )
+    }
 }
 
 /// The result of a sample; chrony's tests B and C and our own.

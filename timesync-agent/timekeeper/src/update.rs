@@ -7,6 +7,7 @@ use super::knowledge::{Knowledge, Root};
 use super::select::Failure;
 use super::source::Source;
 use super::terms::{Effect, Note, SourceId, Status};
+use time_model::sample::root_distance;
 use time_model::settings::LeapMode;
 use time_model::time::{RawTime, Reading, Span};
 
@@ -105,7 +106,7 @@ impl Timekeeper {
         });
         // After a step, do not also smooth the served time.
         self.smooth(before.filter(|_| correction == Correction::Slewed), now);
-        self.allow_local(root.delay / 2.0 + root.dispersion);
+        self.allow_local(root_distance(root.delay, root.dispersion));
         self.root = Some(root);
         self.following = true;
         self.set_rate();
@@ -164,7 +165,7 @@ impl Timekeeper {
             return;
         }
         let heard = self.root.as_ref();
-        let distance = |root: &Root| root.delay / 2.0 + self.root_dispersion(root, now);
+        let distance = |root: &Root| root_distance(root.delay, self.root_dispersion(root, now));
         let status = Status {
             synchronised: heard.is_some(),
             leap: self.leap.for_kernel(),

@@ -3,6 +3,37 @@
 use super::*;
 
 #[test]
+fn the_root_distance_of_a_source_counts_the_whole_path() {
+    // Delay, dispersion, root delay and root dispersion in seconds, and what chronyd makes of them.
+    let table = [
+        ([0.0, 1e-9, 0.0, 0.0], 1e-9),
+        ([1e-3, 1e-7, 0.0, 0.0], 5.001e-4),
+        ([0.0, 2e-4, 0.0, 0.0], 2e-4),
+        ([0.0, 1e-6, 4.0, 0.0], 2.000_001),
+        ([0.0, 1e-6, 0.0, 4.0], 4.000_001),
+        ([1e-3, 2e-4, 4.0, 4.0], 6.0007),
+        ([0.04, 1e-6, 0.016, 0.001], 0.029_001),
+    ];
+    for ([delay, dispersion, root_delay, root_dispersion], expected) in table {
+        let mut bench = Bench::new(&settings());
+        bench.add(0, SelectOptions::default());
+        bench.hear(0, 0.0, |sample| {
+            *sample = Sample {
+                delay,
+                dispersion,
+                root_delay,
+                root_dispersion,
+                ..*sample
+            };
+        });
+        let mut view = SourceView::default();
+        bench.timekeeper.source(SourceId(0), bench.now(), &mut view);
+        let difference = (view.root_distance - expected).abs();
+        assert!(difference < 1e-12, "{expected}: {}", view.root_distance);
+    }
+}
+
+#[test]
 fn the_majority_decides_and_the_options_do() {
     let of = |options: [SelectOptions; 3], ahead: [f64; 3]| {
         let mut bench = Bench::new(&settings());
