@@ -21,7 +21,8 @@ pub struct Frontend {
     /// The addresses with their ports.
     pub listen: Vec<Address>,
     /// The role in OpenShift. It sets defaults of the frontend's backends. `api`: `balance = "least-connections"`, a
-    /// check of https `/readyz`, `on-down = "reset"`. `ingress`: `balance = "source"`, `on-down = "reset"`.
+    /// check of https `/readyz`, `on-down = "reset"`. `ingress`: `balance = "source"`; a router that stops gracefully
+    /// finishes its sessions.
     #[serde(default)]
     pub role: Role,
     /// The backend of every connection that no route matches.
