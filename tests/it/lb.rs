@@ -5,6 +5,7 @@
 
 mod access;
 mod choice;
+mod delivery;
 mod forward;
 mod liveness;
 mod load_balancer;

@@ -48,7 +48,9 @@ mod tests {
 
     #[test]
     fn a_reset_is_for_failures_operators_and_refusals() {
-        use Cause::{Client, ClientTimeout, Down, Killed, Normal, Proxy, Server, ServerTimeout, Up};
+        use Cause::{
+            Client, ClientTimeout, Down, Killed, Normal, Proxy, Server, ServerTimeout, Up,
+        };
         use Closing::{Orderly, ResetAfterDelivery, ResetNow};
         let table = [
             (Normal, Phase::Done, true, Orderly),

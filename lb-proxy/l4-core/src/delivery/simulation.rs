@@ -67,7 +67,11 @@ impl Client {
         }
         if now >= self.until {
             // Half of the time it reads, at any rate; else it pauses, up to five minutes.
-            self.rate = if chance.one_in(2) { 0 } else { 1 + chance.below(20) };
+            self.rate = if chance.one_in(2) {
+                0
+            } else {
+                1 + chance.below(20)
+            };
             self.until = now + 1 + chance.below(if self.rate == 0 { 300 } else { 20 } * SECOND);
         }
         self.unread = self.unread.saturating_sub(self.rate);
@@ -147,7 +151,11 @@ struct Session {
 }
 
 fn session(chance: &mut Chance) -> Session {
-    let mut some = |seconds: u64| chance.one_in(2).then(|| SECOND * (1 + chance.below(seconds)));
+    let mut some = |seconds: u64| {
+        chance
+            .one_in(2)
+            .then(|| SECOND * (1 + chance.below(seconds)))
+    };
     let limits = Limits {
         idle: some(400),
         client_fin: some(3),
@@ -212,13 +220,18 @@ impl Session {
                 queue: Some(Queue::default()),
                 ..Direction::default()
             },
-            down: self.client.direction(now, self.in_hand, self.sent, self.is_closed()),
+            down: self
+                .client
+                .direction(now, self.in_hand, self.sent, self.is_closed()),
             moved: self.moved,
             is_parting: self.parting.is_some(),
         };
         match self.deliveries.check(now, &situation, &self.limits) {
             Decision::Check(next) => {
-                assert!(next.is_none_or(|next| next > now), "a check that is due at once");
+                assert!(
+                    next.is_none_or(|next| next > now),
+                    "a check that is due at once"
+                );
                 self.due = next;
                 None
             }
@@ -263,7 +276,10 @@ fn run(seed: u64, outcomes: &mut Outcomes) {
             None => {
                 if let (Some(since), Some(silence)) = (owes_since, session.limits.client_silence) {
                     let late = now - since.max(session.swapped_at);
-                    assert!(late <= silence + part(silence) + 300, "seed {seed}: {late} ticks");
+                    assert!(
+                        late <= silence + part(silence) + 300,
+                        "seed {seed}: {late} ticks"
+                    );
                 }
                 continue;
             }
@@ -275,7 +291,10 @@ fn run(seed: u64, outcomes: &mut Outcomes) {
                 let gap = now - client.acknowledged_at.max(session.moved);
                 let most = session.limits.idle.unwrap_or(0).max(ticks(STALL));
                 let is_delivered = accepted == client.delivered;
-                assert!(is_delivered || gap >= most, "seed {seed}: quiet after {gap} ticks");
+                assert!(
+                    is_delivered || gap >= most,
+                    "seed {seed}: quiet after {gap} ticks"
+                );
                 let closing = closing(cause, Phase::Data, session.in_hand == 0);
                 if closing == Closing::ResetAfterDelivery {
                     session.part(now, cause);
@@ -290,7 +309,10 @@ fn run(seed: u64, outcomes: &mut Outcomes) {
             }
             Some(Decision::Abandoned) => {
                 let gap = now - client.acknowledged_at.max(session.moved);
-                assert!(gap >= ticks(PARTING), "seed {seed}: abandoned after {gap} ticks");
+                assert!(
+                    gap >= ticks(PARTING),
+                    "seed {seed}: abandoned after {gap} ticks"
+                );
                 outcomes.abandoned += 1;
             }
             Some(decision) => panic!("seed {seed}: {decision:?}"),

@@ -54,7 +54,10 @@ fn last(limits: &Limits, server_closed: bool, checks: &[(u64, Direction)]) -> De
     let mut decision = Decision::Check(None);
     for (number, (now, down)) in checks.iter().enumerate() {
         if number > 0 {
-            assert!(matches!(decision, Decision::Check(_)), "{now}: {decision:?}");
+            assert!(
+                matches!(decision, Decision::Check(_)),
+                "{now}: {decision:?}"
+            );
         }
         let situation = Situation {
             up: quiet(10),
@@ -85,8 +88,14 @@ fn an_idle_session_ends_in_its_time_whether_or_not_it_was_checked_before() {
     let end = Decision::Quiet(Cause::ClientTimeout);
     let at = 20 * SECOND + 1;
     assert_eq!(last(&idle, false, &[(at, quiet(9))]), end);
-    assert_eq!(last(&idle, false, &[(at - 1, quiet(9))]), Decision::Check(Some(at)));
-    assert_eq!(last(&idle, false, &[(15 * SECOND, quiet(9)), (at, quiet(9))]), end);
+    assert_eq!(
+        last(&idle, false, &[(at - 1, quiet(9))]),
+        Decision::Check(Some(at))
+    );
+    assert_eq!(
+        last(&idle, false, &[(15 * SECOND, quiet(9)), (at, quiet(9))]),
+        end
+    );
 }
 
 #[test]
@@ -127,7 +136,10 @@ fn a_client_with_bytes_to_take_has_the_idle_limit_and_never_less_than_a_stall() 
         ..limits()
     };
     let checks = [(SECOND, paused), (3600 * SECOND, paused)];
-    assert!(matches!(last(&none, true, &checks), Decision::Check(Some(_))));
+    assert!(matches!(
+        last(&none, true, &checks),
+        Decision::Check(Some(_))
+    ));
 }
 
 #[test]
@@ -167,16 +179,70 @@ fn a_peer_is_silent_only_while_it_owes_an_answer() {
     let again = |now, more| Decision::Check(Some(now + more));
     let table = [
         // Segments on their way that are not acknowledged.
-        ("lost", queue(IN_FLIGHT, 500), queue(IN_FLIGHT, limit + 500), limit, silent),
-        ("young", queue(IN_FLIGHT, 500), queue(IN_FLIGHT, limit + 499), limit - 1, again(limit, 1)),
-        ("heard", queue(IN_FLIGHT, 3), queue(IN_FLIGHT, 5), limit, again(1 + limit, 15 * SECOND + 1)),
+        (
+            "lost",
+            queue(IN_FLIGHT, 500),
+            queue(IN_FLIGHT, limit + 500),
+            limit,
+            silent,
+        ),
+        (
+            "young",
+            queue(IN_FLIGHT, 500),
+            queue(IN_FLIGHT, limit + 499),
+            limit - 1,
+            again(limit, 1),
+        ),
+        (
+            "heard",
+            queue(IN_FLIGHT, 3),
+            queue(IN_FLIGHT, 5),
+            limit,
+            again(1 + limit, 15 * SECOND + 1),
+        ),
         // Probes of a closed window.
-        ("no answer", queue(open, 500), queue(open, limit + 500), limit, silent),
-        ("answered", queue(open, 500), queue(PAUSED, limit), limit, again(1 + limit, 15 * SECOND + 1)),
-        ("paused long", queue(PAUSED, 9999), queue(PAUSED, 14_999), limit, again(1 + limit, 15 * SECOND + 1)),
-        ("not yet answered", queue(PAUSED, 9999), queue(open, 14_999), limit, again(1 + limit, 15 * SECOND + 1)),
-        ("refused", queue(refused, 9999), queue(refused, 14_999), limit, again(1 + limit, 15 * SECOND + 1)),
-        ("refused long", queue(refused, 9999), queue(refused, 40_000), limit + 120 * SECOND, silent),
+        (
+            "no answer",
+            queue(open, 500),
+            queue(open, limit + 500),
+            limit,
+            silent,
+        ),
+        (
+            "answered",
+            queue(open, 500),
+            queue(PAUSED, limit),
+            limit,
+            again(1 + limit, 15 * SECOND + 1),
+        ),
+        (
+            "paused long",
+            queue(PAUSED, 9999),
+            queue(PAUSED, 14_999),
+            limit,
+            again(1 + limit, 15 * SECOND + 1),
+        ),
+        (
+            "not yet answered",
+            queue(PAUSED, 9999),
+            queue(open, 14_999),
+            limit,
+            again(1 + limit, 15 * SECOND + 1),
+        ),
+        (
+            "refused",
+            queue(refused, 9999),
+            queue(refused, 14_999),
+            limit,
+            again(1 + limit, 15 * SECOND + 1),
+        ),
+        (
+            "refused long",
+            queue(refused, 9999),
+            queue(refused, 40_000),
+            limit + 120 * SECOND,
+            silent,
+        ),
     ];
     for (name, first, second, wait, expected) in table {
         let found = last(&limits(), false, &[(1, first), (1 + wait, second)]);
@@ -212,9 +278,15 @@ fn a_parting_session_ends_when_all_is_delivered_or_nothing_is_any_more() {
     assert_eq!(check(1, paused(600)), Decision::Check(Some(3)));
     assert_eq!(check(3, paused(400)), Decision::Check(Some(5)));
     let late = 3 + ticks(PARTING);
-    assert_eq!(check(late - 1, paused(400)), Decision::Check(Some(late - 1 + 32)));
+    assert_eq!(
+        check(late - 1, paused(400)),
+        Decision::Check(Some(late - 1 + 32))
+    );
     assert_eq!(check(late, paused(300)), Decision::Check(Some(late + 2)));
-    assert_eq!(check(late + ticks(PARTING), paused(300)), Decision::Abandoned);
+    assert_eq!(
+        check(late + ticks(PARTING), paused(300)),
+        Decision::Abandoned
+    );
     assert_eq!(check(late + 3, quiet(1000)), Decision::Delivered);
     // What was not sent at all counts as well.
     let in_hand = Direction {
