@@ -13,6 +13,7 @@ mod names;
 mod one_truth;
 mod operate;
 mod proxy_header;
+mod restrictions;
 mod shortage;
 mod site;
 mod swap;

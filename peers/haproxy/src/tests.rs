@@ -684,11 +684,24 @@ fn every_keyword_is_carried_over_or_reported() {
 }
 
 #[test]
+fn files_of_openshift_lose_no_restriction() {
+    // The last one is no file of OpenShift.
+    for (file, text) in FIXTURES.into_iter().take(3) {
+        let notes = draft(text).notes;
+        let lost = notes
+            .iter()
+            .find(|note| note.class == config::Class::Security);
+        assert_eq!(lost, None, "{file}");
+    }
+}
+
+#[test]
 fn a_note_says_how_much_is_lost() {
     use config::Class::{Behaviour, Cosmetic, Security};
     for (keyword, expected) in [
         ("http-request deny if x", Security),
-        ("redirect scheme https", Security),
+        ("redirect scheme https", Behaviour),
+        ("chroot /x", Cosmetic),
         (
             "tcp-request connection reject if { src_conn_rate gt 9 }",
             Security,
@@ -697,7 +710,7 @@ fn a_note_says_how_much_is_lost() {
         ("rate-limit sessions 9", Security),
         ("maxconn x", Security),
         ("reqdeny x", Security),
-        ("timeout http-request 5s", Security),
+        ("timeout http-request 5s", Behaviour),
         ("bind :2 interface eth0", Security),
         ("server x 192.0.2.1:1 maxconn x", Security),
         ("cookie x", Behaviour),
