@@ -49,7 +49,7 @@ pub enum Verb {
     /// Print this proxy's configuration for a peer's file
     ///
     /// A part that cannot be carried over is printed as a comment, `# not carried: ...`. Exits with 65 when
-    /// the file cannot be understood.
+    /// the file cannot be understood, or when it keeps clients out in a way that cannot be carried over.
     Import {
         /// The format of the file.
         #[command(subcommand)]
@@ -137,6 +137,11 @@ pub enum Format {
         /// The files, in HAProxy's order; from a directory those that end in .cfg
         #[arg(value_name = "FILE", required = true)]
         files: Vec<PathBuf>,
+        /// Import without restrictions that have no counterpart here, and so let in clients that they kept out
+        ///
+        /// Without this flag such a restriction is an error.
+        #[arg(long)]
+        accept_open: bool,
     },
     /// keepalived.conf, with the files that it includes
     #[command(name = "keepalived.conf", alias = "keepalived")]

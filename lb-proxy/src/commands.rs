@@ -3,6 +3,8 @@
 use std::process::ExitCode;
 use std::slice;
 
+use ::config::Draft;
+use ::config::lb_proxy::LbProxy;
 use api::lb_proxy::{Killed, Session};
 use config_text::counted;
 use config_text::web::with_query;
@@ -71,7 +73,10 @@ fn check(args: &ConfigArgs) -> ExitCode {
 
 fn import(format: &Format) -> ExitCode {
     match format {
-        Format::Haproxy { files } => run::import(files, import::haproxy(files)),
+        Format::Haproxy { files, accept_open } => match import::haproxy(files) {
+            Ok(draft) => run::import(files, import::checked(draft, *accept_open)),
+            Err(problems) => run::import(files, Err::<Draft<LbProxy>, Problems>(problems)),
+        },
         Format::Keepalived { file, config_id } => {
             let imported = import::keepalived(file, config_id.as_deref());
             run::import(slice::from_ref(file), imported)

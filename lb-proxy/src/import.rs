@@ -7,8 +7,8 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
-use ::config::Draft;
 use ::config::lb_proxy::LbProxy;
+use ::config::{Class, Disposition, Draft, Note, Refused};
 use daemon::config::{Problem, Problems};
 use daemon::disk::{self, Disk};
 use peer_haproxy::HostInfo;
@@ -31,6 +31,34 @@ pub fn haproxy(paths: &[PathBuf]) -> Result<Draft<LbProxy>, Problems> {
         .map(|(path, octets)| (path.as_path(), octets.as_slice()))
         .collect();
     peer_haproxy::import(&files, &Machine).map_err(|problems| problems.into_iter().collect())
+}
+
+/// Refuses a draft that lacks a restriction of the peer's file, unless the operator lets in the clients that it kept out.
+///
+/// # Errors
+///
+/// The restrictions, and all notes.
+pub fn checked(draft: Draft<LbProxy>, accept_open: bool) -> Result<Draft<LbProxy>, Refused> {
+    let is_vital = |note: &&Note| {
+        note.class == Class::Security && note.disposition != Disposition::Odd && !accept_open
+    };
+    let mut problems = Problems::default();
+    for note in draft.notes.iter().filter(is_vital) {
+        problems.push(Problem {
+            position: note.position.clone(),
+            message: format!(
+                "`{}` cannot be honoured: {}; to let in the clients that it kept out, pass `--accept-open`",
+                note.what, note.reason
+            ),
+        });
+    }
+    match problems.0.is_empty() {
+        true => Ok(draft),
+        false => Err(Refused {
+            problems,
+            notes: draft.notes,
+        }),
+    }
 }
 
 /// keepalived.conf, with the files that it includes. `id` is what keepalived is given with `--config-id`;
@@ -125,6 +153,28 @@ mod tests {
         let toml = toml(&imported);
         assert!(toml.contains("address = \"127.0.0.1:1\""), "{toml}");
         assert!(imported.notes.is_empty());
+    }
+
+    #[test]
+    fn a_lost_restriction_refuses_the_import_unless_the_operator_accepts_it() {
+        let scratch = Scratch::new();
+        let rule = "tcp-request connection reject unless { src -f /etc/lan }";
+        let text = format!("listen l\nbind :1\n{rule}\nserver s 192.0.2.1:1\n");
+        let file = scratch.file("haproxy.cfg", &text);
+        let draft = || haproxy(std::slice::from_ref(&file)).unwrap();
+        let refused = checked(draft(), false).unwrap_err();
+        let message = refused.problems.to_string();
+        assert!(message.contains(":3:1: "), "{message}");
+        assert!(message.contains(rule), "{message}");
+        assert!(message.contains("`--accept-open`"), "{message}");
+        assert_eq!(refused.problems.0.len(), 1);
+        let accepted = checked(draft(), true).unwrap();
+        assert_eq!(accepted.notes, draft().notes);
+        // Notes of other weights refuse nothing.
+        let file = scratch.file("other.cfg", &text.replace(rule, "cookie x"));
+        let draft = haproxy(&[file]).unwrap();
+        assert_eq!(draft.notes.len(), 1);
+        checked(draft, false).unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod access;
 mod choice;
+mod delivery;
 mod forward;
 mod liveness;
 mod load_balancer;
@@ -12,6 +13,7 @@ mod names;
 mod one_truth;
 mod operate;
 mod proxy_header;
+mod restrictions;
 mod shortage;
 mod site;
 mod swap;

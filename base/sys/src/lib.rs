@@ -11,7 +11,8 @@
 //! | [`source`] | the local address of a reply |
 //! | [`message`] | one datagram with its control messages |
 //! | [`batch`] | many datagrams with one call, answered in place |
-//! | [`option`] | options of sockets that are numbers, and the length of the send queue |
+//! | [`option`] | options of sockets that are numbers |
+//! | [`tcp`] | the peer's acknowledgements and window of a connection |
 //! | [`link`] | frames of the link layer |
 //! | [`nic`] | requests to NICs |
 //! | [`clock`] | the kernel's clocks, and the way they are steered |
@@ -44,6 +45,7 @@ pub mod option;
 pub mod privilege;
 pub mod shared;
 pub mod source;
+pub mod tcp;
 pub mod wait;
 
 use std::io;

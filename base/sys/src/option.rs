@@ -1,4 +1,4 @@
-//! Options of sockets that are numbers, and the length of the send queue.
+//! Options of sockets that are numbers.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -89,18 +89,6 @@ pub fn ask_for_stamps(socket: impl AsFd, flags: u32) -> io::Result<()> {
     set(socket, level, name, flags.cast_signed())
 }
 
-/// Octets in the socket's queue that the peer has not acknowledged; none if that cannot be told.
-pub fn unsent(socket: impl AsFd) -> usize {
-    let mut queued: libc::c_int = 0;
-    // SAFETY: The descriptor is borrowed, and SIOCOUTQ (the same number as TIOCOUTQ) writes one int.
-    let result =
-        unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
-    match checked(result) {
-        Ok(_) => usize::try_from(queued).unwrap_or(0),
-        Err(_) => 0,
-    }
-}
-
 /// A socket that the runtime tells about when it has something to read.
 #[cfg(feature = "tokio")]
 pub fn watched(socket: socket2::Socket) -> io::Result<tokio::io::unix::AsyncFd<socket2::Socket>> {
@@ -115,8 +103,7 @@ pub fn watched(socket: socket2::Socket) -> io::Result<tokio::io::unix::AsyncFd<s
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Read, Write};
-    use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+    use std::net::{SocketAddr, UdpSocket};
 
     use super::*;
 
@@ -130,22 +117,6 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(libc::ENOPROTOOPT));
         let error = bind_device(&socket, "no-such-if").unwrap_err();
         assert!(error.raw_os_error().is_some());
-    }
-
-    #[test]
-    fn what_the_peer_has_not_taken_is_counted() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (mut far, _) = listener.accept().unwrap();
-        assert_eq!(unsent(&near), 0);
-        near.set_nonblocking(true).unwrap();
-        while near.write(&[0; 1 << 16]).is_ok() {}
-        assert!(unsent(&near) > 0);
-        far.set_nonblocking(true).unwrap();
-        let mut sink = [0; 1 << 16];
-        while unsent(&near) > 0 {
-            let _taken = far.read(&mut sink).unwrap_or(0);
-        }
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl Default for Policy {
 pub struct SideOptions {
     /// Probes of an idle connection.
     pub keepalive: Option<Keepalive>,
-    /// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`).
+    /// How long a peer may owe an answer, to data or to a probe of its window.
     pub user_timeout: Option<Duration>,
 }
 

@@ -5,6 +5,8 @@
 
 pub mod access_log;
 pub mod client_hello;
+pub mod delivery;
+pub mod ending;
 pub mod flow;
 pub mod gather;
 pub mod handover;

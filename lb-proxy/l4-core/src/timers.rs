@@ -9,6 +9,12 @@ use std::time::Duration;
 /// How fine deadlines are. A timeout of a proxy is a bound, not an appointment.
 pub const TICK: Duration = Duration::from_millis(8);
 
+/// Ticks in a second.
+const PER_SECOND: u64 = 125;
+
+/// Nanoseconds in a tick.
+const NANOS: u32 = 8_000_000;
+
 /// Slots of the wheel: one turn takes half a minute, longer than most deadlines.
 const SLOTS: u32 = 4096;
 
@@ -198,8 +204,9 @@ fn slot_of(tick: u64) -> u32 {
 /// The number of ticks that cover `duration`; never zero.
 #[inline]
 pub fn ticks(duration: Duration) -> u64 {
-    let ticks = duration.as_millis().div_ceil(TICK.as_millis());
-    u64::try_from(ticks).unwrap_or(u64::MAX / 2).max(1)
+    let whole = duration.as_secs().saturating_mul(PER_SECOND);
+    let rest = u64::from(duration.subsec_nanos().div_ceil(NANOS));
+    whole.saturating_add(rest).clamp(1, u64::MAX / 2)
 }
 
 #[cfg(test)]
@@ -304,6 +311,8 @@ mod tests {
     fn every_duration_is_some_ticks() {
         assert_eq!(ticks(Duration::ZERO), 1);
         assert_eq!(ticks(TICK), 1);
+        assert_eq!(TICK.as_nanos(), u128::from(NANOS));
+        assert_eq!(ticks(Duration::from_secs(1)), PER_SECOND);
         assert_eq!(ticks(TICK + Duration::from_millis(1)), 2);
         assert!(ticks(Duration::MAX) > 1 << 30);
     }

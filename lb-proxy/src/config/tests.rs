@@ -95,6 +95,7 @@ fn roles_set_what_openshift_asks_for() {
     assert_eq!(plain.check.as_ref().unwrap().kind, TargetKind::Tcp);
     let ingress = parse(&OWN.replace("\"api\"\nbackend", "\"ingress\"\nbackend")).unwrap();
     assert_eq!(ingress.backends[0].algorithm, Algorithm::Source);
+    assert_eq!(ingress.backends[0].policy.on_down, OnDown::Finish);
 }
 
 #[test]

@@ -55,21 +55,21 @@ pub(super) fn class(line: &Line) -> Class {
     };
     let second = second.unwrap_or_default();
     match keyword.unwrap_or_default() {
-        // Rules and limits that keep connections or requests out.
-        "tcp-request"
-        | "tcp-response"
-        | "http-request"
-        | "http-response"
-        | "http-after-response"
-        | "filter"
-        | "redirect"
-        | "block"
-        | "rate-limit"
-        | "maxconnrate"
-        | "maxsessrate"
-        | "maxsslconn"
-        | "maxsslrate"
-        | "chroot" => Class::Security,
+        // Rules and limits that keep clients, connections or requests out.
+        "tcp-request" | "filter" | "block" | "rate-limit" | "maxconnrate" | "maxsessrate"
+        | "maxsslconn" | "maxsslrate" => Class::Security,
+        "tcp-response" | "http-request" | "http-response" | "http-after-response" => {
+            let action = match second {
+                "content" => line.word(2).unwrap_or_default(),
+                action => action,
+            };
+            match action {
+                "auth" | "close" | "deny" | "reject" | "return" | "silent-drop" | "tarpit" => {
+                    Class::Security
+                }
+                _ => Class::Behaviour,
+            }
+        }
         "maxconn" | "use_backend" => Class::Security,
         // The rules of old versions: reqdeny, rspideny.
         word if word.starts_with("req") || word.starts_with("rsp") => Class::Security,
@@ -84,14 +84,12 @@ pub(super) fn class(line: &Line) -> Class {
             | "socket-stats" => Class::Cosmetic,
             _ => Class::Behaviour,
         },
-        // They end connections of clients that are slow on purpose.
-        "timeout" if matches!(second, "http-request" | "client-hs") => Class::Security,
-        "backlog" | "busy-polling" | "capture" | "cpu-map" | "declare" | "description"
-        | "email-alert" | "error-log-format" | "fd-hard-limit" | "gid" | "group" | "guid"
-        | "id" | "log" | "log-format" | "log-format-sd" | "log-send-hostname" | "log-steps"
-        | "log-tag" | "node" | "numa-cpu-mapping" | "pidfile" | "set-dumpable" | "stats"
-        | "strict-limits" | "thread-groups" | "uid" | "ulimit-n" | "unique-id-format"
-        | "unix-bind" | "user" => Class::Cosmetic,
+        "backlog" | "busy-polling" | "capture" | "chroot" | "cpu-map" | "declare"
+        | "description" | "email-alert" | "error-log-format" | "fd-hard-limit" | "gid"
+        | "group" | "guid" | "id" | "log" | "log-format" | "log-format-sd"
+        | "log-send-hostname" | "log-steps" | "log-tag" | "node" | "numa-cpu-mapping"
+        | "pidfile" | "set-dumpable" | "stats" | "strict-limits" | "thread-groups" | "uid"
+        | "ulimit-n" | "unique-id-format" | "unix-bind" | "user" => Class::Cosmetic,
         word if word.starts_with("tune.") => Class::Cosmetic,
         _ => Class::Behaviour,
     }

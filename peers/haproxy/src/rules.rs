@@ -27,6 +27,13 @@ impl Routes {
             names: Vec::new(),
             default,
         };
+        let is_unconditional = |rule: &&Line| rule.word(2).is_none();
+        let has_default = routes.default.is_some() || rules.iter().any(is_unconditional);
+        // Its connections go to another backend, which they may not have been meant to reach, or are refused.
+        let lost_rule = match has_default {
+            true => Class::Security,
+            false => Class::Behaviour,
+        };
         for (index, rule) in rules.iter().enumerate() {
             let (Some(at), Some(backend)) = (rule.position(), rule.word(1)) else {
                 continue;
@@ -58,8 +65,7 @@ impl Routes {
                         }
                     }
                 }
-                // Its connections go to another backend, which they may not have been meant to reach.
-                Err(reason) => notes.lost(Class::Security, at, &rule.text(), reason),
+                Err(reason) => notes.lost(lost_rule, at, &rule.text(), reason),
             }
         }
         routes
@@ -175,14 +181,107 @@ pub(super) fn sources(rules: &[&Line], acls: &Acls, notes: &mut Notes) -> Source
     // Each rule sees the clients that the one before has let in.
     for phase in ["connection", "session", "content"] {
         let mut state = Phase::default();
-        for rule in rules.iter().filter(|rule| rule.word(1) == Some(phase)) {
+        let of_phase = |rule: &&&Line| rule.word(1) == Some(phase);
+        let rules: Vec<&&Line> = rules.iter().filter(of_phase).collect();
+        for (index, rule) in rules.iter().enumerate() {
             let Some(at) = rule.position() else { continue };
-            if let Err(reason) = state.rule(rule, acls, &mut sources) {
-                notes.lost(Class::Security, at, &rule.text(), reason);
+            let action = Action::of(rule);
+            match state.rule(rule, action, acls, &mut sources) {
+                Ok(()) if action == Action::Drop => {
+                    let how = "the connection is reset at once";
+                    notes.differs(Class::Behaviour, at, &rule.text(), how);
+                }
+                Ok(()) => {}
+                Err(Unsupported { reason, class }) => {
+                    let rest = rules.get(index + 1..).unwrap_or_default();
+                    let class = class.unwrap_or_else(|| action.class(rest));
+                    notes.lost(class, at, &rule.text(), reason);
+                }
             }
         }
     }
     sources
+}
+
+/// Rules of a backend, which sees every client that its frontends let in.
+pub(super) fn of_backend(rules: &[&Line], notes: &mut Notes) {
+    for (index, rule) in rules.iter().enumerate() {
+        if let Some(at) = rule.position() {
+            let rest: Vec<&&Line> = rules.iter().skip(index + 1).collect();
+            let class = Action::of(rule).class(&rest);
+            let reason = "a backend takes every client of its frontends; write the rule there";
+            notes.lost(class, at, &rule.text(), reason);
+        }
+    }
+}
+
+/// The action of a `tcp-request` rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Accept,
+    Reject,
+    /// As `Reject`, and the client does not learn of it.
+    Drop,
+    ExpectProxy,
+    /// Keeps counters for other rules.
+    Count,
+    /// Remembers, marks or records something, and keeps no client out.
+    Note,
+    Other,
+}
+
+impl Action {
+    fn of(rule: &Line) -> Self {
+        match rule.word(2).unwrap_or_default() {
+            "accept" => Self::Accept,
+            "reject" => Self::Reject,
+            "silent-drop" => Self::Drop,
+            "expect-proxy" => Self::ExpectProxy,
+            word if word.starts_with("track-sc") || word.starts_with("sc-") => Self::Count,
+            "capture" => Self::Note,
+            word if word.starts_with("set-") || word.starts_with("unset-") => Self::Note,
+            _ => Self::Other,
+        }
+    }
+
+    fn keeps_out(self) -> bool {
+        matches!(self, Self::Reject | Self::Drop)
+    }
+
+    /// The weight of a rule that is lost before these.
+    fn class(self, rest: &[&&Line]) -> Class {
+        let keep_out = || rest.iter().any(|rule| Self::of(rule).keeps_out());
+        match self {
+            Self::Count | Self::Note => Class::Behaviour,
+            // It only matters to rules that come after it.
+            Self::Accept if !keep_out() => Class::Cosmetic,
+            Self::Accept | Self::Reject | Self::Drop | Self::ExpectProxy | Self::Other => {
+                Class::Security
+            }
+        }
+    }
+}
+
+/// A rule without a counterpart.
+struct Unsupported {
+    reason: String,
+    /// The weight, if the action does not say it.
+    class: Option<Class>,
+}
+
+impl From<String> for Unsupported {
+    fn from(reason: String) -> Self {
+        Self {
+            reason,
+            class: None,
+        }
+    }
+}
+
+impl From<&str> for Unsupported {
+    fn from(reason: &str) -> Self {
+        reason.to_owned().into()
+    }
 }
 
 /// How far the rules of a phase have decided.
@@ -197,24 +296,27 @@ struct Phase {
 }
 
 impl Phase {
-    fn rule(&mut self, rule: &Line, acls: &Acls, sources: &mut Sources) -> Result<(), String> {
-        let rejects = match rule.word(2) {
-            Some("accept") => false,
-            Some("reject") => true,
-            Some("silent-drop") => return Err("connections are refused by closing them".to_owned()),
-            Some("expect-proxy") => {
-                return Err("write `accept-proxy` for the whole frontend".to_owned());
-            }
-            Some(word) if word.starts_with("track-sc") || word.starts_with("sc-") => {
-                return Err("see `limits`: rate and concurrency of each source".to_owned());
-            }
-            _ => return Err("it has no counterpart".to_owned()),
-        };
+    fn rule(
+        &mut self,
+        rule: &Line,
+        action: Action,
+        acls: &Acls,
+        sources: &mut Sources,
+    ) -> Result<(), Unsupported> {
+        match action {
+            Action::Accept | Action::Reject | Action::Drop => {}
+            Action::ExpectProxy => return Err("write `accept-proxy` for the whole frontend".into()),
+            Action::Count => return Err("see `limits`: rate and concurrency of each source".into()),
+            Action::Note | Action::Other => return Err("it has no counterpart".into()),
+        }
+        if self.is_closed {
+            return Err(Unsupported {
+                reason: "the rules before decide on everybody".to_owned(),
+                class: Some(Class::Cosmetic),
+            });
+        }
         for clause in acls.condition(rule.from(3))? {
-            if self.is_closed {
-                return Err("the rules before decide on everybody".to_owned());
-            }
-            self.clause(rejects, clause, sources)?;
+            self.clause(action.keeps_out(), clause, sources)?;
         }
         Ok(())
     }
@@ -224,13 +326,13 @@ impl Phase {
         rejects: bool,
         clause: Vec<Term>,
         sources: &mut Sources,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unsupported> {
         let mut terms = clause
             .into_iter()
             .filter(|term| term.test != Test::Always(!term.is_negated));
         let (first, second) = (terms.next(), terms.next());
         if second.is_some() {
-            return Err("its condition is too intricate".to_owned());
+            return Err("its condition is too intricate".into());
         }
         let Some(Term { is_negated, test }) = first else {
             return self.everybody(rejects, sources);
@@ -242,39 +344,42 @@ impl Phase {
                 Ok(())
             }
             (Test::Sources(_), ..) if self.takes_tls => {
-                Err("connections that begin with a ClientHello never get there".to_owned())
+                Err("connections that begin with a ClientHello never get there".into())
             }
             (Test::Sources(nets), false, true) => {
                 if overlap(&nets, &self.accepted) {
-                    return Err("some of them were accepted before".to_owned());
+                    return Err("some of them were accepted before".into());
                 }
                 sources.deny.extend(nets);
                 Ok(())
             }
             (Test::Sources(nets), true, true) => {
-                sources.allow_only(self.accepted.iter().copied().chain(nets).collect())
+                let all = self.accepted.iter().copied().chain(nets).collect();
+                Ok(sources.allow_only(all)?)
             }
             (Test::Sources(nets), false, false) => {
                 self.accepted.extend(nets);
                 Ok(())
             }
             (Test::Always(_), ..) => Ok(()),
-            _ => Err("only the source of a connection decides who may connect".to_owned()),
+            _ => Err("only the source of a connection decides who may connect".into()),
         }
     }
 
-    fn everybody(&mut self, rejects: bool, sources: &mut Sources) -> Result<(), String> {
+    fn everybody(&mut self, rejects: bool, sources: &mut Sources) -> Result<(), Unsupported> {
         self.is_closed = true;
         if !rejects {
             return Ok(());
         }
         if self.takes_tls {
-            return Err(
-                "a connection that does not begin with a ClientHello goes to the default backend"
+            // It keeps no client out: each may begin with a ClientHello.
+            return Err(Unsupported {
+                reason: "a connection that does not begin with a ClientHello goes to the default backend"
                     .to_owned(),
-            );
+                class: Some(Class::Behaviour),
+            });
         }
-        sources.allow_only(self.accepted.clone())
+        Ok(sources.allow_only(self.accepted.clone())?)
     }
 }
 

@@ -106,7 +106,7 @@ fn backend(text: &str) -> toml::Table {
 /// A frontend section of `text`, with backends a and b to lead to.
 pub(super) fn frontend(text: &str) -> (toml::Table, String) {
     let text = format!(
-        "frontend f\nbind :443\n{text}\nbackend a\nserver a 192.0.2.1:443\nbackend b\nserver b 192.0.2.2:443\n"
+        "frontend f\nbind :8443\n{text}\nbackend a\nserver a 192.0.2.1:443\nbackend b\nserver b 192.0.2.2:443\n"
     );
     let values = values(&text);
     (
@@ -344,6 +344,30 @@ fn sockets_that_accept_proxy_are_a_frontend_of_their_own() {
     assert_eq!(frontends[1]["name"], "l-2".into());
     assert_eq!(frontends[1].get("accept-proxy"), None);
     assert_eq!(frontends[1]["max-connections"], 7.into());
+}
+
+#[test]
+fn the_role_that_a_port_brings_is_told_with_its_consequence() {
+    for (port, expected) in [
+        (
+            6443,
+            "haproxy.cfg:1:1: `frontend f` differs: its port makes it `role = \"api\"`: lb-proxy resets",
+        ),
+        (22_623, "role = \"api\""),
+        (
+            443,
+            "role = \"ingress\"`: sessions of a server that goes down stay, as with HAProxy",
+        ),
+        (80, "role = \"ingress\""),
+        (8443, ""),
+    ] {
+        let text = format!(
+            "frontend f\nbind :{port}\ndefault_backend b\nbackend b\nserver s 192.0.2.9:1\n"
+        );
+        let remarks = remarks(&text);
+        assert!(remarks.contains(expected), "{port}: {remarks}");
+        assert_eq!(remarks.is_empty(), expected.is_empty(), "{port}: {remarks}");
+    }
 }
 
 //--- Backends
@@ -660,11 +684,24 @@ fn every_keyword_is_carried_over_or_reported() {
 }
 
 #[test]
+fn files_of_openshift_lose_no_restriction() {
+    // The last one is no file of OpenShift.
+    for (file, text) in FIXTURES.into_iter().take(3) {
+        let notes = draft(text).notes;
+        let lost = notes
+            .iter()
+            .find(|note| note.class == config::Class::Security);
+        assert_eq!(lost, None, "{file}");
+    }
+}
+
+#[test]
 fn a_note_says_how_much_is_lost() {
     use config::Class::{Behaviour, Cosmetic, Security};
     for (keyword, expected) in [
         ("http-request deny if x", Security),
-        ("redirect scheme https", Security),
+        ("redirect scheme https", Behaviour),
+        ("chroot /x", Cosmetic),
         (
             "tcp-request connection reject if { src_conn_rate gt 9 }",
             Security,
@@ -673,7 +710,7 @@ fn a_note_says_how_much_is_lost() {
         ("rate-limit sessions 9", Security),
         ("maxconn x", Security),
         ("reqdeny x", Security),
-        ("timeout http-request 5s", Security),
+        ("timeout http-request 5s", Behaviour),
         ("bind :2 interface eth0", Security),
         ("server x 192.0.2.1:1 maxconn x", Security),
         ("cookie x", Behaviour),

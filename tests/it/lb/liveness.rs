@@ -1,5 +1,6 @@
 //! The servers that work are chosen, and who finds that out may fail.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tests::daemon::http_get;
-use tests::lb::{FRONT, Place, pair};
+use tests::lb::{FRONT, Place, haproxy_pair, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::{
     End, PATIENCE, Server, connect, end_within, line, receive, send, try_connect, try_line,
@@ -208,6 +209,50 @@ fn sessions_of_a_dead_server_finish_if_they_are_to() {
         send(stream, 1, 3000, 3000).unwrap();
         assert_eq!(receive(stream, 1, 3000), Ok(()));
     }
+}
+
+/// In its grace period a router accepts no more and serves the sessions that it has.
+#[test]
+fn sessions_of_a_router_that_stops_gracefully_finish() {
+    let hold = |site: &Site| {
+        let held: Vec<TcpStream> = (0..2).map(|_| connect(site.place.front())).collect();
+        let names: BTreeSet<String> = held.iter().map(line).collect();
+        assert_eq!(names.len(), 2, "one on each");
+        held
+    };
+    let check = |held: &[TcpStream], name: &str| {
+        for stream in held {
+            send(stream, 1, 3000, 3000).unwrap();
+            assert_eq!(receive(stream, 1, 3000), Ok(()), "{name}");
+        }
+    };
+    let mut site = Site::new(2);
+    let text = haproxy_pair(
+        &site.place,
+        "",
+        " balance roundrobin\n option redispatch\n",
+        "check inter 200ms fall 2",
+        &site.addresses,
+    );
+    let haproxy = site.place.start_haproxy(&text);
+    let held = hold(&site);
+    site.refuse(0);
+    wait::for_it("HAProxy has found it down", PATIENCE, || {
+        haproxy.log().contains("Server back/s0 is DOWN")
+    });
+    check(&held, "HAProxy");
+    drop(haproxy);
+
+    let mut site = Site::new(2);
+    let _healthd = site.place.start_healthd("");
+    let back = format!("{CHECK}\nbalance = \"round-robin\"");
+    let config = pair(&site.place, "role = \"ingress\"", &back, &site.addresses);
+    let _lb = site.place.start(&config);
+    site.settle();
+    let held = hold(&site);
+    site.refuse(0);
+    site.wait_told(0, "down");
+    check(&held, "lb-proxy");
 }
 
 #[test]

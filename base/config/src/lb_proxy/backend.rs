@@ -69,13 +69,14 @@ pub struct Backend {
     /// more, lb-proxy tries them again after a second.
     #[serde(default = "retries")]
     pub retries: u8,
-    /// The time after which lb-proxy ends a session in which no data moves.
+    /// The time after which lb-proxy ends a session in which no data moves. Data moves as long as a peer acknowledges
+    /// some; one with data still to take has 10 s at least.
     #[serde(default)]
     pub idle_timeout: Every,
-    /// The same for a client whose server has closed; `"0s"`: `idle-timeout` applies.
+    /// The same for a client whose server has closed, once the client has all data; `"0s"`: `idle-timeout` applies.
     #[serde(default)]
     pub client_fin: HumanDuration,
-    /// The same for a server whose client has closed; `"0s"`: `idle-timeout` applies.
+    /// The same for a server whose client has closed, once the server has all data; `"0s"`: `idle-timeout` applies.
     #[serde(default)]
     pub server_fin: HumanDuration,
     /// The source address of connections to servers. Default: the kernel chooses.

@@ -21,7 +21,8 @@ pub struct Frontend {
     /// The addresses with their ports.
     pub listen: Vec<Address>,
     /// The role in OpenShift. It sets defaults of the frontend's backends. `api`: `balance = "least-connections"`, a
-    /// check of https `/readyz`, `on-down = "reset"`. `ingress`: `balance = "source"`, `on-down = "reset"`.
+    /// check of https `/readyz`, `on-down = "reset"`. `ingress`: `balance = "source"`; a router that stops gracefully
+    /// finishes its sessions.
     #[serde(default)]
     pub role: Role,
     /// The backend of every connection that no route matches.
@@ -226,7 +227,9 @@ impl Default for Flows {
 pub struct Side {
     /// Keepalive probes of an idle connection; `false`: none.
     pub keepalive: Keepalive,
-    /// How long data may stay unacknowledged; `"0s"`: the system's default.
+    /// How long a peer may leave data or probes of its window without an answer: then it is dead, and lb-proxy ends the
+    /// session within a quarter of this time. A peer that reads nothing and answers is slow, and its session stays.
+    /// `"0s"`: the system's default.
     pub user_timeout: HumanDuration,
 }
 

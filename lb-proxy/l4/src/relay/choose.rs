@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto};
 
 use super::connection::{Session, Stage};
 use super::pump::{Readiness, Side};
-use super::worker::{Ending, REST, Worker, is_shortage};
+use super::worker::{REST, Worker, is_shortage};
 
 /// Between two attempts at the same server: with no other server to go to, one that is being restarted is
 /// given this long.
@@ -69,7 +69,7 @@ impl Worker {
         let Some(backend) = backend else {
             let tally = &session.frontend.tally;
             tally.rejected.fetch_add(1, Ordering::Relaxed);
-            return self.end(index, Ending::reset(Cause::Proxy));
+            return self.end(index, Cause::Proxy);
         };
         session.backend = Some(Arc::clone(backend));
         self.choose(index);
@@ -136,7 +136,7 @@ impl Worker {
                     }
                     Wait::Overflow => {
                         session.stage = Stage::Queued;
-                        self.end(index, Ending::reset(Cause::Proxy));
+                        self.end(index, Cause::Proxy);
                         return None;
                     }
                     Wait::Nobody => {
@@ -169,7 +169,7 @@ impl Worker {
             Some(_) if session.retries <= limit => self.arm(index, TURNAROUND),
             failure => {
                 let cause = failure.map_or(Cause::Server, cause_of);
-                self.end(index, Ending::reset(cause));
+                self.end(index, cause);
             }
         }
     }
@@ -200,7 +200,7 @@ impl Worker {
 
     /// A session has waited for a server with room as long as it may.
     pub(super) fn queued_too_long(&mut self, index: u32) {
-        self.end(index, Ending::reset(Cause::ServerTimeout));
+        self.end(index, Cause::ServerTimeout);
     }
 
     /// Gives up a session's place in the queue, if it has one.
@@ -376,7 +376,7 @@ impl Worker {
         if session.retries <= limit {
             return true;
         }
-        self.end(index, Ending::reset(cause_of(error)));
+        self.end(index, cause_of(error));
         false
     }
 
@@ -400,12 +400,12 @@ impl Worker {
         if self.may_warn() {
             tracing::warn!(%error, "Sessions end for want of resources");
         }
-        self.end(index, Ending::reset(Cause::Resource));
+        self.end(index, Cause::Resource);
     }
 
     /// The client has reset the connection before a server was there.
     pub(super) fn client_gone(&mut self, index: u32) {
-        self.end(index, Ending::reset(Cause::Client));
+        self.end(index, Cause::Client);
     }
 
     fn connected(&mut self, index: u32) {

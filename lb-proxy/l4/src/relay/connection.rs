@@ -10,6 +10,8 @@ use balance::pool::{Server, Slot, Tried};
 use balance::queue::Ticket;
 use balance::table::{Backend, Frontend, Table};
 use daemon::clock;
+use l4_core::access_log::Cause;
+use l4_core::delivery::Deliveries;
 use l4_core::timers::TICK;
 use rustix::io::Errno;
 
@@ -33,7 +35,7 @@ pub(crate) struct Session {
     pub(crate) queued: Duration32,
     /// From the beginning of the first attempt until a server was connected.
     pub(crate) connected: Duration32,
-    /// The tick at which bytes last moved.
+    /// The tick at which bytes last moved or, as far as it was checked, were acknowledged.
     pub(super) active: u64,
     /// Sessions that waited for a server when this one began to.
     pub(super) ahead: u32,
@@ -52,8 +54,10 @@ pub(crate) struct Session {
     pub(crate) named: Option<Box<Named>>,
     /// Bytes moved that the counters know of, both ways together.
     pub(super) counted: (u64, u64),
-    /// A side has failed: the other one gets what is left, as long as it takes some before this tick.
-    pub(super) parting: Option<HalfClosed>,
+    /// It ends for this cause once its bytes are delivered: nothing is read any more.
+    pub(super) parting: Option<Cause>,
+    /// What the checks have found while bytes were not acknowledged.
+    pub(super) deliveries: Option<Box<Deliveries>>,
     /// When bytes were last moved up, and down: gathered octets wait from then on.
     pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
@@ -105,15 +109,6 @@ pub(crate) struct Named {
     pub(crate) server_name: Option<Box<str>>,
 }
 
-/// The end of a session one side of which has failed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct HalfClosed {
-    /// When it ends, whatever is left.
-    pub(super) until: u64,
-    /// Bytes that were left when it was last looked.
-    pub(super) left: u32,
-}
-
 /// A session on its way to another worker or process.
 #[derive(Debug)]
 pub(crate) struct FrozenSession(pub(crate) Session);
@@ -149,6 +144,7 @@ impl Session {
             named: None,
             counted: (0, 0),
             parting: None,
+            deliveries: None,
             moved_at: [Micros::default(); 2],
             is_listed: false,
             has_outlived_server: false,
@@ -188,6 +184,11 @@ impl Session {
 
     pub(super) fn named(&mut self) -> &mut Named {
         self.named.get_or_insert_default()
+    }
+
+    /// True when the kernel has taken every byte that was read.
+    pub(super) fn is_whole(&self) -> bool {
+        self.up.is_empty() && self.down.is_empty()
     }
 
     /// True when one of the sides has failed, so that the other is not waited for without end.

@@ -15,7 +15,7 @@ use rustix::net::RecvFlags;
 
 use super::connection::{Session, Stage};
 use super::pump::{End, Readiness};
-use super::worker::{Ending, Worker};
+use super::worker::Worker;
 
 /// The most that is kept before a decision: a PROXY header and a ClientHello of any sane size.
 const LONGEST: usize = proxy_protocol::LONGEST + client_hello::LONGEST;
@@ -48,7 +48,7 @@ impl Worker {
         let read = read(session, &mut self.tools.scratch);
         match read {
             Ok(awaited) => self.judge(index, awaited),
-            Err(_) => self.end(index, Ending::reset(Cause::Client)),
+            Err(_) => self.end(index, Cause::Client),
         }
     }
 
@@ -71,7 +71,7 @@ impl Worker {
                     Awaited::Over if session.up.end == End::Finishing => Cause::Client,
                     Awaited::Over => Cause::ClientTimeout,
                 };
-                self.end(index, Ending::reset(code));
+                self.end(index, code);
             }
             Found::Name(name) => {
                 if !self.admit_named(index) {
@@ -94,7 +94,7 @@ impl Worker {
         let frontend = &session.frontend;
         if !frontend.sources.admit(source) {
             frontend.tally.denied.fetch_add(1, Ordering::Relaxed);
-            self.end(index, Ending::reset(Cause::Proxy));
+            self.end(index, Cause::Proxy);
             return false;
         }
         if let Some(limits) = &frontend.limits {
@@ -102,7 +102,7 @@ impl Worker {
                 Ok(admission) => session.admission = Some(admission),
                 Err(_) => {
                     frontend.tally.limited.fetch_add(1, Ordering::Relaxed);
-                    self.end(index, Ending::reset(Cause::Proxy));
+                    self.end(index, Cause::Proxy);
                     return false;
                 }
             }

@@ -283,6 +283,13 @@ impl Flow {
         self.held.is_none() && self.in_pipe == 0
     }
 
+    /// Reads no more. The destination gets the bytes that wait, and no end.
+    pub(super) fn cut(&mut self) {
+        if self.end == End::Open {
+            self.end = End::Resetting;
+        }
+    }
+
     /// Gives up what waits; the destination takes nothing any more.
     pub(super) fn kill(&mut self, tools: &mut Tools) {
         self.end = End::Dead;

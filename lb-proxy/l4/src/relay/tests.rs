@@ -1,6 +1,7 @@
 //! Sessions over real sockets of the loopback interface.
 
 mod bulk;
+mod delivering;
 mod edges;
 mod failover;
 mod inspecting;

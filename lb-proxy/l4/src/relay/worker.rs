@@ -2,10 +2,10 @@
 
 mod accept;
 mod commands;
+mod deliver;
 mod end;
 
 pub(super) use accept::{REST, is_shortage};
-pub(super) use end::Ending;
 
 use std::collections::VecDeque;
 use std::io;
@@ -43,6 +43,9 @@ const EVENTS: usize = 512;
 /// A session as old as this gets the options that only matter to long ones: short ones, which are most,
 /// are spared the calls.
 const GROWN_UP: Duration = Duration::from_secs(1);
+
+/// How long a worker that was asked to stop waits for the bytes of its sessions to arrive.
+const LAST_DELIVERY: Duration = Duration::from_secs(1);
 
 /// The events watched on both ends of every session.
 const WATCHED: EventFlags = EventFlags::IN
@@ -84,6 +87,8 @@ pub(super) struct Worker {
     pub(super) now: Micros,
     random: u64,
     life: Life,
+    /// When it stops, whatever is not delivered by then.
+    stop_at: u64,
     /// Others are about to be frozen: sessions given to them now may be lost.
     keeps_all: bool,
 }
@@ -153,6 +158,7 @@ impl Worker {
             now,
             random: u64::from_ne_bytes(seed) | 1,
             life: Life::Serving,
+            stop_at: 0,
             keeps_all: false,
         };
         worker.new_epoll()?;
@@ -185,7 +191,7 @@ impl Worker {
     pub(super) fn run(mut self) {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let mut due = Vec::new();
-        while self.life != Life::Stopping {
+        while !self.is_done() {
             self.heartbeat.beat();
             let timeout = self.timeout();
             let waited = epoll::wait(
@@ -219,6 +225,12 @@ impl Worker {
             self.mailbox.sessions.store(n_sessions, Ordering::Relaxed);
         }
         self.end_all();
+    }
+
+    /// True when it was asked to stop, and has delivered what it could.
+    fn is_done(&self) -> bool {
+        let is_over = || self.sessions.is_empty() || self.now.tick() >= self.stop_at;
+        self.life == Life::Stopping && is_over()
     }
 
     /// True when no timer is pending, so that only events need the worker.
@@ -431,10 +443,6 @@ fn set_options(socket: &OwnedFd, options: SideOptions) {
             sockopt::set_tcp_keepidle(socket, keepalive.idle)?;
             sockopt::set_tcp_keepintvl(socket, keepalive.interval)?;
             sockopt::set_tcp_keepcnt(socket, keepalive.count)?;
-        }
-        if let Some(timeout) = options.user_timeout {
-            let millis = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
-            sockopt::set_tcp_user_timeout(socket, millis)?;
         }
         Ok(())
     };

@@ -56,9 +56,10 @@ impl Reader<'_, '_> {
             queue: spec.queue,
             policy: Policy {
                 on_down: spec.on_down.unwrap_or(match role {
-                    Role::Plain => OnDown::Finish,
+                    // A router that stops fails its check first, and serves the sessions that it has for a while.
+                    Role::Plain | Role::Ingress => OnDown::Finish,
                     // A watch on an API server that is gone would hang until its client gives up.
-                    Role::Api | Role::Ingress => OnDown::Reset,
+                    Role::Api => OnDown::Reset,
                 }),
                 ..Policy::of(spec)
             },

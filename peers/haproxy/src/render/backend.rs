@@ -7,6 +7,7 @@ use config::{Class, Every, HumanDuration, Ip};
 
 use super::Site;
 use crate::proxy::Proxy;
+use crate::rules::of_backend;
 use crate::server::Server;
 
 /// A shorter silence than this ends watches of the API that are well.
@@ -17,6 +18,9 @@ impl Site<'_, '_> {
         let proxies = self.proxies.iter().filter(|proxy| proxy.is_backend());
         proxies
             .map(|proxy| {
+                if !proxy.is_frontend() {
+                    of_backend(&proxy.tcp_requests, &mut self.notes);
+                }
                 let mut backend = Backend::new(proxy.name);
                 backend.balance = Some(proxy.balance.unwrap_or(Balance::RoundRobin));
                 backend.check = self.check(proxy);

@@ -35,6 +35,10 @@ impl Site<'_, '_> {
                 if bind.accepts_proxy {
                     frontend.accept_proxy = AcceptProxy::Required;
                 }
+                if let Some(how) = role_in_words(frontend.role) {
+                    let what = format!("frontend {}", frontend.name);
+                    self.notes.differs(Class::Behaviour, &proxy.at, &what, how);
+                }
                 let limit = bind.max_connections.or(proxy.max_connections);
                 frontend.max_connections = limit.and_then(positive);
                 if let Some(delay) = proxy.inspect_delay.filter(|_| !routes.names.is_empty()) {
@@ -122,5 +126,19 @@ fn role(sockets: &[SocketAddr]) -> Role {
         Role::Ingress
     } else {
         Role::Plain
+    }
+}
+
+/// The consequence of a role; its other defaults are written out in the backend.
+fn role_in_words(role: Role) -> Option<&'static str> {
+    match role {
+        Role::Api => Some(
+            "its port makes it `role = \"api\"`: lb-proxy resets sessions of a server that goes down, so that watches \
+             connect again at once; `on-down = \"finish\"` in the backend keeps them",
+        ),
+        Role::Ingress => Some(
+            "its port makes it `role = \"ingress\"`: sessions of a server that goes down stay, as with HAProxy",
+        ),
+        Role::Plain => None,
     }
 }

@@ -1,3 +1,8 @@
+use std::path::Path;
+
+use config::Class;
+
+use crate::NoHostInfo;
 use crate::tests::frontend;
 
 #[test]
@@ -130,7 +135,7 @@ fn sources_come_to_two_lists_or_are_reported() {
     let not_ten = "connection reject if !{ src 10.0.0.0/8 }";
     let not_two = "connection reject if !{ src 192.0.2.1 }";
     let all = "connection reject";
-    let table: [Row<'_>; 17] = [
+    let table: [Row<'_>; 19] = [
         (&[&reject_ten], None, &["10.0.0.0/8"], 0),
         (
             &[&reject_ten, &reject_one],
@@ -159,18 +164,105 @@ fn sources_come_to_two_lists_or_are_reported() {
         (&[HELLO, "content reject"], None, &[], 1),
         (&[HELLO, &content_ten], None, &[], 1),
         (&[HELLO, all], None, EVERY, 0),
+        // A drop keeps clients out as a rejection does, and is said to differ.
+        (&["session silent-drop"], None, EVERY, 1),
         (
-            &[
-                "connection track-sc0 src",
-                "session silent-drop",
-                "connection what",
-            ],
+            &["connection silent-drop if !{ src 10.0.0.0/8 }"],
+            OURS,
+            &[],
+            1,
+        ),
+        (
+            &["connection track-sc0 src", "connection what"],
             None,
             &[],
-            3,
+            2,
         ),
     ];
     for (rules, allow, deny, n_remarks) in table {
         check_sources(rules, allow, deny, n_remarks);
     }
+}
+
+/// The weights of the notes on rules of a frontend.
+fn classes(rules: &str) -> Vec<Class> {
+    let text = format!(
+        "frontend f\nbind :1\n{rules}\ndefault_backend b\nbackend b\nserver b 192.0.2.2:1\n"
+    );
+    let files = [(Path::new("haproxy.cfg"), text.as_bytes())];
+    let draft = crate::import(&files, &NoHostInfo).unwrap();
+    draft.notes.iter().map(|note| note.class).collect()
+}
+
+#[test]
+fn a_lost_restriction_is_a_matter_of_security() {
+    use Class::{Behaviour, Cosmetic, Security};
+    let table: [(&str, &[Class]); 22] = [
+        // Clients that were kept out would get in.
+        (
+            "acl lan src -f /etc/lan\ntcp-request connection reject unless lan",
+            &[Security],
+        ),
+        (
+            "acl lan src -f /etc/lan\ntcp-request connection silent-drop if !lan",
+            &[Security],
+        ),
+        (
+            "tcp-request connection reject if { sc0_conn_rate gt 50 }",
+            &[Security],
+        ),
+        (
+            "tcp-request content reject if { req.payload(0,4) -m bin 00 }",
+            &[Security],
+        ),
+        (
+            "tcp-request connection accept if { src -f /x }\ntcp-request connection reject",
+            &[Security],
+        ),
+        (
+            "tcp-request connection expect-proxy layer4 if { src 10.0.0.0/8 }",
+            &[Security],
+        ),
+        ("tcp-request connection what", &[Security]),
+        ("http-request deny unless { src 10.0.0.0/8 }", &[Security]),
+        ("http-request auth unless { http_auth(users) }", &[Security]),
+        ("http-response deny if { status 500 }", &[Security]),
+        ("bind :2 interface eth0", &[Security]),
+        ("use_backend b if { path /x }", &[Security]),
+        // They are kept out all the same.
+        ("tcp-request connection reject", &[]),
+        ("tcp-request connection silent-drop", &[Behaviour]),
+        ("tcp-request connection reject if !{ src 10.0.0.0/8 }", &[]),
+        // These keep no client out.
+        (
+            "tcp-request connection accept if { src -f /x }",
+            &[Cosmetic],
+        ),
+        (
+            "tcp-request connection accept\ntcp-request connection reject if { src -f /x }",
+            &[Cosmetic],
+        ),
+        (
+            "tcp-request content accept if { req.ssl_hello_type 1 }\ntcp-request content reject",
+            &[Behaviour],
+        ),
+        ("tcp-request connection track-sc0 src", &[Behaviour]),
+        ("tcp-request content set-var(txn.a) src", &[Behaviour]),
+        ("http-request set-header X-Y z", &[Behaviour]),
+        ("timeout http-request 5s", &[Behaviour]),
+    ];
+    for (rules, expected) in table {
+        assert_eq!(classes(rules), expected, "{rules}");
+    }
+}
+
+#[test]
+fn a_rule_of_a_backend_is_not_lost_in_silence() {
+    let rules = "default_backend b\nbackend b\ntcp-request content reject if { src 10.0.0.0/8 }\n#";
+    let text = format!("frontend f\nbind :1\n{rules}\nserver b 192.0.2.2:1\n");
+    let files = [(Path::new("haproxy.cfg"), text.as_bytes())];
+    let draft = crate::import(&files, &NoHostInfo).unwrap();
+    let note = draft.notes.first().unwrap();
+    assert_eq!(note.class, Class::Security);
+    assert!(note.reason.contains("write the rule there"), "{note}");
 }

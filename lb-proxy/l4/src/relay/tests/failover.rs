@@ -163,13 +163,15 @@ fn a_full_queue_and_a_long_wait_have_their_codes() {
     let first = rig.connect();
     let far = accept(&listener);
     let mut long = rig.connect();
+    // Unread bytes would turn the end into a reset.
+    long.write_all(b"question").unwrap();
     let gone = rig.connect();
     until("queue", || {
         rig.engine().counters().queued.load(Ordering::Relaxed) == 2
     });
     assert!(is_reset(&read_to_end(&mut rig.connect())));
     reset(gone);
-    assert!(is_reset(&read_to_end(&mut long)));
+    assert!(read_to_end(&mut long).unwrap().is_empty());
     drop((first, far));
     rig.until_sessions(0);
     let mut codes = rig.terminations();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,6 @@ use l4_core::access_log::Cause;
 use l4_core::slab::Token;
 use rustix::event::epoll;
 
-use super::end::Ending;
 use super::{Life, Listening, Watch, Worker};
 use crate::relay::command::Command;
 use crate::relay::connection::{FrozenSession, Session, Stage};
@@ -53,7 +53,7 @@ impl Worker {
                 }
                 Command::Adopt(parcels) => self.adopt(parcels),
                 Command::StopAccepting => self.stop_accepting(),
-                Command::Stop => self.life = Life::Stopping,
+                Command::Stop => self.stop(),
             }
         }
         for token in called {
@@ -81,7 +81,7 @@ impl Worker {
             .map(|(index, _)| index)
             .collect();
         for index in &fitting {
-            self.end(*index, Ending::reset(cause));
+            self.end(*index, cause);
         }
         fitting.len()
     }
@@ -142,7 +142,7 @@ impl Worker {
         self.wake_listeners();
     }
 
-    fn stop_accepting(&mut self) {
+    pub(super) fn stop_accepting(&mut self) {
         for place in 0..self.listeners.len() {
             // Connections in a shared socket belong to the process that shares it; those in an own one would be
             // lost with it.
@@ -180,8 +180,11 @@ impl Worker {
             .sessions
             .iter()
             .filter_map(|(index, session)| {
-                // One that waits has left the server that it has tried.
+                // One that waits has left the server that it has tried, and one that is parting ends already.
                 session.slot.as_ref()?;
+                if session.parting.is_some() {
+                    return None;
+                }
                 let cause = gone.get(&session.target.as_ref()?.load.id())?;
                 Some((index, *cause))
             })
@@ -202,7 +205,7 @@ impl Worker {
         if cause == Cause::Down {
             self.count_reset(index);
         }
-        self.end(index, Ending::reset(cause));
+        self.end(index, cause);
     }
 
     fn count_reset(&self, index: u32) {
@@ -266,10 +269,13 @@ impl Worker {
         session.down.arrive(&mut self.tools.pipes);
         session.active = self.now.tick();
         session.parting = None;
+        session.deliveries = None;
         // The kernel reports every socket that is added as it stands, so that nothing is missed.
         session.client.signs.forget();
+        forget_user_timeout(&session.client.socket);
         if let Some(server) = &mut session.server {
             server.signs.forget();
+            forget_user_timeout(&server.socket);
         }
         let stage = session.stage;
         let session_is_routed = session.backend.is_some();
@@ -292,7 +298,7 @@ impl Worker {
         }
         if let Err(error) = watched {
             tracing::error!(%error, "A session that was handed over cannot be watched");
-            return self.end(token.index, Ending::reset(Cause::Resource));
+            return self.end(token.index, Cause::Resource);
         }
         self.grow(token);
         match stage {
@@ -310,6 +316,13 @@ impl Worker {
             Stage::Relaying => self.relay(token.index),
         }
     }
+}
+
+/// Takes back what an older version has set: this limit of the kernel ends connections whose peer reads nothing for
+/// a while, though it answers.
+fn forget_user_timeout(socket: &OwnedFd) {
+    // An error means that the connection is gone.
+    rustix::net::sockopt::set_tcp_user_timeout(socket, 0).ok();
 }
 
 /// The loads of servers whose sessions are to be ended by the policy of the newer table, and why: they

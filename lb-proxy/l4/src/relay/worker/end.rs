@@ -1,51 +1,30 @@
 //! Moves the bytes of a session, and sees to its end.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use l4_core::access_log::{Cause, Counts, Phase, Record, Termination, Timers};
+use l4_core::ending::{Closing, closing};
 use l4_core::timers::ticks;
+use rustix::net::{RecvFlags, Shutdown};
 
-use super::Worker;
-use crate::relay::connection::{HalfClosed, Session, Stage, reset_on_close};
+use super::{LAST_DELIVERY, Life, Worker};
+use crate::relay::connection::{Session, Stage, reset_on_close};
 use crate::relay::pump::{End, Flow, Readiness, Side, Tools, Turn};
 
-/// How long the other side of one that was reset may take none of the bytes that are left.
-const PARTING: Duration = Duration::from_secs(10);
-
-/// The interval of the checks whether they have.
-const PARTING_LOOK: Duration = Duration::from_millis(10);
+/// Buffers of unread bytes that are read and dropped when a connection is closed: 1 MiB.
+const MOST_UNREAD: usize = 16;
 
 /// Bytes moved after which the counters are updated, so that a transfer of hours shows as it goes.
 const TELL_EVERY: u64 = 1 << 20;
 
-/// Why a session ends, and how its sockets are closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::relay) struct Ending {
-    cause: Cause,
-    reset: bool,
-}
-
-impl Ending {
-    /// Both sides were closed in the usual way.
-    const NORMAL: Self = Self {
-        cause: Cause::Normal,
-        reset: false,
-    };
-
-    /// Both sides are reset.
-    pub(in crate::relay) fn reset(cause: Cause) -> Self {
-        Self { cause, reset: true }
-    }
-}
-
 /// The next step of a session once its flows rest.
 enum Verdict {
-    GoOn,
-    End(Ending),
-    /// As soon as what was sent has arrived.
-    Part(Cause),
+    Continue,
+    End(Cause),
+    /// It ends already, once its bytes are delivered.
+    Parting,
 }
 
 impl Worker {
@@ -57,7 +36,10 @@ impl Worker {
         };
         let before = [session.up.moved, session.down.moved];
         let turn = pump(session, &mut self.tools);
-        let verdict = judge(session, &mut self.tools);
+        let verdict = match session.parting {
+            Some(_) => Verdict::Parting,
+            None => judge(session, &mut self.tools),
+        };
         let after = [session.up.moved, session.down.moved];
         for (at, (before, after)) in session.moved_at.iter_mut().zip(before.iter().zip(&after)) {
             if before != after {
@@ -67,16 +49,14 @@ impl Worker {
         if after != before {
             let [up, down] = after;
             session.active = now;
-            // A side that takes bytes gets more time for them.
-            session.parting = None;
             if up + down - (session.counted.0 + session.counted.1) >= TELL_EVERY {
                 tell(session);
             }
         }
         match verdict {
-            Verdict::End(ending) => self.end(index, ending),
-            Verdict::Part(cause) => self.part(index, cause),
-            Verdict::GoOn => {
+            Verdict::End(cause) => self.end(index, cause),
+            Verdict::Parting => self.check(index),
+            Verdict::Continue => {
                 let gathers = session.is_gathering();
                 if (turn == Turn::Again || gathers)
                     && let Some(token) = self.sessions.token(index)
@@ -91,95 +71,21 @@ impl Worker {
         }
     }
 
-    /// The deadline of a session whose bytes move, if it has one.
-    fn set_deadline(&mut self, index: u32) {
-        let now = self.now.tick();
-        let Some(session) = self.sessions.get_mut(index) else {
-            return;
-        };
-        if session.is_failing() {
-            let until = now.saturating_add(ticks(PARTING));
-            let parting = session.parting.get_or_insert(HalfClosed { until, left: 0 });
-            return self.wheel.arm(index, parting.until);
-        }
-        let Some((limit, _)) = quiet_limit(session) else {
-            return;
-        };
-        let due = session
-            .active
-            .saturating_add(ticks(limit))
-            .saturating_add(1);
-        // Bytes only ever move a deadline away: the look at that moment detects it.
-        if self.wheel.due(index).is_none_or(|armed| armed > due) {
-            self.wheel.arm(index, due);
-        }
-    }
+    //--- End
 
-    /// A deadline of the session has come, whatever it waits for.
-    pub(in crate::relay) fn on_deadline(&mut self, index: u32) {
-        let now = self.now.tick();
+    /// Ends a session for a cause, which says how its sockets are closed.
+    pub(in crate::relay) fn end(&mut self, index: u32, cause: Cause) {
         let Some(session) = self.sessions.get(index) else {
             return;
         };
-        match session.stage {
-            Stage::Inspecting => self.inspected_long_enough(index),
-            Stage::Queued => self.queued_too_long(index),
-            Stage::Pausing => self.paused_long_enough(index),
-            Stage::Connecting => self.attempt_timed_out(index),
-            Stage::Relaying => {
-                if let Some(parting) = session.parting {
-                    let cause = cause_of_failure(session);
-                    if now >= parting.until {
-                        self.end(index, Ending::reset(cause));
-                    } else {
-                        self.relay(index);
-                    }
-                    return;
-                }
-                let Some((limit, cause)) = quiet_limit(session) else {
-                    return;
-                };
-                if session.active.saturating_add(ticks(limit)) < now {
-                    self.end(index, Ending::reset(cause));
-                } else {
-                    self.set_deadline(index);
-                }
-            }
+        match closing(cause, phase(session, cause), session.is_whole()) {
+            Closing::ResetAfterDelivery if session.parting.is_none() => self.part(index, cause),
+            closing => self.close(index, cause, closing),
         }
     }
-
-    /// Ends a session that was reset, as soon as what was sent to the other side has arrived: a reset
-    /// makes the kernel forget what it still has to send.
-    fn part(&mut self, index: u32, cause: Cause) {
-        let now = self.now.tick();
-        let Some(session) = self.sessions.get_mut(index) else {
-            return;
-        };
-        let left: usize = [Some(&session.client), session.server.as_ref()]
-            .into_iter()
-            .flatten()
-            .filter(|side| !side.signs.has(Readiness::RESET))
-            .map(|side| sys::option::unsent(&side.socket))
-            .sum();
-        let left = u32::try_from(left).unwrap_or(u32::MAX);
-        let until = match session.parting {
-            // Nothing has arrived since it was last looked.
-            Some(parting) if left >= parting.left && parting.left > 0 => parting.until,
-            _ => now.saturating_add(ticks(PARTING)),
-        };
-        session.parting = Some(HalfClosed { until, left });
-        let waits = left > 0 && now < until;
-        if waits {
-            self.arm(index, PARTING_LOOK);
-        } else {
-            self.end(index, Ending::reset(cause));
-        }
-    }
-
-    //--- End
 
     /// Closes both sides, gives back all the session had, and writes its record.
-    pub(in crate::relay) fn end(&mut self, index: u32, ending: Ending) {
+    pub(super) fn close(&mut self, index: u32, cause: Cause, closing: Closing) {
         self.wheel.disarm(index);
         self.leave_queue(index);
         let Some(mut session) = self.sessions.remove(index) else {
@@ -187,17 +93,21 @@ impl Worker {
         };
         session.up.release(&mut self.tools.pipes);
         session.down.release(&mut self.tools.pipes);
-        if ending.reset {
-            reset_on_close(&session.client.socket);
-            if let Some(server) = &session.server {
-                reset_on_close(&server.socket);
+        let sides = [Some(&session.client), session.server.as_ref()];
+        for side in sides.into_iter().flatten() {
+            match closing {
+                // Both ends have said all they had to.
+                Closing::Orderly if cause == Cause::Normal => {}
+                Closing::Orderly => close_gently(&side.socket, &mut self.tools.scratch),
+                Closing::ResetAfterDelivery | Closing::ResetNow => reset_on_close(&side.socket),
             }
         }
         tell(&mut session);
-        count_abort(&session, ending.cause);
+        count_abort(&session, cause);
         self.note_age(self.now.since(session.accepted));
         if session.frontend.log && self.shared.log.is_on() {
-            let record = self.record(&session, termination(&session, ending.cause));
+            let termination = Termination::new(cause, phase(&session, cause));
+            let record = self.record(&session, termination);
             self.shared.log.write(record);
         }
         let frontend = Arc::clone(&session.frontend);
@@ -252,10 +162,38 @@ impl Worker {
         }
     }
 
-    /// Ends every session with a reset: the process stops.
+    /// The process stops: sessions end once their bytes are delivered, or a moment from now.
+    pub(super) fn stop(&mut self) {
+        self.life = Life::Stopping;
+        self.stop_at = self.now.tick().saturating_add(ticks(LAST_DELIVERY));
+        self.stop_accepting();
+        for index in self.indices() {
+            match self.sessions.get(index).map(|s| (s.stage, s.parting)) {
+                Some((Stage::Relaying, None)) => self.part(index, Cause::Proxy),
+                Some((Stage::Relaying, Some(_))) | None => {}
+                Some(_) => self.close(index, Cause::Proxy, Closing::ResetNow),
+            }
+        }
+    }
+
+    /// Resets the sessions that are left.
     pub(super) fn end_all(&mut self) {
         for index in self.indices() {
-            self.end(index, Ending::reset(Cause::Proxy));
+            self.close(index, Cause::Proxy, Closing::ResetNow);
+        }
+    }
+}
+
+/// Sends the end, and reads what the peer has sent: bytes that are unread make the kernel reset the connection.
+fn close_gently(socket: &OwnedFd, scratch: &mut [u8]) {
+    // An error means that the connection is gone.
+    if rustix::net::shutdown(socket, Shutdown::Write).is_err() {
+        return;
+    }
+    for _ in 0..MOST_UNREAD {
+        match rustix::net::recv(socket, &mut *scratch, RecvFlags::DONTWAIT) {
+            Ok((0, _)) | Err(_) => return,
+            Ok(_) => {}
         }
     }
 }
@@ -294,18 +232,18 @@ fn judge(session: &mut Session, tools: &mut Tools) -> Verdict {
         ..
     } = session
     else {
-        return Verdict::GoOn;
+        return Verdict::Continue;
     };
     let client_gone = has_told_all(client, up, down, tools);
     let server_gone = has_told_all(server, down, up, tools);
     if client_gone {
-        Verdict::Part(Cause::Client)
+        Verdict::End(Cause::Client)
     } else if server_gone {
-        Verdict::Part(Cause::Server)
+        Verdict::End(Cause::Server)
     } else if up.end == End::Finished && down.end == End::Finished {
-        Verdict::End(Ending::NORMAL)
+        Verdict::End(Cause::Normal)
     } else {
-        Verdict::GoOn
+        Verdict::Continue
     }
 }
 
@@ -325,37 +263,8 @@ fn has_told_all(side: &mut Side, from: &Flow, to: &mut Flow, tools: &mut Tools) 
     }
 }
 
-/// The side that has failed first, as far as can be told.
-fn cause_of_failure(session: &Session) -> Cause {
-    let failed = Readiness::RESET | Readiness::FAILED;
-    if session.client.signs.has(failed) {
-        Cause::Client
-    } else {
-        Cause::Server
-    }
-}
-
-/// How long a session may be quiet, and whose fault it is then.
-fn quiet_limit(session: &Session) -> Option<(Duration, Cause)> {
-    let policy = &session.backend.as_ref()?.policy;
-    let closed = |end: End| end != End::Open;
-    match (closed(session.up.end), closed(session.down.end)) {
-        (false, true) => policy
-            .client_fin
-            .or(policy.idle_timeout)
-            .map(|limit| (limit, Cause::ClientTimeout)),
-        (true, false) => policy
-            .server_fin
-            .or(policy.idle_timeout)
-            .map(|limit| (limit, Cause::ServerTimeout)),
-        _ => policy
-            .idle_timeout
-            .map(|limit| (limit, Cause::ClientTimeout)),
-    }
-}
-
-fn termination(session: &Session, cause: Cause) -> Termination {
-    let phase = match session.stage {
+fn phase(session: &Session, cause: Cause) -> Phase {
+    match session.stage {
         _ if cause == Cause::Normal => Phase::Done,
         Stage::Inspecting => Phase::Request,
         Stage::Queued => Phase::Queue,
@@ -367,8 +276,7 @@ fn termination(session: &Session, cause: Cause) -> Termination {
             }
         }
         Stage::Relaying => Phase::Data,
-    };
-    Termination::new(cause, phase)
+    }
 }
 
 /// Counts a session that one side broke off while data was passed.
