@@ -222,6 +222,9 @@ pub struct SweepReport {
     pub waiting_for_nodes: Amount,
     /// Links that were stated again because a manifest needs them.
     pub links_restated: u64,
+    /// The digests of manifests that cannot be read. Everything that their repositories have stays.
+    #[serde(default)]
+    pub unreadable_manifests: Vec<String>,
     /// Deleted from the trash.
     pub deleted: Amount,
     /// The duration.

@@ -11,6 +11,7 @@
 pub mod blob;
 mod block;
 mod cache;
+pub mod damage;
 mod error;
 mod incoming;
 pub mod layout;
@@ -49,6 +50,7 @@ use crate::journal::feed::{Feed, Taken};
 use crate::journal::writer::{State, WallClock, Writer};
 use blob::Flights;
 use cache::Cache;
+use damage::Damage;
 use layout::Layout;
 use lock::{Alone, Locks, Shared};
 use naming::Naming;
@@ -189,6 +191,7 @@ pub(crate) struct Inner {
     flights: Flights,
     leases: Mutex<Leases>,
     naming: Naming,
+    damage: Damage,
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
@@ -265,6 +268,7 @@ impl Store {
             flights: Flights::default(),
             leases: Mutex::new(Leases::new(settings.lease)),
             naming: Naming::default(),
+            damage: Damage::default(),
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names {
                 n_taken: 0,
@@ -276,6 +280,9 @@ impl Store {
             _lock: opened.lock,
         };
         let inner = Arc::new(inner);
+        for digest in &recovery.missing {
+            inner.list_missing(digest);
+        }
         Ok((Self { inner }, recovery))
     }
 

@@ -99,6 +99,8 @@ struct Medium {
     faults: Faults,
     files: BTreeMap<u64, Content>,
     next_file: u64,
+    /// Files whose octets cannot be read.
+    unreadable: BTreeSet<u64>,
     names: Names,
     durable: Names,
     /// Changes of names that are not durable, in order.
@@ -196,6 +198,7 @@ impl FaultyDisk {
             faults: Faults::default(),
             files: BTreeMap::new(),
             next_file: 0,
+            unreadable: BTreeSet::new(),
             durable: names.clone(),
             names,
             changes: Vec::new(),
@@ -265,6 +268,34 @@ impl FaultyDisk {
         content.octets[octet] ^= 1 << (bit % 8);
         content.durable = content.octets.clone();
         content.writes.clear();
+    }
+
+    /// Cuts a file or lengthens it with zeros, durably. Its time of change stays, as when a file system
+    /// is repaired.
+    pub fn resize(&self, path: &Path, length: u64) {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        let content = medium.files.get_mut(&file).unwrap();
+        Write::Truncate(length).apply(&mut content.octets);
+        content.durable = content.octets.clone();
+        content.writes.clear();
+    }
+
+    /// Takes a file's name away, durably and without an operation.
+    pub fn lose(&self, path: &Path) {
+        let mut medium = self.medium();
+        medium.names.files.remove(path).unwrap();
+        medium.durable.files.remove(path);
+    }
+
+    /// Lets reads of a file fail, or succeed again.
+    pub fn set_unreadable(&self, path: &Path, is_unreadable: bool) {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        match is_unreadable {
+            true => medium.unreadable.insert(file),
+            false => medium.unreadable.remove(&file),
+        };
     }
 
     fn medium(&self) -> MutexGuard<'_, Medium> {

@@ -99,11 +99,7 @@ impl Disk for FaultyDisk {
         let Ok(file) = medium.find(path) else {
             return Ok(None);
         };
-        let content = medium.content(file);
-        Ok(Some(Status {
-            size: content.octets.len() as u64,
-            modified: SystemTime::UNIX_EPOCH + Duration::from_millis(content.modified),
-        }))
+        Ok(Some(medium.status(file)))
     }
 
     fn touch(&self, path: &Path) -> io::Result<()> {
@@ -131,6 +127,17 @@ impl Disk for FaultyDisk {
             disk: self.clone(),
             path: path.to_owned(),
         }))
+    }
+}
+
+impl Medium {
+    fn status(&mut self, file: u64) -> Status {
+        let content = self.content(file);
+        Status {
+            inode: file,
+            size: content.octets.len() as u64,
+            modified: SystemTime::UNIX_EPOCH + Duration::from_millis(content.modified),
+        }
     }
 }
 
@@ -177,6 +184,9 @@ impl FaultyFile {
 impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut medium = self.disk.begin(Kind::Look)?;
+        if medium.unreadable.contains(&self.file) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
         let octets = &medium.content(self.file).octets;
         let at = usize::try_from(at).map_err(io::Error::other)?;
         let rest = octets.get(at..).unwrap_or_default();
@@ -237,8 +247,8 @@ impl File for FaultyFile {
         self.disk.begin(Kind::Change).map(drop)
     }
 
-    fn size(&self) -> io::Result<u64> {
+    fn status(&self) -> io::Result<Status> {
         let mut medium = self.disk.begin(Kind::Look)?;
-        Ok(medium.content(self.file).octets.len() as u64)
+        Ok(medium.status(self.file))
     }
 }
