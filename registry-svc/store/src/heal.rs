@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use daemon::clock;
 use oci::digest::Digest;
@@ -21,7 +22,7 @@ const AT_ONCE: usize = 4;
 /// Heals what is damaged, for as long as it is polled.
 pub async fn run(store: Store, others: Option<Arc<dyn Others>>) {
     loop {
-        round(&store, others.as_ref()).await;
+        round(&store, others.as_ref(), clock::now()).await;
         match store.next_due() {
             None => store.damage_added().await,
             Some(due) => {
@@ -33,29 +34,29 @@ pub async fn run(store: Store, others: Option<Arc<dyn Others>>) {
     }
 }
 
-/// Attempts to heal everything that is due.
-pub async fn round(store: &Store, others: Option<&Arc<dyn Others>>) {
-    let now = clock::now();
+/// Attempts once to heal everything that is due at `now`.
+pub async fn round(store: &Store, others: Option<&Arc<dyn Others>>, now: Instant) {
     loop {
         let mut attempts = JoinSet::new();
         for digest in store.due(now, AT_ONCE) {
-            attempts.spawn(attempt(store.clone(), others.cloned(), digest));
+            attempts.spawn(attempt(store.clone(), others.cloned(), digest, now));
         }
         if attempts.is_empty() {
             return;
         }
+        // Those that failed are due later.
         attempts.join_all().await;
     }
 }
 
-async fn attempt(store: Store, others: Option<Arc<dyn Others>>, digest: Digest) {
+async fn attempt(store: Store, others: Option<Arc<dyn Others>>, digest: Digest, now: Instant) {
     let failure: Box<dyn fmt::Display + Send> = match heal(&store, others.as_deref(), &digest).await {
         Ok(true) => return,
         Ok(false) if others.is_none() => Box::new("there is no other node"),
         Ok(false) => Box::new("no other node has it whole"),
         Err(error) => Box::new(error),
     };
-    if store.put_off(&digest) == 1 {
+    if store.put_off(&digest, now.max(clock::now())) == 1 {
         tracing::error!(%digest, reason = %failure, "A damaged blob is not healed yet");
     } else {
         tracing::debug!(%digest, reason = %failure, "A damaged blob is not healed yet");

@@ -281,6 +281,13 @@ impl FaultyDisk {
         content.writes.clear();
     }
 
+    /// A file's octets, without an operation.
+    pub fn octets(&self, path: &Path) -> Option<Vec<u8>> {
+        let medium = self.medium();
+        let file = medium.names.files.get(path)?;
+        Some(medium.files[file].octets.clone())
+    }
+
     /// Takes a file's name away, durably and without an operation.
     pub fn lose(&self, path: &Path) {
         let mut medium = self.medium();

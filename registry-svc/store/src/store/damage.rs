@@ -32,6 +32,7 @@ use tokio::task::spawn_blocking;
 
 use super::cache::Cache;
 use super::incoming::hash_file;
+use super::layout::Layout;
 use super::{Inner, Store, StoreError};
 use crate::disk::{Access, Status};
 
@@ -387,6 +388,15 @@ impl Store {
         self.inner.refuse(digest, reason, None);
     }
 
+    /// How many files are in the quarantine; none when it cannot be read.
+    #[must_use]
+    pub fn n_in_quarantine(&self) -> Option<usize> {
+        let names = self.inner.disk.list(&self.inner.layout.quarantine()).ok()?;
+        let names = names.unwrap_or_default();
+        let is_content = |name: &&String| Layout::parse_flat(name).is_some();
+        Some(names.iter().filter(is_content).count())
+    }
+
     /// The state of damaged content.
     #[must_use]
     pub fn damaged(&self) -> Damaged {
@@ -446,14 +456,14 @@ impl Store {
     }
 
     /// Has the next attempt made later, the longer the more have failed; returns how many have.
-    pub(crate) fn put_off(&self, digest: &Digest) -> u32 {
+    pub(crate) fn put_off(&self, digest: &Digest, now: Instant) -> u32 {
         let mut all = self.inner.damage.waiting.lock();
         let Some(waiting) = all.get_mut(digest) else {
             return 0;
         };
         waiting.n_failures = waiting.n_failures.saturating_add(1);
         let wait = Backoff::new(FIRST_WAIT, LONGEST_WAIT).after(waiting.n_failures, 0.0);
-        waiting.due = clock::now() + wait;
+        waiting.due = now + wait;
         waiting.n_failures
     }
 
@@ -463,3 +473,6 @@ impl Store {
             || !self.holders(digest, MANIFEST, 1)?.is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;
