@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use ::config::registry_svc::{RegistrySvc, Webhook};
 use api::registry_svc::{Detail, Requests};
+use config_text::counted_as;
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
@@ -35,6 +36,8 @@ use registry_http::server;
 use registry_http::server::Server;
 use registry_http::{Api, Limits, Parts};
 use registry_mirror::Mirrors;
+use registry_store::heal;
+use registry_store::others::Others;
 use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
 use registry_store::space::Space;
 use registry_store::{Settings, Store, StoreError};
@@ -56,6 +59,9 @@ pub(crate) use storage::check as check_storage;
 
 /// How soon `/readyz` tells that the journal has failed.
 const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
+
+/// How soon `/readyz` tells that content is damaged, or whole again.
+const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
@@ -225,6 +231,7 @@ impl Service for Registry {
                 .map(|survey| crate::status::held(&survey)),
             cluster: self.cluster.as_ref().map(crate::status::cluster),
             upkeep: self.upkeep.status(),
+            damage: crate::status::damage(&self.store),
             space: self.space.status(),
             webhooks: crate::status::webhooks(&self.webhooks.status()),
         }
@@ -323,6 +330,9 @@ impl Registry {
         drop(workers.spawn(self.space.clone().run()));
         drop(workers.spawn(self.upkeep.clone().run()));
         drop(workers.spawn(say_failed(self.store.clone(), self.readiness.clone())));
+        drop(workers.spawn(say_damaged(self.store.clone(), self.readiness.clone())));
+        let others = self.cluster.clone().map(|it| Arc::new(it) as Arc<dyn Others>);
+        drop(workers.spawn(heal::run(self.store.clone(), others)));
     }
 
     /// Adds metrics and paths to what the admin listener shows.
@@ -393,6 +403,22 @@ async fn say_failed(store: Store, readiness: Readiness) {
     }
     let reason = "the journal has failed: nothing is taken until the next start";
     readiness.set_reason("journal", Some(reason.to_owned()));
+}
+
+/// Says how much content is damaged. The rest can be pulled, and other nodes have what is damaged, so
+/// the node stays ready.
+async fn say_damaged(store: Store, readiness: Readiness) {
+    let mut shown = 0;
+    loop {
+        let n_waiting = store.damaged().n_waiting;
+        if n_waiting != shown {
+            shown = n_waiting;
+            let blobs = counted_as(n_waiting, "blob is", "blobs are");
+            let reason = format!("{blobs} damaged or missing, and no other node has given it yet");
+            readiness.set_reason("damage", (n_waiting > 0).then_some(reason));
+        }
+        tokio::time::sleep(LOOK_AT_DAMAGE).await;
+    }
 }
 
 /// The listeners that were inherited, else new ones.

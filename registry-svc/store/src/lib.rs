@@ -23,6 +23,7 @@ pub mod store;
 pub mod sweep;
 pub mod window;
 
+pub use store::damage;
 pub use store::{
     BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
     Subject,
