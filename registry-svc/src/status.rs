@@ -147,7 +147,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     };
     writeln!(text, "serves on {} ({how})", detail.listen.join(" "))?;
     write!(text, "root {}", detail.root)?;
-    if detail.read_only {
+    if detail.read_only_disk {
+        write!(text, ", on a READ-ONLY DISK: nothing can be pushed")?;
+    } else if detail.read_only {
         write!(text, ", read-only")?;
     }
     writeln!(text)?;

@@ -192,7 +192,8 @@ impl Upkeep {
             false => config.file.sweep.interval.0,
         };
         let mut due = Vec::new();
-        if is_past(interval, state.swept) && !config.file.read_only {
+        let is_read_only = config.file.read_only || self.0.store.is_on_read_only_disk();
+        if is_past(interval, state.swept) && !is_read_only {
             due.push(Task::Sweep);
         }
         if is_past(config.file.scrub.interval.0, state.scrubbed) {

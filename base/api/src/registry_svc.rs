@@ -15,6 +15,9 @@ pub struct Detail {
     pub node: String,
     /// Whether the registry accepts no push.
     pub read_only: bool,
+    /// Whether that is because the disk is read-only.
+    #[serde(default)]
+    pub read_only_disk: bool,
     /// Requests since the start.
     pub requests: Requests,
     /// The content when it was counted last; none before the first count.

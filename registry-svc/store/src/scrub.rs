@@ -122,7 +122,9 @@ async fn look_at(
             report.n_blobs += 1;
             report.octets += octets;
             // The sweep may have deleted it meanwhile: it was not needed then.
-            if found != digest && store.quarantine(&digest, None).await? {
+            if found != digest
+                && (store.is_on_read_only_disk() || store.quarantine(&digest, None).await?)
+            {
                 report.damaged.push(digest);
                 store.report(&digest, Reason::Digest);
                 let is_repaired = match others {
@@ -130,7 +132,7 @@ async fn look_at(
                     None => false,
                 };
                 report.n_repaired += u64::from(is_repaired);
-                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk, and is in quarantine");
+                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk");
             }
         }
         Err(error) => {

@@ -82,7 +82,7 @@ pub async fn sweep(
         is_dry_run: mode == Mode::DryRun,
         ..Report::default()
     };
-    if store.is_in_doubt() {
+    if store.is_in_doubt() || mode == Mode::Sweep && store.is_on_read_only_disk() {
         return Err(StoreError::ReadOnly);
     }
     if mode == Mode::Sweep {

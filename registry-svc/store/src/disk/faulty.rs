@@ -71,6 +71,8 @@ pub struct Faults {
     pub broken: u64,
     /// Syncs of files that fail, of a thousand.
     pub unsynced: u64,
+    /// Whether the file system is read-only.
+    pub read_only: bool,
     /// What the disk says it has synced and has not.
     pub lie: Option<Lie>,
 }
@@ -281,6 +283,11 @@ impl FaultyDisk {
         content.writes.clear();
     }
 
+    /// The names of all files, without an operation.
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.medium().names.files.keys().cloned().collect()
+    }
+
     /// A file's octets, without an operation.
     pub fn octets(&self, path: &Path) -> Option<Vec<u8>> {
         let medium = self.medium();
@@ -341,6 +348,9 @@ impl Medium {
         if self.faults.last_operation == Some(self.n_operations) {
             self.is_over = true;
             return Err(io::Error::other("this life ends"));
+        }
+        if self.faults.read_only && !matches!(kind, Kind::List | Kind::Look) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         let (full, broken) = (self.faults.full, self.faults.broken);
         if kind == Kind::Write && self.chance.permille(full) {

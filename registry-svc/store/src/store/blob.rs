@@ -225,6 +225,9 @@ impl Store {
         if let Some(size) = self.held(digest).await? {
             return Ok(size);
         }
+        if self.inner.is_on_read_only_disk {
+            return Err(StoreError::ReadOnly);
+        }
         let passing = self.receive(digest, length, body).await?;
         self.clear_way(digest).await;
         let _lock = self.inner.digests.shared([digest]).await;
@@ -301,6 +304,11 @@ impl Inner {
         let path = self.layout.blob(digest);
         let look = StoreError::io("look for a blob");
         let mut status = self.disk.status(&path).map_err(look)?;
+        if self.is_on_read_only_disk {
+            // Nothing can be taken back from the trash, and every name is durable.
+            let fit = status.filter(|status| self.is_fit(digest, status));
+            return Ok(fit.map(|status| status.size));
+        }
         if status.is_none() {
             let resurrect = || -> io::Result<()> {
                 match self.disk.rename(&self.layout.trashed(digest), &path) {

@@ -342,6 +342,9 @@ impl Store {
         digest: &Digest,
         file: Option<Status>,
     ) -> Result<bool, StoreError> {
+        if self.inner.is_on_read_only_disk {
+            return Ok(false);
+        }
         let _alone = self.alone(digest).await;
         let wanted = *digest;
         let moving = self.on_disk("put a damaged blob away", move |disk, layout| {

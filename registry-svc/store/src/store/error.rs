@@ -37,7 +37,7 @@ pub enum StoreError {
     /// The disk has no room.
     #[error("no room on the disk")]
     Full,
-    /// The journal cannot be written, so nothing may change.
+    /// The journal or the file system cannot be written, so nothing may change.
     #[error("the store is read-only")]
     ReadOnly,
     /// Content that a manifest refers to is not in the repository.

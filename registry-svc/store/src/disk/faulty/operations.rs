@@ -59,6 +59,9 @@ impl Disk for FaultyDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
+        if self.medium().is_read_only_with(path) {
+            return self.begin(Kind::Look).map(drop);
+        }
         let mut medium = self.begin(Kind::Change)?;
         if !medium.names.directories.contains(path) {
             medium.change(Change::Directory(path.to_owned()));
@@ -120,6 +123,9 @@ impl Disk for FaultyDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
         let mut medium = self.begin(Kind::Look)?;
+        if medium.faults.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         if !medium.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -131,6 +137,11 @@ impl Disk for FaultyDisk {
 }
 
 impl Medium {
+    /// Whether it is read-only and has a directory: making that again changes nothing.
+    fn is_read_only_with(&self, directory: &Path) -> bool {
+        self.faults.read_only && self.names.directories.contains(directory)
+    }
+
     fn status(&mut self, file: u64) -> Status {
         let content = self.content(file);
         Status {
