@@ -493,7 +493,10 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
     }
     if !recovery.missing.is_empty() {
         let blobs = recovery.missing.len();
-        tracing::error!(blobs, "The disk lacks blobs that repositories name");
+        tracing::error!(
+            blobs,
+            "Blobs are damaged or missing on the disk; registry-svc takes them from other nodes"
+        );
     }
     Ok(store)
 }

@@ -231,8 +231,8 @@ impl Fetcher {
         };
         match self.0.store.held(digest).await {
             Ok(Some(_)) => return Landing::Held,
-            Ok(None) => {}
-            Err(_) => return Landing::NoRoom,
+            Ok(None) if !self.0.store.is_on_read_only_disk() => {}
+            Ok(None) | Err(_) => return Landing::NoRoom,
         }
         let (pieces, body) = mpsc::channel(PIECES);
         let mut transfer = Transfer {

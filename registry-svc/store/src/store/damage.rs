@@ -259,13 +259,15 @@ impl Inner {
         }
     }
 
-    /// Lists content that the look at the start did not find, or not in its size.
+    /// Lists content that the look at the start did not find, or not in its size. It may be all content
+    /// there is, so the caller logs how much.
     pub(crate) fn list_missing(&self, digest: &Digest) {
-        match self.disk.status(&self.layout.blob(digest)) {
-            Ok(Some(file)) => drop(self.is_fit(digest, &file)),
-            Ok(None) => self.lose(digest),
-            Err(_) => self.refuse(digest, Reason::Unreadable, None),
-        }
+        let (reason, file) = match self.disk.status(&self.layout.blob(digest)) {
+            Ok(None) => (Reason::Missing, None),
+            Ok(file) => (Reason::Size, file),
+            Err(_) => (Reason::Unreadable, None),
+        };
+        self.damage.add(digest, reason, file);
     }
 
     /// Takes a file as whole whose bytes were hashed.
