@@ -72,6 +72,14 @@ pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
 pub const DISK_FREE: &str = "registry_svc_disk_free_bytes";
 /// 1 when the journal has failed and nothing is taken until the next start.
 pub const JOURNAL_FAILED: &str = "registry_svc_journal_failed";
+/// Blobs that were found damaged or missing since the start.
+pub const DAMAGE_FOUND: &str = "registry_svc_damage_found_blobs";
+/// Damaged files that went to the quarantine since the start.
+pub const DAMAGE_QUARANTINED: &str = "registry_svc_damage_quarantined_blobs";
+/// Damaged or missing blobs that are whole again.
+pub const DAMAGE_HEALED: &str = "registry_svc_damage_healed_blobs";
+/// Damaged or missing blobs that are not whole yet.
+pub const DAMAGE_WAITING: &str = "registry_svc_damage_waiting_blobs";
 /// Upload sessions that have begun and not ended.
 pub const UPLOADS: &str = "registry_svc_upload_sessions";
 /// Sweeps since the start.
@@ -84,6 +92,8 @@ pub const SWEEP_TRASHED: &str = "registry_svc_sweep_trashed_blobs";
 pub const SWEEP_DELETED: &str = "registry_svc_sweep_deleted_blobs";
 /// Their octets.
 pub const SWEEP_DELETED_BYTES: &str = "registry_svc_sweep_deleted_bytes";
+/// Manifests that the last sweep could not read.
+pub const SWEEP_UNREADABLE: &str = "registry_svc_sweep_unreadable_manifests";
 /// Scrubs since the start.
 pub const SCRUBS: &str = "registry_svc_scrubs";
 /// Octets that scrubs read.
@@ -232,6 +242,29 @@ pub fn store(store: &Store) -> Vec<Sample> {
     let help = "1 when the journal has failed and nothing is taken until the next start";
     let failed = u64::from(store.is_in_doubt());
     samples.push(Sample::count(JOURNAL_FAILED, help, none(), failed));
+    let damaged = store.damaged();
+    for (name, help, value) in [
+        (
+            DAMAGE_FOUND,
+            "Blobs found damaged or missing",
+            damaged.n_found,
+        ),
+        (
+            DAMAGE_QUARANTINED,
+            "Damaged files that went to the quarantine",
+            damaged.n_quarantined,
+        ),
+        (
+            DAMAGE_HEALED,
+            "Damaged or missing blobs that are whole again",
+            damaged.n_healed,
+        ),
+    ] {
+        samples.push(Sample::counter(name, help, none(), value));
+    }
+    let waiting = u64::try_from(damaged.n_waiting).unwrap_or(u64::MAX);
+    let help = "Damaged or missing blobs that are not whole yet";
+    samples.push(Sample::count(DAMAGE_WAITING, help, none(), waiting));
     samples
 }
 

@@ -13,19 +13,21 @@ pub(crate) mod cluster;
 mod storage;
 mod workers;
 
+use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::registry_svc::{RegistrySvc, Webhook};
 use api::registry_svc::{Detail, Requests};
+use config_text::counted_as;
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::latest::Latest;
 use daemon::listen::{self, Inherited};
 use daemon::run::{Context, Service, StartError};
-use daemon::succession::{self, Lock};
+use daemon::succession::{self, Lock, LockError};
 use daemon::{exit, readiness::Readiness};
 use registry_auth::Access;
 use registry_cluster::Cluster;
@@ -35,6 +37,8 @@ use registry_http::server;
 use registry_http::server::Server;
 use registry_http::{Api, Limits, Parts};
 use registry_mirror::Mirrors;
+use registry_store::heal;
+use registry_store::others::Others;
 use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
 use registry_store::space::Space;
 use registry_store::{Settings, Store, StoreError};
@@ -56,6 +60,9 @@ pub(crate) use storage::check as check_storage;
 
 /// How soon `/readyz` tells that the journal has failed.
 const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
+
+/// How soon `/readyz` tells that content is damaged, or whole again.
+const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
@@ -83,7 +90,8 @@ pub struct Registry {
     followed: Arc<Latest<Vec<JoinHandle<()>>>>,
     /// Dropped last: all its tasks have ended by then.
     workers: Workers,
-    root: Lock,
+    /// None on a read-only file system.
+    root: Option<Lock>,
 }
 
 impl Service for Registry {
@@ -107,9 +115,7 @@ impl Service for Registry {
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = listeners(&config, &mut context.inherited)?;
         let for_nodes = cluster::listeners(&config, &mut context.inherited)?;
-        let root = succession::take(&config.file.root, &config.common, context)
-            .await
-            .map_err(|error| StartError::new(exit::SOFTWARE, error))?;
+        let root = root(&config, context).await?;
         let workers = Workers::start(config.workers())
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let (http, actions) = (Http::default(), Actions::default());
@@ -122,7 +128,7 @@ impl Service for Registry {
             .unzip();
         let webhooks = webhooks(&config)?;
         let cluster = cluster::start(&config, &store, &workers).await?;
-        let limits = Latest::new(Limits::of(&config.file));
+        let limits = Latest::new(limits(&config, &store));
         let parts = Parts {
             store: store.clone(),
             access: access.clone(),
@@ -200,8 +206,8 @@ impl Service for Registry {
         if let Some(cluster) = &self.cluster {
             cluster::reload(cluster);
         }
-        self.limits.publish(Limits::of(&config.file));
-        say_read_only(&self.readiness, config.file.read_only);
+        self.limits.publish(limits(&config, &self.store));
+        say_read_only(&self.readiness, &self.store, &config);
         self.space.adopt(config.space());
         let summary = config.summary();
         self.shown.publish(config);
@@ -217,7 +223,8 @@ impl Service for Registry {
             tls: self.tls.is_some(),
             root: config.file.root.display().to_string(),
             node: node(&config).as_str().to_owned(),
-            read_only: config.file.read_only,
+            read_only: self.limits.current().read_only,
+            read_only_disk: self.store.is_on_read_only_disk(),
             requests: requests(&self.http),
             held: self
                 .looker
@@ -225,6 +232,7 @@ impl Service for Registry {
                 .map(|survey| crate::status::held(&survey)),
             cluster: self.cluster.as_ref().map(crate::status::cluster),
             upkeep: self.upkeep.status(),
+            damage: crate::status::damage(&self.store),
             space: self.space.status(),
             webhooks: crate::status::webhooks(&self.webhooks.status()),
         }
@@ -259,7 +267,9 @@ impl Service for Registry {
         workers.end(left).await;
         // A process that waits for the root gets it when this process has ended, and nothing of the
         // store is open any more.
-        root.keep();
+        if let Some(root) = root {
+            root.keep();
+        }
         is_drained
     }
 }
@@ -320,9 +330,15 @@ impl Registry {
     /// Looks at the room of the disk, and runs what is due, from here on.
     fn tend(&self) {
         let workers = self.workers.handle();
-        drop(workers.spawn(self.space.clone().run()));
         drop(workers.spawn(self.upkeep.clone().run()));
         drop(workers.spawn(say_failed(self.store.clone(), self.readiness.clone())));
+        drop(workers.spawn(say_damaged(self.store.clone(), self.readiness.clone())));
+        // A read-only disk takes no reserve, and nothing on it can be healed.
+        if !self.store.is_on_read_only_disk() {
+            drop(workers.spawn(self.space.clone().run()));
+            let others = self.cluster.clone().map(|it| Arc::new(it) as Arc<dyn Others>);
+            drop(workers.spawn(heal::run(self.store.clone(), others)));
+        }
     }
 
     /// Adds metrics and paths to what the admin listener shows.
@@ -365,8 +381,27 @@ impl Registry {
         };
         routes::add(&context.admin, &shown);
         succession::offer(context);
-        say_read_only(&self.readiness, self.shown.current().file.read_only);
+        say_read_only(&self.readiness, &self.store, &self.shown.current());
     }
+}
+
+/// Takes the root for this process alone; none on a read-only file system, where any number may serve.
+async fn root(config: &Config, context: &Context) -> Result<Option<Lock>, StartError> {
+    match succession::take(&config.file.root, &config.common, context).await {
+        Ok(root) => Ok(Some(root)),
+        Err(LockError::Io { source, .. }) if source.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            tracing::warn!("The root is on a read-only file system: nothing can be pushed");
+            Ok(None)
+        }
+        Err(error) => Err(StartError::new(exit::SOFTWARE, error)),
+    }
+}
+
+/// The bounds of a configuration for a store, which may be on a read-only file system.
+fn limits(config: &Config, store: &Store) -> Limits {
+    let mut limits = Limits::of(&config.file);
+    limits.read_only |= store.is_on_read_only_disk();
+    limits
 }
 
 /// Lets the process be asked whether it works: reads its store, and answers a client of its own.
@@ -380,9 +415,13 @@ fn check_self(context: &Context, store: &Store, api: &Arc<Api>, workers: &Worker
     });
 }
 
-fn say_read_only(readiness: &Readiness, is_read_only: bool) {
-    let reason = is_read_only.then(|| "nothing can be pushed".to_owned());
-    readiness.set_reason("read-only", reason);
+fn say_read_only(readiness: &Readiness, store: &Store, config: &Config) {
+    let reason = match (store.is_on_read_only_disk(), config.file.read_only) {
+        (true, _) => Some("the disk is read-only: ready for pulls, nothing can be pushed"),
+        (false, true) => Some("nothing can be pushed"),
+        (false, false) => None,
+    };
+    readiness.set_reason("read-only", reason.map(str::to_owned));
 }
 
 /// Says that the journal has failed, once it has. A node that can only be pulled from is better than
@@ -393,6 +432,22 @@ async fn say_failed(store: Store, readiness: Readiness) {
     }
     let reason = "the journal has failed: nothing is taken until the next start";
     readiness.set_reason("journal", Some(reason.to_owned()));
+}
+
+/// Says how much content is damaged. The rest can be pulled, and other nodes have what is damaged, so
+/// the node stays ready.
+async fn say_damaged(store: Store, readiness: Readiness) {
+    let mut shown = 0;
+    loop {
+        let n_waiting = store.damaged().n_waiting;
+        if n_waiting != shown {
+            shown = n_waiting;
+            let blobs = counted_as(n_waiting, "blob is", "blobs are");
+            let reason = format!("{blobs} damaged or missing, and no other node has given it yet");
+            readiness.set_reason("damage", (n_waiting > 0).then_some(reason));
+        }
+        tokio::time::sleep(LOOK_AT_DAMAGE).await;
+    }
 }
 
 /// The listeners that were inherited, else new ones.
@@ -438,7 +493,10 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
     }
     if !recovery.missing.is_empty() {
         let blobs = recovery.missing.len();
-        tracing::error!(blobs, "The disk lacks blobs that repositories name");
+        tracing::error!(
+            blobs,
+            "Blobs are damaged or missing on the disk; registry-svc takes them from other nodes"
+        );
     }
     Ok(store)
 }

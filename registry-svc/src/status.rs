@@ -5,16 +5,19 @@ use std::time::Duration;
 
 use api::Status;
 use api::registry_svc::{
-    self as shown, Detail, Differences, Document, Held, Manifest, Outcome, Peer, Repositories,
+    self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Outcome, Peer, Repositories,
     Space, Tags, Upkeep, Webhook,
 };
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
 use daemon::run::headline;
+use oci::digest::Digest;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;
+use registry_store::Store;
+use registry_store::damage::Reason;
 use registry_webhook::EndpointStatus;
 
 /// The content.
@@ -50,6 +53,23 @@ fn peer(peer: &PeerStatus) -> Peer {
         lacks: peer.lacks,
         differences: peer.differences,
         missing_blobs: peer.missing_blobs,
+    }
+}
+
+/// Content that was damaged on the disk.
+#[must_use]
+pub fn damage(store: &Store) -> Damage {
+    let damaged = store.damaged();
+    let blob = |(digest, reason): &(Digest, Reason)| DamagedBlob {
+        digest: digest.to_string(),
+        reason: reason.to_string(),
+    };
+    Damage {
+        found: damaged.n_found,
+        healed: damaged.n_healed,
+        waiting: damaged.n_waiting,
+        blobs: damaged.waiting.iter().map(blob).collect(),
+        quarantined: store.n_in_quarantine(),
     }
 }
 
@@ -127,7 +147,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     };
     writeln!(text, "serves on {} ({how})", detail.listen.join(" "))?;
     write!(text, "root {}", detail.root)?;
-    if detail.read_only {
+    if detail.read_only_disk {
+        write!(text, ", on a READ-ONLY DISK: nothing can be pushed")?;
+    } else if detail.read_only {
         write!(text, ", read-only")?;
     }
     writeln!(text)?;
@@ -142,6 +164,7 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             octets(held.sum.bytes),
         )?;
     }
+    write_damage(text, &detail.damage)?;
     write_space(text, &detail.space)?;
     write_upkeep(text, &detail.upkeep)?;
     writeln!(
@@ -167,6 +190,27 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             Some(error) => writeln!(text, "  FAILS: {error}")?,
             None => writeln!(text)?,
         }
+    }
+    Ok(())
+}
+
+fn write_damage(text: &mut String, damage: &Damage) -> std::fmt::Result {
+    if damage.waiting > 0 {
+        let waiting = counted_as(damage.waiting, "blob is", "blobs are");
+        writeln!(text, "{waiting} DAMAGED OR MISSING, and no other node has given it yet")?;
+        for blob in &damage.blobs {
+            writeln!(text, "  {}: {}", blob.digest, blob.reason)?;
+        }
+    }
+    let quarantined = damage.quarantined.unwrap_or_default();
+    if damage.found > 0 || quarantined > 0 {
+        writeln!(
+            text,
+            "damage since the start: {} found, {} healed; {} in the quarantine",
+            counted(damage.found, "blob"),
+            damage.healed,
+            counted(quarantined, "file"),
+        )?;
     }
     Ok(())
 }
@@ -408,6 +452,8 @@ mod tests {
                   "heard": null, "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 },
             ] },
             "upkeep": { "running": [], "last_sweep": null, "last_scrub": null },
+            "damage": { "found": 3, "healed": 2, "waiting": 1, "quarantined": 2,
+                        "blobs": [{ "digest": "sha256:a", "reason": "its file is missing" }] },
             "space": { "standing": "enough", "free_bytes": null, "total_bytes": null },
             "webhooks": [{ "name": "w", "url": "u", "delivered": 1, "waiting": 2, "dropped": 0,
                            "failures_in_a_row": 1, "error": "no answer" }],
@@ -422,6 +468,9 @@ mod tests {
                 "serves on 127.0.0.1:5443 (TLS)",
                 "root /r, read-only",
                 "holds 2 repositories, 3 tags, 4 manifests, 5 blobs, 2.0 KiB",
+                "1 blob is DAMAGED OR MISSING, and no other node has given it yet",
+                "  sha256:a: its file is missing",
+                "damage since the start: 3 blobs found, 2 healed; 2 files in the quarantine",
                 "7 requests answered, 0 B received, 1.0 KiB sent",
                 "node a#1, 2 records wait for content",
                 "peer b 192.0.2.1:5444: connected, 3 records behind, lacks 1 of ours",

@@ -127,6 +127,8 @@ struct Totals {
     trashed: AtomicU64,
     deleted: AtomicU64,
     deleted_octets: AtomicU64,
+    /// Of the last sweep.
+    unreadable: AtomicU64,
     scrubs: AtomicU64,
     scrubbed_octets: AtomicU64,
     damaged: AtomicU64,
@@ -190,7 +192,8 @@ impl Upkeep {
             false => config.file.sweep.interval.0,
         };
         let mut due = Vec::new();
-        if is_past(interval, state.swept) && !config.file.read_only {
+        let is_read_only = config.file.read_only || self.0.store.is_on_read_only_disk();
+        if is_past(interval, state.swept) && !is_read_only {
             due.push(Task::Sweep);
         }
         if is_past(config.file.scrub.interval.0, state.scrubbed) {
@@ -287,6 +290,7 @@ impl Upkeep {
                 deleted_octets = report.deleted.octets,
                 waiting = report.waiting.n,
                 restated = report.n_restated,
+                unreadable = report.unreadable.len(),
                 took = ?report.took,
                 "Swept"
             );
@@ -393,6 +397,12 @@ impl Upkeep {
                 "Octets that sweeps deleted",
                 &totals.deleted_octets,
             ),
+            Sample::count(
+                metrics::SWEEP_UNREADABLE,
+                "Manifests that the last sweep could not read",
+                Vec::new(),
+                totals.unreadable.load(Ordering::Relaxed),
+            ),
             counter(metrics::SCRUBS, "Scrubs", &totals.scrubs),
             counter(
                 metrics::SCRUB_READ,
@@ -424,6 +434,8 @@ impl Totals {
         add(&self.trashed, report.trashed.n);
         add(&self.deleted, report.deleted.n);
         add(&self.deleted_octets, report.deleted.octets);
+        let unreadable = report.unreadable.len() as u64;
+        self.unreadable.store(unreadable, Ordering::Relaxed);
         let took = u64::try_from(report.took.as_millis()).unwrap_or(u64::MAX);
         self.sweep_milliseconds.store(took, Ordering::Relaxed);
     }

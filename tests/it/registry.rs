@@ -4,5 +4,6 @@ mod clients;
 mod cluster;
 mod full;
 mod protocol;
+mod read_only;
 mod sweep;
 mod transfer;

@@ -15,6 +15,9 @@ pub struct Detail {
     pub node: String,
     /// Whether the registry accepts no push.
     pub read_only: bool,
+    /// Whether that is because the disk is read-only.
+    #[serde(default)]
+    pub read_only_disk: bool,
     /// Requests since the start.
     pub requests: Requests,
     /// The content when it was counted last; none before the first count.
@@ -23,6 +26,9 @@ pub struct Detail {
     pub cluster: Option<Cluster>,
     /// Sweeps and scrubs.
     pub upkeep: Upkeep,
+    /// Content that was damaged on the disk.
+    #[serde(default)]
+    pub damage: Damage,
     /// The room on the disk.
     pub space: Space,
     /// The endpoints of events.
@@ -99,6 +105,30 @@ pub struct Peer {
     pub differences: u64,
     /// Blobs that the other node misses.
     pub missing_blobs: u64,
+}
+
+/// Content that was damaged on the disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// Blobs that were found damaged or missing since the start.
+    pub found: u64,
+    /// Those of them that are whole again.
+    pub healed: u64,
+    /// Blobs that are not whole yet.
+    pub waiting: usize,
+    /// The first blobs that are not whole yet.
+    pub blobs: Vec<DamagedBlob>,
+    /// Damaged files in the quarantine; none when the disk cannot be asked.
+    pub quarantined: Option<usize>,
+}
+
+/// A blob that is not whole yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DamagedBlob {
+    /// Its digest.
+    pub digest: String,
+    /// The reason.
+    pub reason: String,
 }
 
 /// The room on the disk.
@@ -222,6 +252,9 @@ pub struct SweepReport {
     pub waiting_for_nodes: Amount,
     /// Links that were stated again because a manifest needs them.
     pub links_restated: u64,
+    /// The digests of manifests that cannot be read. Everything that their repositories have stays.
+    #[serde(default)]
+    pub unreadable_manifests: Vec<String>,
     /// Deleted from the trash.
     pub deleted: Amount,
     /// The duration.

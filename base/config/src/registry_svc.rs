@@ -132,7 +132,8 @@ pub struct RegistrySvc {
     /// The number of threads of the data path, at most 256; 0 is one per core.
     #[schemars(extend("x-reload" = "restart"))]
     pub workers: usize,
-    /// Whether registry-svc refuses every request that would change something, with 405 UNSUPPORTED.
+    /// Whether registry-svc refuses every request that would change something, with 405 UNSUPPORTED. It does so in any case
+    /// while `root` is on a read-only file system.
     pub read_only: bool,
     /// Whether registry-svc logs each request at `info`. Otherwise it logs them at `debug`.
     pub log_requests: bool,

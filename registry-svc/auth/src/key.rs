@@ -62,15 +62,27 @@ pub enum KeyError {
     Randomness,
 }
 
-/// The key in a file; one is made if there is no file.
+/// The key in a file; one is made if there is no file. On a read-only file system it lives in memory: its
+/// tokens end with the process.
 ///
 /// # Errors
 /// When it cannot be read, others can read it too, or it is no Ed25519 key.
 pub fn load_or_make(path: &Path) -> Result<Signer, KeyError> {
     match load(path) {
         Err(KeyError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            make(path)?;
-            load(path)
+            let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
+            let key = key.map_err(|_| KeyError::Randomness)?;
+            match write(path, 0o600, &pem_text("PRIVATE KEY", key.as_ref())) {
+                Err(error) if error.is_read_only() => {
+                    tracing::warn!("Tokens end with this process: their key cannot be kept");
+                    Signer::from_pkcs8(key.as_ref()).ok_or_else(|| KeyError::Kind(path.to_owned()))
+                }
+                Err(error) => Err(error),
+                Ok(()) => {
+                    tracing::info!(path = %path.display(), "Made a key for tokens");
+                    load(path)
+                }
+            }
         }
         loaded => loaded,
     }
@@ -114,7 +126,7 @@ pub fn load_public(path: &Path) -> Result<PublicKey, KeyError> {
     }
 }
 
-/// Writes a public key, unless the file holds it already.
+/// Writes a public key, unless the file holds it already or its file system is read-only.
 ///
 /// # Errors
 /// When the system refuses.
@@ -123,15 +135,19 @@ pub fn write_public(path: &Path, key: &PublicKey) -> Result<(), KeyError> {
         return Ok(());
     }
     let der = [SPKI, key.octets()].concat();
-    write(path, 0o644, &pem_text("PUBLIC KEY", &der))
+    match write(path, 0o644, &pem_text("PUBLIC KEY", &der)) {
+        Err(error) if error.is_read_only() => Ok(()),
+        written => written,
+    }
 }
 
-fn make(path: &Path) -> Result<(), KeyError> {
-    let key = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new());
-    let key = key.map_err(|_| KeyError::Randomness)?;
-    write(path, 0o600, &pem_text("PRIVATE KEY", key.as_ref()))?;
-    tracing::info!(path = %path.display(), "Made a key for tokens");
-    Ok(())
+impl KeyError {
+    fn is_read_only(&self) -> bool {
+        let Self::Io { source, .. } = self else {
+            return false;
+        };
+        source.kind() == io::ErrorKind::ReadOnlyFilesystem
+    }
 }
 
 /// Writes a file that is there whole or not at all.

@@ -414,6 +414,8 @@ impl Feed {
                         Ok(()) => {
                             feed.0.counters.applied.inc_by(n_records);
                         }
+                        // It is so until the next start, and said there.
+                        Err(_) if feed.0.store.is_on_read_only_disk() => {}
                         Err(error) => {
                             tracing::error!(
                                 error = error as &dyn std::error::Error,

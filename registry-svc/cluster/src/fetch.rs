@@ -143,6 +143,9 @@ impl Fetcher {
 
     /// Has a blob brought here without waiting for it.
     pub(super) fn begin(&self, digest: &Digest, first: Option<&NodeName>) {
+        if self.0.store.is_on_read_only_disk() {
+            return;
+        }
         drop(self.flight(digest, first, false));
     }
 
@@ -153,12 +156,15 @@ impl Fetcher {
         size: u64,
         part: Range<u64>,
         first: &NodeName,
-    ) -> Result<Body, StoreError> {
+    ) -> Body {
         let (sender, body) = mpsc::channel(PIECES);
-        let held = self.0.store.held(digest).await?;
-        let flight = match held {
-            Some(_) => None,
-            None => Some(self.flight(digest, Some(first), true)),
+        let from = match self.0.store.held(digest).await {
+            Ok(Some(_)) => Origin::Disk,
+            Ok(None) if !self.0.store.is_on_read_only_disk() => {
+                Origin::Flight(self.flight(digest, Some(first), true))
+            }
+            // Nothing can be stored here.
+            Ok(None) | Err(_) => Origin::Peer,
         };
         let reader = Reader {
             fetcher: self.clone(),
@@ -169,8 +175,8 @@ impl Fetcher {
             first: first.clone(),
             sender,
         };
-        tokio::spawn(reader.run(flight));
-        Ok(ReceiverStream::new(body))
+        tokio::spawn(reader.run(from));
+        ReceiverStream::new(body)
     }
 
     /// The peers that content comes from.
@@ -225,8 +231,8 @@ impl Fetcher {
         };
         match self.0.store.held(digest).await {
             Ok(Some(_)) => return Landing::Held,
-            Ok(None) => {}
-            Err(_) => return Landing::NoRoom,
+            Ok(None) if !self.0.store.is_on_read_only_disk() => {}
+            Ok(None) | Err(_) => return Landing::NoRoom,
         }
         let (pieces, body) = mpsc::channel(PIECES);
         let mut transfer = Transfer {
@@ -375,6 +381,16 @@ struct Report {
 }
 
 //--- From a flight to a client
+
+/// Where a client's content comes from.
+enum Origin {
+    /// It is here.
+    Disk,
+    /// It is on its way here.
+    Flight(Arc<Flight>),
+    /// It cannot be stored here.
+    Peer,
+}
 
 /// Serves one client a part of a blob that may still be on its way.
 struct Reader {

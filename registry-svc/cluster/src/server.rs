@@ -452,6 +452,10 @@ fn malformed(error: RecordError) -> Status {
 }
 
 fn failed(error: &StoreError) -> Status {
+    if let StoreError::Unknown(_) = error {
+        // Its file turned out to be damaged, or went meanwhile.
+        return Status::not_found("not held");
+    }
     tracing::error!(%error, "A question of a peer cannot be answered");
     Status::internal("the store failed")
 }

@@ -258,7 +258,7 @@ async fn read(
     remote: &Remote,
     part: std::ops::Range<u64>,
 ) -> Result<Vec<u8>, std::io::Error> {
-    let mut body = cluster.open(remote, part).await.unwrap();
+    let mut body = cluster.open(remote, part).await;
     let mut whole = Vec::new();
     while let Some(piece) = body.next().await {
         whole.extend_from_slice(&piece?);

@@ -12,6 +12,7 @@ use oci::range;
 use oci::range::Asked;
 use oci::reference::RepositoryName;
 use registry_cluster::Remote;
+use registry_store::StoreError;
 use registry_webhook::EventAction;
 
 use super::Call;
@@ -27,6 +28,33 @@ const OCTETS: HeaderValue = HeaderValue::from_static("application/octet-stream")
 
 const BYTES: HeaderValue = HeaderValue::from_static("bytes");
 
+/// The reason why a blob is not answered.
+enum Failed {
+    Store(StoreError),
+    Refused(Refused),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<Failed> for Refused {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Store(error) => error.into(),
+            Failed::Refused(refused) => refused,
+        }
+    }
+}
+
 /// The source of a blob.
 enum Place {
     Here,
@@ -36,15 +64,36 @@ enum Place {
 
 impl Call<'_> {
     /// `GET`, `HEAD`
+    ///
+    /// A blob whose file is damaged, missing or unreadable is taken from another node within the same
+    /// request: clients choose a registry by its manifest and take all blobs from there.
     pub(super) async fn pull_blob(
         &self,
         name: &RepositoryName,
         digest: &Digest,
     ) -> Result<Answer, Refused> {
-        let (size, place) = match self.store().blob(name, digest).await? {
-            Some(size) => (size, Place::Here),
-            None => self.elsewhere(name, digest).await?,
+        let failure = match self.store().blob(name, digest).await {
+            Ok(Some(size)) => match self.blob_of(name, digest, size, Place::Here).await {
+                Err(Failed::Store(error)) if error.is_of_content() => Some(error),
+                answer => return Ok(answer?),
+            },
+            Ok(None) => None,
+            Err(error) => Some(error),
         };
+        match self.elsewhere(name, digest).await {
+            Ok((size, place)) => Ok(self.blob_of(name, digest, size, place).await?),
+            Err(refused) => Err(failure.map_or(refused, Refused::from)),
+        }
+    }
+
+    /// The answer with a blob of this size.
+    async fn blob_of(
+        &self,
+        name: &RepositoryName,
+        digest: &Digest,
+        size: u64,
+        place: Place,
+    ) -> Result<Answer, Failed> {
         self.wants_this(digest)?;
         if self.has_already(digest) {
             let mut answer = not_modified(digest);
@@ -90,7 +139,7 @@ impl Call<'_> {
         }
     }
 
-    async fn read_blob(&self, digest: &Digest, part: Range<u64>) -> Result<Body, Refused> {
+    async fn read_blob(&self, digest: &Digest, part: Range<u64>) -> Result<Body, StoreError> {
         let length = part.end.saturating_sub(part.start);
         let reader = self.store().read(digest, part).await?;
         Ok(Body::stream(Box::pin(reader), length))

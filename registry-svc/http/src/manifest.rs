@@ -29,10 +29,13 @@ impl Call<'_> {
         let reference = reference_of(reference)?;
         let (stored, warning) = match self.upstream.manifest(&reference).await? {
             Some(found) => (found.stored, found.warning),
-            None => match self.store().manifest(name, &reference).await? {
-                Some(stored) => (stored, None),
-                None => (self.read_through(name, &reference).await?, None),
-            },
+            None => {
+                let stored = match self.manifest(name, &reference).await? {
+                    Some(stored) => Some(stored),
+                    None => self.read_through(name, &reference).await?,
+                };
+                (stored.ok_or(Code::ManifestUnknown)?, None)
+            }
         };
         self.wants_this(&stored.digest)?;
         if self.has_already(&stored.digest) {
@@ -54,19 +57,37 @@ impl Call<'_> {
         Ok(answer)
     }
 
-    /// A manifest that another node has, and this one not yet.
+    /// A manifest that the repository has here; that of another node when its file is damaged.
+    pub(super) async fn manifest(
+        &self,
+        name: &RepositoryName,
+        reference: &Reference,
+    ) -> Result<Option<Stored>, Refused> {
+        match self.store().manifest(name, reference).await {
+            Err(error) if error.is_of_content() => {
+                match self.read_through(name, reference).await? {
+                    Some(stored) => Ok(Some(stored)),
+                    None => Err(error.into()),
+                }
+            }
+            stored => Ok(stored?),
+        }
+    }
+
+    /// A manifest that another node has.
     async fn read_through(
         &self,
         name: &RepositoryName,
         reference: &Reference,
-    ) -> Result<Stored, Refused> {
-        let found = self.others.find_manifest(name, reference).await;
-        let remote = found.ok_or(Code::ManifestUnknown)?;
-        Ok(Stored {
+    ) -> Result<Option<Stored>, Refused> {
+        let Some(remote) = self.others.find_manifest(name, reference).await else {
+            return Ok(None);
+        };
+        Ok(Some(Stored {
             digest: remote.digest,
             bytes: self.others.fetch_manifest(&remote).await?,
             media_type: remote.media_type.into(),
-        })
+        }))
     }
 
     /// `PUT`

@@ -19,7 +19,7 @@ use registry_cluster::{Cluster, Remote};
 use registry_cluster_core::acknowledge::Outcome;
 use registry_facts::name::UploadId;
 use registry_facts::record::Position;
-use registry_store::{NewManifest, Store, StoreError};
+use registry_store::{NewManifest, Store, StoreError, Subject};
 use tokio_stream::StreamExt;
 
 use super::answer::{Answer, value};
@@ -74,10 +74,10 @@ impl<'a> Others<'a> {
         &self,
         remote: &Remote,
         part: std::ops::Range<u64>,
-    ) -> Result<Body, Refused> {
-        let others = self.0.ok_or(Code::BlobUnknown)?;
+    ) -> Result<Body, StoreError> {
+        let others = self.0.ok_or(StoreError::Unknown(Subject::Blob))?;
         let length = part.end.saturating_sub(part.start);
-        let octets = others.open(remote, part).await?;
+        let octets = others.open(remote, part).await;
         Ok(Body::stream(Box::pin(octets), length))
     }
 

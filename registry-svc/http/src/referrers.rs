@@ -91,7 +91,7 @@ impl Call<'_> {
                     list.add(asked, entry.remove());
                 }
                 let reference = Reference::Digest(digest);
-                let Some(stored) = self.store().manifest(name, &reference).await? else {
+                let Some(stored) = self.manifest(name, &reference).await? else {
                     continue;
                 };
                 // It was read when it was pushed, and its octets are the same.
@@ -124,14 +124,13 @@ impl Call<'_> {
         let Ok(tag) = subject.fallback_tag().parse() else {
             return Ok(listed);
         };
-        let store = self.store();
-        let Some(stored) = store.manifest(name, &Reference::Tag(tag)).await? else {
+        let Some(stored) = self.manifest(name, &Reference::Tag(tag)).await? else {
             return Ok(listed);
         };
         // Anything may have been pushed under such a tag; an image is no list.
         for entry in manifest::descriptors(&stored.bytes).unwrap_or_default() {
             let reference = Reference::Digest(entry.digest);
-            if store.manifest(name, &reference).await?.is_some() {
+            if self.store().media_type(name, &reference)?.is_some() {
                 listed.insert(entry.digest, entry);
             }
         }

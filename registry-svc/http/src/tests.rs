@@ -1,6 +1,7 @@
 //! The API over a real store, line by line of distribution-spec v1.1 and what came after it.
 
 mod blobs;
+mod damage;
 mod lists;
 mod manifests;
 mod refusals;

@@ -120,6 +120,8 @@ fn find(mirrors: &Mirrors, route: &Route<'_>, head: &Head) -> Option<registry_mi
 /// An upstream that does not answer or refuses is ignored: the content here counts.
 fn refused(error: MirrorError) -> Result<(), Refused> {
     match error {
+        // Another node may have the content whole.
+        MirrorError::Store(error) if error.is_of_content() => Ok(()),
         MirrorError::Store(error) => Err(error.into()),
         MirrorError::Unreachable => Ok(()),
         MirrorError::Upstream(error) => {

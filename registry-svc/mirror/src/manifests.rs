@@ -118,8 +118,7 @@ impl Mirrors {
             }
             return Ok(());
         }
-        let reference = Reference::Tag(tag.clone());
-        let points = self.0.store.manifest(&route.local, &reference).await?;
+        let points = self.stored(route, &Reference::Tag(tag.clone())).await?;
         if points.is_some_and(|points| points.digest == stored.digest) {
             return Ok(());
         }
@@ -150,8 +149,19 @@ impl Mirrors {
         if let Some(waits) = waits {
             return Ok(Some(waits.stored));
         }
-        let reference = Reference::Digest(*digest);
-        Ok(self.0.store.manifest(&route.local, &reference).await?)
+        self.stored(route, &Reference::Digest(*digest)).await
+    }
+
+    /// A manifest that is in the store; one whose file is damaged is not, so the upstream's replaces it.
+    async fn stored(
+        &self,
+        route: &Route,
+        reference: &Reference,
+    ) -> Result<Option<Stored>, MirrorError> {
+        match self.0.store.manifest(&route.local, reference).await {
+            Err(error) if error.is_of_content() => Ok(None),
+            stored => Ok(stored?),
+        }
     }
 
     async fn fetch(

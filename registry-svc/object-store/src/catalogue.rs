@@ -5,12 +5,24 @@ use std::time::SystemTime;
 
 use oci::digest::{Algorithm, Digest};
 use parking_lot::{Mutex, MutexGuard};
+use registry_store::disk::Status;
 
 /// The state of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Object {
     pub(super) size: u64,
     pub(super) modified: SystemTime,
+}
+
+impl Object {
+    pub(super) const fn status(self) -> Status {
+        Status {
+            // A file's number says that it was replaced; an object has none.
+            inode: 0,
+            size: self.size,
+            modified: self.modified,
+        }
+    }
 }
 
 /// All objects.

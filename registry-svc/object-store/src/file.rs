@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use oci::digest::Digest;
 use parking_lot::Mutex;
-use registry_store::disk::File;
+use registry_store::disk::{File, Status};
 
 use crate::objects::Objects;
 
@@ -20,7 +20,7 @@ const NEXT: u64 = 8 << 20;
 pub(super) struct ObjectFile {
     objects: Objects,
     digest: Digest,
-    size: u64,
+    status: Status,
     window: Mutex<Window>,
 }
 
@@ -31,11 +31,11 @@ struct Window {
 }
 
 impl ObjectFile {
-    pub(super) fn new(objects: Objects, digest: Digest, size: u64) -> Self {
+    pub(super) fn new(objects: Objects, digest: Digest, status: Status) -> Self {
         Self {
             objects,
             digest,
-            size,
+            status,
             window: Mutex::default(),
         }
     }
@@ -43,7 +43,7 @@ impl ObjectFile {
 
 impl File for ObjectFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        if at >= self.size || buffer.is_empty() {
+        if at >= self.status.size || buffer.is_empty() {
             return Ok(0);
         }
         let mut window = self.window.lock();
@@ -53,7 +53,7 @@ impl File for ObjectFile {
                 true => NEXT,
                 false => FIRST,
             };
-            let part = at..at.saturating_add(wanted).min(self.size);
+            let part = at..at.saturating_add(wanted).min(self.status.size);
             *window = Window {
                 at,
                 octets: self.objects.read(&self.digest, part)?,
@@ -91,7 +91,7 @@ impl File for ObjectFile {
         Ok(())
     }
 
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.size)
+    fn status(&self) -> io::Result<Status> {
+        Ok(self.status)
     }
 }

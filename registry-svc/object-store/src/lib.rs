@@ -195,20 +195,14 @@ impl Disk for ObjectDisk {
         match (self.place(path), access) {
             (Place::Blob(digest), Access::Read) => {
                 let object = self.catalogue.get(&digest);
-                let size = object.ok_or(io::ErrorKind::NotFound)?.size;
-                Ok(Box::new(ObjectFile::new(
-                    self.objects.clone(),
-                    digest,
-                    size,
-                )))
+                let status = object.ok_or(io::ErrorKind::NotFound)?.status();
+                let objects = self.objects.clone();
+                Ok(Box::new(ObjectFile::new(objects, digest, status)))
             }
             (Place::Hidden(digest), Access::Read) => {
-                let size = self.marked(path)?;
-                Ok(Box::new(ObjectFile::new(
-                    self.objects.clone(),
-                    digest,
-                    size,
-                )))
+                let status = self.status(path)?.ok_or(io::ErrorKind::NotFound)?;
+                let objects = self.objects.clone();
+                Ok(Box::new(ObjectFile::new(objects, digest, status)))
             }
             (Place::File, access) => self.real.open(path, access),
             (Place::Blob(_) | Place::Shard | Place::Hidden(_), _) => Err(unsupported()),
@@ -281,10 +275,7 @@ impl Disk for ObjectDisk {
 
     fn status(&self, path: &Path) -> io::Result<Option<Status>> {
         match self.place(path) {
-            Place::Blob(digest) => Ok(self.catalogue.get(&digest).map(|object| Status {
-                size: object.size,
-                modified: object.modified,
-            })),
+            Place::Blob(digest) => Ok(self.catalogue.get(&digest).map(Object::status)),
             Place::Hidden(_) => {
                 let Some(status) = self.real.status(path)? else {
                     return Ok(None);

@@ -173,12 +173,21 @@ pub trait File: fmt::Debug + Send + Sync {
     /// Fails as the system does.
     fn seal(&self) -> io::Result<()>;
 
+    /// Its status, whatever name it has.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn status(&self) -> io::Result<Status>;
+
     /// How many octets it has.
     ///
     /// # Errors
     ///
     /// Fails as the system does.
-    fn size(&self) -> io::Result<u64>;
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.status()?.size)
+    }
 }
 
 /// The mode in which a file is opened.
@@ -190,9 +199,12 @@ pub enum Access {
     Write,
 }
 
-/// The status of a file.
+/// The status of a file. Two that are equal are of one file with one content, as far as the system
+/// knows of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
+    /// The number of the file on its file system; 0 where files have none.
+    pub inode: u64,
     /// In octets.
     pub size: u64,
     /// When it was written last.

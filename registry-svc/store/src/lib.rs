@@ -2,7 +2,7 @@
 //! the sweep, the scrub and the reserve that look after it.
 //!
 //! ```text
-//!   sweep, scrub, space
+//!   sweep, scrub, heal, space
 //!          │
 //!        store ──── journal, and the index over it
 //!          │           │
@@ -14,6 +14,7 @@
 
 pub mod database;
 pub mod disk;
+pub mod heal;
 pub mod journal;
 pub mod others;
 pub mod scrub;
@@ -22,6 +23,7 @@ pub mod store;
 pub mod sweep;
 pub mod window;
 
+pub use store::damage;
 pub use store::{
     BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
     Subject,

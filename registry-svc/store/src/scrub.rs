@@ -23,6 +23,7 @@ use tokio::task::spawn_blocking;
 
 use crate::disk::{ALIGNMENT, Access};
 use crate::others::Others;
+use crate::store::damage::Reason;
 use crate::store::{Store, StoreError};
 use crate::sweep::mark;
 
@@ -96,6 +97,7 @@ pub async fn scrub(
                 match fetched {
                     true => report.n_repaired += 1,
                     false => {
+                        store.report(&digest, Reason::Missing);
                         tracing::error!(%manifest, %digest, "A manifest lacks what it refers to");
                         report.missing.push((manifest, digest));
                     }
@@ -120,14 +122,17 @@ async fn look_at(
             report.n_blobs += 1;
             report.octets += octets;
             // The sweep may have deleted it meanwhile: it was not needed then.
-            if found != digest && put_away(store, digest).await? {
+            if found != digest
+                && (store.is_on_read_only_disk() || store.quarantine(&digest, None).await?)
+            {
                 report.damaged.push(digest);
+                store.report(&digest, Reason::Digest);
                 let is_repaired = match others {
                     Some(others) => others.fetch(&digest).await,
                     None => false,
                 };
                 report.n_repaired += u64::from(is_repaired);
-                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk, and is in quarantine");
+                tracing::error!(%digest, is_repaired, "A blob was damaged on the disk");
             }
         }
         Err(error) => {
@@ -174,33 +179,6 @@ async fn hash(store: &Store, digest: Digest, pace: &Pace) -> io::Result<Option<(
             tokio::time::sleep(share.saturating_sub(started.elapsed())).await;
         }
     }
-}
-
-/// Moves a damaged blob to the quarantine, from the trash too, where a request would restore it.
-/// False when it is in neither place.
-async fn put_away(store: &Store, digest: Digest) -> Result<bool, StoreError> {
-    let _alone = store.alone(&digest).await;
-    let is_away = store
-        .on_disk("put a damaged blob away", move |disk, layout| {
-            let shard = layout.shard(digest.algorithm(), digest.shard());
-            let places = [
-                (layout.blob(&digest), shard),
-                (layout.trashed(&digest), layout.trash()),
-            ];
-            for (path, directory) in places {
-                match disk.rename(&path, &layout.quarantined(&digest)) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                    moved => moved?,
-                }
-                disk.sync_directory(&layout.quarantine())?;
-                disk.sync_directory(&directory)?;
-                return Ok(true);
-            }
-            Ok(false)
-        })
-        .await?;
-    store.forget(&digest);
-    Ok(is_away)
 }
 
 async fn list(store: &Store, algorithm: Algorithm, shard: u8) -> Result<Vec<Digest>, StoreError> {

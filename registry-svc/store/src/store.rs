@@ -11,6 +11,7 @@
 pub mod blob;
 mod block;
 mod cache;
+pub mod damage;
 mod error;
 mod incoming;
 pub mod layout;
@@ -49,6 +50,7 @@ use crate::journal::feed::{Feed, Taken};
 use crate::journal::writer::{State, WallClock, Writer};
 use blob::Flights;
 use cache::Cache;
+use damage::Damage;
 use layout::Layout;
 use lock::{Alone, Locks, Shared};
 use naming::Naming;
@@ -189,10 +191,13 @@ pub(crate) struct Inner {
     flights: Flights,
     leases: Mutex<Leases>,
     naming: Naming,
+    damage: Damage,
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
-    is_read_only: AtomicBool,
+    /// Nothing is stated any more: the end has begun.
+    is_closed: AtomicBool,
+    is_on_read_only_disk: bool,
     /// The directory of the index; none when it is in memory.
     index: Option<String>,
     /// Keeps other processes away.
@@ -226,30 +231,38 @@ impl Store {
     fn open_here(settings: &Settings, disk: Arc<dyn Disk>) -> Result<(Self, Recovery), StoreError> {
         let layout = Layout::new(settings.root.clone());
         let opened = open::open(settings, &disk, &layout)?;
+        let is_on_read_only_disk = opened.segment.is_none();
         let sessions = Sessions::default();
-        sessions
-            .recover(&disk, &layout, &settings.node, (settings.wall)())
-            .map_err(StoreError::io("find the upload sessions"))?;
+        if !is_on_read_only_disk {
+            sessions
+                .recover(&disk, &layout, &settings.node, (settings.wall)())
+                .map_err(StoreError::io("find the upload sessions"))?;
+        }
         let mut recovery = opened.recovery;
         recovery.n_sessions = sessions.len();
         let directory = opened.directory.clone();
         let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
         let taken = Arc::new(Taken::new(opened.vector));
-        let writer = Writer::start(State {
-            directory: opened.directory,
-            segment: opened.segment,
-            end: opened.end,
-            longest: settings.segment,
-            n_sealed: opened.n_sealed,
-            own: opened.origin.clone(),
-            clock: opened.clock,
-            wall: settings.wall,
-            taken: Arc::clone(&taken),
-            current: Arc::clone(&current),
-            is_dead: Arc::default(),
-        })
-        .map_err(StoreError::io("start the journal"))?;
+        let start = |segment| {
+            Writer::start(State {
+                directory: opened.directory,
+                segment,
+                end: opened.end,
+                longest: settings.segment,
+                n_sealed: opened.n_sealed,
+                own: opened.origin.clone(),
+                clock: opened.clock,
+                wall: settings.wall,
+                taken: Arc::clone(&taken),
+                current: Arc::clone(&current),
+                is_dead: Arc::default(),
+            })
+        };
+        let writer = match opened.segment {
+            Some(segment) => start(segment).map_err(StoreError::io("start the journal"))?,
+            None => Writer::read_only(),
+        };
         let inner = Inner {
             layout,
             disk,
@@ -265,24 +278,32 @@ impl Store {
             flights: Flights::default(),
             leases: Mutex::new(Leases::new(settings.lease)),
             naming: Naming::default(),
+            damage: Damage::default(),
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names {
                 n_taken: 0,
                 cache: Cache::new(NAMES),
             }),
             buffers: Arc::default(),
-            is_read_only: AtomicBool::new(false),
+            is_closed: AtomicBool::new(false),
+            is_on_read_only_disk,
             index: opened.index,
             _lock: opened.lock,
         };
         let inner = Arc::new(inner);
+        for digest in &recovery.missing {
+            inner.list_missing(digest);
+        }
         Ok((Self { inner }, recovery))
     }
 
     /// Writes the queue, and marks the index as one to be found again; later statements are
     /// refused.
     pub async fn close(&self) {
-        self.inner.is_read_only.store(true, Ordering::Release);
+        self.inner.is_closed.store(true, Ordering::Release);
+        if self.inner.is_on_read_only_disk {
+            return;
+        }
         let inner = Arc::clone(&self.inner);
         let closed = blocking(move || {
             inner.writer.close();
@@ -305,11 +326,10 @@ impl Store {
         }
     }
 
-    /// Refuses, or takes again, everything that changes something.
-    pub fn set_read_only(&self, is_read_only: bool) {
-        self.inner
-            .is_read_only
-            .store(is_read_only, Ordering::Release);
+    /// Whether the file system takes no change. Everything can be pulled then, and nothing pushed.
+    #[must_use]
+    pub fn is_on_read_only_disk(&self) -> bool {
+        self.inner.is_on_read_only_disk
     }
 }
 
@@ -460,7 +480,8 @@ impl Inner {
 
     /// Whether something may be acknowledged.
     fn writable(&self) -> Result<(), StoreError> {
-        if self.is_read_only.load(Ordering::Acquire) || self.writer.is_dead() {
+        let is_closed = self.is_closed.load(Ordering::Acquire);
+        if is_closed || self.is_on_read_only_disk || self.writer.is_dead() {
             return Err(StoreError::ReadOnly);
         }
         Ok(())
@@ -522,6 +543,8 @@ fn milliseconds() -> u64 {
     u64::try_from(clock::since_1970().as_millis()).unwrap_or(u64::MAX)
 }
 
+#[cfg(test)]
+mod read_only;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]

@@ -20,6 +20,8 @@
 //! that has its content states it again; a link that an operator has taken back stays so, for a
 //! sweep's stamps are [known](Hlc::is_last).
 //!
+//! A manifest that cannot be read stops nothing: its repository keeps everything, and the rest is swept.
+//!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
 pub(crate) mod mark;
@@ -67,7 +69,7 @@ pub enum Mode {
 ///
 /// # Errors
 ///
-/// Fails when the index or the disk does; its work until then stands. After the journal has failed
+/// Fails when the index or a directory cannot be read; its work until then stands. After the journal has failed
 /// nothing is swept: a manifest that was refused then may be there after the next start.
 pub async fn sweep(
     store: &Store,
@@ -80,7 +82,7 @@ pub async fn sweep(
         is_dry_run: mode == Mode::DryRun,
         ..Report::default()
     };
-    if store.is_in_doubt() {
+    if store.is_in_doubt() || mode == Mode::Sweep && store.is_on_read_only_disk() {
         return Err(StoreError::ReadOnly);
     }
     if mode == Mode::Sweep {

@@ -387,7 +387,62 @@ fn three_nodes_keep_one_content() {
     site.wait_equal();
     apart_and_together(&site);
     wiped(&mut site);
+    damaged(&mut site);
     killed_in_a_push(&mut site);
+}
+
+/// A node whose disk was damaged while it was off serves everything whole, and heals its disk.
+fn damaged(site: &mut Site) {
+    site.kill(2);
+    let contents: Vec<Vec<u8>> = (0..6_u32)
+        .map(|turn| layer(turn, 200_000 * (1 + turn as usize)))
+        .collect();
+    let manifests = contents.iter().map(|content| image(content).1.into_bytes());
+    let manifests: Vec<Vec<u8>> = manifests.collect();
+    let blobs = site.scratch.join("root-2/blobs/sha256");
+    let path = |content: &[u8]| {
+        let digest = sha256(content);
+        blobs.join(format!("{:02x}", digest.shard())).join(digest.hex())
+    };
+    let change = |content: &[u8], change: fn(&mut Vec<u8>)| {
+        let path = path(content);
+        let mut octets = std::fs::read(&path).unwrap();
+        change(&mut octets);
+        // Files of blobs are not writable.
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, octets).unwrap();
+    };
+    change(&contents[5], |octets| octets[700_000] ^= 1);
+    change(&contents[4], |octets| octets.truncate(1000));
+    change(&contents[3], Vec::clear);
+    std::fs::remove_file(path(&contents[2])).unwrap();
+    change(&contents[0], |octets| octets[9] ^= 8);
+    change(&manifests[1], |octets| octets[40] ^= 1);
+    site.start(2);
+    for (turn, content) in contents.iter().enumerate() {
+        let tag = format!("v{turn}");
+        // A large layer is hashed while it is sent: its damage cuts the connection once.
+        let pulled = site.nodes[2].pull(&site.scratch, &tag, content);
+        let is_cut = pulled.as_ref().is_err_and(|error| error.contains("curl ends with"));
+        assert!(pulled.is_ok() || turn == 5 && is_cut, "{pulled:?}");
+        if pulled.is_err() {
+            site.nodes[2].pull(&site.scratch, &tag, content).unwrap();
+        }
+    }
+    wait::for_it("the node has healed its disk", PATIENCE, || {
+        let all = contents.iter().chain(&manifests);
+        all.into_iter()
+            .all(|content| std::fs::read(path(content)).is_ok_and(|read| read == *content))
+    });
+    let status = site.nodes[2].curl(&["-s", "http://127.0.0.1:9405/status"]).1;
+    let status: serde_json::Value = serde_json::from_str(&status).unwrap();
+    let damage = &status["detail"]["damage"];
+    assert!(damage["found"].as_u64() >= Some(6), "{damage}");
+    assert!(damage["quarantined"].as_u64() >= Some(4), "{damage}");
+    wait::for_it("nothing waits", PATIENCE, || {
+        let text = site.nodes[2].curl(&["-s", "http://127.0.0.1:9405/metrics"]).1;
+        tests::daemon::metric(&text, "registry_svc_damage_waiting_blobs") == Some(0.0)
+    });
 }
 
 /// A node that is cut off takes pushes, and so do the others; afterwards all have all of it.

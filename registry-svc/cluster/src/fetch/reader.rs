@@ -1,22 +1,23 @@
 //! From a flight to a client, which reads while the content arrives.
 
 use std::io;
-use std::sync::Arc;
 
 use bytes::Bytes;
+use oci::digest::Hasher;
 use registry_store::window::Piece;
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 
 use super::STALLED;
 use super::transfer::open_at;
-use super::{Flight, Landing, Progress, Reader};
+use super::{Flight, Landing, Origin, Progress, Reader};
 
 impl Reader {
-    pub(super) async fn run(mut self, flight: Option<Arc<Flight>>) {
-        let served = match flight {
-            Some(flight) => self.follow(&flight).await,
-            None => self.read_disk().await,
+    pub(super) async fn run(mut self, from: Origin) {
+        let served = match from {
+            Origin::Flight(flight) => self.follow(&flight).await,
+            Origin::Disk => self.read_disk().await,
+            Origin::Peer => self.pass_on().await,
         };
         if let Err(error) = served {
             // The client may be gone already.
@@ -27,10 +28,13 @@ impl Reader {
     /// Follows a flight until all is sent.
     async fn follow(&mut self, flight: &Flight) -> io::Result<()> {
         let mut progress = flight.progress.subscribe();
+        let begin = self.at;
         while self.at < self.end {
             let landing = progress.borrow_and_update().landing.clone();
             match landing {
                 Some(Landing::Held) => return self.read_disk().await,
+                // A disk that is full or fails keeps no client from what a peer has.
+                Some(Landing::NoRoom) if self.at == begin => return self.pass_on().await,
                 Some(_) => return Err(io::Error::other("the content could not be had whole")),
                 None => {}
             }
@@ -85,6 +89,42 @@ impl Reader {
         }
         // Only the flight has it: the disk will.
         landed(progress).await
+    }
+
+    /// Passes on what a peer sends, without storing it. The last piece of a whole blob is sent if the
+    /// digest is right; a part cannot be hashed, and the peer that sends it answers for it.
+    async fn pass_on(&mut self) -> io::Result<()> {
+        let mut hasher = (self.at == 0).then(|| Hasher::new(self.digest.algorithm()));
+        for peer in self.fetcher.candidates(&self.digest, Some(&self.first)) {
+            let Ok((size, opened)) = open_at(&peer, &self.digest, self.at).await else {
+                continue;
+            };
+            let mut rest = opened.rest;
+            let mut piece = opened.first;
+            while size == self.size {
+                self.fetcher.0.counters.fetched(piece.len());
+                let is_last = self.is_last(piece.len());
+                if let Some(hasher) = &mut hasher {
+                    hasher.update(&piece);
+                }
+                let is_wrong = |hasher: Hasher| hasher.finish() != self.digest;
+                if is_last && hasher.take().is_some_and(is_wrong) {
+                    return Err(io::Error::other("no peer has the content whole"));
+                }
+                if !piece.is_empty() {
+                    self.send(piece).await?;
+                }
+                if self.at >= self.end {
+                    return Ok(());
+                }
+                piece = match tokio::time::timeout(STALLED, rest.message()).await {
+                    Ok(Ok(Some(response))) => response.data,
+                    // The next peer continues where this one ended.
+                    Ok(Ok(None) | Err(_)) | Err(_) => break,
+                };
+            }
+        }
+        Err(io::Error::other("the content could not be had whole"))
     }
 
     async fn read_disk(&mut self) -> io::Result<()> {

@@ -1,5 +1,7 @@
 //! Content that this node does not have yet, and clients ask for.
 
+use registry_store::disk::faulty::{End, Faults, FaultyDisk};
+
 use super::*;
 
 #[test]
@@ -111,7 +113,7 @@ fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
             media_type: String::new(),
             node: name(0),
         };
-        let mut body = second.cluster.open(&remote, 0..remote.size).await.unwrap();
+        let mut body = second.cluster.open(&remote, 0..remote.size).await;
         let mut n_octets = 0;
         let mut failed = false;
         while let Some(piece) = body.next().await {
@@ -129,5 +131,49 @@ fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
             second.store.held(&blob).await.unwrap().is_some()
         })
         .await;
+    });
+}
+
+#[test]
+fn a_node_that_can_store_nothing_passes_on_what_a_peer_has() {
+    run(async {
+        let site = Site::new(2);
+        let first = site.start(0).await;
+        let layer = octets(3, 3 << 20);
+        let blob = push_blob(&first.store, &layer).await;
+        let open = async |disk: &FaultyDisk| {
+            let mut settings = StoreSettings::new("/store".into(), name(1));
+            settings.index = IndexKind::Memory;
+            let opened = Store::open(settings, Arc::new(disk.clone())).await;
+            opened.unwrap().0
+        };
+        let disk = FaultyDisk::new(1);
+        open(&disk).await.close().await;
+        let read_only = Faults {
+            read_only: true,
+            ..Faults::default()
+        };
+        let store = open(&disk.next_life(End::Kill, read_only)).await;
+        let mut settings = alone(&name(1));
+        settings.peers.push(PeerSettings {
+            name: name(0),
+            address: site.addresses[0].to_string().parse().unwrap(),
+        });
+        let cluster = Cluster::start(settings, store.clone()).unwrap();
+        let remote = cluster.find_blob(&repository(), &blob).await.unwrap();
+        let size = remote.size;
+        for part in [0..size, size - 1000..size, 5..1_000_000] {
+            let wanted = usize::try_from(part.start).unwrap()..usize::try_from(part.end).unwrap();
+            let content = read(&cluster, &remote, part.clone()).await.unwrap();
+            assert!(content == layer[wanted], "{part:?}");
+        }
+        assert_eq!(store.held(&blob).await.unwrap(), None);
+        // The peer's disk changes it: the client gets no whole blob.
+        let path = first.store.layout().blob(&blob);
+        let mut wrong = layer.to_vec();
+        wrong[1 << 20] ^= 1;
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, &wrong).unwrap();
+        assert!(read(&cluster, &remote, 0..size).await.is_err());
     });
 }

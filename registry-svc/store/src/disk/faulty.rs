@@ -71,6 +71,8 @@ pub struct Faults {
     pub broken: u64,
     /// Syncs of files that fail, of a thousand.
     pub unsynced: u64,
+    /// Whether the file system is read-only.
+    pub read_only: bool,
     /// What the disk says it has synced and has not.
     pub lie: Option<Lie>,
 }
@@ -99,6 +101,8 @@ struct Medium {
     faults: Faults,
     files: BTreeMap<u64, Content>,
     next_file: u64,
+    /// Files whose octets cannot be read.
+    unreadable: BTreeSet<u64>,
     names: Names,
     durable: Names,
     /// Changes of names that are not durable, in order.
@@ -196,6 +200,7 @@ impl FaultyDisk {
             faults: Faults::default(),
             files: BTreeMap::new(),
             next_file: 0,
+            unreadable: BTreeSet::new(),
             durable: names.clone(),
             names,
             changes: Vec::new(),
@@ -267,6 +272,46 @@ impl FaultyDisk {
         content.writes.clear();
     }
 
+    /// Cuts a file or lengthens it with zeros, durably. Its time of change stays, as when a file system
+    /// is repaired.
+    pub fn resize(&self, path: &Path, length: u64) {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        let content = medium.files.get_mut(&file).unwrap();
+        Write::Truncate(length).apply(&mut content.octets);
+        content.durable = content.octets.clone();
+        content.writes.clear();
+    }
+
+    /// The names of all files, without an operation.
+    pub fn names(&self) -> Vec<PathBuf> {
+        self.medium().names.files.keys().cloned().collect()
+    }
+
+    /// A file's octets, without an operation.
+    pub fn octets(&self, path: &Path) -> Option<Vec<u8>> {
+        let medium = self.medium();
+        let file = medium.names.files.get(path)?;
+        Some(medium.files[file].octets.clone())
+    }
+
+    /// Takes a file's name away, durably and without an operation.
+    pub fn lose(&self, path: &Path) {
+        let mut medium = self.medium();
+        medium.names.files.remove(path).unwrap();
+        medium.durable.files.remove(path);
+    }
+
+    /// Lets reads of a file fail, or succeed again.
+    pub fn set_unreadable(&self, path: &Path, is_unreadable: bool) {
+        let mut medium = self.medium();
+        let file = medium.names.files[path];
+        match is_unreadable {
+            true => medium.unreadable.insert(file),
+            false => medium.unreadable.remove(&file),
+        };
+    }
+
     fn medium(&self) -> MutexGuard<'_, Medium> {
         self.medium.lock()
     }
@@ -303,6 +348,9 @@ impl Medium {
         if self.faults.last_operation == Some(self.n_operations) {
             self.is_over = true;
             return Err(io::Error::other("this life ends"));
+        }
+        if self.faults.read_only && !matches!(kind, Kind::List | Kind::Look) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         let (full, broken) = (self.faults.full, self.faults.broken);
         if kind == Kind::Write && self.chance.permille(full) {

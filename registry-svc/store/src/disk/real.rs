@@ -79,10 +79,7 @@ impl Disk for RealDisk {
         match fs::symlink_metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
-            Ok(metadata) => Ok(Some(Status {
-                size: metadata.len(),
-                modified: modified(&metadata),
-            })),
+            Ok(metadata) => Ok(Some(status(&metadata))),
         }
     }
 
@@ -231,8 +228,8 @@ impl File for RealFile {
         Ok(())
     }
 
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+    fn status(&self) -> io::Result<Status> {
+        Ok(status(&self.file.metadata()?))
     }
 }
 
@@ -242,6 +239,14 @@ fn is_aligned(octets: &[u8], at: u64) -> bool {
         && octets.as_ptr().addr().is_multiple_of(ALIGNMENT)
         && octets.len().is_multiple_of(ALIGNMENT)
         && at.is_multiple_of(ALIGNMENT as u64)
+}
+
+fn status(metadata: &fs::Metadata) -> Status {
+    Status {
+        inode: metadata.ino(),
+        size: metadata.len(),
+        modified: modified(metadata),
+    }
 }
 
 /// The time of the last change of the content; before 1970 is 1970.

@@ -57,6 +57,15 @@ impl Writer {
         })
     }
 
+    /// A writer of a journal on a read-only file system: it refuses everything.
+    pub fn read_only() -> Self {
+        Self {
+            requests: Mutex::default(),
+            thread: Mutex::default(),
+            is_dead: Arc::default(),
+        }
+    }
+
     /// Whether writing has stopped permanently. A refused statement may still have been written,
     /// and be there after the next start: nothing may be acknowledged, and no content removed,
     /// because of the index.

@@ -83,10 +83,10 @@ fn what_the_sweep_has_moved_or_deleted_meanwhile_is_put_away_from_the_trash_or_l
         let digest = Digest::of(Algorithm::Sha256, b"one");
         let layout = store.layout();
         std::fs::write(layout.trashed(&digest), b"oen").unwrap();
-        assert!(put_away(&store, digest).await.unwrap());
+        assert!(store.quarantine(&digest, None).await.unwrap());
         assert!(layout.quarantined(&digest).exists());
         // Nobody takes it back from there.
         assert_eq!(store.held(&digest).await.unwrap(), None);
-        assert!(!put_away(&store, digest).await.unwrap());
+        assert!(!store.quarantine(&digest, None).await.unwrap());
     });
 }

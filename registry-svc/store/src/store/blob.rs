@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -17,9 +16,8 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio_stream::Stream;
 
 use super::incoming::{Ended, Incoming, Passing, pump};
-use super::reader::{BlobReader, PIECE, read_piece};
 use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
-use crate::disk::{Access, File};
+use crate::disk::Status;
 
 /// Repositories that are looked through for one a client may mount from.
 const MOST_HOLDERS: usize = 100;
@@ -45,7 +43,12 @@ impl Store {
         if is_linked.is_none() {
             return Ok(None);
         }
-        self.held(digest).await
+        let held = self.held(digest).await?;
+        if held.is_none() {
+            let (inner, digest) = (Arc::clone(&self.inner), *digest);
+            blocking(move || Ok(inner.lose(&digest))).await?;
+        }
+        Ok(held)
     }
 
     /// The size of content that is on the disk, whatever repositories say; takes a lease on it.
@@ -61,35 +64,6 @@ impl Store {
         let inner = Arc::clone(&self.inner);
         let digest = *digest;
         blocking(move || inner.present(&digest)).await
-    }
-
-    /// A part of content that is on the disk; the caller has asked for its size.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the content is not there or the disk fails.
-    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
-        let inner = Arc::clone(&self.inner);
-        let digest = *digest;
-        let wanted = part.end.saturating_sub(part.start).min(PIECE as u64);
-        let (file, first) = blocking(move || {
-            let path = inner.layout.blob(&digest);
-            let file = match inner.disk.open(&path, Access::Read) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    inner.end_lease(&digest);
-                    return Err(StoreError::Unknown(Subject::Blob));
-                }
-                file => file.map_err(StoreError::io("open a blob"))?,
-            };
-            let file: Arc<dyn File> = file.into();
-            let first = read_piece(&*file, part.start, wanted, &inner.buffers)
-                .map_err(StoreError::io("read a blob"))?;
-            Ok((file, first))
-        })
-        .await?;
-        let buffers = Arc::clone(&self.inner.buffers);
-        let at = part.start + wanted;
-        Ok(BlobReader::new(file, first, at, part.end.max(at), buffers))
     }
 
     /// Adds content that is on the disk to a repository.
@@ -169,20 +143,24 @@ impl Store {
         }
     }
 
-    /// The content among `digests` that is on the disk, in the trash too, in the same order. Takes
-    /// no lease: a look promises nothing.
+    /// The content among `digests` that is on the disk, in the trash too, in the same order; what is
+    /// known to be damaged is not. Takes no lease: a look promises nothing.
     ///
     /// # Errors
     ///
     /// Fails when the disk does.
     pub async fn lie_here(&self, digests: Vec<Digest>) -> Result<Vec<bool>, StoreError> {
+        let inner = Arc::clone(&self.inner);
         self.on_disk("look for blobs", move |disk, layout| {
             let lies = |digest: &Digest| -> io::Result<bool> {
                 let (path, trashed) = (layout.blob(digest), layout.trashed(digest));
+                let is_fit = |file: Option<Status>| {
+                    file.is_some_and(|file| !inner.damage.is_refused(digest, &file))
+                };
                 // It may have been taken back from the trash between the first two.
-                Ok(disk.status(&path)?.is_some()
+                Ok(is_fit(disk.status(&path)?)
                     || disk.status(&trashed)?.is_some()
-                    || disk.status(&path)?.is_some())
+                    || is_fit(disk.status(&path)?))
             };
             digests.iter().map(lies).collect()
         })
@@ -223,6 +201,7 @@ impl Store {
     ) -> Result<Pushed, StoreError> {
         self.inner.writable()?;
         let passing = self.receive(digest, length, body).await?;
+        self.clear_way(digest).await;
         let _lock = self.inner.digests.shared([digest]).await;
         let size = self.publish(passing, digest).await?;
         self.state_blob(repository, digest, size).await
@@ -246,7 +225,11 @@ impl Store {
         if let Some(size) = self.held(digest).await? {
             return Ok(size);
         }
+        if self.inner.is_on_read_only_disk {
+            return Err(StoreError::ReadOnly);
+        }
         let passing = self.receive(digest, length, body).await?;
+        self.clear_way(digest).await;
         let _lock = self.inner.digests.shared([digest]).await;
         self.publish(passing, digest).await
     }
@@ -271,11 +254,11 @@ impl Store {
         let wanted = *digest;
         let publish = move || {
             let place = || passing.publish(&inner.layout, &wanted);
-            inner.naming.name(&wanted, place)
+            let size = inner.naming.name(&wanted, place)?;
+            inner.arrived(&wanted, size);
+            Ok(size)
         };
-        let size = blocking(publish).await?;
-        self.inner.lease(digest, size);
-        Ok(size)
+        blocking(publish).await
     }
 
     /// States that a repository has a blob, unless that was stated of late.
@@ -321,6 +304,11 @@ impl Inner {
         let path = self.layout.blob(digest);
         let look = StoreError::io("look for a blob");
         let mut status = self.disk.status(&path).map_err(look)?;
+        if self.is_on_read_only_disk {
+            // Nothing can be taken back from the trash, and every name is durable.
+            let fit = status.filter(|status| self.is_fit(digest, status));
+            return Ok(fit.map(|status| status.size));
+        }
         if status.is_none() {
             let resurrect = || -> io::Result<()> {
                 match self.disk.rename(&self.layout.trashed(digest), &path) {
@@ -334,7 +322,8 @@ impl Inner {
             let look = StoreError::io("look for a blob");
             status = self.disk.status(&path).map_err(look)?;
         }
-        let size = status.map(|status| status.size);
+        let fit = status.filter(|status| self.is_fit(digest, status));
+        let size = fit.map(|status| status.size);
         if let Some(size) = size {
             self.naming
                 .ensure(digest, || self.sync_shard(digest))

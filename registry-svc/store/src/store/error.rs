@@ -37,7 +37,7 @@ pub enum StoreError {
     /// The disk has no room.
     #[error("no room on the disk")]
     Full,
-    /// The journal cannot be written, so nothing may change.
+    /// The journal or the file system cannot be written, so nothing may change.
     #[error("the store is read-only")]
     ReadOnly,
     /// Content that a manifest refers to is not in the repository.
@@ -85,6 +85,12 @@ impl fmt::Display for Subject {
 }
 
 impl StoreError {
+    /// Whether it is of the files of some content alone, so that another node may have that whole.
+    #[must_use]
+    pub fn is_of_content(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::Io { .. })
+    }
+
     /// The error of a disk operation.
     pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {

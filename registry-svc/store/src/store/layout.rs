@@ -7,7 +7,7 @@
 //! uploads/<number>.part                  content on its way to no session; gone after a restart
 //! journal/                               see the journal's own documentation
 //! trash/sha256-<hex>                     what the sweep took, for a second grace
-//! quarantine/sha256-<hex>                what the scrub found damaged
+//! quarantine/sha256-<hex>                damaged files
 //! index.sled/                            derived
 //! ```
 
@@ -68,7 +68,7 @@ impl Layout {
         self.root.join("trash")
     }
 
-    /// Content that the scrub found damaged.
+    /// Damaged files.
     #[must_use]
     pub fn quarantine(&self) -> PathBuf {
         self.root.join("quarantine")

@@ -4,7 +4,6 @@
 //! it, is one record of the journal. That record restates what the manifest is made of, so it is
 //! whole by itself wherever it arrives.
 
-use std::io;
 use std::sync::Arc;
 
 use oci::digest::Digest;
@@ -13,6 +12,7 @@ use registry_facts::index::IndexError;
 use registry_facts::index::view::View;
 use registry_facts::record::{Fact, Link, Position};
 
+use super::damage::Reason;
 use super::layout::read_whole;
 use super::{Inner, NewManifest, Store, StoreError, Stored, Subject, blocking};
 
@@ -39,6 +39,7 @@ impl Store {
         manifest: NewManifest,
     ) -> Result<Position, StoreError> {
         self.inner.writable()?;
+        self.clear_way(&manifest.digest).await;
         let _repository = self.inner.repositories.shared([repository]).await;
         let digests = manifest.closure.iter().chain([&manifest.digest]);
         let _digests = self.inner.digests.shared(digests).await;
@@ -117,9 +118,11 @@ impl Store {
         let _lock = self.inner.digests.shared([&digest]).await;
         let inner = Arc::clone(&self.inner);
         blocking(move || {
-            inner.present(&digest)?;
+            if inner.present(&digest)?.is_none() {
+                inner.lose(&digest);
+            }
             let bytes = inner.load(&digest)?;
-            bytes.ok_or(StoreError::Unknown(Subject::Blob))
+            bytes.ok_or(StoreError::Unknown(Subject::Manifest))
         })
         .await
     }
@@ -265,19 +268,30 @@ impl Inner {
         manifests.insert(*digest, bytes.clone(), weight);
     }
 
-    /// Reads a manifest's content if it is in its place; blocks.
+    /// Reads a manifest's content if it is in its place and whole; blocks.
     fn load(&self, digest: &Digest) -> Result<Option<bytes::Bytes>, StoreError> {
-        let octets = read_whole(&*self.disk, &self.layout.blob(digest), LONGEST)
-            .map_err(StoreError::io("read a manifest"))?;
-        let Some(octets) = octets else {
+        let path = self.layout.blob(digest);
+        let failed = StoreError::io("read a manifest");
+        let Some(file) = self.disk.status(&path).map_err(failed)? else {
             self.end_lease(digest);
             return Ok(None);
         };
-        if Digest::of(digest.algorithm(), &octets) != *digest {
-            return Err(StoreError::io("read a manifest")(
-                io::ErrorKind::InvalidData.into(),
-            ));
+        if !self.is_fit(digest, &file) {
+            return Ok(None);
         }
+        let octets = match read_whole(&*self.disk, &path, LONGEST) {
+            Ok(Some(octets)) => octets,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                self.refuse(digest, Reason::Unreadable, Some(file));
+                return Err(StoreError::io("read a manifest")(error));
+            }
+        };
+        if Digest::of(digest.algorithm(), &octets) != *digest {
+            self.refuse(digest, Reason::Digest, Some(file));
+            return Ok(None);
+        }
+        self.verify(digest, file);
         let bytes = bytes::Bytes::from(octets);
         self.remember(digest, &bytes);
         Ok(Some(bytes))
@@ -317,7 +331,7 @@ impl Inner {
             }
             let place = || incoming.publish(&self.layout, &manifest.digest);
             let size = self.naming.name(&manifest.digest, place)?;
-            self.lease(&manifest.digest, size);
+            self.arrived(&manifest.digest, size);
         }
         self.remember(&manifest.digest, &manifest.bytes);
         Ok(())

@@ -3,6 +3,8 @@
 //! The mark of an orderly stop is removed before anything else is touched; without it the index is
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
+//!
+//! On a read-only file system nothing is changed, and the store serves what is there.
 
 use std::collections::HashSet;
 use std::io;
@@ -108,8 +110,20 @@ fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|octet| octet.is_ascii_hexdigit())
 }
 
+/// Whether the file system of the store takes changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Medium {
+    Writable,
+    ReadOnly,
+}
+
 /// Checks the version of what is there, and says who this node is in this life of its disk.
-fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<NodeId, StoreError> {
+fn identify(
+    disk: &dyn Disk,
+    layout: &Layout,
+    settings: &Settings,
+    medium: Medium,
+) -> Result<NodeId, StoreError> {
     let doing = || StoreError::io("read the marks of the store");
     let version = layout.mark("VERSION");
     match read_whole(disk, &version, LONGEST_MARK).map_err(doing())? {
@@ -118,6 +132,7 @@ fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<Nod
             let text = "the store was written by another version of this service";
             return Err(StoreError::Damaged(text.to_owned()));
         }
+        None if medium == Medium::ReadOnly => return Err(no_store()),
         None => write_whole(disk, &version, VERSION.as_bytes()).map_err(doing())?,
     }
     let path = layout.mark("node-id");
@@ -130,8 +145,10 @@ fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<Nod
         }
         None => {
             let incarnation = random()?;
-            let text = format!("{incarnation:016x}\n");
-            write_whole(disk, &path, text.as_bytes()).map_err(doing())?;
+            if medium == Medium::Writable {
+                let text = format!("{incarnation:016x}\n");
+                write_whole(disk, &path, text.as_bytes()).map_err(doing())?;
+            }
             incarnation
         }
     };
@@ -139,6 +156,12 @@ fn identify(disk: &dyn Disk, layout: &Layout, settings: &Settings) -> Result<Nod
         name: settings.node.clone(),
         incarnation,
     })
+}
+
+/// The failure to make a store where nothing can be written.
+fn no_store() -> StoreError {
+    let text = "the directory holds no store, and its file system is read-only";
+    StoreError::Damaged(text.to_owned())
 }
 
 fn random() -> Result<u64, StoreError> {
@@ -156,7 +179,8 @@ fn random() -> Result<u64, StoreError> {
 pub(crate) struct Opened {
     pub(crate) origin: NodeId,
     pub(crate) directory: Directory,
-    pub(crate) segment: Box<dyn File>,
+    /// The segment that is written on; none on a read-only file system.
+    pub(crate) segment: Option<Box<dyn File>>,
     pub(crate) end: Place,
     pub(crate) n_sealed: u64,
     pub(crate) vector: Vector,
@@ -175,20 +199,28 @@ pub(crate) fn open(
     layout: &Layout,
 ) -> Result<Opened, StoreError> {
     let doing = || StoreError::io("open the store's directory");
-    disk.create_directory(layout.root()).map_err(doing())?;
-    let lock = disk.lock(&layout.mark("lock")).map_err(|error| {
-        if error.kind() == io::ErrorKind::WouldBlock {
-            StoreError::Damaged("another process has the store open".to_owned())
-        } else {
-            doing()(error)
+    disk.create_directory(layout.root())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => no_store(),
+            _ => doing()(error),
+        })?;
+    let lock = match disk.lock(&layout.mark("lock")) {
+        Ok(lock) => lock,
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
+            return open_read_only(settings, disk, layout);
         }
-    })?;
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let text = "another process has the store open";
+            return Err(StoreError::Damaged(text.to_owned()));
+        }
+        Err(error) => return Err(doing()(error)),
+    };
     // The version is written when everything else is there.
     let version = disk.status(&layout.mark("VERSION")).map_err(doing())?;
     if version.is_none() {
         layout.create(&**disk).map_err(doing())?;
     }
-    let origin = identify(&**disk, layout, settings)?;
+    let origin = identify(&**disk, layout, settings, Medium::Writable)?;
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
 
@@ -217,7 +249,7 @@ pub(crate) fn open(
     Ok(Opened {
         origin,
         directory,
-        segment,
+        segment: Some(segment),
         end,
         n_sealed: replayed.n_sealed,
         vector: history.vector,
@@ -226,6 +258,44 @@ pub(crate) fn open(
         index: name,
         recovery,
         lock,
+    })
+}
+
+/// Opens a store on a file system that takes no change: a disk that the kernel has remounted, an ISO
+/// image, squashfs. It needs no lock, for no process can write there, and changes nothing: the index is
+/// made in memory from the journal, of which a torn end stays.
+fn open_read_only(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+) -> Result<Opened, StoreError> {
+    let origin = identify(&**disk, layout, settings, Medium::ReadOnly)?;
+    let directory = Directory::new(Arc::clone(disk), layout.journal());
+    let mut history = History::default();
+    let view = View::new(Arc::new(MemoryIndex::default()));
+    let replayed = match fill(&view, &directory, &mut history) {
+        Ok(replayed) => replayed,
+        Err(Anew::Journal(error)) => return Err(error.into()),
+        Err(Anew::Index(error)) => return Err(error.into()),
+    };
+    let recovery = Recovery {
+        n_records: replayed.n_records,
+        n_truncated: replayed.n_torn,
+        missing: missing(&**disk, layout, &view)?,
+        ..Recovery::default()
+    };
+    Ok(Opened {
+        origin,
+        directory,
+        segment: None,
+        end: replayed.end,
+        n_sealed: replayed.n_sealed,
+        vector: history.vector,
+        clock: history.clock,
+        view,
+        index: None,
+        recovery,
+        lock: Box::new(()),
     })
 }
 

@@ -2,20 +2,25 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use oci::digest::{Digest, Hasher};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_stream::Stream;
 
-use crate::disk::File;
+use super::damage::{Reason, Verdict};
+use super::{Inner, Store, StoreError, Subject, blocking};
+use crate::disk::{Access, File, Status};
 
 /// A piece: large enough that the hop to another thread and a write to a socket are nothing beside
 /// it, small enough that many readers fit in memory.
-pub(crate) const PIECE: usize = 256 << 10;
+const PIECE: usize = 256 << 10;
 
 /// Buffers that are kept for the next reader: for some dozens at once.
 const MOST_KEPT: usize = 32;
@@ -60,7 +65,7 @@ impl Drop for Lent {
 }
 
 /// Reads a piece of at most `wanted` octets, as long as there are any.
-pub(crate) fn read_piece(
+fn read_piece(
     file: &dyn File,
     at: u64,
     wanted: u64,
@@ -93,52 +98,222 @@ pub(crate) fn read_piece(
     }))
 }
 
+//--- The care for what is sent
+
+/// The longest file that is hashed before the first part of it is sent: some milliseconds of work, also
+/// on a slow disk.
+const SMALL: u64 = 4 << 20;
+
+/// An open file of content.
+#[derive(Debug)]
+struct Source {
+    inner: Arc<Inner>,
+    digest: Digest,
+    status: Status,
+    file: Box<dyn File>,
+}
+
+impl Source {
+    /// Reads a piece; a file that cannot be read is not read for clients after that.
+    fn read(&self, at: u64, wanted: u64) -> io::Result<Bytes> {
+        let Self { inner, digest, .. } = self;
+        let piece = read_piece(&*self.file, at, wanted, &inner.buffers);
+        if piece.is_err() {
+            inner.refuse(digest, Reason::Unreadable, Some(self.status));
+        }
+        piece
+    }
+
+    /// Whether the file was hashed, and is whole.
+    fn is_verified(&self) -> bool {
+        self.inner.damage.is_verified(&self.digest, &self.status)
+    }
+}
+
+/// The care that a read takes not to send damaged content as whole.
+enum Care {
+    /// The file is whole, or nothing of it is read.
+    Judged,
+    /// The read is of the whole file, and hashes it: the last piece comes if the digest is right.
+    Hashed(Box<Hasher>),
+    /// A task hashes the file; the last piece waits for its verdict.
+    Checked(watch::Receiver<Option<Verdict>>),
+}
+
+impl Care {
+    /// Takes a piece on its way out; fails with the last one if the file is not what its digest says.
+    fn pass(self, piece: &Bytes, source: &Source) -> io::Result<Self> {
+        let Self::Hashed(mut hasher) = self else {
+            return Ok(self);
+        };
+        hasher.update(piece);
+        if hasher.n_octets() < source.status.size {
+            return Ok(Self::Hashed(hasher));
+        }
+        let Source { inner, digest, .. } = source;
+        if hasher.finish() == *digest {
+            inner.verify(digest, source.status);
+            return Ok(Self::Judged);
+        }
+        inner.refuse(digest, Reason::Digest, Some(source.status));
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
+impl Store {
+    /// A part of content that is on the disk; the caller has asked for its size. The last piece of a
+    /// file that was not hashed since the start comes only if the file has the digest.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the content is not there whole, or the disk fails.
+    pub async fn read(&self, digest: &Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+        let (store, digest) = (self.clone(), *digest);
+        blocking(move || store.begin_read(digest, part)).await
+    }
+
+    /// Opens the file of content and reads the first piece; blocks.
+    fn begin_read(&self, digest: Digest, part: Range<u64>) -> Result<BlobReader, StoreError> {
+        let inner = &self.inner;
+        let unknown = || StoreError::Unknown(Subject::Blob);
+        let unreadable = |error| {
+            inner.refuse(&digest, Reason::Unreadable, None);
+            StoreError::io("open a blob")(error)
+        };
+        let path = inner.layout.blob(&digest);
+        let file = match inner.disk.open(&path, Access::Read) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                inner.end_lease(&digest);
+                inner.lose(&digest);
+                return Err(unknown());
+            }
+            file => file.map_err(unreadable)?,
+        };
+        let status = file.status().map_err(unreadable)?;
+        if !inner.is_fit(&digest, &status) {
+            inner.end_lease(&digest);
+            return Err(unknown());
+        }
+        if part.end > status.size {
+            // The caller was told the size of the content.
+            inner.refuse(&digest, Reason::Size, Some(status));
+            return Err(unknown());
+        }
+        let source = Arc::new(Source {
+            inner: Arc::clone(inner),
+            digest,
+            status,
+            file,
+        });
+        let care = self.care(&source, &part)?;
+        let Range { start: at, end } = part;
+        let wanted = match care {
+            // All of a small part may have to wait.
+            Care::Checked(_) => 0,
+            Care::Judged | Care::Hashed(_) => end.saturating_sub(at).min(PIECE as u64),
+        };
+        let first = source
+            .read(at, wanted)
+            .map_err(StoreError::io("read a blob"))?;
+        let care = care.pass(&first, &source).map_err(|_| unknown())?;
+        Ok(BlobReader::new(source, first, at + wanted..end, care))
+    }
+
+    /// Decides on the care of a read.
+    ///
+    /// A part cannot be hashed as it passes. The whole of a small file is hashed before its first part.
+    /// A part of a large one is sent at once, but for its last piece, while a task hashes the file: a
+    /// client that resumes a pull would else wait for a whole disk read, or the part would come from
+    /// another node after each start, though nearly every file is whole.
+    fn care(&self, source: &Source, part: &Range<u64>) -> Result<Care, StoreError> {
+        let Source { digest, status, .. } = source;
+        if source.is_verified() || part.is_empty() {
+            return Ok(Care::Judged);
+        }
+        if *part == (0..status.size) {
+            let hasher = Hasher::new(digest.algorithm());
+            return Ok(Care::Hashed(Box::new(hasher)));
+        }
+        if status.size > SMALL {
+            return Ok(Care::Checked(self.check(digest)));
+        }
+        self.inner.judge(digest);
+        match source.is_verified() {
+            true => Ok(Care::Judged),
+            false => Err(StoreError::Unknown(Subject::Blob)),
+        }
+    }
+}
+
+//--- Reading
+
 /// The content of a blob in pieces of at most 256 KiB.
 pub struct BlobReader {
-    file: Arc<dyn File>,
+    source: Arc<Source>,
     /// The bytes that were read when it was opened.
     first: Option<Bytes>,
-    next: Option<JoinHandle<io::Result<Bytes>>>,
+    next: Option<JoinHandle<io::Result<(Bytes, Care)>>>,
     /// The offset of the piece after the next.
     at: u64,
     end: u64,
-    buffers: Arc<Buffers>,
 }
 
 impl BlobReader {
-    /// Continues behind `first`, which ends at `at`.
-    pub(crate) fn new(
-        file: Arc<dyn File>,
-        first: Bytes,
-        at: u64,
-        end: u64,
-        buffers: Arc<Buffers>,
-    ) -> Self {
+    /// Continues behind `first` with `rest`.
+    fn new(source: Arc<Source>, first: Bytes, rest: Range<u64>, care: Care) -> Self {
         let mut reader = Self {
-            file,
+            source,
             first: Some(first),
             next: None,
-            at,
-            end,
-            buffers,
+            at: rest.start,
+            end: rest.end,
         };
-        reader.read_ahead();
+        reader.read_ahead(care);
         reader
     }
 
-    fn read_ahead(&mut self) {
-        let wanted = (self.end - self.at).min(PIECE as u64);
+    fn read_ahead(&mut self, care: Care) {
+        let wanted = self.end.saturating_sub(self.at).min(PIECE as u64);
         if wanted == 0 {
             self.next = None;
             return;
         }
-        let (file, at) = (Arc::clone(&self.file), self.at);
-        let buffers = Arc::clone(&self.buffers);
-        self.next = Some(spawn_blocking(move || {
-            read_piece(&*file, at, wanted, &buffers)
-        }));
+        let (source, at) = (Arc::clone(&self.source), self.at);
         self.at += wanted;
+        let is_last = self.at == self.end;
+        let reading = move || {
+            let piece = source.read(at, wanted)?;
+            let care = care.pass(&piece, &source)?;
+            Ok((piece, care))
+        };
+        self.next = Some(match is_last {
+            true => tokio::spawn(last(Arc::clone(&self.source), reading)),
+            false => spawn_blocking(reading),
+        });
     }
+
+    fn give_up(&mut self, error: io::Error) -> io::Result<Bytes> {
+        self.next = None;
+        self.at = self.end;
+        Err(error)
+    }
+}
+
+/// Reads the last piece, and waits for the verdict of a task that hashes the file.
+async fn last(
+    source: Arc<Source>,
+    reading: impl FnOnce() -> io::Result<(Bytes, Care)> + Send + 'static,
+) -> io::Result<(Bytes, Care)> {
+    let read = spawn_blocking(reading).await.map_err(io::Error::other)??;
+    if let (_, Care::Checked(verdict)) = &read {
+        let mut verdict = verdict.clone();
+        // A check that ended without a verdict has verified nothing.
+        drop(verdict.wait_for(Option::is_some).await);
+        if !source.is_verified() {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+    }
+    Ok(read)
 }
 
 impl Stream for BlobReader {
@@ -154,15 +329,15 @@ impl Stream for BlobReader {
         let Some(next) = &mut reader.next else {
             return Poll::Ready(None);
         };
-        let piece = ready!(Pin::new(next).poll(context));
-        let piece = piece.unwrap_or_else(|error| Err(io::Error::other(error)));
-        if piece.is_ok() {
-            reader.read_ahead();
-        } else {
-            reader.next = None;
-            reader.at = reader.end;
-        }
-        Poll::Ready(Some(piece))
+        let read = ready!(Pin::new(next).poll(context));
+        Poll::Ready(Some(match read {
+            Ok(Ok((piece, care))) => {
+                reader.read_ahead(care);
+                Ok(piece)
+            }
+            Ok(Err(error)) => reader.give_up(error),
+            Err(error) => reader.give_up(io::Error::other(error)),
+        }))
     }
 }
 

@@ -346,6 +346,7 @@ impl Run {
             broken: rate(&mut self.chance) / 4,
             unsynced: rate(&mut self.chance) / 4,
             lie: self.lie,
+            read_only: false,
         };
         self.disk.set_faults(faults);
         for _ in 0..STEPS {

@@ -223,6 +223,7 @@ impl Store {
         self.inner.writable()?;
         let session = self.inner.sessions.find(repository, id)?;
         let mut slot = hold(&session).await?;
+        self.clear_way(digest).await;
         let _lock = self.inner.digests.shared([digest]).await;
         let incoming = slot.take().ok_or(StoreError::Unknown(Subject::Upload))?;
         self.inner.sessions.table().remove(id);
@@ -232,10 +233,11 @@ impl Store {
             let place = || incoming.publish(&inner.layout, &digest);
             let published = inner.naming.name(&digest, place);
             inner.drop_note(&number);
-            published
+            let size = published?;
+            inner.arrived(&digest, size);
+            Ok(size)
         })
         .await?;
-        self.inner.lease(&digest, size);
         self.state_blob(repository, &digest, size).await
     }
 

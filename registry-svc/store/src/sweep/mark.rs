@@ -18,10 +18,12 @@ const PAGE: usize = 1000;
 /// Manifests of repositories and everything they refer to. If it `restates`, it states links again
 /// that the sweep of another node has taken back because it had not heard of the manifest.
 ///
+/// The references of a manifest that cannot be read are unknown. Its repository has a link to each of
+/// them, so everything that such a repository has, or had, counts as referred to.
+///
 /// # Errors
 ///
-/// Fails when the index, the disk or the journal does, and when a manifest is lost: its references
-/// are unknown then, so nothing may go.
+/// Fails when the index or the journal does.
 pub(super) async fn marked(
     store: &Store,
     restates: bool,
@@ -29,15 +31,25 @@ pub(super) async fn marked(
 ) -> Result<HashSet<Digest>, StoreError> {
     let mut marked = HashSet::new();
     let mut read = HashSet::new();
+    let mut unreadable = HashSet::new();
+    let mut unjudged = HashSet::new();
     let mut registers = Registers::new(store);
     while let Some((repository, digest)) = registers.next_manifest()? {
         marked.insert(digest);
+        if unreadable.contains(&digest) {
+            unjudged.insert(repository);
+            continue;
+        }
         // Many repositories may have one manifest, and each has links of its own.
         let is_new = read.insert(digest);
         if !is_new && !restates {
             continue;
         }
-        let closure = closure(store, &repository, digest).await?;
+        let Some(closure) = readable(store, &repository, digest, report).await? else {
+            unreadable.insert(digest);
+            unjudged.insert(repository);
+            continue;
+        };
         if restates {
             restate_links(store, &repository, &closure, report).await?;
         }
@@ -46,7 +58,55 @@ pub(super) async fn marked(
             marked.extend(closure.kept().copied());
         }
     }
+    mark_all_of(store, &unjudged, &mut marked)?;
     Ok(marked)
+}
+
+/// Marks every blob that some repositories have or had: also one whose link a sweep has taken back.
+fn mark_all_of(
+    store: &Store,
+    repositories: &HashSet<RepositoryName>,
+    marked: &mut HashSet<Digest>,
+) -> Result<(), StoreError> {
+    if repositories.is_empty() {
+        return Ok(());
+    }
+    let mut registers = Registers::new(store);
+    while let Some(register) = registers.next()? {
+        if let Fact::Blob {
+            repository, digest, ..
+        } = register.fact
+            && repositories.contains(&repository)
+        {
+            marked.insert(digest);
+        }
+    }
+    Ok(())
+}
+
+/// What a manifest refers to; none, and named in the report, when it cannot be read.
+async fn readable(
+    store: &Store,
+    repository: &RepositoryName,
+    digest: Digest,
+    report: &mut Report,
+) -> Result<Option<Closure>, StoreError> {
+    match closure(store, repository, digest).await {
+        Ok(closure) => Ok(Some(closure)),
+        Err(error @ (StoreError::Io { .. } | StoreError::Unknown(_))) => {
+            if !report.unreadable.contains(&digest) {
+                tracing::error!(
+                    %digest,
+                    repository = repository.as_str(),
+                    error = &error as &dyn std::error::Error,
+                    "A manifest cannot be read; the sweep keeps all content of its repository"
+                );
+                report.unreadable.push(digest);
+            }
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// States the links again to blobs that a manifest of their repository refers to and that are here,
@@ -209,7 +269,9 @@ pub(super) async fn delete_untagged(
         }
     }
     for (repository, held) in all {
-        let reached = reach(store, &repository, &held).await?;
+        let Some(reached) = reach(store, &repository, &held, report).await? else {
+            continue;
+        };
         for (digest, (_, stated)) in &held.manifests {
             if reached.contains(digest) || *stated >= since {
                 continue;
@@ -226,12 +288,13 @@ pub(super) async fn delete_untagged(
     Ok(())
 }
 
-/// The manifests that tags lead to.
+/// The manifests that tags lead to; none when one of them cannot be read, for it may lead to any other.
 async fn reach(
     store: &Store,
     repository: &RepositoryName,
     held: &Held,
-) -> Result<HashSet<Digest>, StoreError> {
+    report: &mut Report,
+) -> Result<Option<HashSet<Digest>>, StoreError> {
     let mut about: HashMap<Digest, Vec<Digest>> = HashMap::new();
     for (digest, (link, _)) in &held.manifests {
         if let Some(subject) = link.subject {
@@ -250,11 +313,14 @@ async fn reach(
         if !held.manifests.contains_key(&digest) || !reached.insert(digest) {
             continue;
         }
-        left.extend(closure(store, repository, digest).await?.kept());
+        let Some(closure) = readable(store, repository, digest, report).await? else {
+            return Ok(None);
+        };
+        left.extend(closure.kept());
         left.extend(about.get(&digest).into_iter().flatten());
         left.extend(held.attached.get(&digest).into_iter().flatten());
     }
-    Ok(reached)
+    Ok(Some(reached))
 }
 
 /// The digest in a tag's name: of the referrers of a subject where the registry lists none, or of

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use api::registry_svc::SweepReport;
 use config_text::counted;
+use oci::digest::Digest;
+
+/// The most manifests that a report for people lists by name.
+const MOST_LISTED: usize = 20;
 
 /// Some blobs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,6 +69,8 @@ pub struct Report {
     pub waiting: Amount,
     /// Links stated again that a manifest needs.
     pub n_restated: u64,
+    /// Manifests that cannot be read: everything that their repositories have stays.
+    pub unreadable: Vec<Digest>,
     /// Deleted from the trash.
     pub deleted: Amount,
     /// How long it took.
@@ -87,6 +93,7 @@ impl Report {
             in_trash: self.in_trash.shown(),
             waiting_for_nodes: self.waiting.shown(),
             links_restated: self.n_restated,
+            unreadable_manifests: self.unreadable.iter().map(ToString::to_string).collect(),
             deleted: self.deleted.shown(),
             seconds: self.took.as_secs_f64(),
             text: self.to_string(),
@@ -120,6 +127,16 @@ impl fmt::Display for Report {
         }
         if self.n_restated > 0 {
             writeln!(f, "links of manifests stated anew: {}", self.n_restated)?;
+        }
+        if !self.unreadable.is_empty() {
+            writeln!(
+                f,
+                "manifests that cannot be read, so all content of their repositories stays: {}",
+                self.unreadable.len()
+            )?;
+            for digest in self.unreadable.iter().take(MOST_LISTED) {
+                writeln!(f, "  {digest}")?;
+            }
         }
         if self.n_untagged > 0 {
             writeln!(

@@ -59,6 +59,9 @@ impl Disk for FaultyDisk {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
+        if self.medium().is_read_only_with(path) {
+            return self.begin(Kind::Look).map(drop);
+        }
         let mut medium = self.begin(Kind::Change)?;
         if !medium.names.directories.contains(path) {
             medium.change(Change::Directory(path.to_owned()));
@@ -99,11 +102,7 @@ impl Disk for FaultyDisk {
         let Ok(file) = medium.find(path) else {
             return Ok(None);
         };
-        let content = medium.content(file);
-        Ok(Some(Status {
-            size: content.octets.len() as u64,
-            modified: SystemTime::UNIX_EPOCH + Duration::from_millis(content.modified),
-        }))
+        Ok(Some(medium.status(file)))
     }
 
     fn touch(&self, path: &Path) -> io::Result<()> {
@@ -124,6 +123,9 @@ impl Disk for FaultyDisk {
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
         let mut medium = self.begin(Kind::Look)?;
+        if medium.faults.read_only {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
         if !medium.locks.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -131,6 +133,22 @@ impl Disk for FaultyDisk {
             disk: self.clone(),
             path: path.to_owned(),
         }))
+    }
+}
+
+impl Medium {
+    /// Whether it is read-only and has a directory: making that again changes nothing.
+    fn is_read_only_with(&self, directory: &Path) -> bool {
+        self.faults.read_only && self.names.directories.contains(directory)
+    }
+
+    fn status(&mut self, file: u64) -> Status {
+        let content = self.content(file);
+        Status {
+            inode: file,
+            size: content.octets.len() as u64,
+            modified: SystemTime::UNIX_EPOCH + Duration::from_millis(content.modified),
+        }
     }
 }
 
@@ -177,6 +195,9 @@ impl FaultyFile {
 impl File for FaultyFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         let mut medium = self.disk.begin(Kind::Look)?;
+        if medium.unreadable.contains(&self.file) {
+            return Err(io::Error::from_raw_os_error(5));
+        }
         let octets = &medium.content(self.file).octets;
         let at = usize::try_from(at).map_err(io::Error::other)?;
         let rest = octets.get(at..).unwrap_or_default();
@@ -237,8 +258,8 @@ impl File for FaultyFile {
         self.disk.begin(Kind::Change).map(drop)
     }
 
-    fn size(&self) -> io::Result<u64> {
+    fn status(&self) -> io::Result<Status> {
         let mut medium = self.disk.begin(Kind::Look)?;
-        Ok(medium.content(self.file).octets.len() as u64)
+        Ok(medium.status(self.file))
     }
 }

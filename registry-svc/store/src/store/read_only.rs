@@ -1,0 +1,141 @@
+//! A store on a file system that takes no change.
+
+use oci::digest::Algorithm;
+use tokio_stream::StreamExt as _;
+
+use super::*;
+use crate::disk::faulty::{End, Faults, FaultyDisk};
+use crate::scrub::{self, Pace};
+use crate::sweep::{self, Mode};
+
+const READ_ONLY: Faults = Faults {
+    last_operation: None,
+    full: 0,
+    broken: 0,
+    unsynced: 0,
+    read_only: true,
+    lie: None,
+};
+
+async fn open(disk: &FaultyDisk) -> Result<(Store, Recovery), StoreError> {
+    let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+    // An index on disk cannot be had there.
+    settings.index = IndexKind::Sled;
+    if !disk.has(&settings.root.join("VERSION")) {
+        settings.index = IndexKind::Memory;
+    }
+    Store::open(settings, Arc::new(disk.clone())).await
+}
+
+fn digest(octets: &[u8]) -> Digest {
+    Digest::of(Algorithm::Sha256, octets)
+}
+
+fn body(octets: &'static [u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
+    tokio_stream::iter([Ok(Bytes::from_static(octets))])
+}
+
+fn run(test: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build();
+    runtime.unwrap().block_on(test);
+}
+
+fn manifest(bytes: &'static [u8], closure: Vec<Digest>) -> NewManifest {
+    NewManifest {
+        bytes: Bytes::from_static(bytes),
+        media_type: "application/json".to_owned(),
+        digest: digest(bytes),
+        closure,
+        subject: None,
+        tags: vec!["v1".parse().unwrap()],
+    }
+}
+
+#[test]
+fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
+    for is_orderly in [true, false] {
+        run(async {
+            let name: RepositoryName = "a/b".parse().unwrap();
+            let (layer, damaged) = (b"layer".as_slice(), b"damaged".as_slice());
+            let disk = FaultyDisk::new(11);
+            let store = open(&disk).await.unwrap().0;
+            for octets in [layer, damaged] {
+                let pushed = store.push(&name, &digest(octets), None, body(octets)).await;
+                pushed.unwrap();
+            }
+            let closure = vec![digest(layer), digest(damaged)];
+            let put = store.put_manifest(&name, manifest(b"{}", closure.clone())).await;
+            put.unwrap();
+            // A session that a process which may write would continue.
+            let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+            let half = store.append(&name, &id, None, None, body(b"half")).await;
+            half.unwrap();
+            if is_orderly {
+                store.close().await;
+            }
+            let disk = disk.next_life(End::Kill, READ_ONLY);
+            disk.damage(&store.layout().blob(&digest(damaged)), 3);
+            let before = disk.names();
+
+            let (store, recovery) = open(&disk).await.unwrap();
+            assert!(store.is_on_read_only_disk());
+            assert!(recovery.n_records >= 3, "{recovery:?}");
+            let found = store.manifest(&name, &"v1".parse().unwrap()).await.unwrap();
+            assert_eq!(&found.unwrap().bytes[..], b"{}");
+            assert_eq!(store.blob(&name, &digest(layer)).await.unwrap(), Some(5));
+            let mut reader = store.read(&digest(layer), 0..5).await.unwrap();
+            assert_eq!(&reader.next().await.unwrap().unwrap()[..], layer);
+            // Damage is refused here too, and stays where it is.
+            let refused = store.read(&digest(damaged), 0..7).await.map(drop);
+            assert!(matches!(refused, Err(StoreError::Unknown(_))), "{refused:?}");
+            assert_eq!(store.damaged().n_waiting, 1);
+            crate::heal::round(&store, None, clock::now()).await;
+
+            let new = b"new".as_slice();
+            let refusals = [
+                store.push(&name, &digest(new), None, body(new)).await.map(drop),
+                store.ingest(&digest(new), None, body(new)).await.map(drop),
+                store.put_manifest(&name, manifest(b"[]", Vec::new())).await.map(drop),
+                store.begin(&name, Algorithm::Sha256).await.map(drop),
+                store.link(&"c".parse().unwrap(), &digest(layer)).await.map(drop),
+                store.delete_tag(&name, &"v1".parse().unwrap()).await.map(drop),
+                store.unlink(&name, &digest(layer)).await.map(drop),
+                store.apply(Vec::new()).await,
+                sweep::sweep(&store, None, &sweep::Settings::default(), Mode::Sweep)
+                    .await
+                    .map(drop),
+            ];
+            for (n, refusal) in refusals.into_iter().enumerate() {
+                assert!(matches!(refusal, Err(StoreError::ReadOnly)), "{n}: {refusal:?}");
+            }
+            let tried = sweep::sweep(&store, None, &sweep::Settings::default(), Mode::DryRun).await;
+            assert_eq!(tried.unwrap().n_manifests, 1);
+            let scrubbed = scrub::scrub(&store, None, &Pace::default()).await.unwrap();
+            assert_eq!(scrubbed.damaged, [digest(damaged)]);
+            store.close().await;
+            assert_eq!(disk.names(), before);
+
+            // On a disk that takes changes again, everything continues.
+            let disk = disk.next_life(End::Kill, Faults::default());
+            let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+            settings.index = IndexKind::Memory;
+            let (store, recovery) = Store::open(settings, Arc::new(disk)).await.unwrap();
+            assert_eq!(recovery.n_sessions, 1);
+            let pushed = store.push(&name, &digest(new), None, body(new)).await;
+            pushed.unwrap();
+        });
+    }
+}
+
+#[test]
+fn an_empty_directory_on_a_read_only_disk_is_no_store() {
+    run(async {
+        let disk = FaultyDisk::new(12).next_life(End::Kill, READ_ONLY);
+        let text = open(&disk).await.unwrap_err().to_string();
+        let wanted = "the directory holds no store, and its file system is read-only";
+        assert_eq!(text, wanted);
+    });
+}
