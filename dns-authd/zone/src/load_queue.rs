@@ -110,18 +110,13 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
     }
 
     /// Requests a load of each of these zones, given with their sizes; the smallest comes first. The ticket
-    /// waits for all of them. Returns whether it has nothing to wait for.
-    pub fn request(
-        &mut self,
-        zones: impl IntoIterator<Item = (Z, u64)>,
-        ticket: Option<T>,
-    ) -> bool {
+    /// waits for all of them.
+    pub fn request(&mut self, zones: impl IntoIterator<Item = (Z, u64)>, ticket: Option<T>) {
         let mut zones: Vec<(Z, u64)> = zones.into_iter().collect();
         zones.sort_by_key(|(_, size)| *size);
         for (zone, size) in zones {
             self.want(zone, size, ticket);
         }
-        ticket.is_none_or(|ticket| !self.tickets.contains_key(&ticket))
     }
 
     /// Requests the load of a zone like [`Self::request`], and drops the result of the load that runs, if one
@@ -205,6 +200,12 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
             tickets: running.tickets,
             complete,
         })
+    }
+
+    /// Whether a ticket waits for some load.
+    #[must_use]
+    pub fn is_waiting(&self, ticket: T) -> bool {
+        self.tickets.contains_key(&ticket)
     }
 
     /// The stage of a zone's load; `None` if there is none. A load that runs counts before one that waits.

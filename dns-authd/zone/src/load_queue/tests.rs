@@ -228,7 +228,8 @@ impl World {
         }
         self.tickets.insert(ticket, wanted);
         let zones = zones.into_iter().map(|zone| (zone, zone_size(zone)));
-        assert!(!queue.request(zones, Some(ticket)));
+        queue.request(zones, Some(ticket));
+        assert!(queue.is_waiting(ticket));
     }
 
     fn supersede(&mut self, queue: &mut LoadQueue<u32, u32>, zone: u32) {
