@@ -120,7 +120,7 @@ impl Findings {
         settings: &Arc<LuaSettings>,
     ) -> Option<ZoneFile> {
         self.n_zones += 1;
-        let file = match load::read_zone(declared, zones, &mut Vec::new()) {
+        let file = match load::read_zone(declared, &zones.options, &mut Vec::new()) {
             Ok(file) => file,
             Err(problems) => {
                 self.problems.extend(problems);

@@ -3,12 +3,11 @@
 //! Parsers never open files themselves; this module does. It notes the state of each file before it reads
 //! it, so that a change during the read is noticed later.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use ::config::Note;
@@ -19,12 +18,12 @@ use daemon::config::Problems;
 use daemon::disk::{Disk, Stamp};
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
-use dns_zone::parse::{self, LeftOut, ZoneFile};
+use dns_zone::parse::{self, LeftOut, Options, ZoneFile};
 use dns_zone::record::RecordData;
 use peer_bind::{NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
 
-use crate::config::{Config, Zones, import};
+use crate::config::{Config, import};
 
 /// The largest zone file; a larger one is surely not a zone file.
 const MAX_FILE_SIZE: u64 = 4 << 30;
@@ -147,10 +146,10 @@ impl Loaded {
 
 /// Reads and compiles one zone. Without `lua`, its `LUA` records are left out.
 #[must_use]
-pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded {
+pub fn zone(declared: &ZoneDecl, options: &Options, seed: Seed, lua: bool) -> Loaded {
     let begun = clock::now();
     let mut files = Vec::new();
-    let result = read_zone(declared, zones, &mut files).and_then(|file| {
+    let result = read_zone(declared, options, &mut files).and_then(|file| {
         let ZoneFile {
             mut records,
             mut warnings,
@@ -182,7 +181,7 @@ pub fn zone(declared: &ZoneDecl, zones: &Zones, seed: Seed, lua: bool) -> Loaded
 /// Reads one zone; notes the files and their states.
 pub fn read_zone(
     declared: &ZoneDecl,
-    zones: &Zones,
+    options: &Options,
     files: &mut Vec<(PathBuf, Stamp)>,
 ) -> Result<ZoneFile, Vec<Problem>> {
     let Some(path) = &declared.file else {
@@ -191,42 +190,13 @@ pub fn read_zone(
             message: format!("zone {} has no file", declared.name),
         }]);
     };
+    let mut seen = HashSet::new();
     let mut load = |path: &Path| {
-        files.push((path.to_owned(), Stamp::of(path)));
+        // A file that is included twice has its first state: a change between the two shows later.
+        if seen.insert(path.to_owned()) {
+            files.push((path.to_owned(), Stamp::of(path)));
+        }
         read(path)
     };
-    parse::parse(path, &declared.name, &mut load, &zones.options)
-        .map_err(|rejected| rejected.problems)
-}
-
-/// Loads zones on all processors, in the order given.
-#[must_use]
-pub fn all(declared: &[&ZoneDecl], zones: &Zones, seed: Seed, lua: bool) -> Vec<Loaded> {
-    let n_threads = thread::available_parallelism().map_or(1, usize::from);
-    if n_threads == 1 || declared.len() == 1 {
-        let each = declared.iter();
-        return each.map(|one| zone(one, zones, seed, lua)).collect();
-    }
-    let next = AtomicUsize::new(0);
-    let take = || {
-        let mut done = Vec::new();
-        loop {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            match declared.get(place) {
-                Some(one) => done.push((place, zone(one, zones, seed, lua))),
-                None => return done,
-            }
-        }
-    };
-    let mut loaded: Vec<(usize, Loaded)> = thread::scope(|scope| {
-        let helpers: Vec<_> = (1..n_threads).map(|_| scope.spawn(take)).collect();
-        let mut loaded = take();
-        for helper in helpers {
-            // A thread that panicked has ended the process already.
-            loaded.extend(helper.join().unwrap_or_default());
-        }
-        loaded
-    });
-    loaded.sort_by_key(|(place, _)| *place);
-    loaded.into_iter().map(|(_, one)| one).collect()
+    parse::parse(path, &declared.name, &mut load, options).map_err(|rejected| rejected.problems)
 }

@@ -39,6 +39,8 @@ pub const TCP_CONNECTIONS: &str = "dns_authd_tcp_connections";
 pub const TCP_REFUSED: &str = "dns_authd_tcp_refused_connections";
 /// Zones by `state`.
 pub const ZONES: &str = "dns_authd_zones";
+/// Zones that are being loaded, by `stage`.
+pub const LOADING_ZONES: &str = "dns_authd_loading_zones";
 /// The serial of each `zone`.
 pub const ZONE_SERIAL: &str = "dns_authd_zone_serial";
 /// The number of records of each `zone`.
@@ -246,6 +248,7 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         ZoneState::Stale,
         ZoneState::Failed,
         ZoneState::Held,
+        ZoneState::Loading,
     ];
     let states = states.map(|state| {
         let zones = reports.zones.iter();
@@ -253,6 +256,12 @@ fn zones(page: &mut Page<'_, '_>, reports: &Reports) -> fmt::Result {
         (labels(&[("state", state.name())]), float(count as u64))
     });
     page.gauges(ZONES, "Zones by the state of their files", states.into())?;
+    let loads = [
+        ("running", reports.loads.running.len()),
+        ("waiting", reports.loads.waiting),
+    ];
+    let loads = loads.map(|(stage, count)| (labels(&[("stage", stage)]), float(count as u64)));
+    page.gauges(LOADING_ZONES, "Zones that are being loaded", loads.into())?;
     if reports.zones.len() > SINGLE_ZONES {
         return Ok(());
     }

@@ -5,7 +5,7 @@
 
 mod per_query;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,12 +23,23 @@ pub use per_query::LuaPrograms;
 pub struct LiveZone {
     snippets: Arc<[Vec<Snippet>]>,
     sets: Vec<Known>,
+    settings: Arc<LuaSettings>,
+}
+
+/// The result of an evaluation.
+#[derive(Debug, Default)]
+pub struct Evaluated {
+    /// The messages that are new.
+    pub messages: Vec<Message>,
+    /// Whether some program names other targets than before.
+    pub has_other_targets: bool,
 }
 
 /// The evaluation of one live set.
 #[derive(Clone, Debug, Default)]
 struct Known {
-    answer: LiveAnswer,
+    answer: Arc<LiveAnswer>,
+    report: Option<Arc<LiveReport>>,
     targets: BTreeSet<Watched>,
     certainty: Option<Certainty>,
     /// Whether the wait for first results is over.
@@ -68,7 +79,7 @@ pub struct LiveReport {
 impl LiveZone {
     /// The live sets of a zone, none evaluated yet.
     #[must_use]
-    pub fn new(zone: &Arc<Zone>) -> Self {
+    pub fn new(zone: &Arc<Zone>, settings: &Arc<LuaSettings>) -> Self {
         let records: Arc<dyn Records> = Arc::new(ZoneRecords(Arc::clone(zone)));
         let sets = zone.live_sets();
         Self {
@@ -77,7 +88,14 @@ impl LiveZone {
                 .map(|set| snippets(zone.apex(), set, &records))
                 .collect(),
             sets: vec![Known::default(); sets.len()],
+            settings: Arc::clone(settings),
         }
+    }
+
+    /// The settings that its programs are evaluated with.
+    #[must_use]
+    pub const fn settings(&self) -> &Arc<LuaSettings> {
+        &self.settings
     }
 
     /// Whether the zone has no live sets.
@@ -92,15 +110,13 @@ impl LiveZone {
     }
 
     /// Evaluates the sets that name a target for which `is_affected`, and sets that were never evaluated.
-    /// Returns the messages that are new.
     pub fn evaluate(
         &mut self,
         zone: &Zone,
         view: &View,
-        settings: &Arc<LuaSettings>,
         is_affected: &dyn Fn(&Watched) -> bool,
-    ) -> Vec<Message> {
-        let mut fresh = Vec::new();
+    ) -> Evaluated {
+        let mut evaluated = Evaluated::default();
         for (place, set) in zone.live_sets().iter().enumerate() {
             let (Some(known), Some(snippets)) =
                 (self.sets.get_mut(place), self.snippets.get(place))
@@ -110,68 +126,87 @@ impl LiveZone {
             if known.certainty.is_some() && !known.targets.iter().any(is_affected) {
                 continue;
             }
-            let old = std::mem::take(&mut known.messages);
-            *known = evaluate(set, snippets, view, settings, known.waited);
+            let old = std::mem::take(known);
+            *known = evaluate(set, snippets, view, &self.settings, old.waited);
+            evaluated.has_other_targets |= known.targets != old.targets;
             let new = known
                 .messages
                 .iter()
-                .filter(|message| !old.contains(message));
-            fresh.extend(new.cloned());
+                .filter(|message| !old.messages.contains(message));
+            evaluated.messages.extend(new.cloned());
         }
-        fresh
+        evaluated
     }
 
     /// Inherits the sets whose wait is over from the previous zone.
     pub fn inherit(&mut self, zone: &Zone, before: &Self, zone_before: &Zone) {
+        let old = before.sets.iter().zip(zone_before.live_sets());
+        let waited: HashSet<(&Name, Type)> = old
+            .filter(|(known, _)| known.waited)
+            .map(|(_, set)| (&set.owner, set.rtype))
+            .collect();
         for (known, set) in self.sets.iter_mut().zip(zone.live_sets()) {
-            let same = |old: &LiveSet| old.owner == set.owner && old.rtype == set.rtype;
-            let place = zone_before.live_sets().iter().position(same);
-            let old = place.and_then(|place| before.sets.get(place));
-            known.waited = old.is_some_and(|old| old.waited);
+            let is_over = waited.contains(&(&set.owner, set.rtype));
+            if is_over && known.certainty.is_none_or(|it| it == Certainty::Unknown) {
+                known.end_wait();
+            }
         }
     }
 
     /// Ends the wait of queries for a set.
     pub fn end_wait(&mut self, number: u32) {
         if let Some(known) = self.sets.get_mut(number as usize) {
-            known.waited = true;
-            known.answer.hold = false;
+            known.end_wait();
         }
     }
 
     /// The encoded answers for the data path.
     #[must_use]
-    pub fn serve(&self, view: &View, settings: &Arc<LuaSettings>) -> LiveSets {
+    pub fn serve(&self, view: &View) -> LiveSets {
         if self.is_empty() {
             return LiveSets::default();
         }
         let context = Context {
             snippets: Arc::clone(&self.snippets),
             view: view.clone(),
-            settings: Arc::clone(settings),
-            unknown_ttl: seconds(settings.health.unknown_ttl.0),
+            settings: Arc::clone(&self.settings),
+            unknown_ttl: seconds(self.settings.health.unknown_ttl.0),
         };
-        let answers = self.sets.iter().map(|known| known.answer.clone());
-        LiveSets::new(answers.collect(), Some(Arc::new(context)))
+        let answers = self.sets.iter().map(|known| Arc::clone(&known.answer));
+        LiveSets::new(answers, Some(Arc::new(context)))
     }
 
-    /// A report of every set.
+    /// A report of every set that was evaluated.
     #[must_use]
-    pub fn report(&self, zone: &Zone) -> Vec<LiveReport> {
-        let sets = self.sets.iter().zip(zone.live_sets());
-        sets.map(|(known, set)| LiveReport {
+    pub fn report(&self) -> Vec<Arc<LiveReport>> {
+        let reports = self.sets.iter().filter_map(|known| known.report.as_ref());
+        reports.map(Arc::clone).collect()
+    }
+}
+
+impl Known {
+    /// Lets no query wait for the set any more.
+    fn end_wait(&mut self) {
+        self.waited = true;
+        if self.answer.hold {
+            Arc::make_mut(&mut self.answer).hold = false;
+        }
+    }
+
+    /// Makes the report of a set.
+    fn describe(&mut self, set: &LiveSet) {
+        self.report = Some(Arc::new(LiveReport {
             owner: set.owner.clone(),
             rtype: set.rtype,
-            certainty: known.certainty.filter(|_| known.answer.failure.is_none()),
-            members: known.answer.members(),
-            ttl: known.answer.ttl,
-            messages: known
+            certainty: self.certainty.filter(|_| self.answer.failure.is_none()),
+            members: self.answer.members(),
+            ttl: self.answer.ttl,
+            messages: self
                 .messages
                 .iter()
                 .map(|message| format!("{}: {}", message.source, message.text))
                 .collect(),
-        })
-        .collect()
+        }));
     }
 }
 
@@ -213,6 +248,7 @@ enum Source {
 /// A set while its programs are evaluated.
 struct Sum {
     known: Known,
+    answer: LiveAnswer,
     ttl: u32,
     certainty: Certainty,
     sources: Vec<Source>,
@@ -227,6 +263,7 @@ fn evaluate(
 ) -> Known {
     let mut sum = Sum {
         known: Known::default(),
+        answer: LiveAnswer::default(),
         ttl: if set.fixed.is_empty() {
             u32::MAX
         } else {
@@ -245,6 +282,7 @@ fn evaluate(
     }
     let Sum {
         mut known,
+        mut answer,
         mut ttl,
         certainty,
         sources,
@@ -253,9 +291,9 @@ fn evaluate(
     if certainty == Certainty::Unknown {
         ttl = ttl.min(seconds(settings.health.unknown_ttl.0));
         known.waited = waited;
-        known.answer.hold = !waited && !settings.health.hold().is_zero();
+        answer.hold = !waited && !settings.health.hold().is_zero();
     }
-    known.answer.ttl = ttl;
+    answer.ttl = ttl;
     for source in sources {
         let part = match source {
             Source::Program(number) => Some(Part::Program(number)),
@@ -263,11 +301,13 @@ fn evaluate(
                 Drawn::new(set.rtype, ttl, select, members).map(Part::Drawn)
             }
         };
-        known.answer.parts.extend(part);
+        answer.parts.extend(part);
     }
-    if known.answer.failure.is_some() {
-        known.answer.parts.clear();
+    if answer.failure.is_some() {
+        answer.parts.clear();
     }
+    known.answer = Arc::new(answer);
+    known.describe(set);
     known
 }
 
@@ -317,7 +357,7 @@ impl Sum {
         if *error == LuaError::Incomplete {
             self.certainty = Certainty::Unknown;
         }
-        self.known.answer.failure = Some(failure(error));
+        self.answer.failure = Some(failure(error));
         self.known.messages.push(Message {
             is_failure: true,
             source: source(snippet),

@@ -1,63 +1,71 @@
-//! The one thread that loads zones, evaluates their programs and publishes snapshots.
+//! The one thread that publishes snapshots.
 //!
 //! Everything that can change an answer arrives here as a [`Command`], one after the other, and leaves as
-//! one published [`Snapshot`]. The data path never waits for it. A zone whose new files are broken keeps
-//! the data it had; a zone without any data answers SERVFAIL. A file is read when it is complete, and a doubtful
-//! version of a zone waits until an operator accepts it.
+//! one published [`Snapshot`]. The data path never waits for it, and it waits for no file: other threads read,
+//! compile and evaluate zones, as many at once as the queue of loads allows, and this one adopts their results.
+//! So answers follow liveness while zones load, and each zone answers as soon as it is loaded itself. A zone
+//! whose new files are broken keeps the data it had; a zone without any data answers SERVFAIL. A file is read
+//! when it is complete, and a doubtful version of a zone waits until an operator accepts it.
 //!
 //! ```text
 //! SIGHUP, admin ──┐
 //! inotify, timer ─┼─► Command ─► Publisher ─► Latest<Snapshot> ─► UDP and TCP threads
-//! healthd ────────┤                └─────► reports ─► status, metrics, /readyz
-//! hold ───────────┘
+//! healthd ────────┤                 │ ▲  └─────► reports ─► status, metrics, /readyz
+//! hold ───────────┘                 ▼ │
+//!                         LoadQueue, Workers (zone-load-N)
 //! ```
 
+mod files;
+mod loader;
 mod quiet;
 mod report;
 mod zone_state;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use api::dns_authd::{HeldVersion, ZoneState as State};
+use api::dns_authd::{HeldVersion, Loads, ZoneState as State};
 use config_text::counted;
 use daemon::clock;
-use daemon::disk::Stamp;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::live::{LiveSets, View};
+use dns_answer::shared_list::SharedList;
 use dns_answer::table::{Served, Table};
 use dns_answer::{Settings, Snapshot};
 use dns_lua::{LivenessView, LuaSettings};
 use dns_wire::Name;
 use dns_wire::hash::Seed;
 use dns_zone::Zone;
-use peer_bind::ZoneDecl;
+use dns_zone::load_queue::{LoadQueue, Stage};
 use proto::health::{Liveness, Snapshot as Health, Watched};
 use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
-use crate::load::{self, Loaded};
 use crate::programs::Message;
 
+use files::Files;
+pub use loader::Done;
+use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};
 pub use quiet::Events;
 use quiet::Quiet;
 pub use report::{Reports, ZoneReport};
-use zone_state::{Change, ZoneState};
+use zone_state::{Adopted, Change, ZoneState};
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
 /// other commands wait.
 const QUEUE: usize = 256;
 /// The most zones of a load that are logged one by one.
 const LOGGED_ZONES: usize = 20;
-
-/// A load of this many records leaves behind enough freed memory to give it back.
-const MANY_RECORDS: usize = 50_000;
+/// The most zones that a reason names.
+const NAMED_ZONES: usize = 20;
+/// The time in which loaded zones are gathered for one publication, while others load.
+const GATHER: Duration = Duration::from_millis(50);
 /// The time that a replaced snapshot is kept: idle threads of the data path look for a new one four times a
 /// second.
 const RETIREMENT: Duration = Duration::from_secs(1);
@@ -65,15 +73,17 @@ const RETIREMENT: Duration = Duration::from_secs(1);
 /// Everything that can change answers.
 #[derive(Debug)]
 pub enum Command {
-    /// Adopt another configuration; the answer is a line for the log.
+    /// Adopt another configuration; the answer is a line for the log, when the zones that it changes are loaded.
     Configure(Box<Plan>, oneshot::Sender<String>),
-    /// Load one zone, or all, whether or not their files changed.
+    /// Load one zone, or all, whether or not their files changed; the answer comes after their loads.
     Reload(
         Option<Name>,
         oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     ),
     /// Files may have changed: load the zones whose changed files are complete.
     Look(Events),
+    /// A load has ended.
+    Loaded(Box<Done>),
     /// Publish the version of a zone that is held back.
     Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
     /// healthd has sent a snapshot.
@@ -153,6 +163,40 @@ pub struct Handle {
     thread: Option<JoinHandle<()>>,
 }
 
+/// The ends of a start.
+#[derive(Debug)]
+pub struct Starting {
+    /// Comes when the first snapshot is published, with every zone still to be loaded.
+    pub begun: oneshot::Sender<()>,
+    /// The summary, when every zone is loaded or has failed.
+    pub loaded: oneshot::Sender<String>,
+}
+
+/// The number of a request that waits for loads.
+type Ticket = u64;
+
+/// A request that waits for loads.
+enum Pending {
+    /// A configuration, or the start.
+    Summary(oneshot::Sender<String>),
+    /// A reload of these zones; each outcome comes with its load.
+    Reload {
+        names: Vec<Name>,
+        outcomes: HashMap<Name, Outcome>,
+        done: oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
+    },
+}
+
+impl Pending {
+    /// Whether the asker has left.
+    fn is_abandoned(&self) -> bool {
+        match self {
+            Self::Summary(done) => done.is_closed(),
+            Self::Reload { done, .. } => done.is_closed(),
+        }
+    }
+}
+
 struct Publisher {
     channels: Channels,
     plan: Plan,
@@ -160,10 +204,25 @@ struct Publisher {
     health: Arc<Health>,
     zones: Vec<ZoneState>,
     places: HashMap<Name, usize>,
+    files: Files,
     /// The files that are changing.
     quiet: Quiet,
     /// The zones of each target.
     watched: HashMap<Watched, BTreeSet<usize>>,
+    loads: LoadQueue<Name, Ticket>,
+    workers: Workers,
+    pending: BTreeMap<Ticket, Pending>,
+    next_ticket: Ticket,
+    /// The zones that are not loaded for the first time yet.
+    unloaded: BTreeSet<usize>,
+    /// The zones whose published answers or reports are not the newest.
+    changed: BTreeSet<usize>,
+    /// Whether the published loads are not the newest.
+    is_report_old: bool,
+    /// Whether healthd has other targets than the zones.
+    has_other_targets: bool,
+    /// The time of the last publication.
+    published: Instant,
     /// Snapshots that the data path may still use, each with the time of its replacement.
     retired: Vec<(Instant, Arc<Snapshot>)>,
     /// Whether to trim the allocator's memory after they are freed.
@@ -173,32 +232,34 @@ struct Publisher {
 //--- Handle
 
 impl Handle {
-    /// Starts the thread with the first configuration; `ready` gets the summary of the first snapshot.
+    /// Starts the threads with the first configuration.
     pub fn start(
         channels: Channels,
         plan: Plan,
         seed: Seed,
-        ready: oneshot::Sender<String>,
+        starting: Starting,
+    ) -> std::io::Result<Self> {
+        Self::start_with(channels, plan, seed, starting, &load())
+    }
+
+    fn start_with(
+        channels: Channels,
+        plan: Plan,
+        seed: Seed,
+        starting: Starting,
+        load: &Load,
     ) -> std::io::Result<Self> {
         let (commands, queue) = sync_channel(QUEUE);
-        let mut publisher = Publisher {
-            channels,
-            plan: plan.clone(),
-            seed,
-            health: Arc::default(),
-            zones: Vec::new(),
-            places: HashMap::new(),
-            quiet: Quiet::default(),
-            watched: HashMap::new(),
-            retired: Vec::new(),
-            must_trim: false,
-        };
+        let limits = loader::limits();
+        let workers = Workers::start(limits.at_once, load, &commands)?;
+        let loads = LoadQueue::new(limits);
+        let mut publisher = Publisher::new(channels, plan.clone(), seed, loads, workers);
         let thread = thread::Builder::new()
             .name("zone-publisher".to_owned())
             .spawn(move || {
-                let summary = publisher.configure(plan);
+                publisher.configure(plan, Pending::Summary(starting.loaded));
                 // The receiver may have given up.
-                drop(ready.send(summary));
+                let _is_heard = starting.begun.send(());
                 publisher.run(&queue);
             })?;
         Ok(Self {
@@ -237,162 +298,270 @@ impl Handle {
     }
 }
 
+/// The way in which workers carry out loads.
+fn load() -> Load {
+    Arc::new(loader::carry_out)
+}
+
 //--- Commands
 
 impl Publisher {
+    fn new(
+        channels: Channels,
+        plan: Plan,
+        seed: Seed,
+        loads: LoadQueue<Name, Ticket>,
+        workers: Workers,
+    ) -> Self {
+        Self {
+            channels,
+            plan,
+            seed,
+            health: Arc::default(),
+            zones: Vec::new(),
+            places: HashMap::new(),
+            files: Files::default(),
+            quiet: Quiet::default(),
+            watched: HashMap::new(),
+            loads,
+            workers,
+            pending: BTreeMap::new(),
+            next_ticket: 0,
+            unloaded: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            is_report_old: false,
+            has_other_targets: false,
+            published: clock::now(),
+            retired: Vec::new(),
+            must_trim: false,
+        }
+    }
+
     fn run(&mut self, queue: &Receiver<Command>) {
         loop {
-            // Only retired snapshots and files that may still be written need a timeout.
             let received = match self.timeout() {
                 None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(timeout) => queue.recv_timeout(timeout),
             };
-            let command = match received {
-                Ok(command) => command,
-                Err(RecvTimeoutError::Timeout) => {
-                    self.free_retired();
-                    if self
-                        .quiet
-                        .due(self.plan.zones.quiet)
-                        .is_some_and(|due| due <= clock::now())
-                    {
-                        self.look(Events::default());
-                    }
-                    continue;
-                }
-                Err(RecvTimeoutError::Disconnected) => return,
-            };
-            match command {
-                Command::Configure(plan, done) => {
-                    let summary = self.configure(*plan);
-                    drop(done.send(summary));
-                }
-                Command::Reload(name, done) => {
-                    let outcome = self.reload(name.as_ref());
-                    drop(done.send(outcome));
-                }
-                Command::Look(events) => self.look(events),
-                Command::Accept(name, done) => {
-                    let outcome = self.accept(&name);
-                    drop(done.send(outcome));
-                }
-                Command::Liveness => self.take_liveness(),
-                Command::EndWait { apex, set } => self.end_wait(&apex, set),
-                Command::Stop => return,
+            match received {
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(command) => self.take_command(command),
+                Err(RecvTimeoutError::Timeout) => self.free_retired(),
             }
+            self.tick();
+        }
+    }
+
+    fn take_command(&mut self, command: Command) {
+        match command {
+            Command::Configure(plan, done) => self.configure(*plan, Pending::Summary(done)),
+            Command::Reload(name, done) => self.reload(name.as_ref(), done),
+            Command::Look(events) => self.look(events),
+            Command::Loaded(done) => self.finish(*done),
+            Command::Accept(name, done) => {
+                let outcome = self.accept(&name);
+                drop(done.send(outcome));
+            }
+            Command::Liveness => self.take_health(self.channels.link.current()),
+            Command::EndWait { apex, set } => self.end_wait(&apex, set),
+            Command::Stop => {}
+        }
+    }
+
+    /// Does what is due.
+    fn tick(&mut self) {
+        let due = self.quiet.due(self.plan.zones.quiet);
+        if due.is_some_and(|due| due <= clock::now()) {
+            self.look(Events::default());
+        }
+        if self.publication().is_some_and(|due| due <= clock::now()) {
+            self.publish();
         }
     }
 
     /// How long to wait for the next command.
     fn timeout(&self) -> Option<Duration> {
         let retired = (!self.retired.is_empty()).then_some(RETIREMENT);
-        let due = self.quiet.due(self.plan.zones.quiet);
+        let due = [self.quiet.due(self.plan.zones.quiet), self.publication()];
+        let due = due.into_iter().flatten().min();
         let due = due.map(|due| due.saturating_duration_since(clock::now()));
         [retired, due].into_iter().flatten().min()
     }
 
+    /// When to publish what has changed.
+    fn publication(&self) -> Option<Instant> {
+        let has_changed = self.is_report_old || !self.changed.is_empty();
+        has_changed.then(|| self.published + GATHER)
+    }
+
     /// Adopts a configuration: zones that stay keep their data unless their files, or the options for
-    /// reading them, have changed.
-    fn configure(&mut self, plan: Plan) -> String {
+    /// reading them, have changed. New zones, and these, are loaded.
+    fn configure(&mut self, plan: Plan, pending: Pending) {
         let same_reading = *self.plan.zones.options == *plan.zones.options
             && self.plan.lua.limits.enabled == plan.lua.limits.enabled;
         let same_live = self.plan.lua == plan.lua;
         self.plan = plan;
+        let (declared_otherwise, complete) = self.declare();
+        // A sender of SIGHUP has finished its files; only those that are seen open have to wait.
+        let mut stale = Vec::new();
+        let mut superseded = Vec::new();
+        for (place, kept) in self.zones.iter_mut().enumerate() {
+            let change = kept.change(|path, _| !self.quiet.is_open(path));
+            let must_read = change == Change::Complete || (change == Change::None && !same_reading);
+            // A load that runs has other options, or another file.
+            let is_other = !same_reading || !same_live || declared_otherwise.contains(&place);
+            let is_running = self.loads.stage(&kept.declared.name) == Some(Stage::Running);
+            if is_running && is_other || (!same_live && !kept.live.is_empty()) {
+                kept.must_read |= must_read || (is_running && kept.is_read);
+                superseded.push(place);
+            } else if is_running && kept.files.is_empty() {
+                // Its first load: what it reads is compared with the files after that.
+                kept.must_look = true;
+            } else if must_read {
+                stale.push(place);
+            }
+        }
+        let ticket = self.open(pending);
+        for place in superseded {
+            if let Some(kept) = self.zones.get(place) {
+                let (name, size) = (kept.declared.name.clone(), kept.size());
+                self.loads.supersede(name, size, Some(ticket));
+            }
+        }
+        self.request(&stale, Some(ticket));
+        self.begin_loads();
+        self.publish_all();
+        self.answer_if_complete(ticket);
+        for ticket in complete {
+            self.answer(ticket);
+        }
+    }
+
+    /// Takes the declared zones of the plan. Returns the places of those with another file than before, and the
+    /// requests that wait for nothing more.
+    fn declare(&mut self) -> (BTreeSet<usize>, Vec<Ticket>) {
+        let mut complete = Vec::new();
         let mut old: HashMap<Name, ZoneState> = self
             .zones
             .drain(..)
             .map(|kept| (kept.declared.name.clone(), kept))
             .collect();
-        let declared = self.plan.zones.declared.clone();
-        self.zones = declared
-            .into_iter()
-            .map(|declared| match old.remove(&declared.name) {
-                Some(kept) => kept.declare(declared),
+        let mut others = BTreeSet::new();
+        for (place, declared) in self.plan.zones.declared.iter().cloned().enumerate() {
+            self.zones.push(match old.remove(&declared.name) {
+                Some(kept) => {
+                    if kept.declared.file != declared.file {
+                        others.insert(place);
+                    }
+                    kept.declare(declared)
+                }
                 None => ZoneState::new(declared),
-            })
-            .collect();
-        for name in old.keys() {
-            self.channels.readiness.set_reason(reason_key(name), None);
+            });
+        }
+        for (name, kept) in old {
+            for path in self.files.replace(&kept.files, &[]) {
+                self.quiet.forget(&path);
+            }
+            complete.extend(self.loads.remove(&name));
+            self.channels.readiness.set_reason(reason_key(&name), None);
             tracing::info!(zone = %name, "Zone is no longer declared");
         }
-        self.places = self
-            .zones
-            .iter()
-            .enumerate()
-            .map(|(place, kept)| (kept.declared.name.clone(), place))
-            .collect();
-        // A sender of SIGHUP has finished its files; only those that are seen open have to wait.
-        let stale: Vec<usize> = self.places_where(|kept| {
-            let change = kept.change(|path, _| !self.quiet.is_open(path));
-            change == Change::Complete || (change == Change::None && !same_reading)
-        });
-        self.load(&stale);
-        if !same_live {
-            for kept in &mut self.zones {
-                kept.renew_live();
+        self.places.clear();
+        self.unloaded.clear();
+        self.watched.clear();
+        for (place, kept) in self.zones.iter().enumerate() {
+            self.places.insert(kept.declared.name.clone(), place);
+            if kept.report.state == State::Loading {
+                self.unloaded.insert(place);
+            }
+            for target in &kept.watched {
+                self.watched
+                    .entry(target.clone())
+                    .or_default()
+                    .insert(place);
             }
         }
-        self.evaluate(&|_| !same_live);
-        self.publish_all();
-        self.summary()
+        self.has_other_targets = true;
+        (others, complete)
     }
 
     /// Loads zones even if their files have not changed.
-    fn reload(&mut self, name: Option<&Name>) -> Result<Vec<Outcome>, NoSuchZone> {
+    fn reload(
+        &mut self,
+        name: Option<&Name>,
+        done: oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
+    ) {
         let places = match name {
-            Some(name) => vec![*self.places.get(name).ok_or(NoSuchZone)?],
+            Some(name) => match self.places.get(name) {
+                Some(place) => vec![*place],
+                None => {
+                    self.publish_changes();
+                    drop(done.send(Err(NoSuchZone)));
+                    return;
+                }
+            },
             None => (0..self.zones.len()).collect(),
         };
-        self.load(&places);
-        self.settle(&places);
-        let reports = places.iter().filter_map(|place| self.zones.get(*place));
-        Ok(reports.map(|kept| kept.report.outcome()).collect())
+        let zones = places.iter().filter_map(|place| self.zones.get(*place));
+        let ticket = self.open(Pending::Reload {
+            names: zones.map(|kept| kept.declared.name.clone()).collect(),
+            outcomes: HashMap::new(),
+            done,
+        });
+        self.request(&places, Some(ticket));
+        self.begin_loads();
+        self.answer_if_complete(ticket);
     }
 
     /// Loads the zones whose changed files are complete.
     fn look(&mut self, events: Events) {
-        let zones = self.zones.iter().flat_map(|kept| &kept.files);
-        let files: HashSet<&Path> = zones.map(|(path, _)| path.as_path()).collect();
+        let files = &self.files;
         self.quiet.note(
             events,
             |path| files.contains(path),
-            |link| behind(link, &files),
+            |link| files.behind(link),
         );
+        let stale: Vec<usize> = (0..self.zones.len())
+            .filter(|place| self.is_stale(*place))
+            .collect();
+        self.request(&stale, None);
+        self.begin_loads();
+    }
+
+    /// Whether some files of a zone have changed, and all of them are complete. A zone that is being loaded is
+    /// looked at again after that.
+    fn is_stale(&mut self, place: usize) -> bool {
+        let Some(kept) = self.zones.get_mut(place) else {
+            return false;
+        };
+        kept.must_look = self.loads.stage(&kept.declared.name).is_some();
+        if kept.must_look {
+            return false;
+        }
         let time = (clock::now(), self.plan.zones.quiet);
-        let mut stale = Vec::new();
-        for (place, kept) in self.zones.iter().enumerate() {
-            let change = kept.change(|path, stamp| self.quiet.is_complete(path, stamp, time));
-            if change == Change::Complete {
-                stale.push(place);
-            }
-        }
-        if !stale.is_empty() {
-            self.load(&stale);
-            self.settle(&stale);
-        }
+        let change = kept.change(|path, stamp| self.quiet.is_complete(path, stamp, time));
+        change == Change::Complete
     }
 
     /// Publishes the version of a zone that is held back.
     fn accept(&mut self, name: &Name) -> Result<Outcome, NotHeld> {
         let place = *self.places.get(name).ok_or(NotHeld::NoSuchZone)?;
         let kept = self.zones.get_mut(place).ok_or(NotHeld::NoSuchZone)?;
-        if !kept.accept() {
-            return Err(NotHeld::Nothing);
-        }
+        let adopted = kept.accept().ok_or(NotHeld::Nothing)?;
         let outcome = kept.report.outcome();
-        let key = reason_key(&kept.declared.name);
-        self.channels
-            .readiness
-            .set_reason(key, kept.report.trouble());
-        self.settle(&[place]);
+        if self.loads.stage(name) == Some(Stage::Running) {
+            // It is compared with the version before.
+            kept.must_read |= kept.is_read;
+            let size = kept.size();
+            self.loads.supersede(name.clone(), size, None);
+        }
+        self.settle(place, Some(adopted));
+        self.begin_loads();
+        self.publish();
         Ok(outcome)
     }
 
-    /// Takes the newest snapshot of healthd, and evaluates the programs that depend on its changes.
-    fn take_liveness(&mut self) {
-        self.take_health(self.channels.link.current());
-    }
-
+    /// Takes a snapshot of healthd, and evaluates the programs that depend on its changes.
     fn take_health(&mut self, new: Arc<Health>) {
         let old = std::mem::replace(&mut self.health, new);
         let moved: BTreeSet<Watched> = self
@@ -401,13 +570,6 @@ impl Publisher {
             .filter(|target| liveness(&old, target) != liveness(&self.health, target))
             .cloned()
             .collect();
-        if moved.is_empty() {
-            // Clients may ask which generation the answers are of.
-            if old.generation != self.health.generation {
-                self.publish(&[]);
-            }
-            return;
-        }
         let places: BTreeSet<usize> = moved
             .iter()
             .filter_map(|target| self.watched.get(target))
@@ -418,12 +580,13 @@ impl Publisher {
             log_target(target, &old, &self.health);
         }
         let is_affected = |target: &Watched| moved.contains(target);
-        for place in &places {
-            self.evaluate_zone(*place, &is_affected);
+        for place in places {
+            self.evaluate(place, &is_affected);
         }
-        // The result of a program may name further targets.
-        self.state_targets();
-        self.publish(&places.into_iter().collect::<Vec<_>>());
+        // Clients may ask which generation the answers are of.
+        if !moved.is_empty() || old.generation != self.health.generation {
+            self.publish();
+        }
     }
 
     fn end_wait(&mut self, apex: &Name, set: u32) {
@@ -433,75 +596,156 @@ impl Publisher {
         if let Some(kept) = self.zones.get_mut(place) {
             kept.live.end_wait(set);
         }
-        self.publish(&[place]);
-    }
-
-    fn places_where(&self, is: impl Fn(&ZoneState) -> bool) -> Vec<usize> {
-        let zones = self.zones.iter().enumerate();
-        zones
-            .filter(|(_, kept)| is(kept))
-            .map(|(place, _)| place)
-            .collect()
+        self.changed.insert(place);
+        self.publish();
     }
 
     //--- Loading
 
-    /// Loads these zones from their files; nothing is published yet.
-    fn load(&mut self, places: &[usize]) {
-        let declared: Vec<&ZoneDecl> = places
-            .iter()
-            .filter_map(|place| self.zones.get(*place))
-            .map(|kept| &kept.declared)
-            .collect();
-        let loaded = load::all(
-            &declared,
-            &self.plan.zones,
-            self.seed,
-            self.plan.lua.limits.enabled,
-        );
-        let n_records: usize = loaded.iter().map(Loaded::n_records).sum();
-        if n_records >= MANY_RECORDS {
-            // Parsing takes several times the memory that is kept.
-            daemon::memory::trim();
-            // The replaced zones are freed later.
-            self.must_trim = true;
-        }
-        for (place, loaded) in places.iter().zip(loaded) {
+    /// Requests loads of these zones from their files.
+    fn request(&mut self, places: &[usize], ticket: Option<Ticket>) {
+        let mut zones = Vec::with_capacity(places.len());
+        for place in places {
             if let Some(kept) = self.zones.get_mut(*place) {
-                for (path, _) in &loaded.files {
-                    self.quiet.forget(path);
-                }
-                let guard = kept.needs_guard().then_some(&self.plan.zones.guard);
-                kept.take(loaded, guard, places.len() <= LOGGED_ZONES);
-                let trouble = kept.report.trouble();
-                let key = reason_key(&kept.declared.name);
-                self.channels.readiness.set_reason(key, trouble);
+                kept.must_read = true;
+                kept.must_log = places.len() <= LOGGED_ZONES;
+                zones.push((kept.declared.name.clone(), kept.size()));
             }
         }
-        let zones = self.zones.iter().flat_map(|kept| &kept.files);
-        let files: HashSet<&Path> = zones.map(|(path, _)| path.as_path()).collect();
-        self.quiet.retain(|path| files.contains(path));
-        self.state_directories();
+        self.loads.request(zones, ticket);
     }
 
-    /// Evaluates and publishes zones that were loaded again.
-    fn settle(&mut self, places: &[usize]) {
-        for place in places {
-            self.evaluate_zone(*place, &|_| false);
+    /// Begins the loads that may run now.
+    fn begin_loads(&mut self) {
+        while let Some((job, name)) = self.loads.next() {
+            let place = self.places.get(&name).copied();
+            let Some(kept) = place.and_then(|place| self.zones.get_mut(place)) else {
+                // A zone that is not declared has been removed from the queue.
+                self.loads.finish(job);
+                continue;
+            };
+            kept.is_read = kept.must_read || kept.zone.is_none();
+            kept.must_read = false;
+            let work = match (&kept.zone, kept.is_read) {
+                (Some(zone), false) => Work::Evaluate(Arc::clone(zone)),
+                (served, _) => Work::Read(Reading {
+                    options: Arc::clone(&self.plan.zones.options),
+                    seed: self.seed,
+                    guard: self.plan.zones.guard,
+                    served: served.clone(),
+                    known: kept.files.clone(),
+                    is_held: kept.is_held(),
+                }),
+            };
+            let order = Order {
+                job,
+                declared: kept.declared.clone(),
+                lua: Arc::clone(&self.plan.lua),
+                health: Arc::clone(&self.health),
+                work,
+            };
+            self.is_report_old = true;
+            if !self.workers.begin(order) {
+                tracing::error!(zone = %name, "Zone has no thread that loads it");
+                return;
+            }
         }
-        self.state_targets();
-        self.publish(places);
+    }
+
+    /// Takes the result of a load, if it counts, and answers those that waited for it.
+    fn finish(&mut self, done: Done) {
+        let Some(finished) = self.loads.finish(done.job) else {
+            return;
+        };
+        self.is_report_old = true;
+        let place = self.places.get(&finished.zone).copied();
+        if let Some(place) = place {
+            if finished.is_current {
+                self.take(place, done.result);
+            }
+            let must_look = self.zones.get(place).is_some_and(|kept| kept.must_look);
+            if must_look && self.is_stale(place) {
+                self.request(&[place], None);
+            }
+        }
+        self.begin_loads();
+        let outcome = place.and_then(|place| self.zones.get(place));
+        if let Some(outcome) = outcome.map(|kept| kept.report.outcome()) {
+            for ticket in &finished.tickets {
+                if let Some(Pending::Reload { outcomes, .. }) = self.pending.get_mut(ticket) {
+                    outcomes.insert(finished.zone.clone(), outcome.clone());
+                }
+            }
+        }
+        if self.loads.is_idle() {
+            self.publish();
+        }
+        for ticket in finished.complete {
+            self.answer(ticket);
+        }
+    }
+
+    /// Takes the result of a load of a zone.
+    fn take(&mut self, place: usize, result: Product) {
+        let Some(kept) = self.zones.get_mut(place) else {
+            return;
+        };
+        let adopted = match result {
+            Product::Evaluated(evaluation) => kept.take_live(evaluation),
+            Product::Read {
+                files,
+                took,
+                version,
+            } => {
+                for (path, stamp) in &files {
+                    self.quiet.read(path, *stamp);
+                }
+                for path in self.files.replace(&kept.files, &files) {
+                    self.quiet.forget(&path);
+                }
+                kept.files = files;
+                let adopted = kept.take(version, took);
+                // The replaced zone is freed later.
+                self.must_trim |= adopted.is_some() && kept.report.records >= MANY_RECORDS;
+                adopted
+            }
+        };
+        self.settle(place, adopted);
+    }
+
+    /// Brings a zone up to date after its state has changed: what was adopted may be of earlier liveness.
+    fn settle(&mut self, place: usize, adopted: Option<Adopted>) {
+        if let Some((health, messages)) = adopted {
+            let now = Arc::clone(&self.health);
+            let has_moved = |target: &Watched| liveness(&health, target) != liveness(&now, target);
+            if let Some(zone) = self.zones.get(place).and_then(|kept| kept.zone.as_ref()) {
+                for message in messages {
+                    log_message(zone, &message);
+                }
+            }
+            self.evaluate(place, &has_moved);
+            self.watch(place);
+        }
+        let Some(kept) = self.zones.get_mut(place) else {
+            return;
+        };
+        if kept.live.settings() != &self.plan.lua && !kept.live.is_empty() {
+            // A version that was held back while the settings changed.
+            let (name, size) = (kept.declared.name.clone(), kept.size());
+            self.loads.request([(name, size)], None);
+        }
+        let key = reason_key(&kept.declared.name);
+        self.channels
+            .readiness
+            .set_reason(key, kept.report.trouble());
+        if kept.report.state != State::Loading {
+            self.unloaded.remove(&place);
+        }
+        self.changed.insert(place);
     }
 
     fn state_directories(&self) {
-        let files = self.zones.iter().flat_map(|kept| &kept.files);
-        let directories: BTreeSet<PathBuf> = files
-            .filter_map(|(path, _)| path.parent())
-            .map(|parent| match parent.as_os_str().is_empty() {
-                true => PathBuf::from("."),
-                false => parent.to_owned(),
-            })
-            .collect();
+        let directories = self.files.directories();
         self.channels.directories.send_if_modified(|stated| {
             let changed = *stated != directories;
             if changed {
@@ -511,16 +755,51 @@ impl Publisher {
         });
     }
 
-    //--- Liveness
+    //--- Requests that wait
 
-    fn evaluate(&mut self, is_affected: &dyn Fn(&Watched) -> bool) {
-        for place in 0..self.zones.len() {
-            self.evaluate_zone(place, is_affected);
-        }
-        self.state_targets();
+    fn open(&mut self, pending: Pending) -> Ticket {
+        // Askers that have left must not add up while a load runs.
+        self.pending.retain(|_, pending| !pending.is_abandoned());
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.pending.insert(ticket, pending);
+        ticket
     }
 
-    fn evaluate_zone(&mut self, place: usize, is_affected: &dyn Fn(&Watched) -> bool) {
+    /// Answers a request that has nothing to wait for.
+    fn answer_if_complete(&mut self, ticket: Ticket) {
+        if !self.loads.is_waiting(ticket) {
+            self.answer(ticket);
+        }
+    }
+
+    /// Answers a request. Its zones are served by then.
+    fn answer(&mut self, ticket: Ticket) {
+        let Some(pending) = self.pending.remove(&ticket) else {
+            return;
+        };
+        self.publish_changes();
+        // The asker may have left.
+        match pending {
+            Pending::Summary(done) => drop(done.send(self.summary())),
+            Pending::Reload {
+                names,
+                mut outcomes,
+                done,
+            } => {
+                let all = names.iter().filter_map(|name| outcomes.remove(name));
+                let all: Vec<Outcome> = all.collect();
+                // Its zones are not declared any more.
+                let is_gone = all.is_empty() && !names.is_empty();
+                drop(done.send(if is_gone { Err(NoSuchZone) } else { Ok(all) }));
+            }
+        }
+    }
+
+    //--- Liveness
+
+    /// Evaluates the programs of a zone that name an affected target.
+    fn evaluate(&mut self, place: usize, is_affected: &dyn Fn(&Watched) -> bool) {
         let view = View(Arc::clone(&self.health) as _);
         let Some(kept) = self.zones.get_mut(place) else {
             return;
@@ -528,30 +807,54 @@ impl Publisher {
         let Some(zone) = kept.zone.clone() else {
             return;
         };
+        self.changed.insert(place);
         if kept.live.is_empty() {
             return;
         }
-        for message in kept
-            .live
-            .evaluate(&zone, &view, &self.plan.lua, is_affected)
-        {
-            log_message(&zone, &message);
+        let evaluated = kept.live.evaluate(&zone, &view, is_affected);
+        for message in &evaluated.messages {
+            log_message(&zone, message);
         }
-        kept.report = Arc::new(kept.report.with_live(kept.live.report(&zone)));
+        kept.report = Arc::new(kept.report.with_live(kept.live.report()));
+        // The result of a program may name further targets.
+        if evaluated.has_other_targets {
+            self.watch(place);
+        }
+    }
+
+    /// Notes the targets of a zone, and sends all to healthd if they are others than before.
+    fn watch(&mut self, place: usize) {
+        let Some(kept) = self.zones.get_mut(place) else {
+            return;
+        };
+        let targets: BTreeSet<Watched> = kept.live.targets().cloned().collect();
+        if targets == kept.watched {
+            return;
+        }
+        for target in kept.watched.difference(&targets) {
+            if let Some(places) = self.watched.get_mut(target) {
+                places.remove(&place);
+                if places.is_empty() {
+                    self.watched.remove(target);
+                }
+            }
+        }
+        for target in targets.difference(&kept.watched) {
+            self.watched
+                .entry(target.clone())
+                .or_default()
+                .insert(place);
+        }
+        kept.watched = targets;
+        self.has_other_targets = true;
     }
 
     /// Sends all targets to healthd.
-    fn state_targets(&mut self) {
-        let mut watched: HashMap<Watched, BTreeSet<usize>> = HashMap::new();
-        for (place, kept) in self.zones.iter().enumerate() {
-            for target in kept.live.targets() {
-                watched.entry(target.clone()).or_default().insert(place);
-            }
-        }
-        let targets: BTreeSet<Watched> = watched.keys().cloned().collect();
+    fn send_targets(&mut self) {
+        let targets: BTreeSet<Watched> = self.watched.keys().cloned().collect();
         let link = &self.channels.link;
         link.set_targets(targets.into_iter().collect());
-        self.watched = watched;
+        self.has_other_targets = false;
     }
 
     //--- Publishing
@@ -569,38 +872,81 @@ impl Publisher {
         }
     }
 
+    /// Publishes all zones, in the order of the configuration.
     fn publish_all(&mut self) {
-        let served = self.zones.iter().map(|kept| self.served(kept)).collect();
+        let served: Vec<Arc<Served>> = self.zones.iter().map(|kept| self.served(kept)).collect();
+        let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
+        let zones: Vec<Arc<ZoneReport>> = zones.collect();
+        self.changed.clear();
         let table = Table::new(self.seed, served);
-        self.publish_table(table);
+        self.publish_table(table, SharedList::new(&zones));
     }
 
-    fn publish(&mut self, places: &[usize]) {
+    /// Publishes if something has changed.
+    fn publish_changes(&mut self) {
+        if self.is_report_old || !self.changed.is_empty() {
+            self.publish();
+        }
+    }
+
+    /// Publishes the zones that have changed; the others are shared with the snapshot before.
+    fn publish(&mut self) {
         let current = self.channels.cell.current();
-        let served = places
-            .iter()
-            .filter_map(|place| self.zones.get(*place))
-            .map(|kept| self.served(kept));
-        let table = current.table.replace(served);
-        self.publish_table(table);
+        let changed = std::mem::take(&mut self.changed);
+        let zones = || {
+            let places = changed.iter();
+            places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
+        };
+        let table = current
+            .table
+            .replace(zones().map(|(_, kept)| self.served(kept)));
+        let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
+        let reports = self.channels.reports.current().zones.replace(reports);
+        self.publish_table(table, reports);
     }
 
-    fn publish_table(&mut self, table: Table) {
+    fn publish_table(&mut self, table: Table, zones: SharedList<ZoneReport>) {
+        if self.has_other_targets {
+            self.send_targets();
+        }
+        self.state_directories();
         self.free_retired();
+        self.published = clock::now();
+        self.is_report_old = false;
         self.retired
-            .push((clock::now(), self.channels.cell.current()));
+            .push((self.published, self.channels.cell.current()));
         self.channels.cell.publish(Snapshot {
             table,
             settings: self.answers(),
         });
-        let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
         self.channels.reports.publish(Reports {
-            zones: zones.collect(),
+            zones,
             n_targets: self.watched.len(),
+            loads: Loads {
+                running: self.loads.running().map(ToString::to_string).collect(),
+                waiting: self.loads.n_waiting(),
+            },
         });
+        let readiness = &self.channels.readiness;
         let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
         let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
-        self.channels.readiness.set_unready("zones", none);
+        readiness.set_unready("zones", none);
+        readiness.set_reason("loading zones", self.loading());
+    }
+
+    /// The zones that are not loaded for the first time yet, in a line.
+    fn loading(&self) -> Option<String> {
+        let n_more = self.unloaded.len().saturating_sub(NAMED_ZONES);
+        let zones = self.unloaded.iter().take(NAMED_ZONES);
+        let zones = zones.filter_map(|place| self.zones.get(*place));
+        let names: Vec<String> = zones.map(|kept| kept.declared.name.to_string()).collect();
+        let more = match n_more {
+            0 => String::new(),
+            _ => format!(" and {n_more} more"),
+        };
+        let names = names.join(" ");
+        let is_any = !self.unloaded.is_empty();
+        is_any.then(|| format!("{names}{more}: queries for their names get SERVFAIL"))
     }
 
     /// The settings of answers, with the generation of liveness that they are of.
@@ -619,7 +965,7 @@ impl Publisher {
         let view = View(Arc::clone(&self.health) as _);
         let live = match kept.live.is_empty() {
             true => LiveSets::default(),
-            false => kept.live.serve(&view, &self.plan.lua),
+            false => kept.live.serve(&view),
         };
         Arc::new(Served {
             apex: kept.declared.name.clone(),
@@ -631,59 +977,26 @@ impl Publisher {
     fn summary(&self) -> String {
         let n_loaded = self.zones.iter().filter(|kept| kept.zone.is_some()).count();
         let reports = self.zones.iter().map(|kept| &kept.report);
-        let n_broken = reports
-            .filter(|report| !matches!(report.state, State::Loaded | State::Held))
-            .count();
-        let zones = counted(self.zones.len(), "zone");
-        let targets = counted(self.watched.len(), "target");
-        match n_broken {
-            0 => format!("{zones}, {targets}"),
-            _ => format!("{n_loaded} of {zones}, {n_broken} with broken files, {targets}"),
+        let is_broken = |report: &&Arc<ZoneReport>| {
+            !matches!(report.state, State::Loaded | State::Held | State::Loading)
+        };
+        let n_broken = reports.filter(is_broken).count();
+        let mut summary = counted(self.zones.len(), "zone");
+        if n_broken > 0 || !self.unloaded.is_empty() {
+            summary = format!("{n_loaded} of {summary}");
         }
+        if n_broken > 0 {
+            summary = format!("{summary}, {n_broken} with broken files");
+        }
+        if !self.unloaded.is_empty() {
+            summary = format!("{summary}, {} still loading", self.unloaded.len());
+        }
+        format!("{summary}, {}", counted(self.watched.len(), "target"))
     }
 }
 
 /// The CHAOS TXT name that answers which generation of healthd's the answers are of.
 const GENERATION: &str = "generation.outpost.";
-
-/// The files among these that are reached through a symbolic link at this path, with their states.
-fn behind(link: &Path, files: &HashSet<&Path>) -> Vec<(PathBuf, Stamp)> {
-    if !link.is_symlink() {
-        return Vec::new();
-    }
-    let is_behind = |file: &&&Path| links(file).iter().any(|it| it == link);
-    let behind = files.iter().filter(is_behind);
-    behind
-        .map(|file| ((*file).to_owned(), Stamp::of(file)))
-        .collect()
-}
-
-/// The most symbolic links on the way to a file, as in the kernel.
-const MAX_LINKS: usize = 40;
-
-/// The symbolic links on the way to a file, from its own path on.
-fn links(file: &Path) -> Vec<PathBuf> {
-    let mut links = Vec::new();
-    let mut rest = file.to_owned();
-    'next: while links.len() < MAX_LINKS {
-        for part in rest.ancestors() {
-            let Ok(target) = std::fs::read_link(part) else {
-                continue;
-            };
-            let parent = part.parent().unwrap_or_else(|| Path::new(""));
-            let behind = rest.strip_prefix(part).unwrap_or_else(|_| Path::new(""));
-            let target = parent.join(target);
-            links.push(part.to_owned());
-            rest = match behind.as_os_str().is_empty() {
-                true => target,
-                false => target.join(behind),
-            };
-            continue 'next;
-        }
-        break;
-    }
-    links
-}
 
 fn reason_key(name: &Name) -> String {
     format!("zone {name}")

@@ -27,7 +27,7 @@ const INTERNET: u16 = 1;
 pub fn run(shared: &Shared, table: &Table) -> Result<String, String> {
     let zones = table.zones();
     let mut out = vec![0; dns_answer::MAX_MESSAGE];
-    for served in zones {
+    for served in zones.iter() {
         let query = query(&served.apex);
         let verdict = shared.respond(&query, &CLIENT, &mut out);
         let Verdict::Reply(length) = verdict else {

@@ -28,7 +28,7 @@ use crate::access::Access;
 use crate::config::{Config, certificate};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
-use crate::publisher::{self, Channels, Command, Plan, Reports};
+use crate::publisher::{self, Channels, Command, Plan, Reports, Starting};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
@@ -201,7 +201,8 @@ impl Service for Authd {
 }
 
 impl Stock {
-    /// Loads the zones, and begins to follow files and healthd.
+    /// Begins to load the zones, and to follow files and healthd. Returns before they are loaded: each answers
+    /// when it is. Only while another process answers from the same sockets, it waits for all of them.
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
         let plan = plan(config);
         let seed = Seed(random::seed());
@@ -220,15 +221,33 @@ impl Stock {
             readiness: context.readiness.clone(),
             directories,
         };
-        let (ready, loaded) = oneshot::channel();
-        let publisher = publisher::Handle::start(channels, plan, seed, ready)
+        let (begun, has_begun) = oneshot::channel();
+        let (loaded, summary) = oneshot::channel();
+        let starting = Starting { begun, loaded };
+        let publisher = publisher::Handle::start(channels, plan, seed, starting)
             .map_err(|error| StartError::io("zone publisher does not start", &error))?;
-        let summary = loaded.await.unwrap_or_default();
-        tracing::info!("Zones are loaded: {summary}");
+        // It ends before only if the thread has.
+        drop(has_begun.await);
+        let latch = context.readiness.latch("first load of every zone");
+        let mut loading = tokio::spawn(async move {
+            if let Ok(summary) = summary.await {
+                tracing::info!("Zones are loaded: {summary}");
+            }
+            latch.release();
+        });
         drop(health::follow(&link, publisher.sender()));
         let (pace, paces) = watch::channel(pace(config));
         reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
+        if context.predecessor.may_serve() {
+            tracing::info!(
+                "Another process may answer from the same sockets until all zones are loaded"
+            );
+            tokio::select! {
+                _ = &mut loading => {}
+                () = context.predecessor.end() => {}
+            }
+        }
         Ok(Self {
             cell,
             reports,

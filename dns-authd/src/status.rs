@@ -49,6 +49,8 @@ pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
             stale: count(ZoneState::Stale),
             failed: count(ZoneState::Failed),
             held: count(ZoneState::Held),
+            loading: count(ZoneState::Loading),
+            loads: reports.loads.clone(),
             shown: shown.into_iter().take(SHOWN_ZONES).map(zone).collect(),
         },
         health: health(reports, link),
@@ -83,7 +85,7 @@ fn zone(report: &ZoneReport) -> Zone {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        live: report.live.iter().map(live_set).collect(),
+        live: report.live.iter().map(|set| live_set(set)).collect(),
     }
 }
 
@@ -155,9 +157,13 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
     let zones = &detail.zones;
     writeln!(
         text,
-        "zones      {} loaded, {} stale, {} failed, {} held back",
-        zones.loaded, zones.stale, zones.failed, zones.held
+        "zones      {} loaded, {} stale, {} failed, {} held back, {} loading",
+        zones.loaded, zones.stale, zones.failed, zones.held, zones.loading
     )?;
+    if !zones.loads.running.is_empty() {
+        let (running, waiting) = (zones.loads.running.join(" "), zones.loads.waiting);
+        writeln!(text, "reading    {running}, {waiting} waiting")?;
+    }
     zones
         .shown
         .iter()

@@ -143,7 +143,16 @@ mod tests {
             text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
         }
         let snapshot = snapshot("example.", &records(&text));
-        Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
+        Arc::clone(
+            snapshot
+                .table
+                .zones()
+                .get(0)
+                .unwrap()
+                .zone
+                .as_ref()
+                .unwrap(),
+        )
     }
 
     fn limits(at_once: i64) -> Limits {

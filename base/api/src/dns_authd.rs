@@ -33,8 +33,23 @@ pub struct Zones {
     /// How many have a new version that waits until an operator accepts it.
     #[serde(default)]
     pub held: usize,
+    /// How many are being loaded for the first time: their names get SERVFAIL.
+    #[serde(default)]
+    pub loading: usize,
+    /// The loads, those of zones in service too.
+    #[serde(default)]
+    pub loads: Loads,
     /// The first 50, those with problems first.
     pub shown: Vec<Zone>,
+}
+
+/// The loads of zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loads {
+    /// The names of the zones whose files are being read.
+    pub running: Vec<String>,
+    /// The number of zones that wait for that.
+    pub waiting: usize,
 }
 
 /// The state of a zone's data.
@@ -50,6 +65,8 @@ pub enum ZoneState {
     /// Its files have a doubtful new version, which waits until an operator accepts it; the data before it is
     /// served.
     Held,
+    /// Its files are being read for the first time, or wait for that: its names get SERVFAIL.
+    Loading,
 }
 
 impl ZoneState {
@@ -61,6 +78,7 @@ impl ZoneState {
             Self::Stale => "stale",
             Self::Failed => "failed",
             Self::Held => "held",
+            Self::Loading => "loading",
         }
     }
 }

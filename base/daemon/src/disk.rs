@@ -74,6 +74,12 @@ impl Stamp {
         };
         Self(fs::metadata(path).ok().map(fields))
     }
+
+    /// The length of the file; 0 for one that cannot be inspected.
+    #[must_use]
+    pub fn length(self) -> u64 {
+        self.0.map_or(0, |[_, _, length, ..]| length)
+    }
 }
 
 #[cfg(test)]

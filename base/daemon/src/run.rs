@@ -27,6 +27,7 @@
 //! | [`Service::failure`], [`Service::drain`] | the end of the process and its exit code |
 
 mod host;
+mod predecessor;
 mod verbs;
 
 use std::error::Error;
@@ -56,6 +57,7 @@ use host::{Before, Host};
 
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
+pub use predecessor::Predecessor;
 pub use verbs::{ask, check, headline, import, import_text, status, verb};
 
 /// The name of the admin listener among inherited sockets.
@@ -133,6 +135,8 @@ pub struct Context {
     pub slot: SlotArgs,
     /// The state of this process's life.
     pub life: Life,
+    /// Another process that may serve from the same sockets.
+    pub predecessor: Predecessor,
 }
 
 impl Context {
@@ -147,6 +151,7 @@ impl Context {
             progress: Progress::new(),
             slot: SlotArgs::default(),
             life: Life::new(),
+            predecessor: Predecessor::none(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod options;
 pub mod programs;
 pub mod responder;
 pub mod settings;
+pub mod shared_list;
 pub mod snapshot;
 pub mod table;
 pub mod tally;

@@ -15,7 +15,7 @@ use dns_wire::{Class, Type};
 /// The current answers of a zone's live sets, by their numbers in the zone.
 #[derive(Debug, Default)]
 pub struct LiveSets {
-    sets: Box<[LiveAnswer]>,
+    sets: Box<[Arc<LiveAnswer>]>,
     context: Option<Arc<Context>>,
 }
 
@@ -100,9 +100,12 @@ const HEAD: usize = 12;
 impl LiveSets {
     /// The answers of a zone's live sets, in their order.
     #[must_use]
-    pub fn new(sets: Vec<LiveAnswer>, context: Option<Arc<Context>>) -> Self {
+    pub fn new(
+        sets: impl IntoIterator<Item = impl Into<Arc<LiveAnswer>>>,
+        context: Option<Arc<Context>>,
+    ) -> Self {
         Self {
-            sets: sets.into(),
+            sets: sets.into_iter().map(Into::into).collect(),
             context,
         }
     }
@@ -117,13 +120,7 @@ impl LiveSets {
     #[inline]
     #[must_use]
     pub fn get(&self, number: u32) -> Option<&LiveAnswer> {
-        self.sets.get(number as usize)
-    }
-
-    /// All answers.
-    #[must_use]
-    pub fn sets(&self) -> &[LiveAnswer] {
-        &self.sets
+        self.sets.get(number as usize).map(|answer| &**answer)
     }
 }
 

@@ -141,7 +141,16 @@ mod tests {
 
     fn zone(text: &str) -> Arc<Zone> {
         let snapshot = snapshot("example.", &records(text));
-        Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
+        Arc::clone(
+            snapshot
+                .table
+                .zones()
+                .get(0)
+                .unwrap()
+                .zone
+                .as_ref()
+                .unwrap(),
+        )
     }
 
     /// Owners and types of all records, message by message.

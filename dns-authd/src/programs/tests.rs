@@ -36,7 +36,16 @@ fn settings() -> Arc<LuaSettings> {
 
 fn zone() -> Arc<Zone> {
     let snapshot = snapshot("example.", &records(TEXT));
-    Arc::clone(snapshot.table.zones()[0].zone.as_ref().unwrap())
+    Arc::clone(
+        snapshot
+            .table
+            .zones()
+            .get(0)
+            .unwrap()
+            .zone
+            .as_ref()
+            .unwrap(),
+    )
 }
 
 fn view(states: &[(u8, Liveness)]) -> View {
@@ -45,18 +54,18 @@ fn view(states: &[(u8, Liveness)]) -> View {
     ))))
 }
 
-fn report(live: &LiveZone, zone: &Zone, owner: &str) -> LiveReport {
+fn report(live: &LiveZone, owner: &str) -> Arc<LiveReport> {
     let owner: Name = owner.parse().unwrap();
-    let mut reports = live.report(zone).into_iter();
+    let mut reports = live.report().into_iter();
     reports.find(|report| report.owner == owner).unwrap()
 }
 
 #[test]
 fn a_set_follows_the_liveness_of_its_targets() {
     let (zone, settings) = (zone(), settings());
-    let mut live = LiveZone::new(&zone);
-    live.evaluate(&zone, &view(&[]), &settings, &|_| false);
-    let before = report(&live, &zone, "api.example.");
+    let mut live = LiveZone::new(&zone, &settings);
+    live.evaluate(&zone, &view(&[]), &|_| false);
+    let before = report(&live, "api.example.");
     assert_eq!(before.certainty, Some(Certainty::Unknown));
     assert_eq!(before.members, ["192.0.2.13", "192.0.2.14"]);
     assert!(before.ttl <= 5);
@@ -64,16 +73,14 @@ fn a_set_follows_the_liveness_of_its_targets() {
     assert_eq!(live.targets().count(), 3);
 
     let up = view(&[(13, Liveness::Up), (14, Liveness::Down)]);
-    live.evaluate(&zone, &up, &settings, &|target| {
-        target.target.address.port() == 6443
-    });
-    let after = report(&live, &zone, "api.example.");
+    live.evaluate(&zone, &up, &|target| target.target.address.port() == 6443);
+    let after = report(&live, "api.example.");
     assert_eq!(after.certainty, Some(Certainty::Known));
     assert_eq!(after.members, ["192.0.2.13"]);
     assert!(after.ttl <= 5, "bounded by the check's interval");
     assert!(!live.sets[0].answer.hold);
     // What was not affected was left as it was.
-    let other = report(&live, &zone, "both.example.");
+    let other = report(&live, "both.example.");
     assert_eq!(other.certainty, Some(Certainty::Unknown));
     assert_eq!(other.members, ["192.0.2.99", "192.0.2.15"]);
 }
@@ -81,35 +88,36 @@ fn a_set_follows_the_liveness_of_its_targets() {
 #[test]
 fn queries_wait_once_for_a_set() {
     let (zone, settings) = (zone(), settings());
-    let mut live = LiveZone::new(&zone);
-    live.evaluate(&zone, &view(&[]), &settings, &|_| true);
+    let mut live = LiveZone::new(&zone, &settings);
+    live.evaluate(&zone, &view(&[]), &|_| true);
     live.end_wait(0);
     assert!(!live.sets[0].answer.hold && live.sets[1].answer.hold);
-    live.evaluate(&zone, &view(&[]), &settings, &|_| true);
+    live.evaluate(&zone, &view(&[]), &|_| true);
     assert!(!live.sets[0].answer.hold, "still nothing is known");
     // The zone is loaded again.
-    let mut next = LiveZone::new(&zone);
+    let mut next = LiveZone::new(&zone, &settings);
     next.inherit(&zone, &live, &zone);
-    next.evaluate(&zone, &view(&[]), &settings, &|_| true);
+    next.evaluate(&zone, &view(&[]), &|_| true);
     assert!(!next.sets[0].answer.hold && next.sets[1].answer.hold);
     // Known for a while, then forgotten: it is new again.
-    next.evaluate(&zone, &view(&[(13, Liveness::Up)]), &settings, &|_| true);
-    next.evaluate(&zone, &view(&[]), &settings, &|_| true);
+    next.evaluate(&zone, &view(&[(13, Liveness::Up)]), &|_| true);
+    next.evaluate(&zone, &view(&[]), &|_| true);
     assert!(next.sets[0].answer.hold);
 }
 
 #[test]
 fn a_broken_program_is_told_of_once_and_fails_alone() {
     let (zone, settings) = (zone(), settings());
-    let mut live = LiveZone::new(&zone);
-    let messages = live.evaluate(&zone, &view(&[]), &settings, &|_| true);
+    let mut live = LiveZone::new(&zone, &settings);
+    let messages = live.evaluate(&zone, &view(&[]), &|_| true).messages;
     let [message] = messages.as_slice() else {
         panic!("{messages:?}");
     };
     assert!(message.is_failure && message.source.starts_with("test.zone:7:1: "));
-    let again = live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-    assert_eq!(again, []);
-    let served = live.serve(&view(&[]), &settings);
+    let again = live.evaluate(&zone, &view(&[]), &|_| true);
+    assert_eq!(again.messages, []);
+    assert!(!again.has_other_targets);
+    let served = live.serve(&view(&[]));
     assert_eq!(served.get(3).unwrap().failure, Some(Failure::Defect));
     assert_eq!(served.get(0).unwrap().failure, None);
 }
@@ -117,9 +125,9 @@ fn a_broken_program_is_told_of_once_and_fails_alone() {
 #[test]
 fn a_program_that_reads_the_query_is_left_to_it() {
     let (zone, settings) = (zone(), settings());
-    let mut live = LiveZone::new(&zone);
-    live.evaluate(&zone, &view(&[]), &settings, &|_| true);
-    let served = live.serve(&view(&[]), &settings);
+    let mut live = LiveZone::new(&zone, &settings);
+    live.evaluate(&zone, &view(&[]), &|_| true);
+    let served = live.serve(&view(&[]));
     let programs: Vec<u32> = served.get(2).unwrap().programs().collect();
     assert_eq!(programs, [0]);
     let message = dns_answer::testing::query(&"who.example.".parse().unwrap(), Type::A);

@@ -130,17 +130,21 @@ impl Quiet {
         self.open.contains(path)
     }
 
-    /// Forgets a file that was read.
-    pub(super) fn forget(&mut self, path: &Path) {
-        self.closed.remove(path);
-        self.seen.remove(path);
+    /// Forgets the state of a file that was read; a later state stays.
+    pub(super) fn read(&mut self, path: &Path, stamp: Stamp) {
+        if self.closed.get(path) == Some(&stamp) {
+            self.closed.remove(path);
+        }
+        if self.seen.get(path).is_some_and(|(seen, _)| *seen == stamp) {
+            self.seen.remove(path);
+        }
     }
 
-    /// Forgets files that no zone has any more.
-    pub(super) fn retain(&mut self, is_ours: impl Fn(&Path) -> bool) {
-        self.closed.retain(|path, _| is_ours(path));
-        self.open.retain(|path| is_ours(path));
-        self.seen.retain(|path, _| is_ours(path));
+    /// Forgets a file that no zone has any more.
+    pub(super) fn forget(&mut self, path: &Path) {
+        self.closed.remove(path);
+        self.open.remove(path);
+        self.seen.remove(path);
     }
 
     /// When the next file will have been the same for `pause`.
@@ -218,7 +222,9 @@ mod tests {
         assert!(!quiet.is_complete(path, b, (t + PAUSE, PAUSE)));
         assert_eq!(quiet.due(PAUSE), Some(t + PAUSE + PAUSE));
         assert!(quiet.is_complete(path, b, (t + PAUSE + PAUSE, PAUSE)));
-        quiet.forget(path);
+        quiet.read(path, a);
+        assert_eq!(quiet.due(PAUSE), Some(t + PAUSE + PAUSE));
+        quiet.read(path, b);
         assert_eq!(quiet.due(PAUSE), None);
     }
 

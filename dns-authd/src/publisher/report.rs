@@ -1,11 +1,12 @@
 //! The state of zones, for status and metrics.
 
-use api::dns_authd::{HeldVersion, ZoneState};
+use api::dns_authd::{HeldVersion, Loads, ZoneState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config_text::{Problem, counted};
+use dns_answer::shared_list::SharedList;
 use dns_wire::Name;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
@@ -18,9 +19,11 @@ use crate::programs::LiveReport;
 #[derive(Clone, Debug, Default)]
 pub struct Reports {
     /// Each zone, in the order they were declared.
-    pub zones: Vec<Arc<ZoneReport>>,
+    pub zones: SharedList<ZoneReport>,
     /// The number of watched targets.
     pub n_targets: usize,
+    /// The loads.
+    pub loads: Loads,
 }
 
 /// One zone.
@@ -55,7 +58,7 @@ pub struct ZoneReport {
     /// The records that are left out because something in them is unknown.
     pub left_out: LeftOut,
     /// Its live sets.
-    pub live: Vec<LiveReport>,
+    pub live: Vec<Arc<LiveReport>>,
 }
 
 impl ZoneReport {
@@ -63,7 +66,7 @@ impl ZoneReport {
         Self {
             name: declared.name.clone(),
             file: declared.file.clone(),
-            state: ZoneState::Failed,
+            state: ZoneState::Loading,
             serial: 0,
             records: 0,
             memory: 0,
@@ -122,7 +125,7 @@ impl ZoneReport {
         }
     }
 
-    pub(super) fn with_live(&self, live: Vec<LiveReport>) -> Self {
+    pub(super) fn with_live(&self, live: Vec<Arc<LiveReport>>) -> Self {
         Self {
             live,
             ..self.clone()
@@ -141,7 +144,7 @@ impl ZoneReport {
         }
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
-            ZoneState::Loaded | ZoneState::Held => return None,
+            ZoneState::Loaded | ZoneState::Held | ZoneState::Loading => return None,
             ZoneState::Stale => "the new file is broken, the old zone is served",
             ZoneState::Failed => "the file is broken, queries get SERVFAIL",
         };

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use dns_zone::Guard;
 
+mod loads;
 mod versions;
 
 const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
@@ -90,6 +91,17 @@ impl Desk {
     }
 
     fn open_with(files: &[(&str, &str)], set: impl FnOnce(&mut Plan)) -> Self {
+        let (desk, loaded) = Self::begin(files, set, &load());
+        loaded.blocking_recv().unwrap();
+        desk
+    }
+
+    /// A publisher whose zones still load.
+    fn begin(
+        files: &[(&str, &str)],
+        set: impl FnOnce(&mut Plan),
+        load: &Load,
+    ) -> (Self, oneshot::Receiver<String>) {
         let folder = Folder::new();
         for (name, text) in files {
             folder.write(&format!("{name}zone"), text);
@@ -101,17 +113,20 @@ impl Desk {
         let cell = Arc::clone(&channels.cell);
         let reports = Arc::clone(&channels.reports);
         let readiness = channels.readiness.clone();
-        let (ready, loaded) = oneshot::channel();
-        let publisher = Handle::start(channels, plan, Seed(1), ready).unwrap();
-        loaded.blocking_recv().unwrap();
-        Self {
+        let (begun, has_begun) = oneshot::channel();
+        let (loaded, summary) = oneshot::channel();
+        let starting = Starting { begun, loaded };
+        let publisher = Handle::start_with(channels, plan, Seed(1), starting, load).unwrap();
+        has_begun.blocking_recv().unwrap();
+        let desk = Self {
             folder,
             cell,
             reports,
             readiness,
             directories,
             publisher,
-        }
+        };
+        (desk, summary)
     }
 
     fn configure(&self, zones: &[&str]) -> String {
@@ -129,11 +144,20 @@ impl Desk {
         outcome.blocking_recv().unwrap()
     }
 
-    /// Looks, and waits until that is done.
+    /// Looks, and waits until what has changed is loaded.
     fn look(&self) {
         self.publisher
             .send(Command::Look(Events::default()))
             .unwrap();
+        self.sync();
+        wait("nothing is loaded any more", || {
+            let loads = &self.reports.current().loads;
+            loads.running.is_empty() && loads.waiting == 0
+        });
+    }
+
+    /// Waits until earlier commands are carried out, and what has changed is published.
+    fn sync(&self) {
         assert!(self.reload(Some("none.")).is_err());
     }
 
@@ -159,6 +183,16 @@ impl Desk {
         let name: Name = name.parse().unwrap();
         Arc::clone(reports.zones.iter().find(|zone| zone.name == name).unwrap())
     }
+}
+
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..3_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    panic!("{what}");
 }
 
 #[test]
@@ -237,7 +271,16 @@ fn a_zone_is_loaded_again_when_it_is_asked_for() {
     assert_eq!(desk.reload(Some("A.TEST.")).unwrap().len(), 1);
     let after = desk.cell.current();
     let zone = |snapshot: &Snapshot, place: usize| {
-        Arc::clone(snapshot.table.zones()[place].zone.as_ref().unwrap())
+        Arc::clone(
+            snapshot
+                .table
+                .zones()
+                .get(place)
+                .unwrap()
+                .zone
+                .as_ref()
+                .unwrap(),
+        )
     };
     assert!(!Arc::ptr_eq(&zone(&before, 0), &zone(&after, 0)));
     assert!(Arc::ptr_eq(&zone(&before, 1), &zone(&after, 1)));
@@ -253,13 +296,33 @@ fn a_zone_is_loaded_again_when_it_is_asked_for() {
 #[test]
 fn another_configuration_adds_and_takes_away_zones_and_keeps_the_rest() {
     let desk = Desk::open(&[("a.test.", GOOD), ("b.test.", GOOD)]);
-    let kept = Arc::clone(desk.cell.current().table.zones()[1].zone.as_ref().unwrap());
+    let kept = Arc::clone(
+        desk.cell
+            .current()
+            .table
+            .zones()
+            .get(1)
+            .unwrap()
+            .zone
+            .as_ref()
+            .unwrap(),
+    );
     desk.folder.write("c.test.zone", GOOD);
     let summary = desk.configure(&["b.test.", "c.test."]);
     assert_eq!(summary, "2 zones, 0 targets");
     assert_eq!(desk.ask("a.a.test.").0, 5);
     assert_eq!(desk.ask("a.c.test."), (0, vec![1]));
-    let same = Arc::clone(desk.cell.current().table.zones()[0].zone.as_ref().unwrap());
+    let same = Arc::clone(
+        desk.cell
+            .current()
+            .table
+            .zones()
+            .get(0)
+            .unwrap()
+            .zone
+            .as_ref()
+            .unwrap(),
+    );
     assert!(Arc::ptr_eq(&kept, &same));
     assert_eq!(
         *desk.directories.borrow(),
@@ -300,19 +363,13 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
     let folder = Folder::new();
     folder.write("a.test.zone", &text);
     let plan = plan(&folder, &["a.test."]);
-    let mut publisher = Publisher {
-        channels: channels().0,
-        plan: plan.clone(),
-        seed: Seed(1),
-        health: Arc::default(),
-        zones: Vec::new(),
-        places: HashMap::new(),
-        quiet: Quiet::default(),
-        watched: HashMap::new(),
-        retired: Vec::new(),
-        must_trim: false,
-    };
-    publisher.configure(plan);
+    let (commands, queue) = sync_channel(QUEUE);
+    let limits = loader::limits();
+    let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
+    let loads = LoadQueue::new(limits);
+    let mut publisher = Publisher::new(channels().0, plan.clone(), Seed(1), loads, workers);
+    publisher.configure(plan, Pending::Summary(oneshot::channel().0));
+    publisher.take_command(queue.recv().unwrap());
     let watched = |publisher: &Publisher| {
         let targets = publisher.watched.keys();
         let mut addresses: Vec<String> = targets.map(|it| it.target.address.to_string()).collect();
@@ -373,7 +430,12 @@ fn the_end_of_a_wait_is_published() {
     let text = format!("{GOOD}live LUA A \"ifportup(443, {{'192.0.2.5'}})\"\n");
     let desk = Desk::open(&[("a.test.", &text)]);
     let hold = || {
-        desk.cell.current().table.zones()[0]
+        desk.cell
+            .current()
+            .table
+            .zones()
+            .get(0)
+            .unwrap()
             .live
             .get(0)
             .unwrap()
@@ -384,7 +446,7 @@ fn the_end_of_a_wait_is_published() {
     desk.publisher
         .send(Command::EndWait { apex, set: 0 })
         .unwrap();
-    assert!(desk.reload(Some("none.")).is_err());
+    desk.sync();
     assert!(!hold());
     assert_eq!(desk.reports.current().n_targets, 1);
     assert_eq!(desk.ask("live.a.test."), (0, vec![5]));

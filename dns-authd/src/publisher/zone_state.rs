@@ -1,5 +1,6 @@
 //! One zone of the publisher: its declaration, files, data and report.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +9,15 @@ use api::dns_authd::HeldVersion;
 use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
-use dns_zone::{Doubt, Guard, Zone};
+use dns_lua::Watched;
+use dns_zone::{Doubt, Zone};
 use peer_bind::ZoneDecl;
+use proto::health::Snapshot as Health;
 
+use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
-use crate::load::{Fresh, Loaded};
-use crate::programs::LiveZone;
+use crate::load::Fresh;
+use crate::programs::{LiveZone, Message};
 
 /// The way in which a zone's files have changed since they were read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +40,22 @@ pub(super) struct ZoneState {
     pub(super) zone: Option<Arc<Zone>>,
     pub(super) live: LiveZone,
     pub(super) report: Arc<ZoneReport>,
-    /// The version that waits until an operator accepts it, and the time that its load took.
-    held: Option<(Fresh, Duration)>,
+    /// The version that waits until an operator accepts it.
+    held: Option<Prepared>,
+    /// The targets of its programs, as they were sent to healthd.
+    pub(super) watched: BTreeSet<Watched>,
+    /// Whether the next load reads the files; another only evaluates the programs.
+    pub(super) must_read: bool,
+    /// Whether the load that runs reads the files.
+    pub(super) is_read: bool,
+    /// Whether the next load is logged.
+    pub(super) must_log: bool,
+    /// Whether files may have changed while the zone was being loaded.
+    pub(super) must_look: bool,
 }
+
+/// Live sets that were adopted: the snapshot that they are of, and the messages of their programs.
+pub(super) type Adopted = (Arc<Health>, Vec<Message>);
 
 impl ZoneState {
     pub(super) fn new(declared: ZoneDecl) -> Self {
@@ -49,6 +66,11 @@ impl ZoneState {
             zone: None,
             live: LiveZone::default(),
             held: None,
+            watched: BTreeSet::new(),
+            must_read: true,
+            is_read: false,
+            must_log: false,
+            must_look: false,
         }
     }
 
@@ -87,44 +109,59 @@ impl ZoneState {
         change
     }
 
-    /// Whether the version of the files has to be compared with the one in service: not if the files are those
-    /// in service and only other options apply.
-    pub(super) fn needs_guard(&self) -> bool {
-        self.held.is_some() || self.change(|_, _| true) != Change::None
+    /// The size of its files, as far as it is known without reading them.
+    pub(super) fn size(&self) -> u64 {
+        let main = self.declared.file.as_deref();
+        let main = main.map_or(0, |path| Stamp::of(path).length());
+        let known: u64 = self.files.iter().map(|(_, stamp)| stamp.length()).sum();
+        // Records that `$GENERATE` makes are in no file.
+        let generated = match self.report.records >= MANY_RECORDS {
+            true => LARGE,
+            false => 0,
+        };
+        main.max(known).max(generated)
     }
 
-    /// Takes the new data of the zone, or keeps the old data when the new is broken or, to the guard, doubtful.
-    pub(super) fn take(&mut self, loaded: Loaded, guard: Option<&Guard>, log: bool) {
-        self.files = loaded.files;
+    /// Whether a version is held back.
+    pub(super) const fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
+    /// Takes the new version of the zone, or keeps the data in service when the new is broken or doubtful.
+    pub(super) fn take(
+        &mut self,
+        version: Result<(Prepared, Vec<Doubt>), Vec<Problem>>,
+        took: Duration,
+    ) -> Option<Adopted> {
         self.held = None;
-        let fresh = match loaded.result {
-            Ok(fresh) => fresh,
-            Err(problems) => {
-                self.refuse(&problems, loaded.took);
-                return;
+        match version {
+            Err(problems) => self.refuse(&problems, took),
+            Ok((prepared, doubts)) => {
+                log_fresh(&prepared.fresh);
+                if doubts.is_empty() {
+                    let log = self.must_log;
+                    return Some(self.adopt(prepared, log));
+                }
+                self.hold(prepared, &doubts);
             }
-        };
-        log_fresh(&fresh);
-        let doubts = match (guard, &self.zone) {
-            (Some(guard), Some(served)) => guard.doubts(served, &fresh.zone),
-            _ => Vec::new(),
-        };
-        match doubts.is_empty() {
-            true => self.adopt(fresh, loaded.took, log),
-            false => self.hold(fresh, loaded.took, &doubts),
         }
+        None
     }
 
-    /// Publishes the version that is held back; `false` when there is none.
-    pub(super) fn accept(&mut self) -> bool {
-        let Some((fresh, took)) = self.held.take() else {
-            return false;
-        };
-        self.adopt(fresh, took, true);
-        true
+    /// Takes the live sets of the zone in service with other settings.
+    pub(super) fn take_live(&mut self, evaluation: Evaluation) -> Option<Adopted> {
+        let zone = self.zone.clone()?;
+        Some(self.adopt_live(&zone, evaluation))
     }
 
-    fn hold(&mut self, fresh: Fresh, took: Duration, doubts: &[Doubt]) {
+    /// Takes the version that is held back; `None` when there is none.
+    pub(super) fn accept(&mut self) -> Option<Adopted> {
+        let prepared = self.held.take()?;
+        Some(self.adopt(prepared, true))
+    }
+
+    fn hold(&mut self, prepared: Prepared, doubts: &[Doubt]) {
+        let fresh = &prepared.fresh;
         let held = HeldVersion {
             serial: fresh.zone.soa().serial,
             records: fresh.zone.n_records(),
@@ -134,23 +171,39 @@ impl ZoneState {
             let (zone, serial, records) = (fresh.zone.apex(), held.serial, held.records);
             tracing::warn!(%zone, serial, records, reason, "New version of the zone is held back");
         }
-        self.report = Arc::new(self.report.held(held, took));
-        self.held = Some((fresh, took));
+        self.report = Arc::new(self.report.held(held, prepared.took));
+        self.held = Some(prepared);
     }
 
-    fn adopt(&mut self, fresh: Fresh, took: Duration, log: bool) {
+    fn adopt(&mut self, prepared: Prepared, log: bool) -> Adopted {
+        let Prepared {
+            fresh,
+            took,
+            evaluation,
+        } = prepared;
         self.report = Arc::new(self.report.loaded(&fresh, took, clock::wall()));
         let zone = fresh.zone;
         if log {
             let (serial, records) = (zone.soa().serial, zone.n_records());
             tracing::info!(zone = %zone.apex(), serial, records, ?took, "Zone is loaded");
         }
-        let mut live = LiveZone::new(&zone);
+        let adopted = self.adopt_live(&zone, evaluation);
+        self.zone = Some(zone);
+        adopted
+    }
+
+    /// Takes live sets; those of them whose wait is over stay so.
+    fn adopt_live(&mut self, zone: &Zone, evaluation: Evaluation) -> Adopted {
+        let Evaluation {
+            mut live,
+            health,
+            messages,
+        } = evaluation;
         if let Some(before) = &self.zone {
-            live.inherit(&zone, &self.live, before);
+            live.inherit(zone, &self.live, before);
         }
         self.live = live;
-        self.zone = Some(zone);
+        (health, messages)
     }
 
     fn refuse(&mut self, problems: &[Problem], took: Duration) {
@@ -163,13 +216,6 @@ impl ZoneState {
         }
         let served = self.zone.is_some();
         self.report = Arc::new(self.report.refused(problems, served, took));
-    }
-
-    /// Makes new live sets, for other settings.
-    pub(super) fn renew_live(&mut self) {
-        if let Some(zone) = &self.zone {
-            self.live = LiveZone::new(zone);
-        }
     }
 }
 

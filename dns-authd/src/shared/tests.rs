@@ -181,7 +181,7 @@ async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
 fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>) {
     let text = "example. 60 SOA a. b. 7 2 3 4 5\nlive.example. 60 LUA A ifportup()\n";
     let plain = snapshot("example.", &records(text));
-    let served = &plain.table.zones()[0];
+    let served = plain.table.zones().get(0).unwrap();
     let live = LiveAnswer {
         hold: true,
         ..LiveAnswer::default()

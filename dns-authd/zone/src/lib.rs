@@ -14,6 +14,7 @@ pub mod check;
 mod generate;
 pub mod guard;
 mod lexer;
+pub mod load_queue;
 mod merge;
 pub mod name_table;
 pub mod parse;

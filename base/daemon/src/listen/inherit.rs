@@ -82,6 +82,12 @@ impl Inherited {
         self.n_inherited > 0
     }
 
+    /// True when a socket of that name is unclaimed.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.sockets.iter().any(|socket| socket.name == name)
+    }
+
     /// Takes the UDP sockets of that name, in blocking mode.
     pub fn udp(&mut self, name: &str) -> Vec<UdpSocket> {
         self.take(name, Kind::Udp, Mode::Blocking)

@@ -12,7 +12,8 @@ use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    ADMIN_SOCKET, Context, Life, Progress, Service, StartError, State, report_problems, settings,
+    ADMIN_SOCKET, Context, Life, Predecessor, Progress, Service, StartError, State,
+    report_problems, settings,
 };
 use crate::admin::{Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
@@ -92,7 +93,7 @@ impl Host {
         });
         let own = slot.admin_socket.as_deref();
         let own = own.map(|path| open_own(&shared, path)).transpose()?;
-        let admin = open_admin(shared, common.admin, &mut inherited, takes_over)?;
+        let (admin, predecessor) = open_admin(shared, common.admin, &mut inherited, takes_over)?;
         tokio::spawn(progress::watch(progress.clone(), readiness.clone()));
         Ok(Self {
             context: Context {
@@ -103,6 +104,7 @@ impl Host {
                 progress,
                 slot: slot.clone(),
                 life,
+                predecessor,
             },
             admin,
             announced: false,
@@ -321,16 +323,19 @@ fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
 }
 
 /// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
-/// then the address may still be taken, and the newcomer continues without it until it is free.
+/// then the address may still be taken, and the newcomer continues without it until it is free. The address
+/// also tells whether another process serves from inherited sockets: that one has it, unless it is inherited too.
 fn open_admin(
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
     inherited: &mut Inherited,
     takes_over: bool,
-) -> Result<Option<SocketAddr>, ListenError> {
+) -> Result<(Option<SocketAddr>, Predecessor), ListenError> {
+    let shares = inherited.any();
     let Some(address) = address else {
-        return Ok(None);
+        return Ok((None, Predecessor::new(shares).1));
     };
+    let is_inherited = inherited.has(ADMIN_SOCKET);
     match listen::tcp(inherited, ADMIN_SOCKET, &[address]) {
         Ok(listeners) => {
             let local = listeners
@@ -349,10 +354,11 @@ fn open_admin(
                 })?;
                 tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener));
             }
-            Ok(local)
+            Ok((local, Predecessor::new(shares && is_inherited).1))
         }
         Err(error) if takes_over && error.source.kind() == io::ErrorKind::AddrInUse => {
             tracing::info!(%error, "The admin address is taken over when it is free");
+            let (end, predecessor) = Predecessor::new(shares);
             tokio::spawn(async move {
                 let listener = loop {
                     tokio::time::sleep(ADMIN_RETRY).await;
@@ -361,9 +367,10 @@ fn open_admin(
                     }
                 };
                 tracing::info!(%address, "Admin listener is up");
+                end.send_replace(false);
                 Server::new(shared).serve(listener).await;
             });
-            Ok(None)
+            Ok((None, predecessor))
         }
         Err(error) => Err(error),
     }

@@ -135,7 +135,7 @@ fn live(parts: Vec<Part>) -> LiveAnswer {
 /// The zone with these answers of `*.wild`, `live` and `mixed`.
 fn with_live(sets: Vec<LiveAnswer>) -> Snapshot {
     let plain = zone();
-    let served = Arc::clone(&plain.table.zones()[0]);
+    let served = Arc::clone(plain.table.zones().get(0).unwrap());
     let order: Vec<String> = served
         .zone
         .as_ref()
@@ -320,7 +320,7 @@ fn an_alias_to_a_live_set_is_followed() {
 fn a_live_alias_is_followed() {
     let text = format!("{ZONE}moves.example. 180 LUA CNAME pick()\n");
     let plain = snapshot("example.", &records(&text));
-    let served = Arc::clone(&plain.table.zones()[0]);
+    let served = Arc::clone(plain.table.zones().get(0).unwrap());
     let target: Name = "www.example.".parse().unwrap();
     let member = Member {
         value: String::new(),

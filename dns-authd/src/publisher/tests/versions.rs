@@ -42,16 +42,6 @@ fn watched(files: &[(&str, &str)]) -> (Desk, watch::Sender<Pace>) {
     (desk, pace)
 }
 
-fn wait(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..3_000 {
-        if is_so() {
-            return;
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    panic!("{what}");
-}
-
 /// Writes a new version with a pause in which the neighbour's file is replaced: the names behind the pause stay
 /// in service all the time.
 fn write_slowly(desk: &Desk, mut file: File, serial: u32, last: u8) {

@@ -1,0 +1,135 @@
+//! The files of all zones, and the directories that have to be watched for them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+
+use daemon::disk::Stamp;
+
+/// The most symbolic links on the way to a file, as in the kernel.
+const MAX_LINKS: usize = 40;
+
+/// The files of all zones; several zones may have one.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    files: HashMap<PathBuf, usize>,
+    directories: BTreeMap<PathBuf, usize>,
+}
+
+impl Files {
+    /// Replaces the files of one zone. Returns those that no zone has any more.
+    pub(super) fn replace(
+        &mut self,
+        old: &[(PathBuf, Stamp)],
+        new: &[(PathBuf, Stamp)],
+    ) -> Vec<PathBuf> {
+        for (path, _) in new {
+            let count = self.files.entry(path.clone()).or_insert(0);
+            *count += 1;
+            if *count == 1 {
+                *self.directories.entry(directory(path)).or_insert(0) += 1;
+            }
+        }
+        let mut dropped = Vec::new();
+        for (path, _) in old {
+            let Some(count) = self.files.get_mut(path) else {
+                continue;
+            };
+            *count -= 1;
+            if *count > 0 {
+                continue;
+            }
+            self.files.remove(path);
+            let directory = directory(path);
+            if let Some(count) = self.directories.get_mut(&directory) {
+                *count -= 1;
+                if *count == 0 {
+                    self.directories.remove(&directory);
+                }
+            }
+            dropped.push(path.clone());
+        }
+        dropped
+    }
+
+    /// Whether some zone has this file.
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.files.contains_key(path)
+    }
+
+    /// The directories of the files.
+    pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
+        self.directories.keys().cloned().collect()
+    }
+
+    /// The files that are reached through a symbolic link at this path, with their states.
+    pub(super) fn behind(&self, link: &Path) -> Vec<(PathBuf, Stamp)> {
+        if !link.is_symlink() {
+            return Vec::new();
+        }
+        let behind = self.files.keys();
+        let behind = behind.filter(|file| links(file).iter().any(|it| it == link));
+        behind.map(|file| (file.clone(), Stamp::of(file))).collect()
+    }
+}
+
+/// The directory of a file.
+fn directory(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// The symbolic links on the way to a file, from its own path on.
+fn links(file: &Path) -> Vec<PathBuf> {
+    let mut links = Vec::new();
+    let mut rest = file.to_owned();
+    'next: while links.len() < MAX_LINKS {
+        for part in rest.ancestors() {
+            let Ok(target) = std::fs::read_link(part) else {
+                continue;
+            };
+            let parent = part.parent().unwrap_or_else(|| Path::new(""));
+            let behind = rest.strip_prefix(part).unwrap_or_else(|_| Path::new(""));
+            let target = parent.join(target);
+            links.push(part.to_owned());
+            rest = match behind.as_os_str().is_empty() {
+                true => target,
+                false => target.join(behind),
+            };
+            continue 'next;
+        }
+        break;
+    }
+    links
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_and_its_directory_stay_while_some_zone_has_them() {
+        let list = |paths: &[&str]| -> Vec<(PathBuf, Stamp)> {
+            let none = Stamp::of(Path::new("/nowhere/at/all"));
+            paths.iter().map(|path| (path.into(), none)).collect()
+        };
+        let mut files = Files::default();
+        let (a, b) = (list(&["x/a", "x/shared"]), list(&["x/shared", "y/b", "c"]));
+        assert!(files.replace(&[], &a).is_empty());
+        assert!(files.replace(&[], &b).is_empty());
+        let directories =
+            |files: &Files| -> Vec<PathBuf> { files.directories().into_iter().collect() };
+        assert_eq!(directories(&files), [".", "x", "y"].map(PathBuf::from));
+        // The same again changes nothing.
+        assert!(files.replace(&a, &a).is_empty());
+        assert_eq!(files.replace(&b, &list(&["c"])), [PathBuf::from("y/b")]);
+        assert_eq!(directories(&files), [".", "x"].map(PathBuf::from));
+        assert_eq!(
+            files.replace(&a, &[]),
+            ["x/a", "x/shared"].map(PathBuf::from)
+        );
+        assert!(!files.contains(Path::new("x/shared")) && files.contains(Path::new("c")));
+        assert_eq!(directories(&files), [".".into()] as [PathBuf; 1]);
+    }
+}
