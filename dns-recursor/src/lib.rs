@@ -18,6 +18,7 @@
 //! configuration, and the views for operators.
 
 pub mod args;
+pub mod cache_file;
 pub mod clock;
 pub mod commands;
 pub mod config;

@@ -15,19 +15,17 @@ use daemon::run::{Context, Service, StartError};
 use daemon::tls::Certificates;
 use daemon::udp::{self, Engine, EngineOptions};
 use dns_cache::cache::{Cache, CacheOptions};
-use dns_cache::key::{self, Seed};
-use dns_cache::message::Message;
+use dns_cache::key::Seed;
 use dns_front::front::View;
-use dns_front::local::Local;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
 use dns_resolve::resolver::Settings;
 use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
-use dns_wire::Type;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
+use crate::cache_file::{FollowedFile, still_holds};
 use crate::clock::Clock;
 use crate::config::{Allow, Config, certificate};
 use crate::driver::{self, Plan};
@@ -66,6 +64,8 @@ pub struct Recursor {
     clock: Clock,
     health: Healthd,
     networks: JoinHandle<()>,
+    /// The cache on disk.
+    file: Option<FollowedFile>,
     /// Reads the certificate again when its files change.
     following: Option<JoinHandle<()>>,
     allow: Arc<Mutex<Allow>>,
@@ -97,11 +97,10 @@ impl Service for Recursor {
         let sockets = Sockets::open(&config, context)?;
         load::forwards_to_itself(&config, &sockets.addresses).unless_empty(())?;
         let clock = Clock::start();
-        let seed = Seed(SystemEntropy::default().next());
-        let cache = Arc::new(Cache::new(
-            &CacheOptions::of(&config.file.cache, &config.file.stale),
-            seed,
-        ));
+        let mut entropy = SystemEntropy::default();
+        let seed = Seed(entropy.next());
+        let options = CacheOptions::of(&config.file.cache, &config.file.stale);
+        let cache = Arc::new(Cache::new(&options, seed));
         let totals = Totals::default();
         let table = Arc::new(config.table());
         let driver = driver::Handle::start(
@@ -115,6 +114,9 @@ impl Service for Recursor {
         )
         .map_err(|error| StartError::io("resolver does not start", &error))?;
         let cell = Latest::new(snapshot(&config, &table));
+        // Before the first query: a name that was known before the restart is known at once.
+        let settings = &config.file.cache;
+        let file = FollowedFile::start(settings, &cache, clock, &cell, entropy.next()).await?;
         let resources = Resources {
             cell: Arc::clone(&cell),
             cache: Arc::clone(&cache),
@@ -140,6 +142,7 @@ impl Service for Recursor {
         tracing::info!("Forwarding: {}", config.summary());
         let follow = |it: &Certificates| tokio::spawn(it.clone().follow_every(CERTIFICATE_LOOK));
         let recursor = Self {
+            file,
             following: sockets.certificates.as_ref().map(follow),
             networks: tokio::spawn(follow_networks(Arc::clone(&cell), Arc::clone(&allow))),
             engine,
@@ -195,6 +198,7 @@ impl Service for Recursor {
             observed: self.driver.observed().lock().clone(),
             table: &snapshot.view.table,
             healthd: self.health.link().state().map(|state| state.connected),
+            file: self.file.as_ref().map(FollowedFile::report),
             now: self.clock.now(),
         };
         report.detail()
@@ -204,6 +208,9 @@ impl Service for Recursor {
         self.networks.abort();
         if let Some(following) = &self.following {
             following.abort();
+        }
+        if let Some(file) = &self.file {
+            file.stop();
         }
         // Threads answer the queries that they have read, or pass them to the resolver; connections end
         // when their last answer is written.
@@ -217,8 +224,14 @@ impl Service for Recursor {
             }
         });
         let is_drained = ended.await.is_ok();
-        let driver = self.driver;
-        let joined = tokio::task::spawn_blocking(move || drop(driver)).await;
+        let (driver, file) = (self.driver, self.file);
+        let joined = tokio::task::spawn_blocking(move || {
+            drop(driver);
+            if let Some(file) = file {
+                file.save();
+            }
+        })
+        .await;
         stopped.is_ok() && joined.is_ok() && is_drained
     }
 }
@@ -290,23 +303,6 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
         allow: config.allow.networks(),
         notify: config.file.notify_from.0.clone(),
     }
-}
-
-/// Whether an answer from before a reload holds after it: the same upstreams still speak for the question, and for each
-/// name of the alias chain.
-fn still_holds(message: &Message, before: &Table, after: &Table, local: &Local) -> bool {
-    let question = message.question();
-    let holds = |name: &[u8], rtype: Type| match (before.find(name, rtype), after.find(name, rtype))
-    {
-        (Some(old), Some(new)) => new.is_like(old) && !local.covers(name, after),
-        _ => false,
-    };
-    let name = question
-        .get(..question.len().saturating_sub(4))
-        .unwrap_or_default();
-    let mut owners = message.owners();
-    holds(name, key::qtype(question))
-        && owners.all(|owner| holds(owner.to_lowercase().as_wire(), Type::A))
 }
 
 /// Looks up the node's networks at intervals, when the access list depends on them.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use api::Status;
-use api::dns_recursor::{Answers, Cache, Detail, Fitness, Upstream, Zone};
+use api::dns_recursor::{Answers, Cache, CacheFile, Detail, Fitness, Upstream, Zone};
 use config_text::counted;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
@@ -27,6 +27,8 @@ pub struct Report<'a> {
     pub table: &'a Table,
     /// Whether healthd is connected; `None` when it is not used.
     pub healthd: Option<bool>,
+    /// The cache on disk, if there is one.
+    pub file: Option<CacheFile>,
     /// The time.
     pub now: Instant,
 }
@@ -66,6 +68,7 @@ impl Report<'_> {
             zones: zones.collect(),
             upstreams: upstreams.collect(),
             healthd_connected: self.healthd,
+            cache_file: self.file.clone(),
         }
     }
 }
@@ -89,6 +92,19 @@ pub fn render(status: &Status<Detail>) -> String {
     text
 }
 
+fn write_file(text: &mut String, file: &CacheFile) -> std::fmt::Result {
+    let restored = counted(file.restored, "entry");
+    write!(text, "cache file {}: {restored} read", file.path)?;
+    match file.written_seconds_ago {
+        Some(ago) => writeln!(text, ", {} written {ago} s ago", file.entries)?,
+        None => writeln!(text, ", not written yet")?,
+    }
+    match &file.problem {
+        Some(problem) => writeln!(text, "  PROBLEM: {problem}"),
+        None => Ok(()),
+    }
+}
+
 fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     let answers = &detail.answers;
     writeln!(
@@ -104,6 +120,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         counted(cache.negative, "denial"),
         cache.bytes.div_ceil(1024),
     )?;
+    if let Some(file) = &detail.cache_file {
+        write_file(text, file)?;
+    }
     for zone in &detail.zones {
         let kind = match zone.recursive {
             true => "recursive",
@@ -189,6 +208,7 @@ mod tests {
             table: &table,
             healthd: Some(false),
             now: Instant::from_millis(66_000),
+            file: None,
         };
         let status = Status::serving("dns-recursor", report.detail());
         let text = render(&status);

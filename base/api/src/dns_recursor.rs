@@ -19,6 +19,9 @@ pub struct Detail {
     pub upstreams: Vec<Upstream>,
     /// Whether healthd is connected; none when it is not used.
     pub healthd_connected: Option<bool>,
+    /// The cache on disk, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_file: Option<CacheFile>,
 }
 
 /// Answers by source.
@@ -43,6 +46,21 @@ pub struct Cache {
     pub negative: usize,
     /// The memory of both, in octets.
     pub bytes: usize,
+}
+
+/// The cache on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CacheFile {
+    /// The path.
+    pub path: String,
+    /// The entries that were read from it since the start.
+    pub restored: usize,
+    /// The time since it was written by this process.
+    pub written_seconds_ago: Option<u64>,
+    /// The entries that were written.
+    pub entries: u64,
+    /// The reason why it was not read or written.
+    pub problem: Option<String>,
 }
 
 /// A route of the forward table.

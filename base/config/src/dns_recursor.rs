@@ -25,6 +25,8 @@ pub const LISTEN: [SocketAddr; 2] = [
 /// The shortest and the longest time that a failure is remembered, in milliseconds. RFC 9520 §3.2 demands at least a
 /// second; after more than five, a returned upstream goes unnoticed for too long.
 pub const FAILURE_TTL: [u64; 2] = [1000, 5000];
+/// The bounds of `write-every`, in milliseconds.
+pub const WRITE_EVERY: [u64; 2] = [1000, 86_400_000];
 
 /// Zones, for the manual.
 const FORWARD: &str = r#"
@@ -201,7 +203,7 @@ pub enum Protocol {
 //--- Answers
 
 /// The cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cache {
     /// The largest number of positive answers.
@@ -227,6 +229,13 @@ pub struct Cache {
     pub failure_ttl: DurationWithin<{ FAILURE_TTL[0] }, { FAILURE_TTL[1] }>,
     /// Whether dns-recursor refreshes names in demand in the last tenth of their TTL.
     pub prefetch: bool,
+    /// The file that keeps the cache over a restart. dns-recursor reads it when it starts, writes it at intervals and when
+    /// it stops, and takes over what the process before it has written. Default: no file.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub file: Option<PathBuf>,
+    /// The interval of writes to that file. A power cut loses what was learned since.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub write_every: DurationWithin<{ WRITE_EVERY[0] }, { WRITE_EVERY[1] }>,
 }
 
 impl Default for Cache {
@@ -241,6 +250,8 @@ impl Default for Cache {
             negative_max_ttl: HumanDuration(Duration::from_hours(1)),
             failure_ttl: DurationWithin::clamped(Duration::from_secs(1)),
             prefetch: true,
+            file: None,
+            write_every: DurationWithin::clamped(Duration::from_mins(5)),
         }
     }
 }

@@ -56,7 +56,7 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
 
 /// Tells one state of a file from another without reading it; `None` for a file that cannot
 /// be inspected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp(Option<[u64; 5]>);
 
 impl Stamp {

@@ -111,6 +111,17 @@ pub struct Keep {
     pub lifetime: Duration,
 }
 
+/// The times of an entry that is restored.
+#[derive(Clone, Copy, Debug)]
+pub struct Restored {
+    /// The pool that it counts against.
+    pub pool: Pool,
+    /// The time at which it was stored.
+    pub stored: Instant,
+    /// The end of its lifetime.
+    pub expires: Instant,
+}
+
 /// The entries and bytes of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
@@ -173,6 +184,12 @@ impl Cache {
         }
     }
 
+    /// Stores a message of an earlier time, unless there is one already or its stale time is over; returns whether it did.
+    pub fn restore(&self, key: &Key, message: Message, times: Restored, now: Instant) -> bool {
+        self.shard(key)
+            .is_some_and(|mut shard| shard.restore(key, message, times, now))
+    }
+
     /// Notes that a query for this question has just failed. A cached stale answer then serves, or else the
     /// failure itself, both for `recheck` (RFC 8767 §5, RFC 9520 §3.2).
     pub fn note_failure(
@@ -213,6 +230,19 @@ impl Cache {
     /// Shows every entry to `visit`, shard by shard.
     pub fn visit(&self, now: Instant, mut visit: impl FnMut(&Entry<'_>)) {
         for shard in &self.shards {
+            lock(shard).visit(now, &mut visit);
+        }
+    }
+
+    /// The number of parts for [`Cache::visit_part`].
+    #[must_use]
+    pub fn n_parts(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// Shows the entries of one part to `visit`, under its lock.
+    pub fn visit_part(&self, part: usize, now: Instant, mut visit: impl FnMut(&Entry<'_>)) {
+        if let Some(shard) = self.shards.get(part) {
             lock(shard).visit(now, &mut visit);
         }
     }

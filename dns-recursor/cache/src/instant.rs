@@ -1,4 +1,4 @@
-//! Points in time for the cores: microseconds since the service started.
+//! Points in time for the cores: microseconds since a point before the service started.
 //!
 //! Never reads a clock: shells do, and pass the result in.
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The start of the service.
+    /// The first point. The clock of the service begins later, so that entries of its predecessor have a time too.
     pub const START: Self = Self(0);
 
     /// The point this many microseconds after the start.
@@ -41,6 +41,14 @@ impl Instant {
         Self(self.0.saturating_add(micros))
     }
 
+    /// The point this much earlier; the start at the earliest.
+    #[must_use]
+    #[inline]
+    pub fn before(self, span: Duration) -> Self {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(micros))
+    }
+
     /// The time since `earlier`; zero when that is in the future.
     #[must_use]
     #[inline]
@@ -67,6 +75,7 @@ mod tests {
         assert_eq!(late.after(Duration::MAX), late);
         assert_eq!(Instant::START.since(late), Duration::ZERO);
         assert_eq!(late.seconds_since(Instant::START), u32::MAX);
+        assert_eq!(Instant::START.before(Duration::MAX), Instant::START);
         let then = Instant::from_millis(1500);
         assert_eq!(
             then.after(Duration::from_millis(1499)).seconds_since(then),

@@ -20,6 +20,21 @@ impl Variant {
         Self(dnssec_ok as u8 | (checking_disabled as u8) << 1)
     }
 
+    /// The bits as a number.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The variant of a number; `None` for one that [`Variant::bits`] does not return.
+    #[must_use]
+    pub const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0..=3 => Some(Self(bits)),
+            _ => None,
+        }
+    }
+
     /// Whether DNSSEC records were asked for (DO).
     #[must_use]
     #[inline]

@@ -8,6 +8,7 @@
 //! Never opens a socket, reads a clock, or draws a random number. The time is an argument of every call.
 
 pub mod answer;
+pub mod archive;
 pub mod cache;
 pub mod instant;
 pub mod key;

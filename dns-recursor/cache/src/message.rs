@@ -80,6 +80,21 @@ impl Message {
         Self::new(buffer.get(..length)?, question.len())
     }
 
+    /// A message that [`Message::bytes`] has returned; `None` for any other.
+    #[must_use]
+    pub fn restore(bytes: &[u8]) -> Option<Self> {
+        let query = header::counts(bytes)?;
+        let flags = Flags::read(bytes)?;
+        let (name, length) = Name::from_wire(bytes.get(header::LENGTH..)?).ok()?;
+        let question_length = length + 4;
+        let is_whole = bytes.len() >= header::LENGTH + question_length;
+        let is_ours = query[0] == 1 && flags.has(Flags::QR) && header::id(bytes) == Some(0);
+        if !is_whole || !is_ours || name != name.to_lowercase() {
+            return None;
+        }
+        Self::new(bytes, question_length)
+    }
+
     /// The same message some seconds later: its TTLs are lower by that much.
     #[must_use]
     pub fn aged(&self, age: u32) -> Self {

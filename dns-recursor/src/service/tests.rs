@@ -10,12 +10,13 @@ use daemon::clock::now;
 use daemon::config::Document;
 use dns_cache::testing::{self, addresses, counts, question, rcode, response};
 use dns_resolve::resolver;
-use dns_wire::{Flags, Name, Query, Rcode, Section};
+use dns_wire::{Flags, Name, Query, Rcode, Section, Type};
 
 use super::*;
 use crate::config::Config;
 
 mod bailiwick;
+mod cache_file;
 
 /// No answer takes longer than this, unless something is wrong.
 const LONG: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use dns_wire::Rcode;
 
 use super::queue::{Links, Queue, Slots};
-use super::{Capacity, Entry, Found, Keep, State, Usage};
+use super::{Capacity, Entry, Found, Keep, Restored, State, Usage};
 use crate::instant::Instant;
 use crate::key::{Key, Variant};
 use crate::message::{Message, Pool};
@@ -73,12 +73,40 @@ impl Shard {
     }
 
     pub(super) fn store(&mut self, key: &Key, message: Message, keep: Keep, now: Instant) {
-        let failure = keep.pool == Pool::Negative && message.rcode() == Rcode::SERVFAIL;
-        let expires = now.after(keep.lifetime);
+        if keep.lifetime.is_zero() {
+            self.remove_hash(key.hash());
+            return;
+        }
+        let times = Restored {
+            pool: keep.pool,
+            stored: now,
+            expires: now.after(keep.lifetime),
+        };
+        self.insert(key, message, times, now);
+    }
+
+    pub(super) fn restore(
+        &mut self,
+        key: &Key,
+        message: Message,
+        times: Restored,
+        now: Instant,
+    ) -> bool {
+        let is_over = now >= times.expires.after(self.stale);
+        if is_over || self.index.contains_key(&key.hash()) {
+            return false;
+        }
+        self.insert(key, message, times, now);
+        true
+    }
+
+    fn insert(&mut self, key: &Key, message: Message, times: Restored, now: Instant) {
+        let failure = times.pool == Pool::Negative && message.rcode() == Rcode::SERVFAIL;
+        let expires = times.expires;
         let slot = Slot {
             message,
             hash: key.hash(),
-            stored: now,
+            stored: times.stored,
             expires,
             gone: if failure {
                 expires
@@ -88,7 +116,7 @@ impl Shard {
             held: Instant::START,
             links: Links::default(),
             variant: key.variant(),
-            pool: keep.pool,
+            pool: times.pool,
             uses: 0,
             refresh_asked: false,
             failure,
@@ -100,7 +128,7 @@ impl Shard {
         let Some(capacity) = self.capacities.get(index(pool)).copied() else {
             return;
         };
-        if capacity.entries == 0 || size > capacity.octets || keep.lifetime.is_zero() {
+        if capacity.entries == 0 || size > capacity.octets {
             return;
         }
         self.make_room(pool, capacity, size);
