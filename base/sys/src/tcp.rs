@@ -1,4 +1,4 @@
-//! The state of a TCP connection as its kernel knows it: what the peer has acknowledged, and when it was heard.
+//! The state of a TCP connection as its kernel knows it: acknowledgements, window, silence.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

@@ -37,7 +37,7 @@ const CLOSE_CHECK: Duration = Duration::from_millis(10);
 /// The same while they do not.
 const WIDE_CHECK: Duration = Duration::from_millis(250);
 
-//--- What is known
+//--- Facts
 
 /// The kernel's account of the bytes that it has for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,7 +63,7 @@ pub struct Direction {
     pub in_hand: bool,
     /// Bytes that the kernel has taken for the destination.
     pub sent: u64,
-    /// Of these; none when the destination is gone.
+    /// Those of them that wait; none when the destination is gone.
     pub queue: Option<Queue>,
 }
 

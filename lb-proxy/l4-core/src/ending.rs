@@ -22,7 +22,7 @@ pub fn closing(cause: Cause, phase: Phase, is_whole: bool) -> Closing {
     let relays = matches!(phase, Phase::Data | Phase::Last);
     match cause {
         Cause::Normal => Closing::Orderly,
-        // Nobody is at fault. HAProxy closes a queued connection with a FIN, too.
+        // No side is at fault: HAProxy closes a queued connection with a FIN, too.
         Cause::ClientTimeout | Cause::ServerTimeout if phase == Phase::Queue => Closing::Orderly,
         Cause::ClientTimeout | Cause::ServerTimeout if relays && is_whole => Closing::Orderly,
         // A FIN behind the first half of an answer says that it was all.

@@ -227,9 +227,9 @@ impl Default for Flows {
 pub struct Side {
     /// Keepalive probes of an idle connection; `false`: none.
     pub keepalive: Keepalive,
-    /// How long a peer may leave data or probes of its window without an answer: then it is dead, and lb-proxy ends the
-    /// session within a quarter of this time. A peer that reads nothing and answers is slow, and its session stays.
-    /// `"0s"`: the system's default.
+    /// How long a peer may leave data or probes of its window without an answer: then it is dead. lb-proxy ends the
+    /// session at most a quarter of this time later. A peer that reads nothing and answers is slow, and its session
+    /// stays. `"0s"`: the system's default.
     pub user_timeout: HumanDuration,
 }
 

@@ -160,12 +160,40 @@ fn the_side_that_takes_nothing_is_at_fault() {
     assert_eq!(end, Decision::Quiet(Cause::ServerTimeout));
 }
 
+const LIMIT: u64 = 60 * SECOND;
+
+/// The queue at two checks, each with the time since the peer was heard; the second is this long after the first.
+type Row = (&'static str, [(Queue, u64); 2], u64, Decision);
+
+fn check_silence(rows: &[Row]) {
+    for (name, queues, wait, expected) in rows {
+        let [first, second] = queues.map(|(queue, heard)| {
+            let queue = Queue { heard, ..queue };
+            waiting(1000, 600, queue)
+        });
+        let found = last(&limits(), false, &[(1, first), (1 + wait, second)]);
+        assert_eq!(found, *expected, "{name}");
+    }
+}
+
+const SILENT: Decision = Decision::Silent(Peer::Client);
+
+/// The next part of the limit.
+const AGAIN: Decision = Decision::Check(Some(1 + LIMIT + 15 * SECOND + 1));
+
 #[test]
-fn a_peer_is_silent_only_while_it_owes_an_answer() {
-    let queue = |queue: Queue, heard| {
-        let queue = Queue { heard, ..queue };
-        waiting(1000, 600, queue)
-    };
+fn a_peer_owes_an_acknowledgement_of_segments() {
+    let queues = |first, second| [(IN_FLIGHT, first), (IN_FLIGHT, second)];
+    let soon = Decision::Check(Some(1 + LIMIT));
+    check_silence(&[
+        ("lost", queues(500, LIMIT + 500), LIMIT, SILENT),
+        ("young", queues(500, LIMIT + 499), LIMIT - 1, soon),
+        ("heard", queues(3, 5), LIMIT, AGAIN),
+    ]);
+}
+
+#[test]
+fn a_peer_with_a_closed_window_owes_an_answer_to_probes_alone() {
     let open = Queue {
         is_probe_open: true,
         ..PAUSED
@@ -174,80 +202,20 @@ fn a_peer_is_silent_only_while_it_owes_an_answer() {
         in_flight: true,
         ..PAUSED
     };
-    let silent = Decision::Silent(Peer::Client);
-    let limit = 60 * SECOND;
-    let again = |now, more| Decision::Check(Some(now + more));
-    let table = [
-        // Segments on their way that are not acknowledged.
-        (
-            "lost",
-            queue(IN_FLIGHT, 500),
-            queue(IN_FLIGHT, limit + 500),
-            limit,
-            silent,
-        ),
-        (
-            "young",
-            queue(IN_FLIGHT, 500),
-            queue(IN_FLIGHT, limit + 499),
-            limit - 1,
-            again(limit, 1),
-        ),
-        (
-            "heard",
-            queue(IN_FLIGHT, 3),
-            queue(IN_FLIGHT, 5),
-            limit,
-            again(1 + limit, 15 * SECOND + 1),
-        ),
-        // Probes of a closed window.
-        (
-            "no answer",
-            queue(open, 500),
-            queue(open, limit + 500),
-            limit,
-            silent,
-        ),
-        (
-            "answered",
-            queue(open, 500),
-            queue(PAUSED, limit),
-            limit,
-            again(1 + limit, 15 * SECOND + 1),
-        ),
-        (
-            "paused long",
-            queue(PAUSED, 9999),
-            queue(PAUSED, 14_999),
-            limit,
-            again(1 + limit, 15 * SECOND + 1),
-        ),
-        (
-            "not yet answered",
-            queue(PAUSED, 9999),
-            queue(open, 14_999),
-            limit,
-            again(1 + limit, 15 * SECOND + 1),
-        ),
-        (
-            "refused",
-            queue(refused, 9999),
-            queue(refused, 14_999),
-            limit,
-            again(1 + limit, 15 * SECOND + 1),
-        ),
+    let long = LIMIT + 120 * SECOND;
+    check_silence(&[
+        ("no answer", [(open, 9), (open, LIMIT + 9)], LIMIT, SILENT),
+        ("answered", [(open, 9), (PAUSED, LIMIT)], LIMIT, AGAIN),
+        ("paused", [(PAUSED, 9999), (PAUSED, 14_999)], LIMIT, AGAIN),
+        ("probed", [(PAUSED, 9999), (open, 14_999)], LIMIT, AGAIN),
+        ("refused", [(refused, 9), (refused, 14_999)], LIMIT, AGAIN),
         (
             "refused long",
-            queue(refused, 9999),
-            queue(refused, 40_000),
-            limit + 120 * SECOND,
-            silent,
+            [(refused, 9), (refused, long)],
+            long,
+            SILENT,
         ),
-    ];
-    for (name, first, second, wait, expected) in table {
-        let found = last(&limits(), false, &[(1, first), (1 + wait, second)]);
-        assert_eq!(found, expected, "{name}");
-    }
+    ]);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub(crate) struct Session {
     pub(super) counted: (u64, u64),
     /// It ends for this cause once its bytes are delivered: nothing is read any more.
     pub(super) parting: Option<Cause>,
-    /// What the checks have found while bytes were not acknowledged.
+    /// The findings of its checks while bytes were not acknowledged.
     pub(super) deliveries: Option<Box<Deliveries>>,
     /// When bytes were last moved up, and down: gathered octets wait from then on.
     pub(super) moved_at: [Micros; 2],
