@@ -218,7 +218,9 @@ impl Inner {
         if self.damage.is_refused(digest, file) {
             return false;
         }
-        let is_fit = self.stated_size(digest).is_none_or(|size| size == file.size);
+        let is_fit = self
+            .stated_size(digest)
+            .is_none_or(|size| size == file.size);
         if !is_fit {
             self.refuse(digest, Reason::Size, Some(*file));
         }

@@ -31,7 +31,9 @@ fn digest(octets: &[u8]) -> Digest {
     Digest::of(Algorithm::Sha256, octets)
 }
 
-fn body(octets: &'static [u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
+fn body(
+    octets: &'static [u8],
+) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
     tokio_stream::iter([Ok(Bytes::from_static(octets))])
 }
 
@@ -67,7 +69,9 @@ fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
                 pushed.unwrap();
             }
             let closure = vec![digest(layer), digest(damaged)];
-            let put = store.put_manifest(&name, manifest(b"{}", closure.clone())).await;
+            let put = store
+                .put_manifest(&name, manifest(b"{}", closure.clone()))
+                .await;
             put.unwrap();
             // A session that a process which may write would continue.
             let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
@@ -90,18 +94,33 @@ fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
             assert_eq!(&reader.next().await.unwrap().unwrap()[..], layer);
             // Damage is refused here too, and stays where it is.
             let refused = store.read(&digest(damaged), 0..7).await.map(drop);
-            assert!(matches!(refused, Err(StoreError::Unknown(_))), "{refused:?}");
+            assert!(
+                matches!(refused, Err(StoreError::Unknown(_))),
+                "{refused:?}"
+            );
             assert_eq!(store.damaged().n_waiting, 1);
             crate::heal::round(&store, None, clock::now()).await;
 
             let new = b"new".as_slice();
             let refusals = [
-                store.push(&name, &digest(new), None, body(new)).await.map(drop),
+                store
+                    .push(&name, &digest(new), None, body(new))
+                    .await
+                    .map(drop),
                 store.ingest(&digest(new), None, body(new)).await.map(drop),
-                store.put_manifest(&name, manifest(b"[]", Vec::new())).await.map(drop),
+                store
+                    .put_manifest(&name, manifest(b"[]", Vec::new()))
+                    .await
+                    .map(drop),
                 store.begin(&name, Algorithm::Sha256).await.map(drop),
-                store.link(&"c".parse().unwrap(), &digest(layer)).await.map(drop),
-                store.delete_tag(&name, &"v1".parse().unwrap()).await.map(drop),
+                store
+                    .link(&"c".parse().unwrap(), &digest(layer))
+                    .await
+                    .map(drop),
+                store
+                    .delete_tag(&name, &"v1".parse().unwrap())
+                    .await
+                    .map(drop),
                 store.unlink(&name, &digest(layer)).await.map(drop),
                 store.apply(Vec::new()).await,
                 sweep::sweep(&store, None, &sweep::Settings::default(), Mode::Sweep)
@@ -109,7 +128,10 @@ fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
                     .map(drop),
             ];
             for (n, refusal) in refusals.into_iter().enumerate() {
-                assert!(matches!(refusal, Err(StoreError::ReadOnly)), "{n}: {refusal:?}");
+                assert!(
+                    matches!(refusal, Err(StoreError::ReadOnly)),
+                    "{n}: {refusal:?}"
+                );
             }
             let tried = sweep::sweep(&store, None, &sweep::Settings::default(), Mode::DryRun).await;
             assert_eq!(tried.unwrap().n_manifests, 1);

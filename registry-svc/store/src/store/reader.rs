@@ -65,12 +65,7 @@ impl Drop for Lent {
 }
 
 /// Reads a piece of at most `wanted` octets, as long as there are any.
-fn read_piece(
-    file: &dyn File,
-    at: u64,
-    wanted: u64,
-    buffers: &Arc<Buffers>,
-) -> io::Result<Bytes> {
+fn read_piece(file: &dyn File, at: u64, wanted: u64, buffers: &Arc<Buffers>) -> io::Result<Bytes> {
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(PIECE);
     // A small blob needs no buffer of a whole piece.
     let is_small = length <= PIECE / 8;

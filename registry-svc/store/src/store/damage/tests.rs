@@ -57,8 +57,7 @@ async fn push(store: &Store, repository: &str, content: &[u8]) -> Digest {
 }
 
 async fn put(store: &Store, repository: &str, layers: &[Digest], tag: Option<&str>) -> Digest {
-    let describe =
-        |digest: &Digest| serde_json::json!({ "mediaType": TYPE, "digest": digest.to_string(), "size": 1 });
+    let describe = |digest: &Digest| serde_json::json!({ "mediaType": TYPE, "digest": digest.to_string(), "size": 1 });
     let layers: Vec<_> = layers.iter().map(|it| (describe(it), *it)).collect();
     let document = serde_json::json!({
         "schemaVersion": 2, "mediaType": TYPE, "config": layers[0].0,
@@ -74,7 +73,10 @@ async fn put(store: &Store, repository: &str, layers: &[Digest], tag: Option<&st
         tags: tag.into_iter().map(|tag| tag.parse().unwrap()).collect(),
     };
     let digest = manifest.digest;
-    store.put_manifest(&name(repository), manifest).await.unwrap();
+    store
+        .put_manifest(&name(repository), manifest)
+        .await
+        .unwrap();
     digest
 }
 
@@ -198,7 +200,10 @@ async fn check(harm: Harm, length: usize, is_restarted: bool) {
     push(&peer_store, "a", &whole).await;
     let path = store.layout().blob(&digest);
     let size = whole.len() as u64;
-    assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole.clone()));
+    assert_eq!(
+        read(&store, &digest, 0..size).await,
+        Read::Ended(whole.clone())
+    );
 
     let mut on = disk.clone();
     if is_restarted {
@@ -226,9 +231,21 @@ async fn check(harm: Harm, length: usize, is_restarted: bool) {
         }
     }
     let damaged = store.damaged();
-    assert_eq!((damaged.n_found, damaged.n_waiting), (1, 1), "{case}: {damaged:?}");
-    assert_eq!(store.blob(&name("a"), &digest).await.unwrap(), None, "{case}");
-    assert_eq!(store.lie_here(vec![digest]).await.unwrap(), [false], "{case}");
+    assert_eq!(
+        (damaged.n_found, damaged.n_waiting),
+        (1, 1),
+        "{case}: {damaged:?}"
+    );
+    assert_eq!(
+        store.blob(&name("a"), &digest).await.unwrap(),
+        None,
+        "{case}"
+    );
+    assert_eq!(
+        store.lie_here(vec![digest]).await.unwrap(),
+        [false],
+        "{case}"
+    );
     // Without its peer it waits; with it, it is whole.
     let peer = Peer::of(&peer_store, &store);
     peer.is_away.store(true, Ordering::Relaxed);
@@ -237,12 +254,24 @@ async fn check(harm: Harm, length: usize, is_restarted: bool) {
     peer.is_away.store(false, Ordering::Relaxed);
     heal(&store, &peer).await;
     let damaged = store.damaged();
-    assert_eq!((damaged.n_healed, damaged.n_waiting), (1, 0), "{case}: {damaged:?}");
+    assert_eq!(
+        (damaged.n_healed, damaged.n_waiting),
+        (1, 0),
+        "{case}: {damaged:?}"
+    );
     let is_quarantined = harm != Harm::Missing;
     assert_eq!(damaged.n_quarantined, u64::from(is_quarantined), "{case}");
-    assert_eq!(store.n_in_quarantine(), Some(usize::from(is_quarantined)), "{case}");
+    assert_eq!(
+        store.n_in_quarantine(),
+        Some(usize::from(is_quarantined)),
+        "{case}"
+    );
     assert_eq!(on.octets(&path).unwrap(), whole, "{case}");
-    assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole), "{case}");
+    assert_eq!(
+        read(&store, &digest, 0..size).await,
+        Read::Ended(whole),
+        "{case}"
+    );
 }
 
 #[test]
@@ -304,7 +333,12 @@ fn a_file_is_hashed_once_and_again_when_it_changes() {
         assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole));
         assert!(store.inner.damage.is_verified(&digest, &first));
         store.disk().touch(&store.layout().blob(&digest)).unwrap();
-        assert!(!store.inner.damage.is_verified(&digest, &file(&store).unwrap()));
+        assert!(
+            !store
+                .inner
+                .damage
+                .is_verified(&digest, &file(&store).unwrap())
+        );
     });
 }
 
@@ -398,7 +432,8 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             let mut loose = Vec::new();
             for repository in ["bad", "good"] {
                 used.push(push(&store, repository, repository.as_bytes()).await);
-                loose.push(push(&store, repository, format!("loose {repository}").as_bytes()).await);
+                loose
+                    .push(push(&store, repository, format!("loose {repository}").as_bytes()).await);
             }
             let bad = put(&store, "bad", &used[..1], Some("1")).await;
             // Nothing leads to these two; that of the bad repository may be one of an index.
@@ -413,11 +448,15 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             tokio::time::sleep(Duration::from_millis(5)).await;
 
             let settings = sweeping(Untagged::Delete);
-            let report = sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            let report = sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             assert_eq!(report.unreadable, [bad], "{harm:?}");
             assert!(report.to_string().contains(&bad.to_string()), "{report}");
             assert_eq!(report.n_untagged, 1, "{harm:?}");
-            sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             let is_there = |digest: &Digest| disk.has(&store.layout().blob(digest));
             for digest in [used[0], used[1], loose[0], kept] {
                 assert!(is_there(&digest), "{harm:?}");
@@ -433,9 +472,14 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             push(&peer, "bad", b"bad").await;
             put(&peer, "bad", &used[..1], Some("1")).await;
             heal(&store, &Peer::of(&peer, &store)).await;
-            let report = sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            let report = sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             assert_eq!(report.unreadable, [], "{harm:?}");
-            assert!(is_there(&bad) && is_there(&used[0]) && !is_there(&loose[0]), "{harm:?}");
+            assert!(
+                is_there(&bad) && is_there(&used[0]) && !is_there(&loose[0]),
+                "{harm:?}"
+            );
         });
     }
 }
@@ -497,7 +541,10 @@ fn two_hundred_damages_by_chance_are_never_served_and_all_healed() {
             let digest = manifest.unwrap_or_else(|| blobs[at]);
             let path = store.layout().blob(&digest);
             let whole = disk.octets(&path).unwrap();
-            let case = format!("SIM_SEED={seed}, damage {n}: {harm:?} of {} bytes", whole.len());
+            let case = format!(
+                "SIM_SEED={seed}, damage {n}: {harm:?} of {} bytes",
+                whole.len()
+            );
             // A manifest in memory, and a flip under a file that does not change, are found later.
             if manifest.is_some() || harm == Harm::Flipped || chance.permille(500) {
                 store.close().await;
@@ -535,7 +582,10 @@ fn two_hundred_damages_by_chance_are_never_served_and_all_healed() {
                 },
             }
             heal(&store, &node).await;
-            assert!(disk.octets(&path).as_ref() == Some(&whole), "{case}: not healed");
+            assert!(
+                disk.octets(&path).as_ref() == Some(&whole),
+                "{case}: not healed"
+            );
             assert_eq!(store.damaged().n_waiting, 0, "{case}");
         }
         assert!(n_cut > 5 && n_ended > 50, "{n_cut} cut, {n_ended} ended");
