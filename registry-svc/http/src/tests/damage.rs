@@ -107,7 +107,8 @@ impl Node {
         let peer = Peer::plain("192.0.2.9:4000".parse().unwrap());
         let answer = self.api.handle(built.body(body).unwrap(), &peer).await;
         let (head, body) = answer.into_parts();
-        let body = body.collect().await.map(|body| body.to_bytes());
+        let body = body.collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes);
         (head.status.as_u16(), head.headers, body.map_err(Into::into))
     }
 

@@ -46,7 +46,11 @@ impl Store {
         let held = self.held(digest).await?;
         if held.is_none() {
             let (inner, digest) = (Arc::clone(&self.inner), *digest);
-            blocking(move || Ok(inner.lose(&digest))).await?;
+            let lost = move || {
+                inner.lose(&digest);
+                Ok(())
+            };
+            blocking(lost).await?;
         }
         Ok(held)
     }
