@@ -147,8 +147,8 @@ impl Store {
         }
     }
 
-    /// The content among `digests` that is on the disk, in the trash too, in the same order; what is
-    /// known to be damaged is not. Takes no lease: a look promises nothing.
+    /// The content among `digests` that is on the disk and not known to be damaged, in the trash too, in
+    /// the same order. Takes no lease: a look promises nothing.
     ///
     /// # Errors
     ///

@@ -190,7 +190,7 @@ impl Store {
             return Err(unknown());
         }
         if part.end > status.size {
-            // The caller was told the size of the content.
+            // The caller knows the size of the content.
             inner.refuse(&digest, Reason::Size, Some(status));
             return Err(unknown());
         }
