@@ -37,9 +37,9 @@ use registry_http::server;
 use registry_http::server::Server;
 use registry_http::{Api, Limits, Parts};
 use registry_mirror::Mirrors;
+use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
 use registry_store::heal;
 use registry_store::others::Others;
-use registry_store::disk::{Actions, Disk, RealDisk, TimedDisk};
 use registry_store::space::Space;
 use registry_store::{Settings, Store, StoreError};
 use registry_webhook::Webhooks;
@@ -336,7 +336,10 @@ impl Registry {
         // A read-only disk takes no reserve, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
             drop(workers.spawn(self.space.clone().run()));
-            let others = self.cluster.clone().map(|it| Arc::new(it) as Arc<dyn Others>);
+            let others = self
+                .cluster
+                .clone()
+                .map(|it| Arc::new(it) as Arc<dyn Others>);
             drop(workers.spawn(heal::run(self.store.clone(), others)));
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use api::Status;
 use api::registry_svc::{
-    self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Outcome, Peer, Repositories,
-    Space, Tags, Upkeep, Webhook,
+    self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Outcome,
+    Peer, Repositories, Space, Tags, Upkeep, Webhook,
 };
 use config_text::{counted, counted_as};
 use daemon::config::HumanDuration;
@@ -197,7 +197,10 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
 fn write_damage(text: &mut String, damage: &Damage) -> std::fmt::Result {
     if damage.waiting > 0 {
         let waiting = counted_as(damage.waiting, "blob is", "blobs are");
-        writeln!(text, "{waiting} DAMAGED OR MISSING, and no other node has given it yet")?;
+        writeln!(
+            text,
+            "{waiting} DAMAGED OR MISSING, and no other node has given it yet"
+        )?;
         for blob in &damage.blobs {
             writeln!(text, "  {}: {}", blob.digest, blob.reason)?;
         }

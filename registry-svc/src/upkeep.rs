@@ -127,7 +127,7 @@ struct Totals {
     trashed: AtomicU64,
     deleted: AtomicU64,
     deleted_octets: AtomicU64,
-    /// Of the last sweep.
+    /// Manifests that the last sweep could not read.
     unreadable: AtomicU64,
     scrubs: AtomicU64,
     scrubbed_octets: AtomicU64,

@@ -382,7 +382,7 @@ struct Report {
 
 //--- From a flight to a client
 
-/// Where a client's content comes from.
+/// The origin of a client's content.
 enum Origin {
     /// It is here.
     Disk,

@@ -50,7 +50,8 @@ pub async fn round(store: &Store, others: Option<&Arc<dyn Others>>, now: Instant
 }
 
 async fn attempt(store: Store, others: Option<Arc<dyn Others>>, digest: Digest, now: Instant) {
-    let failure: Box<dyn fmt::Display + Send> = match heal(&store, others.as_deref(), &digest).await {
+    let failure: Box<dyn fmt::Display + Send> = match heal(&store, others.as_deref(), &digest).await
+    {
         Ok(true) => return,
         Ok(false) if others.is_none() => Box::new("there is no other node"),
         Ok(false) => Box::new("no other node has it whole"),
@@ -71,7 +72,10 @@ async fn heal(
 ) -> Result<bool, StoreError> {
     if store.refused_file(digest).is_some() {
         let mut check = store.check(digest);
-        let verdict = check.wait_for(Option::is_some).await.map(|verdict| *verdict);
+        let verdict = check
+            .wait_for(Option::is_some)
+            .await
+            .map(|verdict| *verdict);
         // The check may have seen that another file has taken the place.
         if matches!(verdict, Ok(Some(Verdict::Whole))) {
             return Ok(true);

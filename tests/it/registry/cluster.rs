@@ -402,7 +402,9 @@ fn damaged(site: &mut Site) {
     let blobs = site.scratch.join("root-2/blobs/sha256");
     let path = |content: &[u8]| {
         let digest = sha256(content);
-        blobs.join(format!("{:02x}", digest.shard())).join(digest.hex())
+        blobs
+            .join(format!("{:02x}", digest.shard()))
+            .join(digest.hex())
     };
     let change = |content: &[u8], change: fn(&mut Vec<u8>)| {
         let path = path(content);
@@ -423,7 +425,9 @@ fn damaged(site: &mut Site) {
         let tag = format!("v{turn}");
         // A large layer is hashed while it is sent: its damage cuts the connection once.
         let pulled = site.nodes[2].pull(&site.scratch, &tag, content);
-        let is_cut = pulled.as_ref().is_err_and(|error| error.contains("curl ends with"));
+        let is_cut = pulled
+            .as_ref()
+            .is_err_and(|error| error.contains("curl ends with"));
         assert!(pulled.is_ok() || turn == 5 && is_cut, "{pulled:?}");
         if pulled.is_err() {
             site.nodes[2].pull(&site.scratch, &tag, content).unwrap();
@@ -434,13 +438,17 @@ fn damaged(site: &mut Site) {
         all.into_iter()
             .all(|content| std::fs::read(path(content)).is_ok_and(|read| read == *content))
     });
-    let status = site.nodes[2].curl(&["-s", "http://127.0.0.1:9405/status"]).1;
+    let status = site.nodes[2]
+        .curl(&["-s", "http://127.0.0.1:9405/status"])
+        .1;
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let damage = &status["detail"]["damage"];
     assert!(damage["found"].as_u64() >= Some(6), "{damage}");
     assert!(damage["quarantined"].as_u64() >= Some(4), "{damage}");
     wait::for_it("nothing waits", PATIENCE, || {
-        let text = site.nodes[2].curl(&["-s", "http://127.0.0.1:9405/metrics"]).1;
+        let text = site.nodes[2]
+            .curl(&["-s", "http://127.0.0.1:9405/metrics"])
+            .1;
         tests::daemon::metric(&text, "registry_svc_damage_waiting_blobs") == Some(0.0)
     });
 }

@@ -26,7 +26,11 @@ fn start_read_only(registry: &Registry) -> Daemon {
 #[test]
 #[ignore = "needs root for a mount namespace"]
 fn a_read_only_disk_is_pulled_from_and_takes_no_push() {
-    let registry = Registry::open();
+    // The machine may have a full disk: its bounds are no concern of this test.
+    let space = "[space]\nfree = \"1MiB\"\nstop = 99\n";
+    let registry = Registry::with(&format!(
+        "plain = true\n\n[access]\nanonymous = \"all\"\n\n{space}"
+    ));
     let address = at(registry.ip, PORT);
     let layer = vec![7; 600_000];
     let digest = digest_of(&layer);
@@ -41,7 +45,13 @@ fn a_read_only_disk_is_pulled_from_and_takes_no_push() {
     let kind = format!("Content-Type: {MANIFEST}\r\n");
     let writable = registry.start();
     assert_eq!(exchange(address, "POST", &path, "", &layer).unwrap().0, 201);
-    let put = exchange(address, "PUT", "/v2/a/manifests/v1", &kind, manifest.as_bytes());
+    let put = exchange(
+        address,
+        "PUT",
+        "/v2/a/manifests/v1",
+        &kind,
+        manifest.as_bytes(),
+    );
     assert_eq!(put.unwrap().0, 201);
     // The journal has no orderly end.
     writable.kill();
@@ -62,7 +72,10 @@ fn a_read_only_disk_is_pulled_from_and_takes_no_push() {
         assert_eq!(body["errors"][0]["message"], "the registry is read-only");
         let (status, ready) = http_get(registry.admin(), "/readyz").unwrap();
         assert_eq!(status, 200, "{ready}");
-        assert!(ready.contains("read-only: the disk is read-only"), "{ready}");
+        assert!(
+            ready.contains("read-only: the disk is read-only"),
+            "{ready}"
+        );
         let (_, status) = http_get(registry.admin(), "/status").unwrap();
         let status: Value = serde_json::from_str(&status).unwrap();
         assert_eq!(status["detail"]["read_only"], true, "{status}");
@@ -73,5 +86,8 @@ fn a_read_only_disk_is_pulled_from_and_takes_no_push() {
     // It is as it was for a process that may write.
     let _writable = registry.start();
     let path = format!("/v2/a/blobs/uploads/?digest={}", digest_of(b"more"));
-    assert_eq!(exchange(address, "POST", &path, "", b"more").unwrap().0, 201);
+    assert_eq!(
+        exchange(address, "POST", &path, "", b"more").unwrap().0,
+        201
+    );
 }

@@ -34,7 +34,8 @@ async fn node(root: &Path, own: &str, other: &str, address: &str) -> Node {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
-    let file = ::config::registry_svc::Cluster::new(own, ::config::registry_svc::NodeFiles::default());
+    let file =
+        ::config::registry_svc::Cluster::new(own, ::config::registry_svc::NodeFiles::default());
     let mut settings = Settings {
         tls: None,
         // The comparison would heal what these tests leave to a pull.
@@ -78,7 +79,10 @@ impl Pair {
         // Nothing listens for the damaged node: its content is pushed to both.
         let whole = node(whole_root.path(), "whole", "damaged", "127.0.0.1:1").await;
         let (drain, guard): (Drain, Guard) = Drain::new();
-        whole.cluster.serve(listener, registry_cluster::nowhere, guard).unwrap();
+        whole
+            .cluster
+            .serve(listener, registry_cluster::nowhere, guard)
+            .unwrap();
         Self {
             root,
             address,
@@ -103,7 +107,8 @@ impl Node {
         let peer = Peer::plain("192.0.2.9:4000".parse().unwrap());
         let answer = self.api.handle(built.body(body).unwrap(), &peer).await;
         let (head, body) = answer.into_parts();
-        let body = body.collect().await.map(|body| body.to_bytes());
+        let body = body.collect().await;
+        let body = body.map(http_body_util::Collected::to_bytes);
         (head.status.as_u16(), head.headers, body.map_err(Into::into))
     }
 
@@ -129,7 +134,9 @@ impl Node {
         });
         let octets = document.to_string().into_bytes();
         let headers = [("content-type", OCI_IMAGE)];
-        let put = Ask::new("PUT", "/v2/a/manifests/v1").headers(&headers).body(&octets);
+        let put = Ask::new("PUT", "/v2/a/manifests/v1")
+            .headers(&headers)
+            .body(&octets);
         assert_eq!(self.ask(put).await.0, 201);
         sha256(&octets)
     }
@@ -137,7 +144,13 @@ impl Node {
     /// Waits until it follows the other node.
     async fn is_connected(&self) {
         let connected = async {
-            while !self.cluster.status().peers.iter().all(|peer| peer.connected) {
+            while !self
+                .cluster
+                .status()
+                .peers
+                .iter()
+                .all(|peer| peer.connected)
+            {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
@@ -167,7 +180,9 @@ const CHANGES: [(&str, Change); 4] = [
 ];
 
 fn octets(length: usize) -> Vec<u8> {
-    (0..length).map(|at| u8::try_from(at * 31 % 251).unwrap()).collect()
+    (0..length)
+        .map(|at| u8::try_from(at * 31 % 251).unwrap())
+        .collect()
 }
 
 /// Asks until an answer ends as it should: one that is cut is no answer, and the client asks again.
@@ -207,7 +222,11 @@ fn a_blob_that_the_disk_has_damaged_comes_from_the_other_node() {
                     node.is_connected().await;
                     let url = format!("/v2/a/blobs/{digest}");
                     let headers = [("range", range)];
-                    let headers = if range.is_empty() { &headers[1..] } else { &headers[..] };
+                    let headers = if range.is_empty() {
+                        &headers[1..]
+                    } else {
+                        &headers[..]
+                    };
                     let ask = Ask::new(method, &url).headers(headers);
                     let (status, head, body, n_cut) = pulled(&node, ask).await;
                     let wanted = if range.is_empty() { 200 } else { 206 };
@@ -219,7 +238,10 @@ fn a_blob_that_the_disk_has_damaged_comes_from_the_other_node() {
                     }
                     // Only a large one is sent before all of it was read.
                     let may_be_cut = case.starts_with("a flip") && whole.len() > 300_000;
-                    assert!(n_cut == 0 || may_be_cut && n_cut == 1, "{case}: cut {n_cut} times");
+                    assert!(
+                        n_cut == 0 || may_be_cut && n_cut == 1,
+                        "{case}: cut {n_cut} times"
+                    );
                     let others = Arc::new(node.cluster.clone()) as Arc<dyn NodesOf>;
                     // A HEAD reads nothing, so a flip is not found.
                     if method == "HEAD" {
@@ -227,7 +249,10 @@ fn a_blob_that_the_disk_has_damaged_comes_from_the_other_node() {
                     }
                     heal::round(&node.store, Some(&others), clock::now()).await;
                     assert_eq!(node.store.damaged().n_waiting, 0, "{case}");
-                    assert!(std::fs::read(&path).unwrap() == **whole, "{case}: not healed");
+                    assert!(
+                        std::fs::read(&path).unwrap() == **whole,
+                        "{case}: not healed"
+                    );
                 }
             }
         }
@@ -289,6 +314,9 @@ fn a_node_alone_says_that_it_has_not_what_is_damaged_until_it_is_pushed_again() 
             assert!(reply.status == 200 && reply.body == whole, "{case}");
         }
         let damaged = registry.api.parts.store.damaged();
-        assert_eq!((damaged.n_found, damaged.n_healed, damaged.n_waiting), (4, 4, 0));
+        assert_eq!(
+            (damaged.n_found, damaged.n_healed, damaged.n_waiting),
+            (4, 4, 0)
+        );
     });
 }

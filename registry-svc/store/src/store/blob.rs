@@ -46,7 +46,11 @@ impl Store {
         let held = self.held(digest).await?;
         if held.is_none() {
             let (inner, digest) = (Arc::clone(&self.inner), *digest);
-            blocking(move || Ok(inner.lose(&digest))).await?;
+            let lost = move || {
+                inner.lose(&digest);
+                Ok(())
+            };
+            blocking(lost).await?;
         }
         Ok(held)
     }
@@ -143,8 +147,8 @@ impl Store {
         }
     }
 
-    /// The content among `digests` that is on the disk, in the trash too, in the same order; what is
-    /// known to be damaged is not. Takes no lease: a look promises nothing.
+    /// The content among `digests` that is on the disk and not known to be damaged, in the trash too, in
+    /// the same order. Takes no lease: a look promises nothing.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@
 //!
 //! The digest alone decides what is damaged. A file of another size than the journal says is refused at
 //! once, for its size costs nothing to compare; it goes to the quarantine only after it was hashed, for
-//! the journal may have been told the size of a damaged file. The first read of a file after a start is
+//! the journal may hold the size of a damaged file. The first read of a file after a start is
 //! hashed while it is sent ([`reader`](super::reader)); later reads cost no more than a look at its
 //! status, until its inode, size or time of change is another one.
 //!
@@ -50,7 +50,7 @@ const MOST_CHECKS: usize = 2;
 /// The wait after the first attempt to heal that failed.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest wait between two attempts: a peer that comes back is asked within it.
+/// The longest wait between two attempts: content of a peer that comes back is here soon after.
 const LONGEST_WAIT: Duration = Duration::from_mins(5);
 
 /// Digests that are shown by name; beyond that they are counted.
@@ -114,7 +114,7 @@ struct Waiting {
     due: Instant,
 }
 
-/// What is known of the files of content.
+/// The state of the files of content.
 #[derive(Debug)]
 pub(crate) struct Damage {
     verified: Mutex<Cache<Digest, Status>>,
@@ -218,7 +218,9 @@ impl Inner {
         if self.damage.is_refused(digest, file) {
             return false;
         }
-        let is_fit = self.stated_size(digest).is_none_or(|size| size == file.size);
+        let is_fit = self
+            .stated_size(digest)
+            .is_none_or(|size| size == file.size);
         if !is_fit {
             self.refuse(digest, Reason::Size, Some(*file));
         }

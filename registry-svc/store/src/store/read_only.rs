@@ -31,7 +31,9 @@ fn digest(octets: &[u8]) -> Digest {
     Digest::of(Algorithm::Sha256, octets)
 }
 
-fn body(octets: &'static [u8]) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
+fn body(
+    octets: &'static [u8],
+) -> impl tokio_stream::Stream<Item = io::Result<Bytes>> + Send + Unpin {
     tokio_stream::iter([Ok(Bytes::from_static(octets))])
 }
 
@@ -54,67 +56,101 @@ fn manifest(bytes: &'static [u8], closure: Vec<Digest>) -> NewManifest {
     }
 }
 
+const LAYER: &[u8] = b"layer";
+const DAMAGED: &[u8] = b"damaged";
+const NEW: &[u8] = b"new";
+
+fn name() -> RepositoryName {
+    "a/b".parse().unwrap()
+}
+
+fn tag() -> Reference {
+    "v1".parse().unwrap()
+}
+
+/// A disk with a store, whose file system is read-only from here on, and has damaged a blob.
+async fn prepared(is_orderly: bool) -> FaultyDisk {
+    let disk = FaultyDisk::new(11);
+    let store = open(&disk).await.unwrap().0;
+    let closure = vec![digest(LAYER), digest(DAMAGED)];
+    for octets in [LAYER, DAMAGED] {
+        let pushed = store
+            .push(&name(), &digest(octets), None, body(octets))
+            .await;
+        pushed.unwrap();
+    }
+    let put = store.put_manifest(&name(), manifest(b"{}", closure)).await;
+    put.unwrap();
+    // A session that a process which may write continues.
+    let id = store.begin(&name(), Algorithm::Sha256).await.unwrap();
+    let half = store.append(&name(), &id, None, None, body(b"half")).await;
+    half.unwrap();
+    if is_orderly {
+        store.close().await;
+    }
+    let disk = disk.next_life(End::Kill, READ_ONLY);
+    disk.damage(&store.layout().blob(&digest(DAMAGED)), 3);
+    disk
+}
+
+/// Everything that would change the store is refused.
+async fn refuses(store: &Store) {
+    let settings = sweep::Settings::default();
+    let other = "c".parse().unwrap();
+    let refusals = [
+        store
+            .push(&name(), &digest(NEW), None, body(NEW))
+            .await
+            .map(drop),
+        store.ingest(&digest(NEW), None, body(NEW)).await.map(drop),
+        store
+            .put_manifest(&name(), manifest(b"[]", Vec::new()))
+            .await
+            .map(drop),
+        store.begin(&name(), Algorithm::Sha256).await.map(drop),
+        store.link(&other, &digest(LAYER)).await.map(drop),
+        store
+            .delete_tag(&name(), &"v1".parse().unwrap())
+            .await
+            .map(drop),
+        store.unlink(&name(), &digest(LAYER)).await.map(drop),
+        store.apply(Vec::new()).await,
+        sweep::sweep(store, None, &settings, Mode::Sweep)
+            .await
+            .map(drop),
+    ];
+    for (n, refusal) in refusals.into_iter().enumerate() {
+        let is_refused = matches!(refusal, Err(StoreError::ReadOnly));
+        assert!(is_refused, "{n}: {refusal:?}");
+    }
+    let tried = sweep::sweep(store, None, &settings, Mode::DryRun).await;
+    assert_eq!(tried.unwrap().n_manifests, 1);
+}
+
 #[test]
 fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
     for is_orderly in [true, false] {
         run(async {
-            let name: RepositoryName = "a/b".parse().unwrap();
-            let (layer, damaged) = (b"layer".as_slice(), b"damaged".as_slice());
-            let disk = FaultyDisk::new(11);
-            let store = open(&disk).await.unwrap().0;
-            for octets in [layer, damaged] {
-                let pushed = store.push(&name, &digest(octets), None, body(octets)).await;
-                pushed.unwrap();
-            }
-            let closure = vec![digest(layer), digest(damaged)];
-            let put = store.put_manifest(&name, manifest(b"{}", closure.clone())).await;
-            put.unwrap();
-            // A session that a process which may write would continue.
-            let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
-            let half = store.append(&name, &id, None, None, body(b"half")).await;
-            half.unwrap();
-            if is_orderly {
-                store.close().await;
-            }
-            let disk = disk.next_life(End::Kill, READ_ONLY);
-            disk.damage(&store.layout().blob(&digest(damaged)), 3);
+            let disk = prepared(is_orderly).await;
             let before = disk.names();
-
             let (store, recovery) = open(&disk).await.unwrap();
             assert!(store.is_on_read_only_disk());
             assert!(recovery.n_records >= 3, "{recovery:?}");
-            let found = store.manifest(&name, &"v1".parse().unwrap()).await.unwrap();
+            let found = store.manifest(&name(), &tag()).await.unwrap();
             assert_eq!(&found.unwrap().bytes[..], b"{}");
-            assert_eq!(store.blob(&name, &digest(layer)).await.unwrap(), Some(5));
-            let mut reader = store.read(&digest(layer), 0..5).await.unwrap();
-            assert_eq!(&reader.next().await.unwrap().unwrap()[..], layer);
+            let held = store.blob(&name(), &digest(LAYER)).await.unwrap();
+            assert_eq!(held, Some(5));
+            let mut reader = store.read(&digest(LAYER), 0..5).await.unwrap();
+            assert_eq!(&reader.next().await.unwrap().unwrap()[..], LAYER);
             // Damage is refused here too, and stays where it is.
-            let refused = store.read(&digest(damaged), 0..7).await.map(drop);
-            assert!(matches!(refused, Err(StoreError::Unknown(_))), "{refused:?}");
+            let refused = store.read(&digest(DAMAGED), 0..7).await.map(drop);
+            let is_refused = matches!(refused, Err(StoreError::Unknown(_)));
+            assert!(is_refused, "{refused:?}");
             assert_eq!(store.damaged().n_waiting, 1);
             crate::heal::round(&store, None, clock::now()).await;
-
-            let new = b"new".as_slice();
-            let refusals = [
-                store.push(&name, &digest(new), None, body(new)).await.map(drop),
-                store.ingest(&digest(new), None, body(new)).await.map(drop),
-                store.put_manifest(&name, manifest(b"[]", Vec::new())).await.map(drop),
-                store.begin(&name, Algorithm::Sha256).await.map(drop),
-                store.link(&"c".parse().unwrap(), &digest(layer)).await.map(drop),
-                store.delete_tag(&name, &"v1".parse().unwrap()).await.map(drop),
-                store.unlink(&name, &digest(layer)).await.map(drop),
-                store.apply(Vec::new()).await,
-                sweep::sweep(&store, None, &sweep::Settings::default(), Mode::Sweep)
-                    .await
-                    .map(drop),
-            ];
-            for (n, refusal) in refusals.into_iter().enumerate() {
-                assert!(matches!(refusal, Err(StoreError::ReadOnly)), "{n}: {refusal:?}");
-            }
-            let tried = sweep::sweep(&store, None, &sweep::Settings::default(), Mode::DryRun).await;
-            assert_eq!(tried.unwrap().n_manifests, 1);
+            refuses(&store).await;
             let scrubbed = scrub::scrub(&store, None, &Pace::default()).await.unwrap();
-            assert_eq!(scrubbed.damaged, [digest(damaged)]);
+            assert_eq!(scrubbed.damaged, [digest(DAMAGED)]);
             store.close().await;
             assert_eq!(disk.names(), before);
 
@@ -124,7 +160,7 @@ fn a_store_on_a_read_only_disk_is_pulled_from_and_refuses_pushes() {
             settings.index = IndexKind::Memory;
             let (store, recovery) = Store::open(settings, Arc::new(disk)).await.unwrap();
             assert_eq!(recovery.n_sessions, 1);
-            let pushed = store.push(&name, &digest(new), None, body(new)).await;
+            let pushed = store.push(&name(), &digest(NEW), None, body(NEW)).await;
             pushed.unwrap();
         });
     }

@@ -65,12 +65,7 @@ impl Drop for Lent {
 }
 
 /// Reads a piece of at most `wanted` octets, as long as there are any.
-fn read_piece(
-    file: &dyn File,
-    at: u64,
-    wanted: u64,
-    buffers: &Arc<Buffers>,
-) -> io::Result<Bytes> {
+fn read_piece(file: &dyn File, at: u64, wanted: u64, buffers: &Arc<Buffers>) -> io::Result<Bytes> {
     let length = usize::try_from(wanted).unwrap_or(usize::MAX).min(PIECE);
     // A small blob needs no buffer of a whole piece.
     let is_small = length <= PIECE / 8;
@@ -195,7 +190,7 @@ impl Store {
             return Err(unknown());
         }
         if part.end > status.size {
-            // The caller was told the size of the content.
+            // The caller knows the size of the content.
             inner.refuse(&digest, Reason::Size, Some(status));
             return Err(unknown());
         }

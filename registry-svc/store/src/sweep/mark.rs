@@ -84,7 +84,7 @@ fn mark_all_of(
     Ok(())
 }
 
-/// What a manifest refers to; none, and named in the report, when it cannot be read.
+/// The references of a manifest; none when it cannot be read, which the report then names.
 async fn readable(
     store: &Store,
     repository: &RepositoryName,

@@ -57,8 +57,7 @@ async fn push(store: &Store, repository: &str, content: &[u8]) -> Digest {
 }
 
 async fn put(store: &Store, repository: &str, layers: &[Digest], tag: Option<&str>) -> Digest {
-    let describe =
-        |digest: &Digest| serde_json::json!({ "mediaType": TYPE, "digest": digest.to_string(), "size": 1 });
+    let describe = |digest: &Digest| serde_json::json!({ "mediaType": TYPE, "digest": digest.to_string(), "size": 1 });
     let layers: Vec<_> = layers.iter().map(|it| (describe(it), *it)).collect();
     let document = serde_json::json!({
         "schemaVersion": 2, "mediaType": TYPE, "config": layers[0].0,
@@ -74,7 +73,10 @@ async fn put(store: &Store, repository: &str, layers: &[Digest], tag: Option<&st
         tags: tag.into_iter().map(|tag| tag.parse().unwrap()).collect(),
     };
     let digest = manifest.digest;
-    store.put_manifest(&name(repository), manifest).await.unwrap();
+    store
+        .put_manifest(&name(repository), manifest)
+        .await
+        .unwrap();
     digest
 }
 
@@ -198,7 +200,10 @@ async fn check(harm: Harm, length: usize, is_restarted: bool) {
     push(&peer_store, "a", &whole).await;
     let path = store.layout().blob(&digest);
     let size = whole.len() as u64;
-    assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole.clone()));
+    assert_eq!(
+        read(&store, &digest, 0..size).await,
+        Read::Ended(whole.clone())
+    );
 
     let mut on = disk.clone();
     if is_restarted {
@@ -226,23 +231,45 @@ async fn check(harm: Harm, length: usize, is_restarted: bool) {
         }
     }
     let damaged = store.damaged();
-    assert_eq!((damaged.n_found, damaged.n_waiting), (1, 1), "{case}: {damaged:?}");
-    assert_eq!(store.blob(&name("a"), &digest).await.unwrap(), None, "{case}");
-    assert_eq!(store.lie_here(vec![digest]).await.unwrap(), [false], "{case}");
-    // Without its peer it waits; with it, it is whole.
+    assert_eq!(
+        (damaged.n_found, damaged.n_waiting),
+        (1, 1),
+        "{case}: {damaged:?}"
+    );
+    assert_eq!(
+        store.blob(&name("a"), &digest).await.unwrap(),
+        None,
+        "{case}"
+    );
+    assert_eq!(
+        store.lie_here(vec![digest]).await.unwrap(),
+        [false],
+        "{case}"
+    );
     let peer = Peer::of(&peer_store, &store);
+    is_healed(&store, &peer, harm, &digest, &case).await;
+    assert_eq!(on.octets(&path).unwrap(), whole, "{case}");
+    let again = read(&store, &digest, 0..size).await;
+    assert_eq!(again, Read::Ended(whole), "{case}");
+}
+
+/// Without its peer content waits; with it, it is whole.
+async fn is_healed(store: &Store, peer: &Arc<Peer>, harm: Harm, digest: &Digest, case: &str) {
+    assert_eq!(store.damaged().waiting[0].0, *digest, "{case}");
     peer.is_away.store(true, Ordering::Relaxed);
-    heal(&store, &peer).await;
+    heal(store, peer).await;
     assert_eq!(store.damaged().n_waiting, 1, "{case}");
     peer.is_away.store(false, Ordering::Relaxed);
-    heal(&store, &peer).await;
+    heal(store, peer).await;
     let damaged = store.damaged();
-    assert_eq!((damaged.n_healed, damaged.n_waiting), (1, 0), "{case}: {damaged:?}");
-    let is_quarantined = harm != Harm::Missing;
-    assert_eq!(damaged.n_quarantined, u64::from(is_quarantined), "{case}");
-    assert_eq!(store.n_in_quarantine(), Some(usize::from(is_quarantined)), "{case}");
-    assert_eq!(on.octets(&path).unwrap(), whole, "{case}");
-    assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole), "{case}");
+    assert_eq!(
+        (damaged.n_healed, damaged.n_waiting),
+        (1, 0),
+        "{case}: {damaged:?}"
+    );
+    let n_quarantined = usize::from(harm != Harm::Missing);
+    assert_eq!(damaged.n_quarantined, n_quarantined as u64, "{case}");
+    assert_eq!(store.n_in_quarantine(), Some(n_quarantined), "{case}");
 }
 
 #[test]
@@ -304,7 +331,12 @@ fn a_file_is_hashed_once_and_again_when_it_changes() {
         assert_eq!(read(&store, &digest, 0..size).await, Read::Ended(whole));
         assert!(store.inner.damage.is_verified(&digest, &first));
         store.disk().touch(&store.layout().blob(&digest)).unwrap();
-        assert!(!store.inner.damage.is_verified(&digest, &file(&store).unwrap()));
+        assert!(
+            !store
+                .inner
+                .damage
+                .is_verified(&digest, &file(&store).unwrap())
+        );
     });
 }
 
@@ -398,7 +430,8 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             let mut loose = Vec::new();
             for repository in ["bad", "good"] {
                 used.push(push(&store, repository, repository.as_bytes()).await);
-                loose.push(push(&store, repository, format!("loose {repository}").as_bytes()).await);
+                loose
+                    .push(push(&store, repository, format!("loose {repository}").as_bytes()).await);
             }
             let bad = put(&store, "bad", &used[..1], Some("1")).await;
             // Nothing leads to these two; that of the bad repository may be one of an index.
@@ -413,11 +446,15 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             tokio::time::sleep(Duration::from_millis(5)).await;
 
             let settings = sweeping(Untagged::Delete);
-            let report = sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            let report = sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             assert_eq!(report.unreadable, [bad], "{harm:?}");
             assert!(report.to_string().contains(&bad.to_string()), "{report}");
             assert_eq!(report.n_untagged, 1, "{harm:?}");
-            sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             let is_there = |digest: &Digest| disk.has(&store.layout().blob(digest));
             for digest in [used[0], used[1], loose[0], kept] {
                 assert!(is_there(&digest), "{harm:?}");
@@ -433,9 +470,14 @@ fn the_sweep_skips_a_manifest_that_cannot_be_read_and_keeps_what_it_may_refer_to
             push(&peer, "bad", b"bad").await;
             put(&peer, "bad", &used[..1], Some("1")).await;
             heal(&store, &Peer::of(&peer, &store)).await;
-            let report = sweep::sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+            let report = sweep::sweep(&store, None, &settings, Mode::Sweep)
+                .await
+                .unwrap();
             assert_eq!(report.unreadable, [], "{harm:?}");
-            assert!(is_there(&bad) && is_there(&used[0]) && !is_there(&loose[0]), "{harm:?}");
+            assert!(
+                is_there(&bad) && is_there(&used[0]) && !is_there(&loose[0]),
+                "{harm:?}"
+            );
         });
     }
 }
@@ -464,24 +506,29 @@ async fn pull_manifest(store: &Store, digest: &Digest) -> Option<Bytes> {
     stored.ok().flatten().map(|stored| stored.bytes)
 }
 
-#[test]
-fn two_hundred_damages_by_chance_are_never_served_and_all_healed() {
-    let seed = std::env::var("SIM_SEED").map_or(1, |seed| seed.parse().unwrap());
-    println!("SIM_SEED={seed}");
-    run(async {
-        let mut chance = Chance::new(seed);
-        let mut disk = FaultyDisk::new(seed);
-        let other = FaultyDisk::new(seed + 1);
-        let (mut store, peer) = (open(&disk).await, open(&other).await);
-        let contents: Vec<Vec<u8>> = [1, 100, 4096, 70_000, 262_144, 262_145, 800_000, 4_500_000]
-            .into_iter()
-            .zip(seed..)
-            .map(|(length, seed)| octets(length, seed))
-            .collect();
+/// A node and its peer, which have the same content.
+struct Run {
+    seed: u64,
+    chance: Chance,
+    disk: FaultyDisk,
+    store: Store,
+    peer: Store,
+    blobs: Vec<Digest>,
+    manifests: Vec<Digest>,
+    n_cut: u64,
+    n_ended: u64,
+}
+
+impl Run {
+    async fn new(seed: u64) -> Self {
+        let (disk, other) = (FaultyDisk::new(seed), FaultyDisk::new(seed + 1));
+        let (store, peer) = (open(&disk).await, open(&other).await);
+        let lengths = [1, 100, 4096, 70_000, 262_144, 262_145, 800_000, 4_500_000];
         let mut blobs = Vec::new();
-        for content in &contents {
-            push(&peer, "a", content).await;
-            blobs.push(push(&store, "a", content).await);
+        for (length, seed) in lengths.into_iter().zip(seed..) {
+            let content = octets(length, seed);
+            push(&peer, "a", &content).await;
+            blobs.push(push(&store, "a", &content).await);
         }
         let mut manifests = Vec::new();
         for at in [0, 3, 5] {
@@ -489,58 +536,91 @@ fn two_hundred_damages_by_chance_are_never_served_and_all_healed() {
             put(&peer, "a", &blobs[at..at + 3], Some(&tag)).await;
             manifests.push(put(&store, "a", &blobs[at..at + 3], Some(&tag)).await);
         }
-        let (mut n_cut, mut n_ended) = (0, 0);
-        for n in 0..DAMAGES {
-            let harm = Harm::ALL[usize::try_from(chance.below(6)).unwrap()];
-            let at = usize::try_from(chance.below((blobs.len() + manifests.len()) as u64)).unwrap();
-            let manifest = at.checked_sub(blobs.len()).map(|at| manifests[at]);
-            let digest = manifest.unwrap_or_else(|| blobs[at]);
-            let path = store.layout().blob(&digest);
-            let whole = disk.octets(&path).unwrap();
-            let case = format!("SIM_SEED={seed}, damage {n}: {harm:?} of {} bytes", whole.len());
-            // A manifest in memory, and a flip under a file that does not change, are found later.
-            if manifest.is_some() || harm == Harm::Flipped || chance.permille(500) {
-                store.close().await;
-                disk = disk.next_life(End::Kill, Faults::default());
-                harm.happen(&disk, &path, &mut chance);
-                store = open(&disk).await;
-            } else {
-                harm.happen(&disk, &path, &mut chance);
-            }
-            let node = Peer::of(&peer, &store);
-            if chance.permille(300) {
-                let settings = sweeping(Untagged::Keep);
-                let swept = sweep::sweep(&store, None, &settings, Mode::Sweep).await;
-                swept.unwrap_or_else(|error| panic!("{case}: {error}"));
-            }
-            match manifest {
-                Some(digest) => {
-                    let bytes = pull_manifest(&store, &digest).await;
-                    let right = pull_manifest(&peer, &digest).await;
-                    assert!(bytes.is_none(), "{case}: served {bytes:?}");
-                    assert!(right.is_some(), "{case}");
-                }
-                None => match pull(&store, &peer, &digest, whole.len() as u64).await {
-                    Read::Ended(octets) => {
-                        n_ended += 1;
-                        assert!(octets == whole, "{case}: wrong bytes");
-                    }
-                    Read::Cut(n) => {
-                        n_cut += 1;
-                        assert!(n < whole.len(), "{case}");
-                        let again = pull(&store, &peer, &digest, whole.len() as u64).await;
-                        assert_eq!(again, Read::Ended(whole.clone()), "{case}");
-                    }
-                    Read::Refused => panic!("{case}: refused although the peer has it"),
-                },
-            }
-            heal(&store, &node).await;
-            assert!(disk.octets(&path).as_ref() == Some(&whole), "{case}: not healed");
-            assert_eq!(store.damaged().n_waiting, 0, "{case}");
+        Self {
+            seed,
+            chance: Chance::new(seed),
+            disk,
+            store,
+            peer,
+            blobs,
+            manifests,
+            n_cut: 0,
+            n_ended: 0,
         }
+    }
+
+    /// Damages something, perhaps while the node is off; pulls it; and heals it.
+    async fn damage(&mut self, n: u64) {
+        let harm = Harm::ALL[usize::try_from(self.chance.below(6)).unwrap()];
+        let n_contents = (self.blobs.len() + self.manifests.len()) as u64;
+        let at = usize::try_from(self.chance.below(n_contents)).unwrap();
+        let manifest = at.checked_sub(self.blobs.len());
+        let digest = manifest.map_or_else(|| self.blobs[at], |at| self.manifests[at]);
+        let path = self.store.layout().blob(&digest);
+        let whole = self.disk.octets(&path).unwrap();
+        let (seed, length) = (self.seed, whole.len());
+        let case = format!("SIM_SEED={seed}, damage {n}: {harm:?} of {length} bytes");
+        // A manifest in memory, and a flip under a file that does not change, are found later.
+        if manifest.is_some() || harm == Harm::Flipped || self.chance.permille(500) {
+            self.store.close().await;
+            self.disk = self.disk.next_life(End::Kill, Faults::default());
+            harm.happen(&self.disk, &path, &mut self.chance);
+            self.store = open(&self.disk).await;
+        } else {
+            harm.happen(&self.disk, &path, &mut self.chance);
+        }
+        if self.chance.permille(300) {
+            let settings = sweeping(Untagged::Keep);
+            let swept = sweep::sweep(&self.store, None, &settings, Mode::Sweep).await;
+            swept.unwrap_or_else(|error| panic!("{case}: {error}"));
+        }
+        match manifest {
+            Some(_) => {
+                let bytes = pull_manifest(&self.store, &digest).await;
+                assert!(bytes.is_none(), "{case}: served {bytes:?}");
+                let right = pull_manifest(&self.peer, &digest).await;
+                assert!(right.is_some(), "{case}: nowhere");
+            }
+            None => self.pulls(&digest, &whole, &case).await,
+        }
+        heal(&self.store, &Peer::of(&self.peer, &self.store)).await;
+        let healed = self.disk.octets(&path);
+        assert!(healed.is_some_and(|it| it == whole), "{case}: not healed");
+        assert_eq!(self.store.damaged().n_waiting, 0, "{case}");
+    }
+
+    async fn pulls(&mut self, digest: &Digest, whole: &[u8], case: &str) {
+        let size = whole.len() as u64;
+        match pull(&self.store, &self.peer, digest, size).await {
+            Read::Ended(octets) => {
+                self.n_ended += 1;
+                assert!(octets == whole, "{case}: wrong bytes");
+            }
+            Read::Cut(n) => {
+                self.n_cut += 1;
+                assert!(n < whole.len(), "{case}");
+                let again = pull(&self.store, &self.peer, digest, size).await;
+                assert!(again == Read::Ended(whole.to_vec()), "{case}: again");
+            }
+            Read::Refused => panic!("{case}: refused although the peer has it"),
+        }
+    }
+}
+
+#[test]
+fn two_hundred_damages_by_chance_are_never_served_and_all_healed() {
+    let seed = std::env::var("SIM_SEED").map_or(1, |seed| seed.parse().unwrap());
+    println!("SIM_SEED={seed}");
+    run(async {
+        let mut node = Run::new(seed).await;
+        for n in 0..DAMAGES {
+            node.damage(n).await;
+        }
+        let (n_cut, n_ended) = (node.n_cut, node.n_ended);
         assert!(n_cut > 5 && n_ended > 50, "{n_cut} cut, {n_ended} ended");
         // In the end everything is whole.
-        let report = crate::scrub::scrub(&store, None, &crate::scrub::Pace::default()).await;
+        let pace = crate::scrub::Pace::default();
+        let report = crate::scrub::scrub(&node.store, None, &pace).await;
         assert!(report.unwrap().is_whole());
     });
 }
