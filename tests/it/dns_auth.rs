@@ -3,6 +3,7 @@
 mod access;
 mod change;
 mod encrypted;
+mod loading;
 mod peers;
 mod signed;
 
