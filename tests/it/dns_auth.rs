@@ -6,6 +6,7 @@ mod encrypted;
 mod loading;
 mod peers;
 mod signed;
+mod transfers;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

@@ -1,7 +1,7 @@
 //! Decides which zones are loaded now, which wait for that, and which results count.
 //!
 //! ```text
-//!           request            next              finish
+//!           request            begin             finish
 //!  unlisted ───────► waiting ───────► running ───────────► unlisted
 //!                      ▲                 │ request meanwhile
 //!                      └─────────────────┘ (once, behind its own run)
@@ -121,9 +121,9 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
 
     /// Requests the load of a zone like [`Self::request`], and drops the result of the load that runs, if one
     /// does.
-    pub fn supersede(&mut self, zone: Z, size: u64, ticket: Option<T>) {
+    pub fn supersede(&mut self, zone: &Z, size: u64, ticket: Option<T>) {
         self.want(zone.clone(), size, ticket);
-        let Some(load) = self.loads.get_mut(&zone) else {
+        let Some(load) = self.loads.get_mut(zone) else {
             return;
         };
         if let (Some(running), Some(waiting)) = (&mut load.running, &mut load.waiting) {
@@ -153,7 +153,7 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
     }
 
     /// The next load that may run now; it runs from here on.
-    pub fn next(&mut self) -> Option<(Job, Z)> {
+    pub fn begin(&mut self) -> Option<(Job, Z)> {
         if self.running.len() >= self.limits.at_once {
             return None;
         }

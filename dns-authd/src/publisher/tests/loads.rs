@@ -150,6 +150,9 @@ fn a_zone_that_is_no_longer_declared_is_not_waited_for() {
     desk.publisher
         .send(Command::Reload(Some(name), done))
         .unwrap();
+    wait("the other zone is served", || {
+        desk.ask("a.a.test.") == (0, vec![1])
+    });
     assert_eq!(desk.configure(&["a.test."]), "1 zone, 0 targets");
     assert_eq!(outcome.blocking_recv().unwrap(), Err(NoSuchZone));
     assert_eq!(loaded.blocking_recv().unwrap(), "1 zone, 0 targets");
@@ -264,6 +267,8 @@ fn members(publisher: &Publisher, place: usize) -> Vec<String> {
 
 #[test]
 fn an_answer_follows_liveness_while_its_own_zone_and_others_load() {
+    use Liveness::{Down, Up};
+
     let (load, gate) = gated("big.test.");
     let folder = Folder::new();
     let text = format!("{GOOD}{HEALTHY}");
@@ -275,7 +280,6 @@ fn an_answer_follows_liveness_while_its_own_zone_and_others_load() {
     publisher.publish();
     assert_eq!(members(&publisher, 0).len(), 2);
 
-    use Liveness::{Down, Up};
     for (generation, states, expected) in [
         (1, [(5, Up), (6, Down)], "192.0.2.5"),
         (2, [(5, Down), (6, Up)], "192.0.2.6"),
