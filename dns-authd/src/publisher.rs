@@ -411,7 +411,7 @@ impl Publisher {
                 kept.load.must_read |= must_read || (is_running && kept.load.is_reading);
                 superseded.push(place);
             } else if is_running && kept.files.is_empty() {
-                // Its first load: what it reads is compared with the files after that.
+                // This is its first load: its files are compared with what it read after that.
                 kept.must_look = true;
             } else if must_read {
                 stale.push(place);
@@ -524,8 +524,8 @@ impl Publisher {
         self.begin_loads();
     }
 
-    /// Whether some files of a zone have changed, and all of them are complete. A zone that is being loaded is
-    /// looked at again after that.
+    /// Whether some files of a zone have changed, and all of them are complete. The publisher
+    /// looks again at a zone that is being loaded, after that.
     fn is_stale(&mut self, place: usize) -> bool {
         let Some(kept) = self.zones.get_mut(place) else {
             return false;
@@ -709,7 +709,7 @@ impl Publisher {
         self.settle(place, adopted);
     }
 
-    /// Brings a zone up to date after its state has changed: what was adopted may be of earlier liveness.
+    /// Brings a zone up to date after its state has changed: adopted live sets may be of earlier liveness.
     fn settle(&mut self, place: usize, adopted: Option<Adopted>) {
         if let Some((health, messages)) = adopted {
             let now = Arc::clone(&self.health);

@@ -12,8 +12,8 @@
 //! * A load is *superseded* when its result must not be taken, because the zone is declared otherwise now. Then
 //!   its zone is loaded again, and those that wait for it wait for the later load.
 //! * Only some loads run at once, and fewer large ones, so that a large zone takes neither every worker nor the
-//!   memory of several. Among those that may run, the first that was requested is next; of one request, the
-//!   smallest. So a zone waits for a bounded number of others.
+//!   memory of several. Among those that may run, the first that was requested is next; the smallest
+//!   comes first in one request. So a zone waits for a bounded number of others.
 //! * A *ticket* waits for a number of loads, each of which begins after its request.
 //!
 //! Starts no thread and reads no file: the caller runs the loads, and reports their ends in any order.
