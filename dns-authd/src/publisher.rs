@@ -203,6 +203,8 @@ struct Publisher {
     files: Files,
     /// The files that are changing.
     quiet: Quiet,
+    /// The time of the last look at all files.
+    looked: Instant,
     /// The zones of each target.
     watched: HashMap<Watched, BTreeSet<usize>>,
     loads: LoadQueue<Name, Ticket>,
@@ -318,6 +320,7 @@ impl Publisher {
             places: HashMap::new(),
             files: Files::default(),
             quiet: Quiet::default(),
+            looked: clock::now(),
             watched: HashMap::new(),
             loads,
             workers,
@@ -366,7 +369,7 @@ impl Publisher {
 
     /// Does what is due.
     fn tick(&mut self) {
-        let due = self.quiet.due(self.plan.zones.quiet);
+        let due = self.quiet.due(self.plan.zones.quiet, self.looked);
         if due.is_some_and(|due| due <= clock::now()) {
             self.look(Events::default());
         }
@@ -378,7 +381,8 @@ impl Publisher {
     /// How long to wait for the next command.
     fn timeout(&self) -> Option<Duration> {
         let retired = (!self.retired.is_empty()).then_some(RETIREMENT);
-        let due = [self.quiet.due(self.plan.zones.quiet), self.publication()];
+        let quiet = self.quiet.due(self.plan.zones.quiet, self.looked);
+        let due = [quiet, self.publication()];
         let due = due.into_iter().flatten().min();
         let due = due.map(|due| due.saturating_duration_since(clock::now()));
         [retired, due].into_iter().flatten().min()
@@ -511,6 +515,7 @@ impl Publisher {
 
     /// Loads the zones whose changed files are complete.
     fn look(&mut self, events: Events) {
+        self.looked = clock::now();
         let files = &self.files;
         self.quiet.note(
             events,
@@ -740,15 +745,11 @@ impl Publisher {
         self.changed.insert(place);
     }
 
-    fn state_directories(&self) {
-        let directories = self.files.directories();
-        self.channels.directories.send_if_modified(|stated| {
-            let changed = *stated != directories;
-            if changed {
-                *stated = directories;
-            }
-            changed
-        });
+    /// Sends the directories of all files to the watch, if they are others than before.
+    fn state_directories(&mut self) {
+        if let Some(directories) = self.files.changed_directories() {
+            self.channels.directories.send_replace(directories);
+        }
     }
 
     //--- Requests that wait

@@ -224,6 +224,31 @@ fn a_version_that_is_accepted_while_a_later_one_loads_is_what_that_is_compared_w
     desk.publisher.stop();
 }
 
+#[test]
+fn a_publisher_sleeps_while_a_zone_loads() {
+    let (load, gate) = gated("big.test.");
+    let folder = Folder::new();
+    folder.write("big.test.zone", GOOD);
+    gate.open.send(()).unwrap();
+    let (mut publisher, queue) = publisher(&folder, &["big.test."], &load);
+    publisher.take_command(queue.recv().unwrap());
+    gate.waiting.recv().unwrap();
+    // A changed file that no event tells of is complete when it has been the same for a while.
+    publisher.plan.zones.quiet = Duration::from_nanos(1);
+    folder.write("big.test.zone", BROKEN);
+    while publisher.loads.is_idle() {
+        publisher.look(Events::default());
+    }
+    gate.waiting.recv().unwrap();
+    publisher.look(Events::default());
+    publisher.publish();
+    publisher.retired.clear();
+    assert_eq!(publisher.timeout(), None);
+    gate.open.send(()).unwrap();
+    publisher.take_command(queue.recv().unwrap());
+    assert!(publisher.loads.is_idle());
+}
+
 //--- Liveness
 
 /// A snapshot in which the targets on 192.0.2.LAST are in these states.
