@@ -5,7 +5,7 @@
 //!  master files        LUA programs             │
 //!       │                   │              proto::watch
 //!       ▼                   ▼                   ▼
-//!     load ──────► programs::LiveZone ◄── publisher (one thread)
+//!     load ──────► programs::LiveZone ──► publisher (one thread; loads have workers)
 //!                                               │ publishes
 //!                                               ▼
 //!                                    dns_answer::Snapshot

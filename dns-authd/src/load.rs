@@ -84,7 +84,9 @@ pub fn read_pdns_conf(
 
 /// Reads a named.conf.
 pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
-    peer_bind::parse(path, &mut read)
+    // A directory that is gone leaves relative paths as they are.
+    let working_directory = std::env::current_dir().unwrap_or_default();
+    peer_bind::parse(path, &working_directory, &mut read)
 }
 
 fn host() -> String {

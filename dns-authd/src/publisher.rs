@@ -17,6 +17,7 @@
 
 mod files;
 mod loader;
+mod publication;
 mod quiet;
 mod report;
 mod zone_state;
@@ -28,14 +29,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use api::dns_authd::{HeldVersion, Loads, ZoneState as State};
-use config_text::counted;
+use api::dns_authd::{HeldVersion, ZoneState as State};
 use daemon::clock;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
-use dns_answer::live::{LiveSets, View};
-use dns_answer::shared_list::SharedList;
-use dns_answer::table::{Served, Table};
+use dns_answer::live::View;
 use dns_answer::{Settings, Snapshot};
 use dns_lua::{LivenessView, LuaSettings};
 use dns_wire::Name;
@@ -62,8 +60,6 @@ use zone_state::{Adopted, Change, ZoneState};
 const QUEUE: usize = 256;
 /// The most zones of a load that are logged one by one.
 const LOGGED_ZONES: usize = 20;
-/// The most zones that a reason names.
-const NAMED_ZONES: usize = 20;
 /// The time in which loaded zones are gathered for one publication, while others load.
 const GATHER: Duration = Duration::from_millis(50);
 /// The time that a replaced snapshot is kept: idle threads of the data path look for a new one four times a
@@ -207,6 +203,8 @@ struct Publisher {
     files: Files,
     /// The files that are changing.
     quiet: Quiet,
+    /// The time of the last look at all files.
+    looked: Instant,
     /// The zones of each target.
     watched: HashMap<Watched, BTreeSet<usize>>,
     loads: LoadQueue<Name, Ticket>,
@@ -322,6 +320,7 @@ impl Publisher {
             places: HashMap::new(),
             files: Files::default(),
             quiet: Quiet::default(),
+            looked: clock::now(),
             watched: HashMap::new(),
             loads,
             workers,
@@ -370,7 +369,7 @@ impl Publisher {
 
     /// Does what is due.
     fn tick(&mut self) {
-        let due = self.quiet.due(self.plan.zones.quiet);
+        let due = self.quiet.due(self.plan.zones.quiet, self.looked);
         if due.is_some_and(|due| due <= clock::now()) {
             self.look(Events::default());
         }
@@ -382,7 +381,8 @@ impl Publisher {
     /// How long to wait for the next command.
     fn timeout(&self) -> Option<Duration> {
         let retired = (!self.retired.is_empty()).then_some(RETIREMENT);
-        let due = [self.quiet.due(self.plan.zones.quiet), self.publication()];
+        let quiet = self.quiet.due(self.plan.zones.quiet, self.looked);
+        let due = [quiet, self.publication()];
         let due = due.into_iter().flatten().min();
         let due = due.map(|due| due.saturating_duration_since(clock::now()));
         [retired, due].into_iter().flatten().min()
@@ -412,10 +412,10 @@ impl Publisher {
             let is_other = !same_reading || !same_live || declared_otherwise.contains(&place);
             let is_running = self.loads.stage(&kept.declared.name) == Some(Stage::Running);
             if is_running && is_other || (!same_live && !kept.live.is_empty()) {
-                kept.must_read |= must_read || (is_running && kept.is_read);
+                kept.load.must_read |= must_read || (is_running && kept.load.is_reading);
                 superseded.push(place);
             } else if is_running && kept.files.is_empty() {
-                // Its first load: what it reads is compared with the files after that.
+                // This is its first load: its files are compared with what it read after that.
                 kept.must_look = true;
             } else if must_read {
                 stale.push(place);
@@ -425,7 +425,7 @@ impl Publisher {
         for place in superseded {
             if let Some(kept) = self.zones.get(place) {
                 let (name, size) = (kept.declared.name.clone(), kept.size());
-                self.loads.supersede(name, size, Some(ticket));
+                self.loads.supersede(&name, size, Some(ticket));
             }
         }
         self.request(&stale, Some(ticket));
@@ -515,6 +515,7 @@ impl Publisher {
 
     /// Loads the zones whose changed files are complete.
     fn look(&mut self, events: Events) {
+        self.looked = clock::now();
         let files = &self.files;
         self.quiet.note(
             events,
@@ -528,8 +529,8 @@ impl Publisher {
         self.begin_loads();
     }
 
-    /// Whether some files of a zone have changed, and all of them are complete. A zone that is being loaded is
-    /// looked at again after that.
+    /// Whether some files of a zone have changed, and all of them are complete. The publisher
+    /// looks again at a zone that is being loaded, after that.
     fn is_stale(&mut self, place: usize) -> bool {
         let Some(kept) = self.zones.get_mut(place) else {
             return false;
@@ -551,9 +552,9 @@ impl Publisher {
         let outcome = kept.report.outcome();
         if self.loads.stage(name) == Some(Stage::Running) {
             // It is compared with the version before.
-            kept.must_read |= kept.is_read;
+            kept.load.must_read |= kept.load.is_reading;
             let size = kept.size();
-            self.loads.supersede(name.clone(), size, None);
+            self.loads.supersede(name, size, None);
         }
         self.settle(place, Some(adopted));
         self.begin_loads();
@@ -607,8 +608,8 @@ impl Publisher {
         let mut zones = Vec::with_capacity(places.len());
         for place in places {
             if let Some(kept) = self.zones.get_mut(*place) {
-                kept.must_read = true;
-                kept.must_log = places.len() <= LOGGED_ZONES;
+                kept.load.must_read = true;
+                kept.load.must_log = places.len() <= LOGGED_ZONES;
                 zones.push((kept.declared.name.clone(), kept.size()));
             }
         }
@@ -617,16 +618,16 @@ impl Publisher {
 
     /// Begins the loads that may run now.
     fn begin_loads(&mut self) {
-        while let Some((job, name)) = self.loads.next() {
+        while let Some((job, name)) = self.loads.begin() {
             let place = self.places.get(&name).copied();
             let Some(kept) = place.and_then(|place| self.zones.get_mut(place)) else {
                 // A zone that is not declared has been removed from the queue.
                 self.loads.finish(job);
                 continue;
             };
-            kept.is_read = kept.must_read || kept.zone.is_none();
-            kept.must_read = false;
-            let work = match (&kept.zone, kept.is_read) {
+            kept.load.is_reading = kept.load.must_read || kept.zone.is_none();
+            kept.load.must_read = false;
+            let work = match (&kept.zone, kept.load.is_reading) {
                 (Some(zone), false) => Work::Evaluate(Arc::clone(zone)),
                 (served, _) => Work::Read(Reading {
                     options: Arc::clone(&self.plan.zones.options),
@@ -713,7 +714,7 @@ impl Publisher {
         self.settle(place, adopted);
     }
 
-    /// Brings a zone up to date after its state has changed: what was adopted may be of earlier liveness.
+    /// Brings a zone up to date after its state has changed: adopted live sets may be of earlier liveness.
     fn settle(&mut self, place: usize, adopted: Option<Adopted>) {
         if let Some((health, messages)) = adopted {
             let now = Arc::clone(&self.health);
@@ -744,15 +745,11 @@ impl Publisher {
         self.changed.insert(place);
     }
 
-    fn state_directories(&self) {
-        let directories = self.files.directories();
-        self.channels.directories.send_if_modified(|stated| {
-            let changed = *stated != directories;
-            if changed {
-                *stated = directories;
-            }
-            changed
-        });
+    /// Sends the directories of all files to the watch, if they are others than before.
+    fn state_directories(&mut self) {
+        if let Some(directories) = self.files.changed_directories() {
+            self.channels.directories.send_replace(directories);
+        }
     }
 
     //--- Requests that wait
@@ -856,147 +853,7 @@ impl Publisher {
         link.set_targets(targets.into_iter().collect());
         self.has_other_targets = false;
     }
-
-    //--- Publishing
-
-    /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
-    /// it.
-    fn free_retired(&mut self) {
-        let now = clock::now();
-        let before = self.retired.len();
-        self.retired
-            .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
-        if self.must_trim && self.retired.len() < before {
-            self.must_trim = !self.retired.is_empty();
-            daemon::memory::trim();
-        }
-    }
-
-    /// Publishes all zones, in the order of the configuration.
-    fn publish_all(&mut self) {
-        let served: Vec<Arc<Served>> = self.zones.iter().map(|kept| self.served(kept)).collect();
-        let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
-        let zones: Vec<Arc<ZoneReport>> = zones.collect();
-        self.changed.clear();
-        let table = Table::new(self.seed, served);
-        self.publish_table(table, SharedList::new(&zones));
-    }
-
-    /// Publishes if something has changed.
-    fn publish_changes(&mut self) {
-        if self.is_report_old || !self.changed.is_empty() {
-            self.publish();
-        }
-    }
-
-    /// Publishes the zones that have changed; the others are shared with the snapshot before.
-    fn publish(&mut self) {
-        let current = self.channels.cell.current();
-        let changed = std::mem::take(&mut self.changed);
-        let zones = || {
-            let places = changed.iter();
-            places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
-        };
-        let table = current
-            .table
-            .replace(zones().map(|(_, kept)| self.served(kept)));
-        let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
-        let reports = self.channels.reports.current().zones.replace(reports);
-        self.publish_table(table, reports);
-    }
-
-    fn publish_table(&mut self, table: Table, zones: SharedList<ZoneReport>) {
-        if self.has_other_targets {
-            self.send_targets();
-        }
-        self.state_directories();
-        self.free_retired();
-        self.published = clock::now();
-        self.is_report_old = false;
-        self.retired
-            .push((self.published, self.channels.cell.current()));
-        self.channels.cell.publish(Snapshot {
-            table,
-            settings: self.answers(),
-        });
-        self.channels.reports.publish(Reports {
-            zones,
-            n_targets: self.watched.len(),
-            loads: Loads {
-                running: self.loads.running().map(ToString::to_string).collect(),
-                waiting: self.loads.n_waiting(),
-            },
-        });
-        let readiness = &self.channels.readiness;
-        let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
-        let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
-        readiness.set_unready("zones", none);
-        readiness.set_reason("loading zones", self.loading());
-    }
-
-    /// The zones that are not loaded for the first time yet, in a line.
-    fn loading(&self) -> Option<String> {
-        let n_more = self.unloaded.len().saturating_sub(NAMED_ZONES);
-        let zones = self.unloaded.iter().take(NAMED_ZONES);
-        let zones = zones.filter_map(|place| self.zones.get(*place));
-        let names: Vec<String> = zones.map(|kept| kept.declared.name.to_string()).collect();
-        let more = match n_more {
-            0 => String::new(),
-            _ => format!(" and {n_more} more"),
-        };
-        let names = names.join(" ");
-        let is_any = !self.unloaded.is_empty();
-        is_any.then(|| format!("{names}{more}: queries for their names get SERVFAIL"))
-    }
-
-    /// The settings of answers, with the generation of liveness that they are of.
-    fn answers(&self) -> Settings {
-        let mut answers = self.plan.answers.clone();
-        let generation = self.health.generation;
-        if generation > 0
-            && let Ok(name) = GENERATION.parse()
-        {
-            answers.chaos.push((name, generation.to_string()));
-        }
-        answers
-    }
-
-    fn served(&self, kept: &ZoneState) -> Arc<Served> {
-        let view = View(Arc::clone(&self.health) as _);
-        let live = match kept.live.is_empty() {
-            true => LiveSets::default(),
-            false => kept.live.serve(&view),
-        };
-        Arc::new(Served {
-            apex: kept.declared.name.clone(),
-            zone: kept.zone.clone(),
-            live: Arc::new(live),
-        })
-    }
-
-    fn summary(&self) -> String {
-        let n_loaded = self.zones.iter().filter(|kept| kept.zone.is_some()).count();
-        let reports = self.zones.iter().map(|kept| &kept.report);
-        let is_broken = |report: &&Arc<ZoneReport>| {
-            !matches!(report.state, State::Loaded | State::Held | State::Loading)
-        };
-        let n_broken = reports.filter(is_broken).count();
-        let mut summary = counted(self.zones.len(), "zone");
-        if n_broken > 0 || !self.unloaded.is_empty() {
-            summary = format!("{n_loaded} of {summary}");
-        }
-        if n_broken > 0 {
-            summary = format!("{summary}, {n_broken} with broken files");
-        }
-        if !self.unloaded.is_empty() {
-            summary = format!("{summary}, {} still loading", self.unloaded.len());
-        }
-        format!("{summary}, {}", counted(self.watched.len(), "target"))
-    }
 }
-
-/// The CHAOS TXT name that answers which generation of healthd's the answers are of.
-const GENERATION: &str = "generation.outpost.";
 
 fn reason_key(name: &Name) -> String {
     format!("zone {name}")

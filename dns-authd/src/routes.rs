@@ -3,7 +3,8 @@
 //! ```text
 //! GET  /zones                    each zone's state, as JSON
 //! GET  /zones/show?name=NAME     a zone as it is served, as a master file
-//! POST /zones/reload[?name=NAME] loads one zone or all from their files
+//! POST /zones/reload[?name=NAME] loads one zone or all from their files, and answers after that
+//! POST /zones/accept?name=NAME   publishes the version of a zone that is held back
 //! ```
 
 use std::fmt::Write;

@@ -207,7 +207,7 @@ impl Stock {
         let plan = plan(config);
         let seed = Seed(random::seed());
         let cell = Latest::new(Snapshot {
-            table: Table::new(seed, Vec::new()),
+            table: Table::new(seed, &[]),
             settings: plan.answers.clone(),
         });
         let reports = Latest::new(Reports::default());

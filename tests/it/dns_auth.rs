@@ -3,8 +3,10 @@
 mod access;
 mod change;
 mod encrypted;
+mod loading;
 mod peers;
 mod signed;
+mod transfers;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

@@ -45,7 +45,7 @@ pub struct Served {
 impl Table {
     /// A table of these zones. When several have one apex, the first counts.
     #[must_use]
-    pub fn new(seed: Seed, served: Vec<Arc<Served>>) -> Self {
+    pub fn new(seed: Seed, served: &[Arc<Served>]) -> Self {
         let mut suffixes = Suffixes::default();
         let mut depths = 0_u128;
         let mut entries = Vec::with_capacity(served.len());
@@ -64,7 +64,7 @@ impl Table {
                 apexes: apexes.into(),
                 depths,
             }),
-            served: SharedList::new(&served),
+            served: SharedList::new(served),
         }
     }
 
@@ -158,7 +158,7 @@ mod tests {
                 live: Arc::default(),
             })
         };
-        Table::new(Seed(3), apexes.iter().map(served).collect())
+        Table::new(Seed(3), &apexes.iter().map(served).collect::<Vec<_>>())
     }
 
     fn find(table: &Table, name: &str, qtype: Type) -> Option<String> {

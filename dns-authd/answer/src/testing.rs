@@ -89,7 +89,7 @@ pub fn snapshot(apex: &str, records: &[Record]) -> Snapshot {
         live: Arc::default(),
     };
     Snapshot {
-        table: Table::new(seed, vec![Arc::new(served)]),
+        table: Table::new(seed, &[Arc::new(served)]),
         settings: Settings::default(),
     }
 }

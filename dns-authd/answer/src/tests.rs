@@ -1,6 +1,7 @@
 //! Whole responses.
 
 mod answers;
+mod loops;
 mod random_zones;
 mod reference;
 mod signed;

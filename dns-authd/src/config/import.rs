@@ -127,7 +127,7 @@ fn class(key: &str) -> Class {
     Class::of_setting(key, &SECURITY, &COSMETIC)
 }
 
-/// The directory of `$INCLUDE`. A relative one starts at the directory of the list.
+/// The directory of `$INCLUDE`; a relative one, that of the list itself, is not carried.
 fn directory(named: &NamedConf) -> Option<std::path::PathBuf> {
     let directory = &named.directory;
     directory.is_absolute().then(|| directory.clone())

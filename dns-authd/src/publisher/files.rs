@@ -13,6 +13,8 @@ const MAX_LINKS: usize = 40;
 pub(super) struct Files {
     files: HashMap<PathBuf, usize>,
     directories: BTreeMap<PathBuf, usize>,
+    /// Whether the directories have changed since they were taken.
+    has_changed: bool,
 }
 
 impl Files {
@@ -26,7 +28,9 @@ impl Files {
             let count = self.files.entry(path.clone()).or_insert(0);
             *count += 1;
             if *count == 1 {
-                *self.directories.entry(directory(path)).or_insert(0) += 1;
+                let users = self.directories.entry(directory(path)).or_insert(0);
+                self.has_changed |= *users == 0;
+                *users += 1;
             }
         }
         let mut dropped = Vec::new();
@@ -44,6 +48,7 @@ impl Files {
                 *count -= 1;
                 if *count == 0 {
                     self.directories.remove(&directory);
+                    self.has_changed = true;
                 }
             }
             dropped.push(path.clone());
@@ -56,9 +61,10 @@ impl Files {
         self.files.contains_key(path)
     }
 
-    /// The directories of the files.
-    pub(super) fn directories(&self) -> BTreeSet<PathBuf> {
-        self.directories.keys().cloned().collect()
+    /// The directories of the files, if they may be others than at the last call.
+    pub(super) fn changed_directories(&mut self) -> Option<BTreeSet<PathBuf>> {
+        let has_changed = std::mem::take(&mut self.has_changed);
+        has_changed.then(|| self.directories.keys().cloned().collect())
     }
 
     /// The files that are reached through a symbolic link at this path, with their states.
@@ -118,18 +124,24 @@ mod tests {
         let (a, b) = (list(&["x/a", "x/shared"]), list(&["x/shared", "y/b", "c"]));
         assert!(files.replace(&[], &a).is_empty());
         assert!(files.replace(&[], &b).is_empty());
-        let directories =
-            |files: &Files| -> Vec<PathBuf> { files.directories().into_iter().collect() };
-        assert_eq!(directories(&files), [".", "x", "y"].map(PathBuf::from));
+        let directories = |files: &mut Files| -> Option<Vec<PathBuf>> {
+            Some(files.changed_directories()?.into_iter().collect())
+        };
+        let all = [".", "x", "y"].map(PathBuf::from);
+        assert_eq!(directories(&mut files).unwrap(), all);
         // The same again changes nothing.
         assert!(files.replace(&a, &a).is_empty());
+        assert_eq!(directories(&mut files), None);
         assert_eq!(files.replace(&b, &list(&["c"])), [PathBuf::from("y/b")]);
-        assert_eq!(directories(&files), [".", "x"].map(PathBuf::from));
+        assert_eq!(
+            directories(&mut files).unwrap(),
+            [".", "x"].map(PathBuf::from)
+        );
         assert_eq!(
             files.replace(&a, &[]),
             ["x/a", "x/shared"].map(PathBuf::from)
         );
         assert!(!files.contains(Path::new("x/shared")) && files.contains(Path::new("c")));
-        assert_eq!(directories(&files), [".".into()] as [PathBuf; 1]);
+        assert_eq!(directories(&mut files).unwrap(), [PathBuf::from(".")]);
     }
 }

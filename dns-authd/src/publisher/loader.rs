@@ -96,7 +96,7 @@ pub struct Done {
 /// The result of the work.
 #[derive(Debug)]
 pub(super) enum Product {
-    /// Of files.
+    /// The files were read.
     Read {
         /// The files, with their states before they were read.
         files: Vec<(PathBuf, Stamp)>,
@@ -105,7 +105,7 @@ pub(super) enum Product {
         /// The zone with the reasons to doubt it, or the errors of its files.
         version: Result<(Prepared, Vec<Doubt>), Vec<Problem>>,
     },
-    /// Of an evaluation.
+    /// The programs were evaluated.
     Evaluated(Evaluation),
 }
 

@@ -147,9 +147,11 @@ impl Quiet {
         self.seen.remove(path);
     }
 
-    /// When the next file will have been the same for `pause`.
-    pub(super) fn due(&self, pause: Duration) -> Option<Instant> {
-        self.seen.values().map(|(_, since)| *since + pause).min()
+    /// When the next file will have been the same for `pause`. Files for which that was so at the time of the
+    /// last look were seen to be then.
+    pub(super) fn due(&self, pause: Duration, looked: Instant) -> Option<Instant> {
+        let due = self.seen.values().map(|(_, since)| *since + pause);
+        due.filter(|due| *due > looked).min()
     }
 }
 
@@ -220,12 +222,14 @@ mod tests {
         let mut quiet = Quiet::default();
         assert!(!quiet.is_complete(path, a, (t, PAUSE)));
         assert!(!quiet.is_complete(path, b, (t + PAUSE, PAUSE)));
-        assert_eq!(quiet.due(PAUSE), Some(t + PAUSE + PAUSE));
+        assert_eq!(quiet.due(PAUSE, t), Some(t + PAUSE + PAUSE));
         assert!(quiet.is_complete(path, b, (t + PAUSE + PAUSE, PAUSE)));
+        // It was seen to be complete, and is not read yet.
+        assert_eq!(quiet.due(PAUSE, t + PAUSE + PAUSE), None);
         quiet.read(path, a);
-        assert_eq!(quiet.due(PAUSE), Some(t + PAUSE + PAUSE));
+        assert_eq!(quiet.due(PAUSE, t), Some(t + PAUSE + PAUSE));
         quiet.read(path, b);
-        assert_eq!(quiet.due(PAUSE), None);
+        assert_eq!(quiet.due(PAUSE, t), None);
     }
 
     #[test]

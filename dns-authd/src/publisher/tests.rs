@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use dns_answer::table::Table;
 use dns_answer::testing::{client, decode, query};
 use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
 use peer_bind::NamedConf;
@@ -74,7 +75,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
     let (sender, directories) = watch::channel(BTreeSet::new());
     let channels = Channels {
         cell: Latest::new(Snapshot {
-            table: Table::new(Seed(1), Vec::new()),
+            table: Table::new(Seed(1), &[]),
             settings: Settings::default(),
         }),
         reports: Latest::new(Reports::default()),

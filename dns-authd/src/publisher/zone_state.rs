@@ -44,14 +44,20 @@ pub(super) struct ZoneState {
     held: Option<Prepared>,
     /// The targets of its programs, as they were sent to healthd.
     pub(super) watched: BTreeSet<Watched>,
-    /// Whether the next load reads the files; another only evaluates the programs.
-    pub(super) must_read: bool,
-    /// Whether the load that runs reads the files.
-    pub(super) is_read: bool,
-    /// Whether the next load is logged.
-    pub(super) must_log: bool,
+    pub(super) load: ItsLoad,
     /// Whether files may have changed while the zone was being loaded.
     pub(super) must_look: bool,
+}
+
+/// The load of a zone that runs or is next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ItsLoad {
+    /// Whether the next one reads the files; another only evaluates the programs.
+    pub(super) must_read: bool,
+    /// Whether the one that runs reads the files.
+    pub(super) is_reading: bool,
+    /// Whether its end is logged.
+    pub(super) must_log: bool,
 }
 
 /// Live sets that were adopted: the snapshot that they are of, and the messages of their programs.
@@ -67,9 +73,11 @@ impl ZoneState {
             live: LiveZone::default(),
             held: None,
             watched: BTreeSet::new(),
-            must_read: true,
-            is_read: false,
-            must_log: false,
+            load: ItsLoad {
+                must_read: true,
+                is_reading: false,
+                must_log: false,
+            },
             must_look: false,
         }
     }
@@ -139,7 +147,7 @@ impl ZoneState {
             Ok((prepared, doubts)) => {
                 log_fresh(&prepared.fresh);
                 if doubts.is_empty() {
-                    let log = self.must_log;
+                    let log = self.load.must_log;
                     return Some(self.adopt(prepared, log));
                 }
                 self.hold(prepared, &doubts);

@@ -104,7 +104,7 @@ async fn exchange(
 /// A server without zones, which refuses every query, over TLS.
 async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
     let cell = Latest::new(Snapshot {
-        table: Table::new(Seed(1), Vec::new()),
+        table: Table::new(Seed(1), &[]),
         settings: dns_answer::Settings::default(),
     });
     let access = Latest::new(Access::default());

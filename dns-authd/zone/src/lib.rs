@@ -7,7 +7,7 @@
 //!                                               resolution ─► store (encoded responses)
 //! ```
 //!
-//! A zone is built once and never changed. The crate opens nothing, reads no clock, logs nothing and
+//! [`load_queue`] decides which zones are loaded when. A zone is built once and never changed. The crate opens nothing, reads no clock, logs nothing and
 //! knows no liveness: a set of records that `LUA` programs make is a number here.
 
 pub mod check;

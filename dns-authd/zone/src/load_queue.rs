@@ -1,7 +1,7 @@
 //! Decides which zones are loaded now, which wait for that, and which results count.
 //!
 //! ```text
-//!           request            next              finish
+//!           request            begin             finish
 //!  unlisted ───────► waiting ───────► running ───────────► unlisted
 //!                      ▲                 │ request meanwhile
 //!                      └─────────────────┘ (once, behind its own run)
@@ -12,8 +12,8 @@
 //! * A load is *superseded* when its result must not be taken, because the zone is declared otherwise now. Then
 //!   its zone is loaded again, and those that wait for it wait for the later load.
 //! * Only some loads run at once, and fewer large ones, so that a large zone takes neither every worker nor the
-//!   memory of several. Among those that may run, the first that was requested is next; of one request, the
-//!   smallest. So a zone waits for a bounded number of others.
+//!   memory of several. Among those that may run, the first that was requested is next; the smallest
+//!   comes first in one request. So a zone waits for a bounded number of others.
 //! * A *ticket* waits for a number of loads, each of which begins after its request.
 //!
 //! Starts no thread and reads no file: the caller runs the loads, and reports their ends in any order.
@@ -121,9 +121,9 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
 
     /// Requests the load of a zone like [`Self::request`], and drops the result of the load that runs, if one
     /// does.
-    pub fn supersede(&mut self, zone: Z, size: u64, ticket: Option<T>) {
+    pub fn supersede(&mut self, zone: &Z, size: u64, ticket: Option<T>) {
         self.want(zone.clone(), size, ticket);
-        let Some(load) = self.loads.get_mut(&zone) else {
+        let Some(load) = self.loads.get_mut(zone) else {
             return;
         };
         if let (Some(running), Some(waiting)) = (&mut load.running, &mut load.waiting) {
@@ -153,7 +153,7 @@ impl<Z: Clone + Ord, T: Copy + Ord> LoadQueue<Z, T> {
     }
 
     /// The next load that may run now; it runs from here on.
-    pub fn next(&mut self) -> Option<(Job, Z)> {
+    pub fn begin(&mut self) -> Option<(Job, Z)> {
         if self.running.len() >= self.limits.at_once {
             return None;
         }

@@ -8,7 +8,8 @@
 //!
 //! * `master`, `primary` and `native` zones, and those without a type, are served from their
 //!   file. All other kinds stay in the list with a warning, and are not served.
-//! * A relative file is one of `directory`, and without that statement is beside named.conf.
+//! * A relative file is one of `directory`, and without that statement is beside named.conf. A relative
+//!   `directory` is one of the working directory, as named and pdns take it.
 //! * Other statements are skipped with their braces, with one warning for each keyword.
 //!
 //! Reads files only through the loader, and never panics on any input.
@@ -100,26 +101,27 @@ impl ZoneDecl {
     }
 }
 
-/// Reads the named.conf at `path` and its includes.
+/// Reads the named.conf at `path` and its includes, as a process does that works in this directory.
 ///
 /// # Errors
 /// When any file cannot be read or understood, a zone that is to be served has no file, or two
 /// zones have the same name.
 pub fn parse(
     path: &Path,
+    working_directory: &Path,
     load: &mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
 ) -> Result<NamedConf, Rejected> {
-    let home = path.parent().unwrap_or_else(|| Path::new("")).to_owned();
+    let home = path.parent().unwrap_or_else(|| Path::new(""));
     let mut parser = Parser {
         load,
         conf: NamedConf {
-            directory: home.clone(),
+            directory: home.to_owned(),
             also_notify: Vec::new(),
             zones: Vec::new(),
             files: vec![path.to_owned()],
             warnings: Vec::new(),
         },
-        home,
+        working_directory,
         problems: Vec::new(),
         names: HashMap::new(),
         ignored: Vec::new(),
@@ -141,16 +143,16 @@ pub fn parse(
 
 /// Reads a named.conf from octets, with nothing to include.
 pub fn parse_bytes(text: &[u8]) -> Result<NamedConf, Rejected> {
-    parse(Path::new("named.conf"), &mut |path| match path.to_str() {
+    let mut load = |path: &Path| match path.to_str() {
         Some("named.conf") => Ok(text.to_vec()),
         _ => Err(io::ErrorKind::NotFound.into()),
-    })
+    };
+    parse(Path::new("named.conf"), Path::new(""), &mut load)
 }
 
 struct Parser<'p> {
     load: &'p mut dyn FnMut(&Path) -> io::Result<Vec<u8>>,
-    /// The directory of named.conf.
-    home: PathBuf,
+    working_directory: &'p Path,
     conf: NamedConf,
     problems: Vec<Problem>,
     /// The place of each zone's declaration.
@@ -213,7 +215,8 @@ impl Parser<'_> {
             };
             match keyword.text.as_str() {
                 "directory" => {
-                    self.conf.directory = self.home.join(file_name(&keyword, rest)?);
+                    let directory = file_name(&keyword, rest)?;
+                    self.conf.directory = self.working_directory.join(directory);
                 }
                 "also-notify" => self.conf.also_notify = self.addresses(file, &keyword, rest)?,
                 _ => self.ignore(file, &keyword, "options"),

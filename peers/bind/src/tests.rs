@@ -8,6 +8,7 @@ fn load(files: &[(&str, &str)]) -> Result<NamedConf, Rejected> {
     let files: BTreeMap<&str, &str> = files.iter().copied().collect();
     parse(
         Path::new("/etc/named.conf"),
+        Path::new("/var/named"),
         &mut |path| match path.to_str().and_then(|it| files.get(it)) {
             Some(text) => Ok(text.as_bytes().to_vec()),
             None => Err(io::ErrorKind::NotFound.into()),
@@ -115,9 +116,13 @@ fn the_directory_counts_for_every_zone() {
     let conf = conf(text);
     assert_eq!(
         zones(&conf),
-        ["a. Native /etc/zones/a", "b. Native /etc/zones/b"]
+        [
+            "a. Native /var/named/zones/a",
+            "b. Native /var/named/zones/b"
+        ],
+        "a relative directory is one of the working directory"
     );
-    assert_eq!(conf.directory, Path::new("/etc/zones"));
+    assert_eq!(conf.directory, Path::new("/var/named/zones"));
     assert_eq!(conf.also_notify, ["192.0.2.9:53".parse().unwrap()]);
     assert_eq!(conf.zones[1].also_notify, ["[::1]:54".parse().unwrap()]);
 }
@@ -203,7 +208,7 @@ fn missing_and_looping_includes_are_refused() {
         &["1:1: `include` takes one name; is a `;` missing?"],
     );
     let mut n_loads = 0;
-    let rejected = parse(Path::new("0"), &mut |path| {
+    let rejected = parse(Path::new("0"), Path::new(""), &mut |path| {
         n_loads += 1;
         let next = path.to_str().unwrap().parse::<u32>().unwrap() + 1;
         Ok(format!("include \"{next}\"; include \"{next}\";").into_bytes())

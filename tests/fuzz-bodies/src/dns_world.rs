@@ -31,7 +31,7 @@ impl World {
             zone: Some(Arc::new(zone)),
         };
         let snapshot = Snapshot {
-            table: Table::new(seed(), vec![Arc::new(served)]),
+            table: Table::new(seed(), &[Arc::new(served)]),
             settings: Settings::default(),
         };
         Self {

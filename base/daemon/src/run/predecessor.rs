@@ -35,7 +35,7 @@ impl Predecessor {
     pub async fn end(&self) {
         let mut is_there = self.is_there.clone();
         if is_there.wait_for(|is_there| !is_there).await.is_err() {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

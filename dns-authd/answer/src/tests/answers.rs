@@ -585,7 +585,7 @@ fn a_zone_that_never_was_loaded_fails() {
         live: Arc::default(),
     };
     let snapshot = Snapshot {
-        table: Table::new(Seed(1), vec![Arc::new(served)]),
+        table: Table::new(Seed(1), &[Arc::new(served)]),
         settings: Settings::default(),
     };
     let reply = udp(&snapshot, &with_edns("www.example.", Type::A, 1232, 0, &[]));

@@ -99,7 +99,10 @@ impl Reference {
             if let Some((ttl, targets)) = self.set(&here, Type::DNAME) {
                 let target = Name::from_wire(&targets[0]).unwrap().0;
                 let line = (here.clone(), Type::DNAME, *ttl, targets[0].clone());
-                response.answer.insert(line);
+                // Each DNAME redirects once, as in NSD.
+                if !response.answer.insert(line) {
+                    return None;
+                }
                 let mut moved = target;
                 for label in name
                     .labels()

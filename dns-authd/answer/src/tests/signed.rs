@@ -35,7 +35,7 @@ fn snapshot(text: &str) -> Snapshot {
         live: std::sync::Arc::default(),
     };
     Snapshot {
-        table: Table::new(seed, vec![served.into()]),
+        table: Table::new(seed, &[served.into()]),
         settings: Settings::default(),
     }
 }

@@ -150,6 +150,9 @@ fn a_zone_that_is_no_longer_declared_is_not_waited_for() {
     desk.publisher
         .send(Command::Reload(Some(name), done))
         .unwrap();
+    wait("the other zone is served", || {
+        desk.ask("a.a.test.") == (0, vec![1])
+    });
     assert_eq!(desk.configure(&["a.test."]), "1 zone, 0 targets");
     assert_eq!(outcome.blocking_recv().unwrap(), Err(NoSuchZone));
     assert_eq!(loaded.blocking_recv().unwrap(), "1 zone, 0 targets");
@@ -221,6 +224,31 @@ fn a_version_that_is_accepted_while_a_later_one_loads_is_what_that_is_compared_w
     desk.publisher.stop();
 }
 
+#[test]
+fn a_publisher_sleeps_while_a_zone_loads() {
+    let (load, gate) = gated("big.test.");
+    let folder = Folder::new();
+    folder.write("big.test.zone", GOOD);
+    gate.open.send(()).unwrap();
+    let (mut publisher, queue) = publisher(&folder, &["big.test."], &load);
+    publisher.take_command(queue.recv().unwrap());
+    gate.waiting.recv().unwrap();
+    // A changed file that no event tells of is complete when it has been the same for a while.
+    publisher.plan.zones.quiet = Duration::from_nanos(1);
+    folder.write("big.test.zone", BROKEN);
+    while publisher.loads.is_idle() {
+        publisher.look(Events::default());
+    }
+    gate.waiting.recv().unwrap();
+    publisher.look(Events::default());
+    publisher.publish();
+    publisher.retired.clear();
+    assert_eq!(publisher.timeout(), None);
+    gate.open.send(()).unwrap();
+    publisher.take_command(queue.recv().unwrap());
+    assert!(publisher.loads.is_idle());
+}
+
 //--- Liveness
 
 /// A snapshot in which the targets on 192.0.2.LAST are in these states.
@@ -264,6 +292,8 @@ fn members(publisher: &Publisher, place: usize) -> Vec<String> {
 
 #[test]
 fn an_answer_follows_liveness_while_its_own_zone_and_others_load() {
+    use Liveness::{Down, Up};
+
     let (load, gate) = gated("big.test.");
     let folder = Folder::new();
     let text = format!("{GOOD}{HEALTHY}");
@@ -275,7 +305,6 @@ fn an_answer_follows_liveness_while_its_own_zone_and_others_load() {
     publisher.publish();
     assert_eq!(members(&publisher, 0).len(), 2);
 
-    use Liveness::{Down, Up};
     for (generation, states, expected) in [
         (1, [(5, Up), (6, Down)], "192.0.2.5"),
         (2, [(5, Down), (6, Up)], "192.0.2.6"),

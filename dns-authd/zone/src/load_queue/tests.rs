@@ -40,13 +40,13 @@ fn check(steps: &[Step]) {
                 let zones = zones.chars().map(|zone| (zone, size(zone)));
                 queue.request(zones, Some(*ticket));
             }
-            Step::Supersede(zone, ticket) => queue.supersede(*zone, size(*zone), Some(*ticket)),
+            Step::Supersede(zone, ticket) => queue.supersede(zone, size(*zone), Some(*ticket)),
             Step::Remove(zone, complete) => {
                 assert_eq!(queue.remove(zone), *complete, "step {place}");
             }
             Step::Next(zones) => {
                 let mut begun = String::new();
-                while let Some((job, zone)) = queue.next() {
+                while let Some((job, zone)) = queue.begin() {
                     begun.push(zone);
                     jobs.insert(zone, job);
                 }
@@ -190,7 +190,7 @@ struct World {
 const ZONES: u64 = 12;
 
 fn large(zone: u32) -> bool {
-    zone % 4 == 0
+    zone.is_multiple_of(4)
 }
 
 fn zone_size(zone: u32) -> u64 {
@@ -235,7 +235,7 @@ impl World {
     fn supersede(&mut self, queue: &mut LoadQueue<u32, u32>, zone: u32) {
         self.version += 1;
         self.files.insert(zone, self.version);
-        queue.supersede(zone, zone_size(zone), None);
+        queue.supersede(&zone, zone_size(zone), None);
         for load in &mut self.running {
             load.3 |= load.1 == zone;
         }
@@ -256,7 +256,7 @@ impl World {
     }
 
     fn begin(&mut self, queue: &mut LoadQueue<u32, u32>) {
-        while let Some((job, zone)) = queue.next() {
+        while let Some((job, zone)) = queue.begin() {
             let is_running = self.running.iter().any(|load| load.1 == zone);
             assert!(!is_running, "two loads of zone {zone}");
             self.running.push((job, zone, self.files[&zone], false));

@@ -170,13 +170,24 @@ impl Parser<'_> {
         let mut code = Vec::new();
         let mut written: Vec<Box<str>> = Vec::with_capacity(parts.len());
         for (index, part) in parts.iter().enumerate() {
-            if index > 0 && self.options.lua_whitespace {
-                code.push(b' ');
+            let mut string = Vec::new();
+            unescape(part.text, &mut string);
+            written.extend(str::from_utf8(&string).ok().map(Box::from));
+            // PowerDNS joins the strings and the blank between each two of them. Before 5.0 it put a blank behind
+            // every piece; since then it leaves out pieces that are one blank.
+            match self.options.lua_whitespace {
+                true => {
+                    if index > 0 {
+                        code.extend(b"  ");
+                    }
+                    code.extend(&string);
+                    if !string.is_empty() && index + 1 < parts.len() {
+                        code.push(b' ');
+                    }
+                }
+                false if string == b" " => {}
+                false => code.extend(&string),
             }
-            let start = code.len();
-            unescape(part.text, &mut code);
-            let string = code.get(start..).and_then(|part| str::from_utf8(part).ok());
-            written.extend(string.map(Box::from));
         }
         if code.trim_ascii().is_empty() {
             return Err(Fault::new(first + 1, "the program is missing"));

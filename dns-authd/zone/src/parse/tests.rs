@@ -227,7 +227,7 @@ f LUA \# 6 0001 03 782b79
 "#,
         &[
             r#"a.example. 180 LUA A ;if true then return '\065\n\\' else return "x" end"#,
-            "b.example. 60 LUA CNAME pickrandom({'a.', 'b.'})",
+            "b.example. 60 LUA CNAME pickrandom({'a.',   'b.'})",
             "c.example. 180 LUA LUA x=1",
             "d.example. 180 LUA AAAA ifportup",
             "e.example. 180 LUA A x",
@@ -237,16 +237,28 @@ f LUA \# 6 0001 03 782b79
 }
 
 #[test]
-fn parts_of_programs_are_joined_as_asked() {
-    let zone = format!("{APEX}a LUA A \"x\" \"y\"");
-    let options = Options {
-        lua_whitespace: false,
-        ..Options::default()
-    };
-    assert_eq!(
-        records_of(&[("zone", zone.as_bytes())], &options),
-        ["a.example. 180 LUA A xy"]
-    );
+fn parts_of_programs_are_joined_as_powerdns_joins_them() {
+    // Strings, then what 4.9 and 5.0 make from them.
+    for (strings, before, since) in [
+        ("\"x\"", "x", "x"),
+        ("\"x\" \"y\"", "x   y", "xy"),
+        ("\"x \" \" y\"", "x     y", "x  y"),
+        ("\"x\" \"\" \"y\"", "x     y", "xy"),
+        ("\"x\" \" \" \"y\"", "x       y", "xy"),
+    ] {
+        for (lua_whitespace, joined) in [(true, before), (false, since)] {
+            let zone = format!("{APEX}a LUA A {strings}");
+            let options = Options {
+                lua_whitespace,
+                ..Options::default()
+            };
+            assert_eq!(
+                records_of(&[("zone", zone.as_bytes())], &options),
+                [format!("a.example. 180 LUA A {joined}")],
+                "{strings}"
+            );
+        }
+    }
     let long = "x".repeat(2000);
     check(
         &format!("a LUA A \"{long}\""),

@@ -1,0 +1,157 @@
+//! Publishes the zones, their reports and the readiness that follows from them.
+
+use std::sync::Arc;
+
+use api::dns_authd::{Loads, ZoneState as State};
+use config_text::counted;
+use daemon::clock;
+use dns_answer::Settings;
+use dns_answer::Snapshot;
+use dns_answer::live::{LiveSets, View};
+use dns_answer::shared_list::SharedList;
+use dns_answer::table::{Served, Table};
+
+use super::zone_state::ZoneState;
+use super::{Publisher, RETIREMENT, Reports, ZoneReport};
+
+/// The most zones that a reason names.
+const NAMED_ZONES: usize = 20;
+/// The CHAOS TXT name that answers which generation of healthd's the answers are of.
+const GENERATION: &str = "generation.outpost.";
+
+impl Publisher {
+    /// Frees snapshots that no thread uses any more. A large zone is freed here, where no query waits for
+    /// it.
+    pub(super) fn free_retired(&mut self) {
+        let now = clock::now();
+        let before = self.retired.len();
+        self.retired
+            .retain(|(since, _)| now.duration_since(*since) < RETIREMENT);
+        if self.must_trim && self.retired.len() < before {
+            self.must_trim = !self.retired.is_empty();
+            daemon::memory::trim();
+        }
+    }
+
+    /// Publishes all zones, in the order of the configuration.
+    pub(super) fn publish_all(&mut self) {
+        let served: Vec<Arc<Served>> = self.zones.iter().map(|kept| self.served(kept)).collect();
+        let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
+        let zones: Vec<Arc<ZoneReport>> = zones.collect();
+        self.changed.clear();
+        let table = Table::new(self.seed, &served);
+        self.publish_table(table, SharedList::new(&zones));
+    }
+
+    /// Publishes if something has changed.
+    pub(super) fn publish_changes(&mut self) {
+        if self.is_report_old || !self.changed.is_empty() {
+            self.publish();
+        }
+    }
+
+    /// Publishes the zones that have changed; the others are shared with the snapshot before.
+    pub(super) fn publish(&mut self) {
+        let current = self.channels.cell.current();
+        let changed = std::mem::take(&mut self.changed);
+        let zones = || {
+            let places = changed.iter();
+            places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
+        };
+        let table = current
+            .table
+            .replace(zones().map(|(_, kept)| self.served(kept)));
+        let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
+        let reports = self.channels.reports.current().zones.replace(reports);
+        self.publish_table(table, reports);
+    }
+
+    fn publish_table(&mut self, table: Table, zones: SharedList<ZoneReport>) {
+        if self.has_other_targets {
+            self.send_targets();
+        }
+        self.state_directories();
+        self.free_retired();
+        self.published = clock::now();
+        self.is_report_old = false;
+        self.retired
+            .push((self.published, self.channels.cell.current()));
+        self.channels.cell.publish(Snapshot {
+            table,
+            settings: self.answers(),
+        });
+        self.channels.reports.publish(Reports {
+            zones,
+            n_targets: self.watched.len(),
+            loads: Loads {
+                running: self.loads.running().map(ToString::to_string).collect(),
+                waiting: self.loads.n_waiting(),
+            },
+        });
+        let readiness = &self.channels.readiness;
+        let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
+        let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
+        readiness.set_unready("zones", none);
+        readiness.set_reason("loading zones", self.loading());
+    }
+
+    /// The zones that are not loaded for the first time yet, in a line.
+    fn loading(&self) -> Option<String> {
+        let n_more = self.unloaded.len().saturating_sub(NAMED_ZONES);
+        let zones = self.unloaded.iter().take(NAMED_ZONES);
+        let zones = zones.filter_map(|place| self.zones.get(*place));
+        let names: Vec<String> = zones.map(|kept| kept.declared.name.to_string()).collect();
+        let more = match n_more {
+            0 => String::new(),
+            _ => format!(" and {n_more} more"),
+        };
+        let names = names.join(" ");
+        let is_any = !self.unloaded.is_empty();
+        is_any.then(|| format!("{names}{more}: queries for their names get SERVFAIL"))
+    }
+
+    /// The settings of answers, with the generation of liveness that they are of.
+    fn answers(&self) -> Settings {
+        let mut answers = self.plan.answers.clone();
+        let generation = self.health.generation;
+        if generation > 0
+            && let Ok(name) = GENERATION.parse()
+        {
+            answers.chaos.push((name, generation.to_string()));
+        }
+        answers
+    }
+
+    fn served(&self, kept: &ZoneState) -> Arc<Served> {
+        let view = View(Arc::clone(&self.health) as _);
+        let live = match kept.live.is_empty() {
+            true => LiveSets::default(),
+            false => kept.live.serve(&view),
+        };
+        Arc::new(Served {
+            apex: kept.declared.name.clone(),
+            zone: kept.zone.clone(),
+            live: Arc::new(live),
+        })
+    }
+
+    pub(super) fn summary(&self) -> String {
+        let n_loaded = self.zones.iter().filter(|kept| kept.zone.is_some()).count();
+        let reports = self.zones.iter().map(|kept| &kept.report);
+        let is_broken = |report: &&Arc<ZoneReport>| {
+            !matches!(report.state, State::Loaded | State::Held | State::Loading)
+        };
+        let n_broken = reports.filter(is_broken).count();
+        let mut summary = counted(self.zones.len(), "zone");
+        if n_broken > 0 || !self.unloaded.is_empty() {
+            summary = format!("{n_loaded} of {summary}");
+        }
+        if n_broken > 0 {
+            summary = format!("{summary}, {n_broken} with broken files");
+        }
+        if !self.unloaded.is_empty() {
+            summary = format!("{summary}, {} still loading", self.unloaded.len());
+        }
+        format!("{summary}, {}", counted(self.watched.len(), "target"))
+    }
+}
