@@ -132,7 +132,9 @@ impl Service for Timesync {
             config.file.health.endpoint.0.clone(),
             config.node(),
         ));
-        succession::offer(context);
+        if let Some(lock) = &lock {
+            succession::offer(context, lock);
+        }
         let follower = show(&config, context, &views, &supply, &health);
         if config.file.sandbox {
             forbid();

@@ -10,7 +10,7 @@
 //!                                    │ draining │◄─────────────┘   STOPPING=1, a second SIGTERM
 //!                                    └────┬─────┘                  or the deadline ends it
 //!                                         ▼
-//!                            exit 0, or 70 after a failure
+//!                            exit 0, 70 after a failure, or 75 when a successor asked and did not come
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
@@ -50,6 +50,7 @@ use crate::log::LogSettings;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::signal::Signals;
+use crate::succession::Succession;
 use crate::{exit, log, notify};
 
 use host::{Before, Host};
@@ -133,6 +134,8 @@ pub struct Context {
     pub slot: SlotArgs,
     /// The state of this process's life.
     pub life: Life,
+    /// The promise to a successor, if one has asked.
+    pub succession: Succession,
 }
 
 impl Context {
@@ -147,6 +150,7 @@ impl Context {
             progress: Progress::new(),
             slot: SlotArgs::default(),
             life: Life::new(),
+            succession: Succession::default(),
         }
     }
 }
@@ -335,8 +339,7 @@ async fn live<S: Service>(
         started_with,
     };
     let end = host.serve(&service, before, log, &mut signals, load).await;
-    host.drain(service, end.deadline, &mut signals).await;
-    end.code
+    host.drain(service, end, &mut signals).await
 }
 
 fn warn<S: Service>(config: &S::Config) {

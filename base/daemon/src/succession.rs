@@ -11,12 +11,17 @@
 //!
 //! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
 //! and where that process can be asked, since processes in containers see no ids of each other.
+//!
+//! Only root and the service's own user may ask. A process that was asked and has drained lets go of the
+//! directory and looks for [`PATIENCE`] whether another process takes it. When none does, because the successor has
+//! failed or was none, the exit code is 75: the service manager starts the service again. A process of which
+//! the drain ran out of time may still write, so it keeps the directory to its end; a second file, which a
+//! successor locks while it waits, tells it whether there is one.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +38,12 @@ pub const PATH: &str = "/hand-over";
 
 /// The name of the file in the directory.
 const NAME: &str = "daemon.lock";
+
+/// The name of the file that a successor locks while it waits.
+const NEXT: &str = "daemon.next";
+
+/// The time that a successor has to take the directory once it is free.
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
@@ -56,6 +67,7 @@ static KEPT: Mutex<Vec<Lock>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    directory: PathBuf,
 }
 
 /// Why a directory is not ours.
@@ -98,6 +110,7 @@ pub async fn take(directory: &Path, common: &Common, context: &Context) -> Resul
                 pid,
                 "Another process has the directory; asking it to finish"
             );
+            let _waits = wait_mark(directory);
             let asking = ask(socket.as_deref(), common);
             let waiting = Lock::wait(directory, common.drain + BEYOND);
             tokio::pin!(waiting);
@@ -115,53 +128,150 @@ pub async fn take(directory: &Path, common: &Common, context: &Context) -> Resul
     Ok(lock)
 }
 
-/// Asks until it is answered with yes.
+/// Asks until one answers with yes.
 async fn ask(socket: Option<&Path>, common: &Common) {
-    let place = match (socket, common.admin) {
-        (Some(socket), _) => Place::from(socket),
-        (None, Some(address)) => Place::from(address),
-        (None, None) => {
-            tracing::warn!("It left no address to ask; waiting for its end");
-            return;
-        }
-    };
+    // The socket of a predecessor from before may be in a directory that this process does not see.
+    let socket = socket.map(Place::from);
+    let places: Vec<Place> = socket.into_iter().chain(common.admin.map(Place::from)).collect();
+    if places.is_empty() {
+        tracing::warn!("It left no address to ask; waiting for its end");
+        return;
+    }
     let mut is_told = false;
     loop {
-        let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), PATH, Vec::new()));
-        let refusal = match asked.await {
-            Ok(Ok(answer)) if answer.is_success() => return,
-            Ok(Ok(answer)) => format!("it answers {}", answer.status),
-            Ok(Err(error)) => exit::chain(&error),
-            Err(_) => "it does not answer".to_owned(),
-        };
+        let mut reasons = Vec::new();
+        for place in &places {
+            match ask_at(place).await {
+                Ok(()) => return,
+                Err(reason) => reasons.push(format!("{place}: {reason}")),
+            }
+        }
         if !is_told {
-            tracing::warn!(reason = refusal, "It cannot be asked; trying again");
+            let reason = reasons.join("; ");
+            tracing::warn!(reason, "It cannot be asked; trying again");
             is_told = true;
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
-/// Lets a successor ask: this process ends then, as on SIGTERM.
-pub fn offer(context: &Context) {
-    let life = context.life.clone();
-    let is_promised = Arc::new(AtomicBool::new(false));
-    context.admin.post(PATH, move |_| {
+async fn ask_at(place: &Place) -> Result<(), String> {
+    let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), PATH, Vec::new()));
+    match asked.await {
+        Ok(Ok(answer)) if answer.is_success() => Ok(()),
+        Ok(Ok(answer)) => Err(format!("it answers {}", answer.status)),
+        Ok(Err(error)) => Err(exit::chain(&error)),
+        Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+/// Lets a successor ask for the directory: this process ends then, as on SIGTERM.
+pub fn offer(context: &Context, lock: &Lock) {
+    let (life, succession) = (context.life.clone(), context.succession.clone());
+    let directory = lock.directory.clone();
+    context.admin.post_for_owner(PATH, move |_| {
         // A second signal would cut the drain short: every caller gets the promise, and the process ends once.
-        let begins = !is_promised.swap(true, Ordering::Relaxed) && life.state() != State::Draining;
-        let is_promised = Arc::clone(&is_promised);
+        let begins = life.state() != State::Draining && succession.promise(&directory);
+        let succession = succession.clone();
         async move {
             tracing::info!(begins, "A successor asks for what this process has");
             // The end of a process begins in one place.
             match begins.then(|| kill_process(getpid(), Signal::TERM)) {
                 None | Some(Ok(())) => Reply::text(200, "it is yours in a moment\n"),
                 Some(Err(error)) => {
-                    is_promised.store(false, Ordering::Relaxed);
+                    succession.take_back();
                     Reply::text(500, format!("cannot end: {error}\n"))
                 }
             }
         }
     });
+}
+
+/// The promise of this process to a successor; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Succession {
+    /// The directory that a successor has asked for.
+    promised: Arc<Mutex<Option<PathBuf>>>,
+}
+
+impl Succession {
+    /// Promises the directory; false when it was promised before.
+    fn promise(&self, directory: &Path) -> bool {
+        let mut promised = self.promised.lock();
+        match *promised {
+            Some(_) => false,
+            None => {
+                *promised = Some(directory.to_owned());
+                true
+            }
+        }
+    }
+
+    fn take_back(&self) {
+        *self.promised.lock() = None;
+    }
+
+    /// Gives the exit code of a process that has drained, as a whole or not, and would end with `code`: another
+    /// one when a successor has asked for its directory and does not take it.
+    pub(crate) async fn end(&self, code: u8, is_whole: bool) -> u8 {
+        self.end_within(code, is_whole, PATIENCE).await
+    }
+
+    async fn end_within(&self, code: u8, is_whole: bool, patience: Duration) -> u8 {
+        let promised = self.promised.lock().clone();
+        let Some(directory) = promised.filter(|_| code == exit::OK) else {
+            return code;
+        };
+        let is_taken = match is_whole {
+            true => {
+                let mut kept = KEPT.lock();
+                kept.retain(|lock| lock.directory != directory);
+                drop(kept);
+                is_taken_within(&directory, patience).await
+            }
+            false => is_locked(&directory.join(NEXT)),
+        };
+        if is_taken {
+            return code;
+        }
+        tracing::error!(
+            directory = %directory.display(),
+            "The successor has not taken over; ending with an error, to be started again"
+        );
+        exit::TEMPORARY
+    }
+}
+
+async fn is_taken_within(directory: &Path, patience: Duration) -> bool {
+    let file = directory.join(NAME);
+    let taken = tokio::time::timeout(patience, async {
+        while !is_locked(&file) {
+            tokio::time::sleep(RETRY).await;
+        }
+    });
+    taken.await.is_ok()
+}
+
+/// Whether another process has locked a file. One that cannot be opened is locked by none.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    // Had for a moment: a successor tries again.
+    let tried = flock(&file, FlockOperation::NonBlockingLockShared);
+    tried == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Shows the holder of the directory, for as long as the file is open, that a successor waits.
+fn wait_mark(directory: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.open(directory.join(NEXT)).ok()?;
+    // When another successor waits as well, its mark says the same.
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Some(file),
+        Err(_) => None,
+    }
 }
 
 impl Lock {
@@ -195,7 +305,10 @@ impl Lock {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        let lock = Self { file };
+        let lock = Self {
+            file,
+            directory: directory.to_owned(),
+        };
         lock.sign(None).map_err(failed)?;
         Ok(lock)
     }
@@ -276,6 +389,43 @@ mod tests {
             waiting.await
         });
         drop(second.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_process_that_was_asked_ends_well_only_when_its_directory_is_taken() {
+        let directory = tempfile::tempdir().unwrap();
+        let directory = directory.path();
+        let succession = Succession::default();
+        // No successor has asked: whatever becomes of the directory.
+        assert_eq!(succession.end(exit::OK, true).await, exit::OK);
+        Lock::take(directory).unwrap().keep();
+        assert!(succession.promise(directory));
+        assert!(!succession.promise(directory));
+        // A failure is one all the same.
+        assert_eq!(succession.end(exit::SOFTWARE, true).await, exit::SOFTWARE);
+        // A drain that ran out of time keeps the directory, and counts on a successor that waits.
+        assert_eq!(succession.end(exit::OK, false).await, exit::TEMPORARY);
+        let waits = wait_mark(directory);
+        assert!(waits.is_some());
+        assert_eq!(succession.end(exit::OK, false).await, exit::OK);
+        assert!(wait_mark(directory).is_none(), "another one waits");
+        assert!(matches!(
+            Lock::take(directory),
+            Err(LockError::Held { .. })
+        ));
+        drop(waits);
+        // A whole drain lets go of it; no successor comes.
+        let soon = Duration::from_millis(1);
+        let end = succession.end_within(exit::OK, true, soon).await;
+        assert_eq!(end, exit::TEMPORARY);
+        // One comes a little later.
+        let taking = async {
+            tokio::time::sleep(RETRY * 2).await;
+            Lock::take(directory).unwrap()
+        };
+        let (code, taken) = tokio::join!(succession.end(exit::OK, true), taking);
+        assert_eq!(code, exit::OK);
+        drop(taken);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 use super::*;
+use crate::accept::{Listener, Peer};
 use crate::life::{Life, State};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::readiness::Readiness;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -33,7 +35,6 @@ async fn answer(
 }
 
 impl Running {
-    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let running = Self {
@@ -43,21 +44,35 @@ impl Running {
             routes: Routes::new(),
             detail: Arc::default(),
         };
+        running.serve(listener, |_: &TcpStream, peer| Caller::Network(peer));
+        running
+    }
+
+    /// Serves another listener; gives the count of requests that it refused.
+    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
+    fn serve<L: Listener>(
+        &self,
+        listener: L,
+        identify: impl Fn(&L::Stream, Peer) -> Caller + Send + 'static,
+    ) -> Counter<u64> {
         let (status, asked) = mpsc::channel(1);
-        tokio::spawn(answer(asked, Arc::clone(&running.detail)));
+        tokio::spawn(answer(asked, Arc::clone(&self.detail)));
+        let refused = Counter::default();
         let shared = Shared {
             service: "tested",
             slot: None,
+            socket: None,
             started: Instant::now(),
-            life: running.life.clone(),
-            readiness: running.readiness.clone(),
+            life: self.life.clone(),
+            readiness: self.readiness.clone(),
             metrics: Metrics::new("tested"),
             progress: Progress::new(),
-            routes: running.routes.clone(),
+            routes: self.routes.clone(),
+            refused: refused.clone(),
             status,
         };
-        tokio::spawn(Server::new(Arc::new(shared)).serve(listener));
-        running
+        tokio::spawn(Server::new(Arc::new(shared)).serve(listener, identify));
+        refused
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -218,6 +233,45 @@ fn a_web_page_cannot_change_anything() {
         assert!(page.starts_with("HTTP/1.1 403"), "{page}");
         let told = post(running.address, "/flush", "").await.unwrap();
         assert_eq!((told.status, told.text().as_str()), (200, "flushed\n"));
+    });
+}
+
+#[test]
+fn a_process_may_do_what_its_role_allows() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        for (role, path, status) in [
+            (Role::Owner, "/hand-over", 200),
+            (Role::Owner, "/flush", 200),
+            (Role::Operator, "/hand-over", 403),
+            (Role::Operator, "/flush", 200),
+            (Role::Other, "/hand-over", 403),
+            (Role::Other, "/flush", 403),
+            (Role::Other, "/nowhere", 403),
+        ] {
+            let socket = directory.path().join(format!("{role}{}", path.replace('/', "-")));
+            let running = Running::start().await;
+            let done = Arc::new(RwLock::new(0));
+            let ok = {
+                let done = Arc::clone(&done);
+                move |_| {
+                    *done.write() += 1;
+                    async { Reply::text(200, "ok\n") }
+                }
+            };
+            running.routes.post_for_owner("/hand-over", ok.clone());
+            running.routes.post("/flush", ok);
+            let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+            let refused = running.serve(listener, move |_, _| Caller::Process(role));
+            let told = post(socket.as_path(), path, "").await.unwrap();
+            assert_eq!(told.status, status, "{role} {path}: {}", told.text());
+            assert_eq!(*done.read(), i32::from(status == 200), "{role} {path}");
+            assert_eq!(refused.get(), u64::from(status == 403), "{role} {path}");
+            // Other processes may not even look.
+            let shown = get(socket.as_path(), "/livez").await.unwrap();
+            let expected = if role == Role::Other { 403 } else { 200 };
+            assert_eq!(shown.status, expected, "{role}");
+        }
     });
 }
 
