@@ -175,15 +175,15 @@ fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
     let (slots, site) = health();
     let a = slots.start("a");
     let socket = site.socket();
-    let mark = |state: &str| {
+    let mark = |slot: &str, state: &str| {
         let mut command = Command::new(binary("healthd"));
         command
             .args(["mark", "192.0.2.7", state, "--socket"])
-            .arg(site.socket());
+            .arg(slots.socket(slot));
         let (status, stdout, stderr) = run(command);
         assert!(status.success(), "{stdout}{stderr}");
     };
-    mark("maintenance");
+    mark("a", "maintenance");
     let clients = Clients::start(move || {
         let connected = UnixStream::connect(&socket);
         connected
@@ -198,7 +198,7 @@ fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
     clients.assert_served();
     let checked = slots.self_check("b").unwrap();
     assert!(checked.contains("lists"), "{checked}");
-    mark("ready");
+    mark("b", "ready");
     b.stop();
     there_and_back(&slots);
 }

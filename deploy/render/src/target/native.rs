@@ -62,7 +62,9 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
     let text = slot::service(text, service, scope, &needs)
         .set("User", places::USER)
         .set("Group", places::USER)
-        .set_each("ReadWritePaths", &needs.writes);
+        .set_each("ReadWritePaths", &needs.writes)
+        .comments(&["It has the user of the others, and could change what they do."])
+        .set_each("InaccessiblePaths", others(service, scope));
     let text = SHUT
         .into_iter()
         .fold(text, |text, (key, value)| text.set(key, value));
@@ -72,6 +74,15 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         &needs,
     ))
     .finish()
+}
+
+/// The directories of the other services' admin sockets; the one of a service that has left is not there.
+fn others(service: Service, scope: &Scope<'_>) -> Vec<String> {
+    scope
+        .services()
+        .filter(|&other| other != service)
+        .map(|other| format!("-{}", places::admin_directory(other).display()))
+        .collect()
 }
 
 fn capabilities(text: Text, needs: &Needs) -> Text {
