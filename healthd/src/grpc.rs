@@ -17,7 +17,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
-use rustix::process::geteuid;
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
 
@@ -133,7 +132,9 @@ impl Health for HealthApi {
         &self,
         request: Request<wire::SetAdminStateRequest>,
     ) -> Result<Response<wire::SetAdminStateResponse>, Status> {
-        may_decide(request.extensions().get())?;
+        let peer = request.extensions().get::<UdsConnectInfo>();
+        let peer = peer.and_then(|peer| peer.peer_cred);
+        may_decide(peer.map(|peer| peer.uid()))?;
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
         let marked = marks::set(&self.driver, scope, state).await;
@@ -190,13 +191,13 @@ impl HealthApi {
     }
 }
 
-/// Lets root and healthd's own user decide, at a Unix socket; operators do so at the admin socket.
-fn may_decide(peer: Option<&UdsConnectInfo>) -> Result<(), Status> {
-    let uid = peer.and_then(|peer| peer.peer_cred).map(|peer| peer.uid());
-    match uid {
-        Some(uid) if uid == 0 || uid == geteuid().as_raw() => Ok(()),
+/// Lets root decide, at a Unix socket. The services that subscribe here have healthd's own user, and decide
+/// nothing; operators do so at the admin socket.
+fn may_decide(user: Option<u32>) -> Result<(), Status> {
+    match user {
+        Some(0) => Ok(()),
         _ => Err(Status::permission_denied(
-            "only root and healthd's own user decide here; operators use `healthd mark`",
+            "only root decides here; operators use `healthd mark`",
         )),
     }
 }
@@ -419,14 +420,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_without_an_identity_decides_nothing() {
-        let refused = may_decide(None).unwrap_err();
-        assert_eq!(refused.code(), tonic::Code::PermissionDenied);
-        let unnamed = UdsConnectInfo {
-            peer_addr: None,
-            peer_cred: None,
-        };
-        assert!(may_decide(Some(&unnamed)).is_err());
+    fn root_alone_decides() {
+        assert!(may_decide(Some(0)).is_ok());
+        for user in [None, Some(65_532), Some(1000), Some(65_534)] {
+            let refused = may_decide(user).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{user:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The right to change what services do: by the user and the groups of a process, never by its network address.
 
 use std::net::SocketAddr;
-use std::os::unix::fs::{PermissionsExt as _, chown};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,15 +33,13 @@ const NEIGHBOUR: User = User {
     groups: "0,65532,64002",
 };
 
+/// The user of processes without any right.
 const NOBODY: User = User {
     id: 65_534,
     groups: "65534",
 };
 
-const ROOT: User = User {
-    id: 0,
-    groups: "0",
-};
+const ROOT: User = User { id: 0, groups: "0" };
 
 #[derive(Clone, Copy, Debug)]
 struct User {
@@ -170,7 +168,7 @@ fn give(path: &Path) {
     }
 }
 
-/// What an operator may ask for, with all that is needed.
+/// The request of an operator for a route, and the status of its answer.
 fn request(route: &str) -> Option<(&'static str, u32)> {
     Some(match route {
         "/backends/max-connections" | "/backends/state" | "/backends/weight" => return None,
@@ -188,7 +186,7 @@ const HAND_OVER: &str = daemon::succession::PATH;
 
 #[test]
 #[ignore = "takes the places of other users, which needs root; tests/run runs it"]
-fn nobody_changes_a_service_and_operators_and_root_do() {
+fn changes_are_for_operators_and_root_and_for_no_other_user() {
     let mut n_routes = 0;
     for name in SERVICES {
         let mut service = Guarded::start(name);
@@ -196,7 +194,7 @@ fn nobody_changes_a_service_and_operators_and_root_do() {
         n_routes += routes.len();
         let mut expected = service.refused();
         for route in &routes {
-            // Over TCP a change is for no user, whoever it is. The answer says where changes are taken.
+            // Over TCP no user may change anything. The answer says where changes are taken.
             for user in [NOBODY, NEIGHBOUR, OPERATOR, OWNER, ROOT] {
                 let (status, text) = user.post(&At::Address(service.admin), route);
                 assert_eq!(status, 403, "{name} {route} {user:?}: {text}");
@@ -210,7 +208,7 @@ fn nobody_changes_a_service_and_operators_and_root_do() {
                 assert_eq!(status, 0, "{name} {route} {user:?}: {text}");
             }
         }
-        // And where somebody has loosened the mode, the identity of the process does.
+        // Where the mode is loosened, the identity of the process does.
         let loosened = [(&service.directory, 0o2777), (&service.socket, 0o666)];
         for (path, mode) in loosened {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
@@ -237,7 +235,10 @@ fn nobody_changes_a_service_and_operators_and_root_do() {
             for user in [OPERATOR, OWNER, ROOT] {
                 let (status, text) = user.post(&service.socket(), path);
                 let is_busy = status == 409 && route == "/upkeep";
-                assert!(status == expected || is_busy, "{name} {path} {user:?}: {status} {text}");
+                assert!(
+                    status == expected || is_busy,
+                    "{name} {path} {user:?}: {status} {text}"
+                );
             }
         }
         service.assert_serves();
@@ -273,12 +274,12 @@ fn the_verbs_of_an_operator_find_the_socket_and_those_of_others_are_refused() {
 
 #[test]
 #[ignore = "takes the places of other users, which needs root; tests/run runs it"]
-fn a_service_that_was_asked_to_hand_over_to_nobody_comes_back() {
+fn a_service_that_finds_no_successor_ends_with_an_error() {
     for name in ["healthd", "registry-svc", "timesync-agent"] {
         let mut service = Guarded::start(name);
         let (status, text) = OWNER.post(&service.socket(), HAND_OVER);
         assert_eq!(status, 200, "{name}: {text}");
-        // What has systemd start it again (Restart=on-failure).
+        // With an error, systemd starts it again (Restart=on-failure).
         let ended = service.daemon.wait();
         let log = service.daemon.log();
         assert_eq!(ended.code(), Some(75), "{name}: {log}");

@@ -9,8 +9,8 @@
 //! | `GET /self-check` | 200 when the process has done its own work once, else 503 and what does not work |
 //!
 //! A service adds its own paths to [`Routes`]. A request with a method that a path does not take gets 405, with the
-//! right methods in `Allow`. A change is a `POST`, and is accepted from
-//! loopback only, never from a browser's page (a request with `Origin`).
+//! right methods in `Allow`. A change is a `POST`. Over TCP, where no client has an identity, it gets 403; the
+//! socket of the process (`--admin-socket`) takes it from processes with the right role ([`crate::caller`]).
 
 mod client;
 mod server;

@@ -1,8 +1,8 @@
 //! The role of a process that connects to a Unix socket of this daemon.
 //!
 //! The file's mode decides first, in the kernel: its owner and its group may connect. The identity that the
-//! process had when it connected decides then (`SO_PEERCRED`, `SO_PEERGROUPS`), so that a mode that somebody has
-//! loosened lets no other user in.
+//! process had when it connected decides then (`SO_PEERCRED`, `SO_PEERGROUPS`), so that a loosened mode lets no
+//! other user in.
 //!
 //! | role | is | may |
 //! | --- | --- | --- |

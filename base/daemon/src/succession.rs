@@ -13,7 +13,7 @@
 //! and where that process can be asked, since processes in containers see no ids of each other.
 //!
 //! Only root and the service's own user may ask. A process that was asked and has drained lets go of the
-//! directory and looks for [`PATIENCE`] whether another process takes it. When none does, because the successor has
+//! directory and looks for [`SUCCESSOR_TIME`] whether another process takes it. When none does, because the successor has
 //! failed or was none, the exit code is 75: the service manager starts the service again. A process of which
 //! the drain ran out of time may still write, so it keeps the directory to its end; a second file, which a
 //! successor locks while it waits, tells it whether there is one.
@@ -43,7 +43,7 @@ const NAME: &str = "daemon.lock";
 const NEXT: &str = "daemon.next";
 
 /// The time that a successor has to take the directory once it is free.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const SUCCESSOR_TIME: Duration = Duration::from_secs(5);
 
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
@@ -132,7 +132,10 @@ pub async fn take(directory: &Path, common: &Common, context: &Context) -> Resul
 async fn ask(socket: Option<&Path>, common: &Common) {
     // The socket of a predecessor from before may be in a directory that this process does not see.
     let socket = socket.map(Place::from);
-    let places: Vec<Place> = socket.into_iter().chain(common.admin.map(Place::from)).collect();
+    let places: Vec<Place> = socket
+        .into_iter()
+        .chain(common.admin.map(Place::from))
+        .collect();
     if places.is_empty() {
         tracing::warn!("It left no address to ask; waiting for its end");
         return;
@@ -214,10 +217,10 @@ impl Succession {
     /// Gives the exit code of a process that has drained, as a whole or not, and would end with `code`: another
     /// one when a successor has asked for its directory and does not take it.
     pub(crate) async fn end(&self, code: u8, is_whole: bool) -> u8 {
-        self.end_within(code, is_whole, PATIENCE).await
+        self.end_within(code, is_whole, SUCCESSOR_TIME).await
     }
 
-    async fn end_within(&self, code: u8, is_whole: bool, patience: Duration) -> u8 {
+    async fn end_within(&self, code: u8, is_whole: bool, limit: Duration) -> u8 {
         let promised = self.promised.lock().clone();
         let Some(directory) = promised.filter(|_| code == exit::OK) else {
             return code;
@@ -227,7 +230,7 @@ impl Succession {
                 let mut kept = KEPT.lock();
                 kept.retain(|lock| lock.directory != directory);
                 drop(kept);
-                is_taken_within(&directory, patience).await
+                is_taken_within(&directory, limit).await
             }
             false => is_locked(&directory.join(NEXT)),
         };
@@ -242,9 +245,9 @@ impl Succession {
     }
 }
 
-async fn is_taken_within(directory: &Path, patience: Duration) -> bool {
+async fn is_taken_within(directory: &Path, limit: Duration) -> bool {
     let file = directory.join(NAME);
-    let taken = tokio::time::timeout(patience, async {
+    let taken = tokio::time::timeout(limit, async {
         while !is_locked(&file) {
             tokio::time::sleep(RETRY).await;
         }
@@ -409,10 +412,7 @@ mod tests {
         assert!(waits.is_some());
         assert_eq!(succession.end(exit::OK, false).await, exit::OK);
         assert!(wait_mark(directory).is_none(), "another one waits");
-        assert!(matches!(
-            Lock::take(directory),
-            Err(LockError::Held { .. })
-        ));
+        assert!(matches!(Lock::take(directory), Err(LockError::Held { .. })));
         drop(waits);
         // A whole drain lets go of it; no successor comes.
         let soon = Duration::from_millis(1);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use api::Status;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -186,7 +186,7 @@ async fn route(
         && let Some((least, handler)) = shared.routes.handler(method, path)
     {
         if method == Method::Post
-            && let Err(refusal) = may_change(shared, caller, least, &head.headers)
+            && let Err(refusal) = may_change(shared, caller, least)
         {
             return Ok(refusal);
         }
@@ -231,23 +231,26 @@ fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
     }
 }
 
-/// Allows changes from this node only, and not from a page that a browser on it has loaded.
-fn may_change(
-    shared: &Shared,
-    caller: Caller,
-    least: Role,
-    headers: &HeaderMap,
-) -> Result<(), Reply> {
+/// Allows changes to a process with the right to them. One that comes over a network has no identity.
+fn may_change(shared: &Shared, caller: Caller, least: Role) -> Result<(), Reply> {
     match caller {
         Caller::Process(role) if role >= least => Ok(()),
         Caller::Process(_) => Err(refused(shared, caller, OWNERS_ONLY)),
-        Caller::Network(peer) if !peer.is_local() => {
-            Err(refused(shared, caller, "changes are taken from loopback only\n"))
-        }
-        Caller::Network(_) if headers.contains_key(ORIGIN) => {
-            Err(refused(shared, caller, "changes are not taken from web pages\n"))
-        }
-        Caller::Network(_) => Ok(()),
+        Caller::Network(_) => Err(refused(shared, caller, elsewhere(shared))),
+    }
+}
+
+/// Says where changes are taken.
+fn elsewhere(shared: &Shared) -> String {
+    match &shared.socket {
+        Some(socket) => format!(
+            "changes are taken at the socket {socket} only: use the verbs of {}, or curl --unix-socket {socket}\n",
+            shared.service
+        ),
+        None => format!(
+            "changes are taken at a Unix socket only: start {} with serve --admin-socket PATH\n",
+            shared.service
+        ),
     }
 }
 

@@ -49,9 +49,19 @@ impl Running {
     }
 
     /// Serves another listener; gives the count of requests that it refused.
-    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
     fn serve<L: Listener>(
         &self,
+        listener: L,
+        identify: impl Fn(&L::Stream, Peer) -> Caller + Send + 'static,
+    ) -> Counter<u64> {
+        self.serve_beside(None, listener, identify)
+    }
+
+    /// The same, of a process that has a socket.
+    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
+    fn serve_beside<L: Listener>(
+        &self,
+        socket: impl Into<Option<&'static str>>,
         listener: L,
         identify: impl Fn(&L::Stream, Peer) -> Caller + Send + 'static,
     ) -> Counter<u64> {
@@ -61,7 +71,7 @@ impl Running {
         let shared = Shared {
             service: "tested",
             slot: None,
-            socket: None,
+            socket: socket.into().map(str::to_owned),
             started: Instant::now(),
             life: self.life.clone(),
             readiness: self.readiness.clone(),
@@ -199,7 +209,8 @@ fn a_method_that_a_path_does_not_take_is_told_which_it_takes() {
             ("GET", "/flush", 405, Some("POST")),
             ("HEAD", "/flush", 405, Some("POST")),
             ("PUT", "/zones", 405, Some("GET, HEAD, POST")),
-            ("POST", "/zones", 200, None),
+            // It takes the method, and not from here.
+            ("POST", "/zones", 403, None),
             ("POST", "/nowhere", 404, None),
             ("PUT", "/nowhere", 404, None),
         ] {
@@ -218,21 +229,25 @@ fn a_method_that_a_path_does_not_take_is_told_which_it_takes() {
 }
 
 #[test]
-fn a_web_page_cannot_change_anything() {
+fn a_change_over_tcp_is_refused_and_the_answer_names_the_socket() {
     run(async {
         let running = Running::start().await;
         running
             .routes
-            .post("/flush", |_| async { Reply::text(200, "flushed\n") });
-        let page = running
-            .raw(
-                "POST /flush HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\n\
-                 content-length: 0\r\nconnection: close\r\n\r\n",
-            )
-            .await;
-        assert!(page.starts_with("HTTP/1.1 403"), "{page}");
+            .post("/flush", |_| async { panic!("nothing is flushed") });
         let told = post(running.address, "/flush", "").await.unwrap();
-        assert_eq!((told.status, told.text().as_str()), (200, "flushed\n"));
+        assert_eq!(told.status, 403, "{}", told.text());
+        assert!(told.text().contains("serve --admin-socket PATH"));
+        // With a socket, the verbs find it.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let identify = |_: &TcpStream, peer| Caller::Network(peer);
+        let refused = running.serve_beside("/run/x.sock", listener, identify);
+        let told = post(address, "/flush", "").await.unwrap();
+        assert_eq!((told.status, refused.get()), (403, 1));
+        assert!(told.text().contains(" /run/x.sock "), "{}", told.text());
+        let control = control(address).await.unwrap();
+        assert_eq!(control, Place::Socket("/run/x.sock".into()));
     });
 }
 
@@ -249,7 +264,9 @@ fn a_process_may_do_what_its_role_allows() {
             (Role::Other, "/flush", 403),
             (Role::Other, "/nowhere", 403),
         ] {
-            let socket = directory.path().join(format!("{role}{}", path.replace('/', "-")));
+            let socket = directory
+                .path()
+                .join(format!("{role}{}", path.replace('/', "-")));
             let running = Running::start().await;
             let done = Arc::new(RwLock::new(0));
             let ok = {
@@ -279,14 +296,18 @@ fn a_process_may_do_what_its_role_allows() {
 fn a_body_beyond_the_bound_is_refused() {
     run(async {
         let running = Running::start().await;
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("x.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        running.serve(listener, |_, _| Caller::Process(Role::Operator));
         running.routes.post("/echo", |request| async move {
             Reply::text(200, request.body.len().to_string())
         });
-        let fits = post(running.address, "/echo", vec![b'x'; 256 << 10])
+        let fits = post(socket.as_path(), "/echo", vec![b'x'; 256 << 10])
             .await
             .unwrap();
         assert_eq!((fits.status, fits.text()), (200, (256 << 10).to_string()));
-        let large = post(running.address, "/echo", vec![b'x'; (256 << 10) + 1])
+        let large = post(socket.as_path(), "/echo", vec![b'x'; (256 << 10) + 1])
             .await
             .unwrap();
         assert_eq!(large.status, 413);

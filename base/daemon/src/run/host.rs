@@ -284,7 +284,7 @@ impl Host {
                 }
                 tokio::select! {
                     biased;
-                    // Whoever stops this process wants its end, and no successor.
+                    // A second signal asks for the end of this process, and for no successor.
                     () = signals.stop() => code,
                     code = self.context.succession.end(code, is_whole) => code,
                 }
