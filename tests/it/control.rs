@@ -121,9 +121,12 @@ impl Guarded {
         let mut command = OWNER.command(Path::new(serve.get_program()));
         command.args(serve.get_args());
         command.args(["--slot", "a", "--admin-socket"]).arg(&socket);
+        // The notify socket of a test is for root alone: the log says when it is ready.
+        let daemon = Daemon::spawn(name, command);
+        daemon.wait_log(" Ready ");
         Self {
             name,
-            daemon: Daemon::start(name, command),
+            daemon,
             admin,
             directory,
             socket,
