@@ -62,9 +62,14 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
     let text = slot::service(text, service, scope, &needs)
         .set("User", places::USER)
         .set("Group", places::USER)
-        .set_each("ReadWritePaths", &needs.writes)
-        .comments(&["It has the user of the others, and could change what they do."])
-        .set_each("InaccessiblePaths", others(service, scope));
+        .set_each("ReadWritePaths", &needs.writes);
+    let others = others(service, scope);
+    let text = text.when(!others.is_empty(), |text| {
+        text.comments(&[
+            "The services have one user: this keeps each from changing what another one does.",
+        ])
+        .set_each("InaccessiblePaths", &others)
+    });
     let text = SHUT
         .into_iter()
         .fold(text, |text, (key, value)| text.set(key, value));
