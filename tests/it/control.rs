@@ -277,16 +277,17 @@ fn the_verbs_of_an_operator_find_the_socket_and_those_of_others_are_refused() {
 
 #[test]
 #[ignore = "takes the places of other users, which needs root; tests/run runs it"]
-fn a_service_that_finds_no_successor_ends_with_an_error() {
+fn a_handover_without_a_successor_is_refused() {
     for name in ["healthd", "registry-svc", "timesync-agent"] {
         let mut service = Guarded::start(name);
-        let (status, text) = OWNER.post(&service.socket(), HAND_OVER);
-        assert_eq!(status, 200, "{name}: {text}");
-        // With an error, systemd starts it again (Restart=on-failure).
-        let ended = service.daemon.wait();
-        let log = service.daemon.log();
-        assert_eq!(ended.code(), Some(75), "{name}: {log}");
-        assert!(log.contains("The successor has not taken over"), "{log}");
+        for user in [OWNER, ROOT] {
+            let path = format!("{HAND_OVER}?waits=yes");
+            let (status, text) = user.post(&service.socket(), &path);
+            assert_eq!(status, 409, "{name} {user:?}: {text}");
+            assert!(text.starts_with("no successor waits"), "{text}");
+        }
+        service.assert_serves();
+        service.daemon.stop();
     }
 }
 

@@ -75,8 +75,8 @@ pub struct SlotArgs {
     ///
     /// While two processes of a service overlap only one has the admin address; at this path each
     /// can be asked. Owner and group of the file may connect: root and the service's own user may do
-    /// everything, and the group's members are operators. In a directory with the set-group-ID bit the group is the directory's. The
-    /// file goes when the process ends.
+    /// everything, and the group's members are operators. In a directory with the set-group-ID bit the
+    /// group is the directory's. The file goes when the process ends.
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }

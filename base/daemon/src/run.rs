@@ -10,7 +10,7 @@
 //!                                    │ draining │◄─────────────┘   STOPPING=1, a second SIGTERM
 //!                                    └────┬─────┘                  or the deadline ends it
 //!                                         ▼
-//!                            exit 0, 70 after a failure, or 75 when a successor asked and did not come
+//!                            exit 0, 70 after a failure, or 75 when the successor that asked has gone
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.

@@ -12,11 +12,10 @@
 //! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
 //! and where that process can be asked, since processes in containers see no ids of each other.
 //!
-//! Only root and the service's own user may ask. A process that was asked and has drained lets go of the
-//! directory and looks for [`SUCCESSOR_TIME`] whether another process takes it. When none does, because the successor has
-//! failed or was none, the exit code is 75: the service manager starts the service again. A process of which
-//! the drain ran out of time may still write, so it keeps the directory to its end; a second file, which a
-//! successor locks while it waits, tells it whether there is one.
+//! Only root and the service's own user may ask. A successor locks a second file while it waits, and says so
+//! when it asks. Without that lock the request is refused, and the process serves on. When the lock has gone at the
+//! end of the drain, the successor has failed meanwhile: the process ends with 75, and its service manager starts it
+//! again. A successor of the version before says nothing, and is believed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -39,11 +38,11 @@ pub const PATH: &str = "/hand-over";
 /// The name of the file in the directory.
 const NAME: &str = "daemon.lock";
 
+/// The parameter of a successor that locks [`NEXT`] while it waits.
+const WAITS: &str = "waits";
+
 /// The name of the file that a successor locks while it waits.
 const NEXT: &str = "daemon.next";
-
-/// The time that a successor has to take the directory once it is free.
-pub const SUCCESSOR_TIME: Duration = Duration::from_secs(5);
 
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
@@ -159,7 +158,8 @@ async fn ask(socket: Option<&Path>, common: &Common) {
 }
 
 async fn ask_at(place: &Place) -> Result<(), String> {
-    let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), PATH, Vec::new()));
+    let path = format!("{PATH}?{WAITS}=yes");
+    let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), &path, Vec::new()));
     match asked.await {
         Ok(Ok(answer)) if answer.is_success() => Ok(()),
         Ok(Ok(answer)) => Err(format!("it answers {}", answer.status)),
@@ -172,11 +172,21 @@ async fn ask_at(place: &Place) -> Result<(), String> {
 pub fn offer(context: &Context, lock: &Lock) {
     let (life, succession) = (context.life.clone(), context.succession.clone());
     let directory = lock.directory.clone();
-    context.admin.post_for_owner(PATH, move |_| {
+    context.admin.post_for_owner(PATH, move |request| {
+        let promise = Promise {
+            directory: directory.clone(),
+            is_marked: request.parameter(WAITS).is_some(),
+        };
+        let is_idle = promise.is_marked && !promise.is_waited_for();
         // A second signal would cut the drain short: every caller gets the promise, and the process ends once.
-        let begins = life.state() != State::Draining && succession.promise(&directory);
+        let begins =
+            !is_idle && life.state() != State::Draining && succession.promise(promise.clone());
         let succession = succession.clone();
         async move {
+            if is_idle {
+                let directory = promise.directory.display();
+                return Reply::text(409, format!("no successor waits for {directory}\n"));
+            }
             tracing::info!(begins, "A successor asks for what this process has");
             // The end of a process begins in one place.
             match begins.then(|| kill_process(getpid(), Signal::TERM)) {
@@ -190,69 +200,57 @@ pub fn offer(context: &Context, lock: &Lock) {
     });
 }
 
-/// The promise of this process to a successor; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Succession {
-    /// The directory that a successor has asked for.
-    promised: Arc<Mutex<Option<PathBuf>>>,
+/// A promise to a successor.
+#[derive(Clone, Debug)]
+struct Promise {
+    /// The directory that it asked for.
+    directory: PathBuf,
+    /// Whether it locks [`NEXT`] while it waits.
+    is_marked: bool,
 }
+
+impl Promise {
+    /// Whether a successor waits at this moment.
+    fn is_waited_for(&self) -> bool {
+        is_locked(&self.directory.join(NEXT))
+    }
+}
+
+/// The promise of this process, if a successor has asked; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Succession(Arc<Mutex<Option<Promise>>>);
 
 impl Succession {
     /// Promises the directory; false when it was promised before.
-    fn promise(&self, directory: &Path) -> bool {
-        let mut promised = self.promised.lock();
-        match *promised {
-            Some(_) => false,
-            None => {
-                *promised = Some(directory.to_owned());
-                true
-            }
-        }
+    fn promise(&self, promise: Promise) -> bool {
+        let mut promised = self.0.lock();
+        let is_first = promised.is_none();
+        promised.get_or_insert(promise);
+        is_first
     }
 
     fn take_back(&self) {
-        *self.promised.lock() = None;
+        *self.0.lock() = None;
     }
 
-    /// Gives the exit code of a process that has drained, as a whole or not, and would end with `code`: another
-    /// one when a successor has asked for its directory and does not take it.
-    pub(crate) async fn end(&self, code: u8, is_whole: bool) -> u8 {
-        self.end_within(code, is_whole, SUCCESSOR_TIME).await
-    }
-
-    async fn end_within(&self, code: u8, is_whole: bool, limit: Duration) -> u8 {
-        let promised = self.promised.lock().clone();
-        let Some(directory) = promised.filter(|_| code == exit::OK) else {
-            return code;
-        };
-        let is_taken = match is_whole {
-            true => {
-                let mut kept = KEPT.lock();
-                kept.retain(|lock| lock.directory != directory);
-                drop(kept);
-                is_taken_within(&directory, limit).await
+    /// Gives the exit code of a process that has drained and would end with `code`: another one when the
+    /// successor that asked for it has gone.
+    pub(crate) fn end(&self, code: u8) -> u8 {
+        let promised = self.0.lock();
+        let lost = promised
+            .as_ref()
+            .filter(|promise| promise.is_marked && !promise.is_waited_for());
+        match lost {
+            Some(promise) if code == exit::OK => {
+                tracing::error!(
+                    directory = %promise.directory.display(),
+                    "The successor has gone; ending with an error, to be started again"
+                );
+                exit::TEMPORARY
             }
-            false => is_locked(&directory.join(NEXT)),
-        };
-        if is_taken {
-            return code;
+            _ => code,
         }
-        tracing::error!(
-            directory = %directory.display(),
-            "The successor has not taken over; ending with an error, to be started again"
-        );
-        exit::TEMPORARY
     }
-}
-
-async fn is_taken_within(directory: &Path, limit: Duration) -> bool {
-    let file = directory.join(NAME);
-    let taken = tokio::time::timeout(limit, async {
-        while !is_locked(&file) {
-            tokio::time::sleep(RETRY).await;
-        }
-    });
-    taken.await.is_ok()
 }
 
 /// Whether another process has locked a file. One that cannot be opened is locked by none.
@@ -394,38 +392,29 @@ mod tests {
         drop(second.unwrap());
     }
 
-    #[tokio::test]
-    async fn a_process_that_was_asked_ends_well_only_when_its_directory_is_taken() {
+    #[test]
+    fn a_process_ends_well_while_its_successor_waits() {
         let directory = tempfile::tempdir().unwrap();
-        let directory = directory.path();
-        let succession = Succession::default();
-        // No successor has asked: whatever becomes of the directory.
-        assert_eq!(succession.end(exit::OK, true).await, exit::OK);
-        Lock::take(directory).unwrap().keep();
-        assert!(succession.promise(directory));
-        assert!(!succession.promise(directory));
-        // A failure is one all the same.
-        assert_eq!(succession.end(exit::SOFTWARE, true).await, exit::SOFTWARE);
-        // A drain that ran out of time keeps the directory, and counts on a successor that waits.
-        assert_eq!(succession.end(exit::OK, false).await, exit::TEMPORARY);
-        let waits = wait_mark(directory);
-        assert!(waits.is_some());
-        assert_eq!(succession.end(exit::OK, false).await, exit::OK);
-        assert!(wait_mark(directory).is_none(), "another one waits");
-        assert!(matches!(Lock::take(directory), Err(LockError::Held { .. })));
-        drop(waits);
-        // A whole drain lets go of it; no successor comes.
-        let soon = Duration::from_millis(1);
-        let end = succession.end_within(exit::OK, true, soon).await;
-        assert_eq!(end, exit::TEMPORARY);
-        // One comes a little later.
-        let taking = async {
-            tokio::time::sleep(RETRY * 2).await;
-            Lock::take(directory).unwrap()
+        let promise = |is_marked| Promise {
+            directory: directory.path().to_owned(),
+            is_marked,
         };
-        let (code, taken) = tokio::join!(succession.end(exit::OK, true), taking);
-        assert_eq!(code, exit::OK);
-        drop(taken);
+        let succession = Succession::default();
+        assert_eq!(succession.end(exit::OK), exit::OK, "none has asked");
+        // One of the version before, of which nothing can be seen.
+        assert!(succession.promise(promise(false)));
+        assert_eq!(succession.end(exit::OK), exit::OK);
+        succession.take_back();
+        let waits = wait_mark(directory.path());
+        assert!(waits.is_some());
+        assert!(succession.promise(promise(true)));
+        assert!(!succession.promise(promise(true)), "it was promised");
+        assert_eq!(succession.end(exit::OK), exit::OK);
+        assert!(wait_mark(directory.path()).is_none(), "another one waits");
+        drop(waits);
+        assert_eq!(succession.end(exit::OK), exit::TEMPORARY);
+        // A failure is one all the same.
+        assert_eq!(succession.end(exit::SOFTWARE), exit::SOFTWARE);
     }
 
     #[test]

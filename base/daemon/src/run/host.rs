@@ -277,17 +277,11 @@ impl Host {
                 code
             }
             drained = drained => {
-                let is_whole = matches!(drained, Ok(true));
-                match is_whole {
-                    true => tracing::info!(took = ?begun.elapsed(), "Drained"),
-                    false => tracing::warn!(?deadline, "Drain ran out of time"),
+                match drained {
+                    Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
+                    Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
                 }
-                tokio::select! {
-                    biased;
-                    // A second signal asks for the end of this process, and for no successor.
-                    () = signals.stop() => code,
-                    code = self.context.succession.end(code, is_whole) => code,
-                }
+                self.context.succession.end(code)
             }
         };
         latch.release();

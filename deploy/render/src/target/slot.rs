@@ -86,8 +86,8 @@ pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &N
         .comments(&["Unset, it would make the sockets block under the slot that serves."])
         .set("NonBlocking", "true")
         .comments(&[
-            "One that was taken over from ends with 0 and must not come back; where no successor came,",
-            "it ends with an error.",
+            "One that was taken over from ends with 0 and must not come back; one whose successor has failed",
+            "ends with an error.",
         ])
         .set("Restart", "on-failure")
         .set("RestartSec", "200ms")
