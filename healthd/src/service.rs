@@ -100,9 +100,7 @@ impl Service for Healthd {
         let names = listeners.names();
         add_page(&context.admin, &driver, &names);
         marks::add(&context.admin, &driver);
-        if let Some(lock) = &lock {
-            succession::offer(context, lock);
-        }
+        succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
         let bound = listeners.serve(&driver, &guard)?;
         tracing::info!(

@@ -364,7 +364,7 @@ impl Registry {
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);
-        succession::offer(context, &self.root);
+        succession::offer(context, Some(&self.root));
         say_read_only(&self.readiness, self.shown.current().file.read_only);
     }
 }

@@ -103,6 +103,9 @@ fn by(pid: Option<u32>) -> String {
 /// When another process keeps it, or the system refuses.
 pub async fn take(directory: &Path, common: &Common, context: &Context) -> Result<Lock, LockError> {
     let own = context.slot.admin_socket.as_deref();
+    if own.is_none() && context.inherited.any() {
+        tracing::warn!("Without --admin-socket no successor can ask this process to hand over");
+    }
     let lock = match Lock::take(directory) {
         Err(LockError::Held { pid, socket, .. }) if context.inherited.any() => {
             tracing::info!(
@@ -168,8 +171,12 @@ async fn ask_at(place: &Place) -> Result<(), String> {
     }
 }
 
-/// Lets a successor ask for the directory: this process ends then, as on SIGTERM.
-pub fn offer(context: &Context, lock: &Lock) {
+/// Lets a successor ask for the directory: this process ends then, as on SIGTERM. A process that has none has
+/// nothing to give.
+pub fn offer(context: &Context, lock: Option<&Lock>) {
+    let Some(lock) = lock else {
+        return;
+    };
     let (life, succession) = (context.life.clone(), context.succession.clone());
     let directory = lock.directory.clone();
     context.admin.post_for_owner(PATH, move |request| {
