@@ -116,6 +116,7 @@ fn run_in(
             program: binaries.of(service).clone(),
             config: layout.directory.join(site::places::config_name(service)),
             notify: layout.directory.join(format!("{service}.notify")),
+            admin: layout.directory.join(format!("{service}.admin")),
         }),
         listens: PerService {
             healthd: String::new(),

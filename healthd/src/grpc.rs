@@ -17,11 +17,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::driver::Driver;
+use crate::marks::{self, MarkError};
 use crate::wire_form;
-use liveness::admin_rules::{AdminRules, Scope};
+use liveness::admin_rules::Scope;
 use liveness::monitor::{Changes, Limits, Monitor, Statement, SubscriberId};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
@@ -33,12 +35,6 @@ const DELTA_GAP: Duration = Duration::from_millis(5);
 
 /// Open `Watch` streams. Every service of a node has one; this many are a mistake somewhere.
 const MAX_SUBSCRIBERS: usize = 1024;
-
-/// Decisions of operators that differ from the rule. People do not take as many.
-const MAX_RULES: usize = 4096;
-
-/// How long a decision may take to be on disk.
-const ON_DISK: Duration = Duration::from_secs(3);
 
 /// A subscriber's name is shown, never parsed.
 const MAX_NAME: usize = 64;
@@ -136,26 +132,19 @@ impl Health for HealthApi {
         &self,
         request: Request<wire::SetAdminStateRequest>,
     ) -> Result<Response<wire::SetAdminStateResponse>, Status> {
+        let peer = request.extensions().get::<UdsConnectInfo>();
+        let peer = peer.and_then(|peer| peer.peer_cred);
+        may_decide(peer.map(|peer| peer.uid()))?;
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
-        let set = self.driver.step(|monitor, _| {
-            if is_one_too_many(monitor.table().rules(), scope, state) {
-                return None;
-            }
-            let n_targets = monitor.set_admin(scope, state);
-            Some((n_targets, monitor.generation()))
-        });
-        let (n_targets, generation) =
-            set.ok_or_else(|| Status::resource_exhausted("too many decisions"))?;
-        tracing::info!(?scope, %state, n_targets, "Administrative state set");
-        // An acknowledged decision outlives a crash.
-        if !self.driver.is_saved(generation, ON_DISK).await {
-            let words = "the decision holds, but is not on disk: it ends when healthd does";
-            return Err(Status::aborted(words));
-        }
+        let marked = marks::set(&self.driver, scope, state).await;
+        let marked = marked.map_err(|error| match error {
+            MarkError::TooMany => Status::resource_exhausted(error.to_string()),
+            MarkError::NotOnDisk => Status::aborted(error.to_string()),
+        })?;
         Ok(Response::new(wire::SetAdminStateResponse {
-            targets: u32::try_from(n_targets).unwrap_or(u32::MAX),
-            generation,
+            targets: u32::try_from(marked.targets).unwrap_or(u32::MAX),
+            generation: marked.generation,
         }))
     }
 
@@ -202,6 +191,17 @@ impl HealthApi {
     }
 }
 
+/// Lets root decide, at a Unix socket. The services that subscribe here have healthd's own user, and decide
+/// nothing; operators do so at the admin socket.
+fn may_decide(user: Option<u32>) -> Result<(), Status> {
+    match user {
+        Some(0) => Ok(()),
+        _ => Err(Status::permission_denied(
+            "only root decides here; operators use `healthd mark`",
+        )),
+    }
+}
+
 fn decision(request: &wire::SetAdminStateRequest) -> Result<(Scope, AdminState), Status> {
     let refused = |what: String| Status::invalid_argument(what);
     let address: IpAddr = request
@@ -218,13 +218,6 @@ fn decision(request: &wire::SetAdminStateRequest) -> Result<(Scope, AdminState),
         port => Scope::Port(SocketAddr::new(address, port)),
     };
     Ok((scope, state.into()))
-}
-
-/// Whether a decision would be one more, beyond the bound. One that changes or takes back another is not.
-fn is_one_too_many(rules: &AdminRules, scope: Scope, state: AdminState) -> bool {
-    let mut then = rules.clone();
-    then.set(scope, state);
-    then.len() > rules.len().max(MAX_RULES)
 }
 
 fn ending() -> Status {
@@ -427,6 +420,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn root_alone_decides() {
+        assert!(may_decide(Some(0)).is_ok());
+        for user in [None, Some(65_532), Some(1000), Some(65_534)] {
+            let refused = may_decide(user).unwrap_err();
+            assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{user:?}");
+        }
+    }
+
+    #[test]
     fn a_decision_is_read_strictly() {
         let request = |address: &str, port, admin_state| wire::SetAdminStateRequest {
             address: address.to_owned(),
@@ -446,25 +448,6 @@ mod tests {
             let status = decision(&bad).unwrap_err();
             assert_eq!(status.code(), tonic::Code::InvalidArgument, "{bad:?}");
         }
-    }
-
-    #[test]
-    fn no_decision_passes_the_bound_and_those_that_are_there_can_be_changed() {
-        let mut rules = AdminRules::default();
-        let all = Scope::Address([192, 168, 7, 13].into());
-        let port = |port| Scope::Port(([192, 168, 7, 14], port).into());
-        rules.set(all, AdminState::Drain);
-        for number in (1..).take(MAX_RULES - 1) {
-            rules.set(port(number), AdminState::Drain);
-        }
-        assert_eq!(rules.len(), MAX_RULES);
-        // Ready, but for a port whose address is not: it has to be kept as any other.
-        let ready = Scope::Port(([192, 168, 7, 13], 443).into());
-        assert!(is_one_too_many(&rules, ready, AdminState::Ready));
-        assert!(is_one_too_many(&rules, port(9999), AdminState::Maintenance));
-        assert!(!is_one_too_many(&rules, port(1), AdminState::Maintenance));
-        assert!(!is_one_too_many(&rules, port(1), AdminState::Ready));
-        assert!(!is_one_too_many(&rules, all, AdminState::Maintenance));
     }
 
     #[test]

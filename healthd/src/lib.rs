@@ -17,6 +17,7 @@ pub mod driver;
 pub mod grpc;
 pub mod grpc_health;
 pub mod listener;
+mod marks;
 pub mod metrics;
 pub mod page;
 pub mod saver;

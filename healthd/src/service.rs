@@ -28,7 +28,7 @@ use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::saver::Saver;
 use crate::state::{Loaded, Store, first_generation};
-use crate::{page, status};
+use crate::{marks, page, status};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
@@ -99,7 +99,8 @@ impl Service for Healthd {
         let (drain, guard) = Drain::new();
         let names = listeners.names();
         add_page(&context.admin, &driver, &names);
-        succession::offer(context);
+        marks::add(&context.admin, &driver);
+        succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
         let bound = listeners.serve(&driver, &guard)?;
         tracing::info!(

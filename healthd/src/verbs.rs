@@ -105,7 +105,7 @@ impl Command {
             Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
             Verb::Watch(args) => run::verb(watch::run(args)),
             Verb::Probe(args) => run::verb(probe::run(*args)),
-            Verb::Mark(args) => run::verb(mark::run(args)),
+            Verb::Mark(args) => mark::run(&args),
         }
     }
 }

@@ -150,6 +150,10 @@ pub struct AskArgs {
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
 
+    /// Unix socket of the running daemon (its `--admin-socket`); wins over the address
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
     /// Its configuration file
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
@@ -165,6 +169,12 @@ pub struct LookArgs {
     /// Address of the running daemon's admin listener
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
+
+    /// Unix socket of the running daemon (its `--admin-socket`); wins over the address
+    ///
+    /// Without it, a verb that the daemon carries out finds the socket in the daemon's status.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
 
     /// Root directory of the store, for when no daemon runs; the configuration's unless given
     #[arg(long, value_name = "DIR")]

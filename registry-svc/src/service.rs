@@ -383,7 +383,7 @@ impl Registry {
             workers: self.workers.handle().clone(),
         };
         routes::add(&context.admin, &shown);
-        succession::offer(context);
+        succession::offer(context, self.root.as_ref());
         say_read_only(&self.readiness, &self.store, &self.shown.current());
     }
 }

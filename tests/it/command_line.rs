@@ -37,7 +37,7 @@ fn post(admin: SocketAddr, path: &str) -> String {
 }
 
 /// A configuration that needs nothing and takes no port of another test.
-fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
+pub(crate) fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
     let ip = loopback();
     let admin = at(ip, 9400);
     let own = match daemon {

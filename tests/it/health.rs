@@ -264,11 +264,9 @@ fn what_an_operator_takes_out_of_service_leaves_the_answers_and_stays_out() {
     let server = cluster.site.authority();
     let mark = |state: &str| {
         let mut command = Command::new(binary("healthd"));
-        command.args(["mark", &cluster.masters[1].to_string(), state, "--socket"]);
-        let (status, stdout, stderr) = run({
-            command.arg(cluster.site.socket());
-            command
-        });
+        command.args(["mark", &cluster.masters[1].to_string(), state, "--admin"]);
+        command.arg(cluster.site.admin("healthd").to_string());
+        let (status, stdout, stderr) = run(command);
         assert!(status.success(), "{stdout}{stderr}");
     };
     let becomes = |what: &str, numbers: &[usize]| {

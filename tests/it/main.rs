@@ -4,6 +4,7 @@
 //! `tests/run` runs them.
 
 mod command_line;
+mod control;
 mod deploy;
 mod dns_auth;
 mod dns_recursor;

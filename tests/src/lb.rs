@@ -49,6 +49,12 @@ impl Place {
         at(self.ip, 9404)
     }
 
+    /// The socket at which the lb-proxy that [`start`](Self::start) starts takes changes.
+    #[must_use]
+    pub fn admin_socket(&self) -> PathBuf {
+        self.files.join("lb-proxy.admin")
+    }
+
     /// healthd's socket, whether or not there is one.
     #[must_use]
     pub fn healthd_socket(&self) -> PathBuf {
@@ -83,7 +89,9 @@ impl Place {
     #[must_use]
     pub fn start(&self, text: &str) -> Daemon {
         self.configure(text);
-        Daemon::start("lb-proxy", self.serve())
+        let mut serve = self.serve();
+        serve.arg("--admin-socket").arg(self.admin_socket());
+        Daemon::start("lb-proxy", serve)
     }
 
     /// Starts healthd at the socket that lb-proxy's configuration names.

@@ -84,10 +84,18 @@ impl Registry {
         at(self.ip, ADMIN)
     }
 
+    /// The socket at which the one that [`start`](Self::start) starts takes changes.
+    #[must_use]
+    pub fn admin_socket(&self) -> PathBuf {
+        self.files.join("registry-svc.admin")
+    }
+
     /// Starts it and waits until it is ready.
     #[must_use]
     pub fn start(&self) -> Daemon {
-        Daemon::start("registry-svc", self.command("serve"))
+        let mut serve = self.command("serve");
+        serve.arg("--admin-socket").arg(self.admin_socket());
+        Daemon::start("registry-svc", serve)
     }
 
     /// A verb of its command line, with its configuration.

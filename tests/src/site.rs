@@ -110,6 +110,12 @@ impl Site {
         at(self.ip, port)
     }
 
+    /// The socket at which a service that [`start`](Self::start) starts takes changes.
+    #[must_use]
+    pub fn admin_socket(&self, service: &str) -> PathBuf {
+        self.files.join(&format!("{service}.admin"))
+    }
+
     /// healthd's socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
@@ -128,7 +134,9 @@ impl Site {
     /// Starts a service and waits until it is ready.
     #[must_use]
     pub fn start(&self, service: &str) -> Daemon {
-        Daemon::start(service, self.serve(service))
+        let mut serve = self.serve(service);
+        serve.arg("--admin-socket").arg(self.admin_socket(service));
+        Daemon::start(service, serve)
     }
 
     /// Asks the admin listener of a service.

@@ -132,7 +132,7 @@ impl Service for Timesync {
             config.file.health.endpoint.0.clone(),
             config.node(),
         ));
-        succession::offer(context);
+        succession::offer(context, lock.as_ref());
         let follower = show(&config, context, &views, &supply, &health);
         if config.file.sandbox {
             forbid();

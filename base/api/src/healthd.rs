@@ -91,6 +91,15 @@ pub struct Target {
     pub deviations: Vec<Deviation>,
 }
 
+/// The answer to an operator's decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marked {
+    /// How many targets it concerns at present.
+    pub targets: usize,
+    /// The generation from which on it holds.
+    pub generation: u64,
+}
+
 /// A target as subscribers with another schedule than the site's see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deviation {

@@ -23,6 +23,9 @@ pub struct Status<D> {
     pub service: String,
     /// The slot of the process: `a` or `b`; none outside slots.
     pub slot: Option<String>,
+    /// The Unix socket at which the process takes changes (`serve --admin-socket`).
+    #[serde(default)]
+    pub admin_socket: Option<String>,
     /// The version of the program.
     pub version: String,
     /// The revision that the program was built from.
@@ -50,6 +53,7 @@ impl<D> Status<D> {
         Self {
             service: service.to_owned(),
             slot: None,
+            admin_socket: None,
             version: "0.1.0".to_owned(),
             revision: "abc".to_owned(),
             pid: 1,

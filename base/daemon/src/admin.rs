@@ -9,8 +9,8 @@
 //! | `GET /self-check` | 200 when the process has done its own work once, else 503 and what does not work |
 //!
 //! A service adds its own paths to [`Routes`]. A request with a method that a path does not take gets 405, with the
-//! right methods in `Allow`. A change is a `POST`, and is accepted from
-//! loopback only, never from a browser's page (a request with `Origin`).
+//! right methods in `Allow`. A change is a `POST`. Over TCP, where no client has an identity, it gets 403; the
+//! socket of the process (`--admin-socket`) takes it from processes with the right role ([`crate::caller`]).
 
 mod client;
 mod server;
@@ -26,8 +26,10 @@ use config_text::web;
 use parking_lot::RwLock;
 use serde::Serialize;
 
-pub use client::{ClientError, Place, Response, get, post};
-pub(crate) use server::{Server, Shared};
+use crate::caller::Role;
+
+pub use client::{ClientError, Place, Response, control, get, post};
+pub(crate) use server::{Caller, Server, Shared};
 
 /// The path at which a process does its own work once.
 pub const SELF_CHECK: &str = "/self-check";
@@ -131,6 +133,9 @@ pub enum Method {
 type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
+/// A handler, and the least role that it serves.
+type Entry = (Role, Handler);
+
 /// The paths a service adds; clones share them, and they may be added while the listener is up.
 #[derive(Clone, Default)]
 pub struct Routes {
@@ -139,7 +144,7 @@ pub struct Routes {
 
 #[derive(Default)]
 struct Table {
-    handlers: BTreeMap<(String, Method), Handler>,
+    handlers: BTreeMap<(String, Method), Entry>,
 }
 
 impl Routes {
@@ -149,15 +154,15 @@ impl Routes {
         Self::default()
     }
 
-    /// Answers `method path` with the reply of `handler`.
-    pub fn add<H, F>(&self, method: Method, path: impl Into<String>, handler: H)
+    fn add<H, F>(&self, (method, role): (Method, Role), path: impl Into<String>, handler: H)
     where
         H: Fn(Request) -> F + Send + Sync + 'static,
         F: Future<Output = Reply> + Send + 'static,
     {
         let handler: Handler = Arc::new(move |request| Box::pin(handler(request)));
         self.write(|table| {
-            table.handlers.insert((path.into(), method), handler);
+            let entry = (role, handler);
+            table.handlers.insert((path.into(), method), entry);
         });
     }
 
@@ -167,16 +172,25 @@ impl Routes {
         H: Fn(Request) -> F + Send + Sync + 'static,
         F: Future<Output = Reply> + Send + 'static,
     {
-        self.add(Method::Get, path, handler);
+        self.add((Method::Get, Role::Operator), path, handler);
     }
 
-    /// Answers `POST path`, to loopback only.
+    /// Answers `POST path`, to operators.
     pub fn post<H, F>(&self, path: impl Into<String>, handler: H)
     where
         H: Fn(Request) -> F + Send + Sync + 'static,
         F: Future<Output = Reply> + Send + 'static,
     {
-        self.add(Method::Post, path, handler);
+        self.add((Method::Post, Role::Operator), path, handler);
+    }
+
+    /// Answers `POST path`, to root and the daemon's own user alone.
+    pub fn post_for_owner<H, F>(&self, path: impl Into<String>, handler: H)
+    where
+        H: Fn(Request) -> F + Send + Sync + 'static,
+        F: Future<Output = Reply> + Send + 'static,
+    {
+        self.add((Method::Post, Role::Owner), path, handler);
     }
 
     /// Answers `GET /self-check` with what `check` says: the process does its own work once, inside
@@ -202,7 +216,7 @@ impl Routes {
         change(&mut self.table.write());
     }
 
-    fn handler(&self, method: Method, path: &str) -> Option<Handler> {
+    fn handler(&self, method: Method, path: &str) -> Option<Entry> {
         let table = self.table.read();
         table.handlers.get(&(path.to_owned(), method)).cloned()
     }

@@ -71,10 +71,12 @@ pub struct SlotArgs {
     #[arg(long, value_name = "NAME")]
     pub slot: Option<String>,
 
-    /// Unix socket of this process's own that answers what the admin listener answers
+    /// Unix socket of this process's own that answers what the admin listener answers, and takes changes
     ///
     /// While two processes of a service overlap only one has the admin address; at this path each
-    /// can be asked. Owner and group may connect. The file goes when the process ends.
+    /// can be asked. Owner and group of the file may connect: root and the service's own user may do
+    /// everything, and the group's members are operators. In a directory with the set-group-ID bit the
+    /// group is the directory's. The file goes when the process ends.
     #[arg(long, value_name = "PATH")]
     pub admin_socket: Option<PathBuf>,
 }
@@ -104,11 +106,17 @@ fn format() -> impl TypedValueParser<Value = Format> {
 }
 
 /// Arguments of `status`.
-#[derive(Debug, Clone, Copy, Default, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct StatusArgs {
     /// Address of the running daemon's admin listener
     #[arg(long, value_name = "IP:PORT")]
     pub admin: Option<SocketAddr>,
+
+    /// Unix socket of the running daemon (its `--admin-socket`); wins over the address
+    ///
+    /// Without it, a verb that changes something finds the socket in the daemon's status.
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
 
     /// Print the daemon's answer as JSON
     #[arg(long)]

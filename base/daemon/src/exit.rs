@@ -13,6 +13,8 @@ pub const DATA: u8 = 65;
 pub const UNAVAILABLE: u8 = 69;
 /// A bug, or a failure the program has no better word for.
 pub const SOFTWARE: u8 = 70;
+/// The work was given up for now: the same program, started again, can do it.
+pub const TEMPORARY: u8 = 75;
 /// The system refused what the program needs.
 pub const NO_PERMISSION: u8 = 77;
 /// The configuration is refused.

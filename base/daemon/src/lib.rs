@@ -18,6 +18,7 @@ pub mod acl;
 pub mod admin;
 pub mod args;
 pub mod calendar;
+pub mod caller;
 pub mod clock;
 pub mod config;
 pub mod connections;

@@ -28,6 +28,9 @@ pub const RELOADS: &str = "outpost_reload";
 /// `outpost_reload_failed_total`: reloads refused because of a problem; the old config stays.
 pub const RELOADS_FAILED: &str = "outpost_reload_failed";
 
+/// `outpost_admin_refused_total`: requests at the admin listener that the caller had no right to.
+pub const ADMIN_REFUSED: &str = "outpost_admin_refused";
+
 /// `outpost_ready`: 1 while the daemon is ready.
 pub const READY: &str = "outpost_ready";
 

@@ -10,7 +10,7 @@
 //!                                    │ draining │◄─────────────┘   STOPPING=1, a second SIGTERM
 //!                                    └────┬─────┘                  or the deadline ends it
 //!                                         ▼
-//!                            exit 0, or 70 after a failure
+//!                            exit 0, 70 after a failure, or 75 when the successor that asked has gone
 //! ```
 //!
 //! One thread runs everything that is not on a data path; data paths have threads of their own.
@@ -51,6 +51,7 @@ use crate::log::LogSettings;
 use crate::metrics::Metrics;
 use crate::readiness::Readiness;
 use crate::signal::Signals;
+use crate::succession::Succession;
 use crate::{exit, log, notify};
 
 use host::{Before, Host};
@@ -137,6 +138,8 @@ pub struct Context {
     pub life: Life,
     /// Another process that may serve from the same sockets.
     pub predecessor: Predecessor,
+    /// The promise to a successor, if one has asked.
+    pub succession: Succession,
 }
 
 impl Context {
@@ -152,6 +155,7 @@ impl Context {
             slot: SlotArgs::default(),
             life: Life::new(),
             predecessor: Predecessor::none(),
+            succession: Succession::default(),
         }
     }
 }
@@ -340,8 +344,7 @@ async fn live<S: Service>(
         started_with,
     };
     let end = host.serve(&service, before, log, &mut signals, load).await;
-    host.drain(service, end.deadline, &mut signals).await;
-    end.code
+    host.drain(service, end, &mut signals).await
 }
 
 fn warn<S: Service>(config: &S::Config) {

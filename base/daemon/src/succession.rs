@@ -11,12 +11,16 @@
 //!
 //! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
 //! and where that process can be asked, since processes in containers see no ids of each other.
+//!
+//! Only root and the service's own user may ask. A successor locks a second file while it waits, and says so
+//! when it asks. Without that lock the request is refused, and the process serves on. When the lock has gone at the
+//! end of the drain, the successor has failed meanwhile: the process ends with 75, and its service manager starts it
+//! again. A successor of the version before says nothing, and is believed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -33,6 +37,12 @@ pub const PATH: &str = "/hand-over";
 
 /// The name of the file in the directory.
 const NAME: &str = "daemon.lock";
+
+/// The parameter of a successor that locks [`NEXT`] while it waits.
+const WAITS: &str = "waits";
+
+/// The name of the file that a successor locks while it waits.
+const NEXT: &str = "daemon.next";
 
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
@@ -56,6 +66,7 @@ static KEPT: Mutex<Vec<Lock>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 pub struct Lock {
     file: File,
+    directory: PathBuf,
 }
 
 /// Why a directory is not ours.
@@ -92,12 +103,16 @@ fn by(pid: Option<u32>) -> String {
 /// When another process keeps it, or the system refuses.
 pub async fn take(directory: &Path, common: &Common, context: &Context) -> Result<Lock, LockError> {
     let own = context.slot.admin_socket.as_deref();
+    if own.is_none() && context.inherited.any() {
+        tracing::warn!("Without --admin-socket no successor can ask this process to hand over");
+    }
     let lock = match Lock::take(directory) {
         Err(LockError::Held { pid, socket, .. }) if context.inherited.any() => {
             tracing::info!(
                 pid,
                 "Another process has the directory; asking it to finish"
             );
+            let _waits = wait_mark(directory);
             let asking = ask(socket.as_deref(), common);
             let waiting = Lock::wait(directory, common.drain + BEYOND);
             tokio::pin!(waiting);
@@ -115,53 +130,156 @@ pub async fn take(directory: &Path, common: &Common, context: &Context) -> Resul
     Ok(lock)
 }
 
-/// Asks until it is answered with yes.
+/// Asks until one answers with yes.
 async fn ask(socket: Option<&Path>, common: &Common) {
-    let place = match (socket, common.admin) {
-        (Some(socket), _) => Place::from(socket),
-        (None, Some(address)) => Place::from(address),
-        (None, None) => {
-            tracing::warn!("It left no address to ask; waiting for its end");
-            return;
-        }
-    };
+    // The socket of a predecessor from before may be in a directory that this process does not see.
+    let socket = socket.map(Place::from);
+    let places: Vec<Place> = socket
+        .into_iter()
+        .chain(common.admin.map(Place::from))
+        .collect();
+    if places.is_empty() {
+        tracing::warn!("It left no address to ask; waiting for its end");
+        return;
+    }
     let mut is_told = false;
     loop {
-        let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), PATH, Vec::new()));
-        let refusal = match asked.await {
-            Ok(Ok(answer)) if answer.is_success() => return,
-            Ok(Ok(answer)) => format!("it answers {}", answer.status),
-            Ok(Err(error)) => exit::chain(&error),
-            Err(_) => "it does not answer".to_owned(),
-        };
+        let mut reasons = Vec::new();
+        for place in &places {
+            match ask_at(place).await {
+                Ok(()) => return,
+                Err(reason) => reasons.push(format!("{place}: {reason}")),
+            }
+        }
         if !is_told {
-            tracing::warn!(reason = refusal, "It cannot be asked; trying again");
+            let reason = reasons.join("; ");
+            tracing::warn!(reason, "It cannot be asked; trying again");
             is_told = true;
         }
         tokio::time::sleep(ASK_AGAIN).await;
     }
 }
 
-/// Lets a successor ask: this process ends then, as on SIGTERM.
-pub fn offer(context: &Context) {
-    let life = context.life.clone();
-    let is_promised = Arc::new(AtomicBool::new(false));
-    context.admin.post(PATH, move |_| {
+async fn ask_at(place: &Place) -> Result<(), String> {
+    let path = format!("{PATH}?{WAITS}=yes");
+    let asked = tokio::time::timeout(ASK_TIME, admin::post(place.clone(), &path, Vec::new()));
+    match asked.await {
+        Ok(Ok(answer)) if answer.is_success() => Ok(()),
+        Ok(Ok(answer)) => Err(format!("it answers {}", answer.status)),
+        Ok(Err(error)) => Err(exit::chain(&error)),
+        Err(_) => Err("it does not answer".to_owned()),
+    }
+}
+
+/// Lets a successor ask for the directory: this process ends then, as on SIGTERM. A process that has none has
+/// nothing to give.
+pub fn offer(context: &Context, lock: Option<&Lock>) {
+    let Some(lock) = lock else {
+        return;
+    };
+    let (life, succession) = (context.life.clone(), context.succession.clone());
+    let directory = lock.directory.clone();
+    context.admin.post_for_owner(PATH, move |request| {
+        let promise = Promise {
+            directory: directory.clone(),
+            is_marked: request.parameter(WAITS).is_some(),
+        };
+        let is_idle = promise.is_marked && !promise.is_waited_for();
         // A second signal would cut the drain short: every caller gets the promise, and the process ends once.
-        let begins = !is_promised.swap(true, Ordering::Relaxed) && life.state() != State::Draining;
-        let is_promised = Arc::clone(&is_promised);
+        let begins =
+            !is_idle && life.state() != State::Draining && succession.promise(promise.clone());
+        let succession = succession.clone();
         async move {
+            if is_idle {
+                let directory = promise.directory.display();
+                return Reply::text(409, format!("no successor waits for {directory}\n"));
+            }
             tracing::info!(begins, "A successor asks for what this process has");
             // The end of a process begins in one place.
             match begins.then(|| kill_process(getpid(), Signal::TERM)) {
                 None | Some(Ok(())) => Reply::text(200, "it is yours in a moment\n"),
                 Some(Err(error)) => {
-                    is_promised.store(false, Ordering::Relaxed);
+                    succession.take_back();
                     Reply::text(500, format!("cannot end: {error}\n"))
                 }
             }
         }
     });
+}
+
+/// A promise to a successor.
+#[derive(Clone, Debug)]
+struct Promise {
+    /// The directory that it asked for.
+    directory: PathBuf,
+    /// Whether it locks [`NEXT`] while it waits.
+    is_marked: bool,
+}
+
+impl Promise {
+    /// Whether a successor waits at this moment.
+    fn is_waited_for(&self) -> bool {
+        is_locked(&self.directory.join(NEXT))
+    }
+}
+
+/// The promise of this process, if a successor has asked; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Succession(Arc<Mutex<Option<Promise>>>);
+
+impl Succession {
+    /// Promises the directory; false when it was promised before.
+    fn promise(&self, promise: Promise) -> bool {
+        let mut promised = self.0.lock();
+        let is_first = promised.is_none();
+        promised.get_or_insert(promise);
+        is_first
+    }
+
+    fn take_back(&self) {
+        *self.0.lock() = None;
+    }
+
+    /// Gives the exit code of a process that has drained and would end with `code`: another one when the
+    /// successor that asked for it has gone.
+    pub(crate) fn end(&self, code: u8) -> u8 {
+        let promised = self.0.lock();
+        let lost = promised
+            .as_ref()
+            .filter(|promise| promise.is_marked && !promise.is_waited_for());
+        match lost {
+            Some(promise) if code == exit::OK => {
+                tracing::error!(
+                    directory = %promise.directory.display(),
+                    "The successor has gone; ending with an error, to be started again"
+                );
+                exit::TEMPORARY
+            }
+            _ => code,
+        }
+    }
+}
+
+/// Whether another process has locked a file. One that cannot be opened is locked by none.
+fn is_locked(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else {
+        return false;
+    };
+    // Had for a moment: a successor tries again.
+    let tried = flock(&file, FlockOperation::NonBlockingLockShared);
+    tried == Err(rustix::io::Errno::WOULDBLOCK)
+}
+
+/// Shows the holder of the directory, for as long as the file is open, that a successor waits.
+fn wait_mark(directory: &Path) -> Option<File> {
+    let mut options = OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false);
+    let file = options.open(directory.join(NEXT)).ok()?;
+    // When another successor waits as well, its mark says the same.
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Some(file),
+        Err(_) => None,
+    }
 }
 
 impl Lock {
@@ -195,7 +313,10 @@ impl Lock {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        let lock = Self { file };
+        let lock = Self {
+            file,
+            directory: directory.to_owned(),
+        };
         lock.sign(None).map_err(failed)?;
         Ok(lock)
     }
@@ -276,6 +397,31 @@ mod tests {
             waiting.await
         });
         drop(second.unwrap());
+    }
+
+    #[test]
+    fn a_process_ends_well_while_its_successor_waits() {
+        let directory = tempfile::tempdir().unwrap();
+        let promise = |is_marked| Promise {
+            directory: directory.path().to_owned(),
+            is_marked,
+        };
+        let succession = Succession::default();
+        assert_eq!(succession.end(exit::OK), exit::OK, "none has asked");
+        // One of the version before, of which nothing can be seen.
+        assert!(succession.promise(promise(false)));
+        assert_eq!(succession.end(exit::OK), exit::OK);
+        succession.take_back();
+        let waits = wait_mark(directory.path());
+        assert!(waits.is_some());
+        assert!(succession.promise(promise(true)));
+        assert!(!succession.promise(promise(true)), "it was promised");
+        assert_eq!(succession.end(exit::OK), exit::OK);
+        assert!(wait_mark(directory.path()).is_none(), "another one waits");
+        drop(waits);
+        assert_eq!(succession.end(exit::OK), exit::TEMPORARY);
+        // A failure is one all the same.
+        assert_eq!(succession.end(exit::SOFTWARE), exit::SOFTWARE);
     }
 
     #[test]

@@ -19,6 +19,7 @@
 //! | [`wait`] | poll, timers, counters that wake a thread, signals that end a loop |
 //! | [`device`] | requests to devices |
 //! | [`shared`] | memory that is shared with other programs |
+//! | [`peer`] | the process at the other end of a Unix socket |
 //! | [`privilege`] | capabilities and filters of system calls |
 //! | [`inherit`] | sockets from the service manager |
 //! | [`memory`] | freed memory, returned to the system |
@@ -42,6 +43,7 @@ pub mod memory;
 pub mod message;
 pub mod nic;
 pub mod option;
+pub mod peer;
 pub mod privilege;
 pub mod shared;
 pub mod source;

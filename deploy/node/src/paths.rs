@@ -13,15 +13,17 @@ pub struct NodePaths {
     state: PathBuf,
     /// State that does not: `/run/outpost`.
     run: PathBuf,
+    /// The root of all paths.
+    root: PathBuf,
 }
 
 impl NodePaths {
     /// Those of this node; below `root`, where that is not `/`.
     pub fn below(root: &Path) -> Self {
-        let below = |path: &str| root.join(path.trim_start_matches('/'));
         Self {
-            state: below(places::STATE),
-            run: below(places::RUN),
+            state: below(root, Path::new(places::STATE)),
+            run: below(root, Path::new(places::RUN)),
+            root: root.to_owned(),
         }
     }
 
@@ -53,11 +55,41 @@ impl NodePaths {
 
     /// The socket of the process in a slot, which answers whichever process has the admin address.
     pub fn admin_socket(&self, service: Service, slot: Slot) -> PathBuf {
-        self.run.join(format!("admin/{service}-{slot}.sock"))
+        let socket = below(&self.root, &places::admin_socket(service, slot));
+        // A process of the version before listens here until it is swapped.
+        let former = self.run.join(format!("admin/{service}-{slot}.sock"));
+        match former.exists() && !socket.exists() {
+            true => former,
+            false => socket,
+        }
     }
 
     /// The socket of healthd.
     pub fn healthd(&self) -> PathBuf {
         self.run.join("healthd.sock")
+    }
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_before_is_found_until_it_is_swapped() {
+        let root = tempfile::tempdir().unwrap();
+        let paths = NodePaths::below(root.path());
+        let socket = || paths.admin_socket(Service::LbProxy, Slot::B);
+        let new = root.path().join("run/outpost-admin/lb-proxy/b.sock");
+        assert_eq!(socket(), new);
+        let former = root.path().join("run/outpost/admin/lb-proxy-b.sock");
+        for (path, expected) in [(&former, &former), (&new, &new)] {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+            assert_eq!(&socket(), expected);
+        }
     }
 }

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::service::Service;
+use crate::slot::Slot;
 
 /// The configuration of a node. Rendered from the site file; nothing in it is state.
 pub const ETC: &str = "/etc/outpost";
@@ -48,6 +49,21 @@ pub const RUN: &str = "/run/outpost";
 pub const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
 /// The handover socket of lb-proxy.
 pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
+
+/// The sockets at which services take changes; each has a directory of its own, which no other service sees.
+pub const ADMIN_RUN: &str = "/run/outpost-admin";
+/// The group of people who may use these sockets.
+pub const OPERATORS: &str = "outpost-operators";
+
+/// The directory of a service's admin sockets.
+pub fn admin_directory(service: Service) -> PathBuf {
+    Path::new(ADMIN_RUN).join(service.name())
+}
+
+/// The admin socket of the process in a slot.
+pub fn admin_socket(service: Service, slot: Slot) -> PathBuf {
+    admin_directory(service).join(format!("{slot}.sock"))
+}
 
 /// The user of the services: the image's user, which has no name on the host.
 pub const UID: u32 = 65_532;

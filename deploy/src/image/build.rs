@@ -155,6 +155,7 @@ impl Kitchen<'_> {
             "proc",
             "run",
             "run/outpost",
+            "run/outpost-admin",
             "sys",
             "usr",
             "usr/share",

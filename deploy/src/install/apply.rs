@@ -279,6 +279,7 @@ impl Install<'_> {
                 &[
                     "--create",
                     "--prefix=/run/outpost",
+                    "--prefix=/run/outpost-admin",
                     "--prefix=/var/lib/outpost",
                 ],
             ),

@@ -30,6 +30,8 @@ pub(crate) struct Plan {
     pub(crate) config: PathBuf,
     /// The path of its notification socket.
     pub(crate) notify: PathBuf,
+    /// The path of its admin socket.
+    pub(crate) admin: PathBuf,
 }
 
 /// A report of a child.
@@ -86,6 +88,8 @@ pub(crate) fn spawn(plan: &Plan, reports: mpsc::Sender<Report>) -> io::Result<Ru
         .arg(&plan.program)
         .args(["serve", "--config"])
         .arg(&plan.config)
+        .arg("--admin-socket")
+        .arg(&plan.admin)
         .env("NOTIFY_SOCKET", &plan.notify)
         .env_remove("WATCHDOG_USEC")
         .env_remove("WATCHDOG_PID")

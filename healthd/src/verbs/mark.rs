@@ -4,13 +4,16 @@ use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::str::FromStr;
 
+use api::healthd::Marked;
 use clap::ValueEnum;
 use config_text::counted;
-use daemon::{errln, exit, outln};
-use proto::wire;
-use proto::wire::health_client::HealthClient;
+use config_text::web::with_query;
+use daemon::admin::Method;
+use daemon::args::StatusArgs;
+use daemon::{errln, exit, outln, run};
 
-use super::Daemon;
+use crate::config::DEFAULT_ADMIN;
+use crate::marks;
 
 /// Arguments of `mark`.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,7 +29,7 @@ pub(super) struct Args {
     state: State,
 
     #[command(flatten)]
-    daemon: Daemon,
+    status: StatusArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,42 +70,37 @@ impl Place {
     }
 }
 
-pub(super) async fn run(args: Args) -> ExitCode {
-    let endpoint = args.daemon.endpoint();
-    let channel = match proto::endpoint::connect(&endpoint).await {
-        Ok(channel) => channel,
-        Err(error) => {
-            errln!("{endpoint}: {}", exit::chain(&error));
-            return exit::code(exit::UNAVAILABLE);
-        }
-    };
+pub(super) fn run(args: &Args) -> ExitCode {
     let (address, port) = match args.place {
-        Place::Address(address) => (address, 0),
-        Place::Port(port) => (port.ip(), port.port()),
+        Place::Address(address) => (address, None),
+        Place::Port(port) => (port.ip(), Some(port.port())),
     };
-    let state = match args.state {
-        State::Ready => wire::AdminState::Ready,
-        State::Drain => wire::AdminState::Drain,
-        State::Maintenance => wire::AdminState::Maintenance,
+    let state = args.state.to_possible_value();
+    let path = with_query(
+        marks::PATH,
+        &[
+            ("address", Some(address.to_string())),
+            ("port", port.map(|port| port.to_string())),
+            ("state", state.map(|state| state.get_name().to_owned())),
+        ],
+    );
+    let response = match run::ask(&args.status, DEFAULT_ADMIN, &path, Method::Post) {
+        Ok(response) => response,
+        Err(code) => return code,
     };
-    let request = wire::SetAdminStateRequest {
-        address: address.to_string(),
-        port: port.into(),
-        admin_state: state.into(),
-    };
-    match HealthClient::new(channel).set_admin_state(request).await {
-        Ok(response) => {
-            let response = response.into_inner();
-            outln!(
-                "{}, generation {}",
-                counted(response.targets, "target"),
-                response.generation
-            );
-            exit::code(exit::OK)
-        }
-        Err(status) => {
-            errln!("{endpoint}: {}", status.message());
-            exit::code(exit::UNAVAILABLE)
-        }
+    let text = response.text();
+    if !response.is_success() {
+        errln!("{}", text.trim_end());
+        return exit::code(exit::DATA);
     }
+    match serde_json::from_str(&text) {
+        Ok(Marked {
+            targets,
+            generation,
+        }) if !args.status.json => {
+            outln!("{}, generation {generation}", counted(targets, "target"));
+        }
+        _ => outln!("{}", text.trim_end()),
+    }
+    exit::code(exit::OK)
 }

@@ -25,6 +25,7 @@ pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
     };
     StatusArgs {
         admin: args.admin.or_else(configured),
+        socket: args.socket.clone(),
         json: args.json,
     }
 }

@@ -1,12 +1,11 @@
 //! Verbs that only read: they query a running daemon, or open the store when there is none.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use ::config::registry_svc::RegistrySvc;
-use daemon::admin;
+use daemon::admin::{self, Place};
 use daemon::run::{self, StartError};
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit};
@@ -34,7 +33,7 @@ pub(super) enum LookError {
     #[error("no daemon answers at {admin}, and {problem}")]
     Nowhere {
         /// The queried address.
-        admin: SocketAddr,
+        admin: Place,
         /// Why there is no root.
         problem: String,
     },
@@ -42,7 +41,7 @@ pub(super) enum LookError {
     #[error("no daemon answers at {admin}")]
     Held {
         /// The queried address.
-        admin: SocketAddr,
+        admin: Place,
         /// The process that holds the root.
         #[source]
         source: LockError,
@@ -116,7 +115,7 @@ fn shown<T: DeserializeOwned>(
 /// The holder of the store.
 pub(super) enum Reached {
     /// A daemon that answers there.
-    Daemon(SocketAddr),
+    Daemon(Place),
     /// This process.
     Disk(Box<Opened>),
 }
@@ -134,10 +133,14 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     let document = daemon::config::read(&args.config);
     let config = document.and_then(|document| Config::from_document(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
-    let admin = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
+    let address = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
+    let admin = match &args.socket {
+        Some(socket) => Place::Socket(socket.clone()),
+        None => Place::Address(address),
+    };
     // A given root is read although a daemon may run on another one.
-    let is_asked = args.admin.is_some() || args.root.is_none();
-    if is_asked && admin::get(admin, "/livez").await.is_ok() {
+    let is_asked = args.admin.is_some() || args.socket.is_some() || args.root.is_none();
+    if is_asked && admin::get(admin.clone(), "/livez").await.is_ok() {
         return Ok(Reached::Daemon(admin));
     }
     let settings = settings(args, config.as_ref().ok());

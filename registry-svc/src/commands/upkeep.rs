@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use api::registry_svc::{Outcome, ScrubReport, Started, SweepReport};
-use daemon::admin;
+use daemon::admin::{self, Place};
 use daemon::config::Document;
 use daemon::latest::Latest;
 use daemon::{errln, exit, outln};
@@ -96,9 +96,13 @@ enum Report {
 async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
     let path = format!("/upkeep?task={}", task.name());
     match reach(args).await? {
-        Reached::Daemon(address) => {
+        Reached::Daemon(place) => {
             let refused = |error: admin::ClientError| LookError::Refused(exit::chain(&error));
-            let started = admin::post(address, &path, Vec::new())
+            let place = match place {
+                Place::Address(address) => admin::control(address).await.map_err(refused)?,
+                Place::Socket(_) => place,
+            };
+            let started = admin::post(place.clone(), &path, Vec::new())
                 .await
                 .map_err(refused)?;
             let text = started.text();
@@ -109,7 +113,9 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
             let mut progress = Progress::new(args.json);
             loop {
                 tokio::time::sleep(ASK).await;
-                let answer = admin::get(address, "/upkeep").await.map_err(refused)?;
+                let answer = admin::get(place.clone(), "/upkeep")
+                    .await
+                    .map_err(refused)?;
                 let status = serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
                 progress.show(&status, number);
                 if let Some(report) = report_of(status, number) {

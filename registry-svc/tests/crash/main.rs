@@ -16,7 +16,9 @@ mod client;
 mod connection;
 mod program;
 
-use std::net::SocketAddr;
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -24,7 +26,6 @@ use std::time::Duration;
 use daemon::clock::now;
 
 use crate::client::{Pusher, clients};
-use crate::connection::Connection;
 use crate::program::{Registry, certificates, following, free, sweeping};
 
 /// Times one is killed in each test, unless asked for more.
@@ -121,8 +122,8 @@ fn burst(
             scope.spawn(move || client.work(address, is_over, n_acknowledged));
         }
         let (over, sweeps) = (&is_over, &n_sweeps);
-        let admin = registries[victim].admin;
-        scope.spawn(move || sweep(admin, over, sweeps));
+        let admin = registries[victim].admin.clone();
+        scope.spawn(move || sweep(&admin, over, sweeps));
         // So many acknowledgements, on a machine of any speed, and then somewhere in the next.
         let wanted = chance.below(80);
         let begun = now();
@@ -140,15 +141,25 @@ fn burst(
 }
 
 /// Asks for one sweep after the other.
-fn sweep(admin: SocketAddr, is_over: &AtomicBool, n_sweeps: &AtomicU64) {
+fn sweep(admin: &Path, is_over: &AtomicBool, n_sweeps: &AtomicU64) {
     while !is_over.load(Ordering::Relaxed) {
-        let asked = Connection::open(admin)
-            .and_then(|mut connection| connection.ask("POST", "/upkeep?task=sweep", "", b""));
-        if asked.is_ok_and(|answer| answer.status < 300) {
+        if ask_to_sweep(admin).is_ok_and(|answer| answer.starts_with("HTTP/1.1 202 ")) {
             n_sweeps.fetch_add(1, Ordering::Relaxed);
         }
         thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// The answer at the admin socket.
+fn ask_to_sweep(admin: &Path) -> io::Result<String> {
+    let mut stream = UnixStream::connect(admin)?;
+    stream.set_read_timeout(Some(LIMIT))?;
+    stream.write_all(
+        b"POST /upkeep?task=sweep HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+    )?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 #[derive(Debug, Default)]

@@ -55,16 +55,18 @@ pub(super) fn certificates(directory: &Path) {
 pub(super) struct Registry {
     config: PathBuf,
     pub(super) address: SocketAddr,
-    pub(super) admin: SocketAddr,
+    /// The socket at which it takes changes.
+    pub(super) admin: PathBuf,
     child: Option<Child>,
 }
 
 impl Registry {
     pub(super) fn new(directory: &TempDir, name: &str, more: &str) -> Self {
-        let (address, admin) = (free(), free());
+        let address = free();
+        let admin = directory.path().join(format!("{name}.admin"));
         let text = format!(
             "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\nroot = \"{}\"\n\
-             workers = 2\n[admin]\nlisten = \"{admin}\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n{more}",
+             workers = 2\n[admin]\nlisten = \"none\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n{more}",
             directory.path().join(format!("root-{name}")).display()
         );
         let config = directory.path().join(format!("{name}.toml"));
@@ -81,6 +83,7 @@ impl Registry {
         let mut command = Command::new(env!("CARGO_BIN_EXE_registry-svc"));
         command.args(["serve", "--log-level", "error", "--config"]);
         command.arg(&self.config);
+        command.arg("--admin-socket").arg(&self.admin);
         command.stdout(Stdio::null());
         self.child = Some(command.spawn().unwrap());
         let begun = now();

@@ -61,7 +61,11 @@ impl Small {
     }
 
     fn start(&self) -> Daemon {
-        Daemon::start("registry-svc", self.command("serve"))
+        let mut serve = self.command("serve");
+        serve
+            .arg("--admin-socket")
+            .arg(self.registry.admin_socket());
+        Daemon::start("registry-svc", serve)
     }
 
     fn address(&self) -> SocketAddr {

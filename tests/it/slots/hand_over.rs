@@ -121,11 +121,9 @@ fn header(stream: &mut std::net::TcpStream, name: &str) -> String {
     found.unwrap_or_else(|| panic!("{head}")).1.to_owned()
 }
 
-#[test]
-fn several_successors_do_not_cut_short_what_has_begun() {
+/// Begins an upload whose last bytes the client holds back, so that a drain waits for it.
+fn unfinished_upload(address: SocketAddr) -> std::net::TcpStream {
     use std::io::{Read as _, Write as _};
-    let (slots, address) = registry();
-    let mut a = slots.start("a");
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -140,6 +138,35 @@ fn several_successors_do_not_cut_short_what_has_begun() {
     );
     stream.write_all(put.as_bytes()).unwrap();
     stream.read_exact(&mut [0; 25]).unwrap();
+    stream
+}
+
+#[test]
+fn a_process_whose_successor_dies_while_it_waits_is_started_again() {
+    use std::io::{Read as _, Write as _};
+    let (slots, address) = registry();
+    let mut a = slots.start("a");
+    let mut stream = unfinished_upload(address);
+    let b = Daemon::spawn("registry-svc-b", slots.command_of("b"));
+    a.wait_told("STOPPING=1");
+    b.kill();
+    stream.write_all(b"0123456789").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 202 "), "{answer}");
+    // With an error, systemd starts it again (Restart=on-failure).
+    assert_eq!(a.wait().code(), Some(75), "{}", a.log());
+    let a = slots.start("a");
+    assert_eq!(get(address, "/v2/"), Ok(()));
+    a.stop();
+}
+
+#[test]
+fn several_successors_do_not_cut_short_what_has_begun() {
+    use std::io::{Read as _, Write as _};
+    let (slots, address) = registry();
+    let mut a = slots.start("a");
+    let mut stream = unfinished_upload(address);
     for _ in 0..2 {
         assert_eq!(slots.post("a", succession::PATH).status, 200);
     }
@@ -175,15 +202,15 @@ fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
     let (slots, site) = health();
     let a = slots.start("a");
     let socket = site.socket();
-    let mark = |state: &str| {
+    let mark = |slot: &str, state: &str| {
         let mut command = Command::new(binary("healthd"));
         command
             .args(["mark", "192.0.2.7", state, "--socket"])
-            .arg(site.socket());
+            .arg(slots.socket(slot));
         let (status, stdout, stderr) = run(command);
         assert!(status.success(), "{stdout}{stderr}");
     };
-    mark("maintenance");
+    mark("a", "maintenance");
     let clients = Clients::start(move || {
         let connected = UnixStream::connect(&socket);
         connected
@@ -198,7 +225,7 @@ fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
     clients.assert_served();
     let checked = slots.self_check("b").unwrap();
     assert!(checked.contains("lists"), "{checked}");
-    mark("ready");
+    mark("b", "ready");
     b.stop();
     there_and_back(&slots);
 }

@@ -213,8 +213,11 @@ fn a_successor_is_synchronised_from_its_first_answer() {
         let agent = Agent::on_loopback(&format!("{line}allow 127.0.0.0/8\n"));
         let serve = with_batch(&agent, batch);
         let held = Held::bind(agent.address());
-        let start = || Daemon::start("timesync-agent", held.hand_to("ntp", &serve()));
-        let first = start();
+        let start = |number| {
+            let serve = at_socket(&agent, &serve(), number);
+            Daemon::start("timesync-agent", held.hand_to("ntp", &serve))
+        };
+        let first = start(1);
         agent.wait_status("it has the time", |status| {
             status["state"] == "locked" && status["updates"].as_u64().is_some_and(|n| n > 6)
         });
@@ -222,7 +225,7 @@ fn a_successor_is_synchronised_from_its_first_answer() {
         assert_eq!((before.leap(), before.stratum), (0, 2));
         // The successor gets no time from a server.
         server.say(|says| says.is_silent = true);
-        let next = start();
+        let next = start(2);
         let deadline = std::time::Instant::now() + PATIENCE;
         let mut answers = Vec::new();
         // Until a process answers for a while, whichever it is.
@@ -268,12 +271,22 @@ fn with_batch(agent: &Agent, batch: bool) -> impl Fn() -> std::process::Command 
     move || agent.serve_by(agent.admin(), &lines)
 }
 
+/// The same command, whose process can be asked for what it has.
+fn at_socket(agent: &Agent, serve: &std::process::Command, number: usize) -> std::process::Command {
+    let mut command = std::process::Command::new(serve.get_program());
+    command.args(serve.get_args());
+    let socket = agent.files.join(&format!("{number}.admin"));
+    command.arg("--admin-socket").arg(socket);
+    command
+}
+
 /// Processes take over from one another while clients ask.
 fn take_over(agent: &Agent, serve: &std::process::Command) {
     let held = Held::bind(agent.address());
-    let start = || {
-        let daemon = Daemon::start("timesync-agent", held.hand_to("ntp", serve));
-        // It asks its predecessor there, and answers there itself.
+    let start = |number| {
+        let serve = at_socket(agent, serve, number);
+        let daemon = Daemon::start("timesync-agent", held.hand_to("ntp", &serve));
+        // The next one takes this address over in its turn.
         let own = format!("\"pid\":{}", daemon.id());
         wait::for_it("it has the admin address", PATIENCE, || {
             let status = agent.get("/status").map_or(String::new(), |(_, text)| text);
@@ -281,11 +294,11 @@ fn take_over(agent: &Agent, serve: &std::process::Command) {
         });
         daemon
     };
-    let mut serving = start();
+    let mut serving = start(0);
     let load = Load::start(agent.address());
-    for _ in 0..3 {
+    for number in 1..=3 {
         load.wait(80);
-        let next = start();
+        let next = start(number);
         load.wait(80);
         std::mem::replace(&mut serving, next).stop();
     }

@@ -11,8 +11,11 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST, HeaderValue};
 use hyper_util::rt::TokioIo;
+use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+
+use crate::exit;
 
 /// The whole exchange takes no longer than this.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -56,6 +59,15 @@ pub enum ClientError {
         #[source]
         source: std::io::Error,
     },
+    /// The user of this process may not connect to the socket.
+    #[error("this user may not connect to {address}: be root or in the socket's group")]
+    NotAllowed {
+        /// The socket.
+        address: Place,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
     /// The exchange failed.
     #[error("the daemon at {address} did not answer as expected")]
     Exchange {
@@ -71,6 +83,19 @@ pub enum ClientError {
         /// The admin address.
         address: Place,
     },
+}
+
+impl ClientError {
+    /// The exit code for this error: 77 when the system refused, 69 otherwise.
+    #[must_use]
+    pub const fn code(&self) -> u8 {
+        match self {
+            Self::NotAllowed { .. } => exit::NO_PERMISSION,
+            Self::NotRunning { .. } | Self::Exchange { .. } | Self::TimedOut { .. } => {
+                exit::UNAVAILABLE
+            }
+        }
+    }
 }
 
 /// The admin address of a daemon.
@@ -125,6 +150,29 @@ pub async fn post(
     exchange(address.into(), Method::POST, path, body.into()).await
 }
 
+/// Finds the place at which the daemon at `address` takes changes: the socket that its status names, or the
+/// address itself where it names none.
+///
+/// # Errors
+///
+/// When nothing answers there, or not with a status, or not in time.
+pub async fn control(address: SocketAddr) -> Result<Place, ClientError> {
+    #[derive(Deserialize)]
+    struct Named {
+        #[serde(default)]
+        admin_socket: Option<PathBuf>,
+    }
+    let answer = get(address, "/status").await?;
+    let named: Named =
+        serde_json::from_slice(&answer.body).map_err(|error| ClientError::Exchange {
+            address: address.into(),
+            source: error.into(),
+        })?;
+    Ok(named
+        .admin_socket
+        .map_or(Place::Address(address), Place::Socket))
+}
+
 async fn exchange(
     place: Place,
     method: Method,
@@ -132,9 +180,12 @@ async fn exchange(
     body: Vec<u8>,
 ) -> Result<Response, ClientError> {
     let talk = async {
-        let not_running = |source| ClientError::NotRunning {
-            address: place.clone(),
-            source,
+        let not_running = |source: std::io::Error| {
+            let address = place.clone();
+            match source.kind() {
+                std::io::ErrorKind::PermissionDenied => ClientError::NotAllowed { address, source },
+                _ => ClientError::NotRunning { address, source },
+            }
         };
         match &place {
             Place::Address(address) => {

@@ -2,22 +2,25 @@
 //! brings a daemon down.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue, ORIGIN};
+use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
+use crate::caller::Role;
 use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
 use crate::progress::Progress;
@@ -50,14 +53,36 @@ pub(crate) struct Shared {
     pub(crate) service: &'static str,
     /// The slot of this process, if it has one.
     pub(crate) slot: Option<String>,
+    /// The path of the socket of this very process, if it has one.
+    pub(crate) socket: Option<String>,
     pub(crate) started: Instant,
     pub(crate) life: Life,
     pub(crate) readiness: Readiness,
     pub(crate) metrics: Metrics,
     pub(crate) progress: Progress,
     pub(crate) routes: Routes,
+    /// Requests that the caller had no right to.
+    pub(crate) refused: Counter<u64>,
     /// Asks the service itself for its status.
     pub(crate) status: mpsc::Sender<oneshot::Sender<Value>>,
+}
+
+/// The client of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Caller {
+    /// A client of the admin address.
+    Network(Peer),
+    /// A process at the socket of this very process, and its role.
+    Process(Role),
+}
+
+impl fmt::Display for Caller {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Network(peer) => peer.fmt(formatter),
+            Self::Process(role) => write!(formatter, "a process of this node, role {role}"),
+        }
+    }
 }
 
 /// The listener of one daemon.
@@ -75,26 +100,31 @@ impl Server {
         }
     }
 
-    /// Accepts until it is dropped.
-    pub(crate) async fn serve<L: Listener>(self, listener: L) {
+    /// Accepts until it is dropped; `identify` says who a connection is from.
+    pub(crate) async fn serve<L: Listener>(
+        self,
+        listener: L,
+        identify: impl Fn(&L::Stream, Peer) -> Caller,
+    ) {
         loop {
             let (stream, peer, permit) = self.acceptor.next(&listener).await;
+            let caller = identify(&stream, peer);
             let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
-                serve_connection(shared, stream, peer).await;
+                serve_connection(shared, stream, caller).await;
                 drop(permit);
             });
         }
     }
 }
 
-async fn serve_connection<S>(shared: Arc<Shared>, stream: S, peer: Peer)
+async fn serve_connection<S>(shared: Arc<Shared>, stream: S, caller: Caller)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(&shared, request, peer).await) }
+        async move { Ok::<_, Infallible>(respond(&shared, request, caller).await) }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -103,16 +133,16 @@ where
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {
-        tracing::debug!(%peer, %error, "Admin connection ended early");
+        tracing::debug!(%caller, %error, "Admin connection ended early");
     }
 }
 
 async fn respond(
     shared: &Shared,
     request: hyper::Request<Incoming>,
-    peer: Peer,
+    caller: Caller,
 ) -> hyper::Response<Full<Bytes>> {
-    let answer = tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, peer)).await;
+    let answer = tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, caller)).await;
     let (reply, allowed) = match answer {
         Ok(Ok(reply)) => (reply, None),
         Ok(Err(NotAllowed(methods))) => {
@@ -140,8 +170,11 @@ struct NotAllowed(&'static str);
 async fn route(
     shared: &Shared,
     request: hyper::Request<Incoming>,
-    peer: Peer,
+    caller: Caller,
 ) -> Result<Reply, NotAllowed> {
+    if caller == Caller::Process(Role::Other) {
+        return Ok(stranger(shared));
+    }
     let method = match *request.method() {
         hyper::Method::GET | hyper::Method::HEAD => Some(Method::Get),
         hyper::Method::POST => Some(Method::Post),
@@ -150,10 +183,10 @@ async fn route(
     let (head, body) = request.into_parts();
     let path = head.uri.path();
     if let Some(method) = method
-        && let Some(handler) = shared.routes.handler(method, path)
+        && let Some((least, handler)) = shared.routes.handler(method, path)
     {
         if method == Method::Post
-            && let Err(refusal) = may_change(peer, &head.headers)
+            && let Err(refusal) = may_change(shared, caller, least)
         {
             return Ok(refusal);
         }
@@ -198,15 +231,45 @@ fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
     }
 }
 
-/// Allows changes from this node only, and not from a page that a browser on it has loaded.
-fn may_change(peer: Peer, headers: &HeaderMap) -> Result<(), Reply> {
-    if !peer.is_local() {
-        return Err(Reply::text(403, "changes are taken from loopback only\n"));
+/// Allows changes to a process with the right to them. One that comes over a network has no identity.
+fn may_change(shared: &Shared, caller: Caller, least: Role) -> Result<(), Reply> {
+    match caller {
+        Caller::Process(role) if role >= least => Ok(()),
+        Caller::Process(_) => Err(refused(shared, caller, OWNERS_ONLY)),
+        Caller::Network(_) => Err(refused(shared, caller, elsewhere(shared))),
     }
-    if headers.contains_key(ORIGIN) {
-        return Err(Reply::text(403, "changes are not taken from web pages\n"));
+}
+
+/// Says where changes are taken.
+fn elsewhere(shared: &Shared) -> String {
+    match &shared.socket {
+        Some(socket) => format!(
+            "changes are taken at the socket {socket} only: use the verbs of {}, or curl --unix-socket {socket}\n",
+            shared.service
+        ),
+        None => format!(
+            "changes are taken at a Unix socket only: start {} with serve --admin-socket PATH\n",
+            shared.service
+        ),
     }
-    Ok(())
+}
+
+/// Nothing is for a process that the socket's mode should have kept out.
+fn stranger(shared: &Shared) -> Reply {
+    refused(shared, Caller::Process(Role::Other), STRANGER)
+}
+
+const STRANGER: &str =
+    "this socket is for root, the service's own user and the group of the socket's file\n";
+
+const OWNERS_ONLY: &str = "only root and the service's own user may do this\n";
+
+/// Counts a refusal, and gives its reason to the caller.
+fn refused(shared: &Shared, caller: Caller, reason: impl Into<String>) -> Reply {
+    shared.refused.inc();
+    let reason = reason.into();
+    tracing::debug!(%caller, reason = reason.trim_end(), "Request refused");
+    Reply::text(403, reason)
 }
 
 fn not_found(shared: &Shared) -> Reply {
@@ -262,6 +325,7 @@ async fn status(shared: &Shared) -> Status<Value> {
     Status {
         service: shared.service.to_owned(),
         slot: shared.slot.clone(),
+        admin_socket: shared.socket.clone(),
         version: crate::args::PACKAGE_VERSION.to_owned(),
         revision: crate::args::REVISION.to_owned(),
         pid: std::process::id(),

@@ -1,8 +1,10 @@
 use super::*;
+use crate::accept::{Listener, Peer};
 use crate::life::{Life, State};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::readiness::Readiness;
+use prometheus_client::metrics::counter::Counter;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -33,7 +35,6 @@ async fn answer(
 }
 
 impl Running {
-    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let running = Self {
@@ -43,21 +44,45 @@ impl Running {
             routes: Routes::new(),
             detail: Arc::default(),
         };
+        running.serve(listener, |_: &TcpStream, peer| Caller::Network(peer));
+        running
+    }
+
+    /// Serves another listener; gives the count of requests that it refused.
+    fn serve<L: Listener>(
+        &self,
+        listener: L,
+        identify: impl Fn(&L::Stream, Peer) -> Caller + Send + 'static,
+    ) -> Counter<u64> {
+        self.serve_beside(None, listener, identify)
+    }
+
+    /// The same, of a process that has a socket.
+    #[expect(clippy::disallowed_methods, reason = "the listener tells its uptime")]
+    fn serve_beside<L: Listener>(
+        &self,
+        socket: impl Into<Option<&'static str>>,
+        listener: L,
+        identify: impl Fn(&L::Stream, Peer) -> Caller + Send + 'static,
+    ) -> Counter<u64> {
         let (status, asked) = mpsc::channel(1);
-        tokio::spawn(answer(asked, Arc::clone(&running.detail)));
+        tokio::spawn(answer(asked, Arc::clone(&self.detail)));
+        let refused = Counter::default();
         let shared = Shared {
             service: "tested",
             slot: None,
+            socket: socket.into().map(str::to_owned),
             started: Instant::now(),
-            life: running.life.clone(),
-            readiness: running.readiness.clone(),
+            life: self.life.clone(),
+            readiness: self.readiness.clone(),
             metrics: Metrics::new("tested"),
             progress: Progress::new(),
-            routes: running.routes.clone(),
+            routes: self.routes.clone(),
+            refused: refused.clone(),
             status,
         };
-        tokio::spawn(Server::new(Arc::new(shared)).serve(listener));
-        running
+        tokio::spawn(Server::new(Arc::new(shared)).serve(listener, identify));
+        refused
     }
 
     async fn get(&self, path: &str) -> (u16, String) {
@@ -184,7 +209,8 @@ fn a_method_that_a_path_does_not_take_is_told_which_it_takes() {
             ("GET", "/flush", 405, Some("POST")),
             ("HEAD", "/flush", 405, Some("POST")),
             ("PUT", "/zones", 405, Some("GET, HEAD, POST")),
-            ("POST", "/zones", 200, None),
+            // It takes the method, and not from here.
+            ("POST", "/zones", 403, None),
             ("POST", "/nowhere", 404, None),
             ("PUT", "/nowhere", 404, None),
         ] {
@@ -203,21 +229,66 @@ fn a_method_that_a_path_does_not_take_is_told_which_it_takes() {
 }
 
 #[test]
-fn a_web_page_cannot_change_anything() {
+fn a_change_over_tcp_is_refused_and_the_answer_names_the_socket() {
     run(async {
         let running = Running::start().await;
         running
             .routes
-            .post("/flush", |_| async { Reply::text(200, "flushed\n") });
-        let page = running
-            .raw(
-                "POST /flush HTTP/1.1\r\nhost: x\r\norigin: http://evil.example\r\n\
-                 content-length: 0\r\nconnection: close\r\n\r\n",
-            )
-            .await;
-        assert!(page.starts_with("HTTP/1.1 403"), "{page}");
+            .post("/flush", |_| async { panic!("nothing is flushed") });
         let told = post(running.address, "/flush", "").await.unwrap();
-        assert_eq!((told.status, told.text().as_str()), (200, "flushed\n"));
+        assert_eq!(told.status, 403, "{}", told.text());
+        assert!(told.text().contains("serve --admin-socket PATH"));
+        // With a socket, the verbs find it.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let identify = |_: &TcpStream, peer| Caller::Network(peer);
+        let refused = running.serve_beside("/run/x.sock", listener, identify);
+        let told = post(address, "/flush", "").await.unwrap();
+        assert_eq!((told.status, refused.get()), (403, 1));
+        assert!(told.text().contains(" /run/x.sock "), "{}", told.text());
+        let control = control(address).await.unwrap();
+        assert_eq!(control, Place::Socket("/run/x.sock".into()));
+    });
+}
+
+#[test]
+fn a_process_may_do_what_its_role_allows() {
+    run(async {
+        let directory = tempfile::tempdir().unwrap();
+        for (role, path, status) in [
+            (Role::Owner, "/hand-over", 200),
+            (Role::Owner, "/flush", 200),
+            (Role::Operator, "/hand-over", 403),
+            (Role::Operator, "/flush", 200),
+            (Role::Other, "/hand-over", 403),
+            (Role::Other, "/flush", 403),
+            (Role::Other, "/nowhere", 403),
+        ] {
+            let socket = directory
+                .path()
+                .join(format!("{role}{}", path.replace('/', "-")));
+            let running = Running::start().await;
+            let done = Arc::new(RwLock::new(0));
+            let ok = {
+                let done = Arc::clone(&done);
+                move |_| {
+                    *done.write() += 1;
+                    async { Reply::text(200, "ok\n") }
+                }
+            };
+            running.routes.post_for_owner("/hand-over", ok.clone());
+            running.routes.post("/flush", ok);
+            let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+            let refused = running.serve(listener, move |_, _| Caller::Process(role));
+            let told = post(socket.as_path(), path, "").await.unwrap();
+            assert_eq!(told.status, status, "{role} {path}: {}", told.text());
+            assert_eq!(*done.read(), i32::from(status == 200), "{role} {path}");
+            assert_eq!(refused.get(), u64::from(status == 403), "{role} {path}");
+            // Other processes may not even look.
+            let shown = get(socket.as_path(), "/livez").await.unwrap();
+            let expected = if role == Role::Other { 403 } else { 200 };
+            assert_eq!(shown.status, expected, "{role}");
+        }
     });
 }
 
@@ -225,14 +296,18 @@ fn a_web_page_cannot_change_anything() {
 fn a_body_beyond_the_bound_is_refused() {
     run(async {
         let running = Running::start().await;
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("x.sock");
+        let listener = tokio::net::UnixListener::bind(&socket).unwrap();
+        running.serve(listener, |_, _| Caller::Process(Role::Operator));
         running.routes.post("/echo", |request| async move {
             Reply::text(200, request.body.len().to_string())
         });
-        let fits = post(running.address, "/echo", vec![b'x'; 256 << 10])
+        let fits = post(socket.as_path(), "/echo", vec![b'x'; 256 << 10])
             .await
             .unwrap();
         assert_eq!((fits.status, fits.text()), (200, (256 << 10).to_string()));
-        let large = post(running.address, "/echo", vec![b'x'; (256 << 10) + 1])
+        let large = post(socket.as_path(), "/echo", vec![b'x'; (256 << 10) + 1])
             .await
             .unwrap();
         assert_eq!(large.status, 413);

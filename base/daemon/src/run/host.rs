@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,10 @@ use super::{
     ADMIN_SOCKET, Context, Life, Predecessor, Progress, Service, StartError, State,
     report_problems, settings,
 };
-use crate::admin::{Routes, Server, Shared};
+use crate::accept::Peer;
+use crate::admin::{Caller, Routes, Server, Shared};
 use crate::args::{LogArgs, SlotArgs};
+use crate::caller::Access;
 use crate::clock;
 use crate::config::{Common, Problems, warn_of_restart};
 use crate::listen::path::{self, Bound};
@@ -24,6 +26,7 @@ use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
 use crate::readiness::Readiness;
 use crate::signal::{Request, Signals};
+use crate::succession::Succession;
 use crate::{exit, listen, log, notify, progress};
 
 /// Requests for the service's status that may wait; each is one HTTP connection.
@@ -80,18 +83,30 @@ impl Host {
         let life = Life::new();
         let progress = Progress::new();
         let (sender, status) = mpsc::channel(STATUS_QUEUE);
+        let refused = Counter::default();
+        metrics.register(
+            metrics::ADMIN_REFUSED,
+            "Changes that the caller had no right to",
+            refused.clone(),
+        );
+        let slot = SlotArgs {
+            slot: slot.slot.clone(),
+            admin_socket: absolute(slot.admin_socket.as_deref())?,
+        };
+        let own = slot.admin_socket.as_deref();
         let shared = Arc::new(Shared {
             service: name,
             slot: slot.slot.clone(),
+            socket: own.map(|path| path.display().to_string()),
             started: clock::now(),
             life: life.clone(),
             readiness: readiness.clone(),
             metrics: metrics.clone(),
             progress: progress.clone(),
             routes: routes.clone(),
+            refused,
             status: sender,
         });
-        let own = slot.admin_socket.as_deref();
         let own = own.map(|path| open_own(&shared, path)).transpose()?;
         let (admin, predecessor) = open_admin(shared, common.admin, &mut inherited, takes_over)?;
         tokio::spawn(progress::watch(progress.clone(), readiness.clone()));
@@ -102,9 +117,10 @@ impl Host {
                 readiness,
                 admin: routes,
                 progress,
-                slot: slot.clone(),
+                slot,
                 life,
                 predecessor,
+                succession: Succession::default(),
             },
             admin,
             announced: false,
@@ -242,28 +258,36 @@ impl Host {
         self.context.readiness.set_reason("reload", Some(reason));
     }
 
-    /// Ends the service within its deadline.
+    /// Ends the service within its deadline, and gives the exit code.
     pub(super) async fn drain<S: Service>(
         &mut self,
         service: S,
-        deadline: Duration,
+        end: End,
         signals: &mut Signals,
-    ) {
+    ) -> u8 {
+        let End { deadline, code } = end;
         self.context.life.set(State::Draining);
         let latch = self.context.readiness.latch("end of the process");
         notify::stopping();
         tracing::info!(?deadline, "Draining");
         let begun = clock::now();
         let drained = tokio::time::timeout(deadline + DRAIN_GRACE, service.drain(deadline));
-        tokio::select! {
+        let code = tokio::select! {
             biased;
-            () = signals.stop() => tracing::warn!("Asked again to stop; ending at once"),
-            drained = drained => match drained {
-                Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
-                Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
-            },
-        }
+            () = signals.stop() => {
+                tracing::warn!("Asked again to stop; ending at once");
+                code
+            }
+            drained = drained => {
+                match drained {
+                    Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
+                    Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
+                }
+                self.context.succession.end(code)
+            }
+        };
         latch.release();
+        code
     }
 }
 
@@ -317,9 +341,21 @@ fn register(metrics: &Metrics, readiness: &Readiness) -> (Counter<u64>, Counter<
 /// Opens the listener of this very process, which answers whichever process has the admin address.
 fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
     let (listener, bound) = path::listen(path)?;
+    let access = Access::to(path)?;
     let listener = tokio::net::UnixListener::from_std(listener)?;
-    tokio::spawn(Server::new(Arc::clone(shared)).serve(listener));
+    let identify =
+        move |stream: &tokio::net::UnixStream, _: Peer| Caller::Process(access.role(stream));
+    tokio::spawn(Server::new(Arc::clone(shared)).serve(listener, identify));
     Ok(bound)
+}
+
+/// The path for other processes, which work in other directories.
+fn absolute(path: Option<&Path>) -> io::Result<Option<PathBuf>> {
+    path.map(std::path::absolute).transpose()
+}
+
+fn from_network(_: &tokio::net::TcpStream, peer: Peer) -> Caller {
+    Caller::Network(peer)
 }
 
 /// Opens the admin listener. Two slots of one service overlap while one takes over from the other:
@@ -352,7 +388,7 @@ fn open_admin(
                     owner: None,
                     source,
                 })?;
-                tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener));
+                tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener, from_network));
             }
             Ok((local, Predecessor::new(shares && is_inherited).1))
         }
@@ -368,7 +404,7 @@ fn open_admin(
                 };
                 tracing::info!(%address, "Admin listener is up");
                 end.send_replace(false);
-                Server::new(shared).serve(listener).await;
+                Server::new(shared).serve(listener, from_network).await;
             });
             Ok((None, predecessor))
         }

@@ -201,7 +201,16 @@ struct NoArgs {}
 #[test]
 #[ignore = "the daemon itself, which the other tests run as a process of its own"]
 fn daemon() {
-    let code = serve::<Greeter, NoArgs>(&ServeArgs::default(), |_| load());
+    let directory = PathBuf::from(std::env::var_os(CONFIG_VARIABLE).unwrap_or_default());
+    let slot = SlotArgs {
+        slot: None,
+        admin_socket: Some(directory.with_file_name("admin.sock")),
+    };
+    let args = ServeArgs {
+        slot,
+        ..ServeArgs::default()
+    };
+    let code = serve::<Greeter, NoArgs>(&args, |_| load());
     crate::outln!("ended with {code:?}");
 }
 
@@ -633,8 +642,15 @@ fn the_watchdog_starves_when_a_data_path_stands_still() {
 fn changes_are_taken_by_post_alone() {
     let process = Process::start("greeting = \"x\"");
     assert_eq!(process.notified(), "READY=1");
-    let echo = block_on(crate::admin::post(process.admin(), "/echo", "said")).unwrap();
+    let socket = process.directory.path().join("admin.sock");
+    assert_eq!(
+        process.status()["admin_socket"],
+        socket.display().to_string()
+    );
+    let echo = block_on(crate::admin::post(socket.as_path(), "/echo", "said")).unwrap();
     assert_eq!((echo.status, echo.text().as_str()), (200, "said"));
+    let refused = block_on(crate::admin::post(process.admin(), "/echo", "said")).unwrap();
+    assert_eq!(refused.status, 403, "{}", refused.text());
     let (status, text) = process.get("/echo");
     assert_eq!((status, text.as_str()), (405, "this path takes POST\n"));
     let (status, text) = process.get("/nowhere");

@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::runtime::Builder;
 
-use crate::admin::{self, ClientError, Method, Response};
+use crate::admin::{self, ClientError, Method, Place, Response};
 use crate::args::StatusArgs;
 use crate::config::{HumanDuration, Problems};
 use crate::{errln, exit, outln, print};
@@ -126,13 +126,21 @@ fn asked_status<D: DeserializeOwned>(
     args: &StatusArgs,
     default_admin: SocketAddr,
 ) -> Result<Shown<D>, ClientError> {
-    let address = args.admin.unwrap_or(default_admin);
-    let body = exchange(address, "/status", Method::Get)?.body;
+    let place = place_of(args, default_admin);
+    let body = exchange(&place, "/status", Method::Get)?.body;
     let shown = match args.json {
         true => serde_json::from_slice(&body).map(Shown::Json),
         false => serde_json::from_slice(&body).map(Shown::Status),
     };
-    shown.map_err(|error| failed(address, error))
+    shown.map_err(|error| failed(&place, error))
+}
+
+/// The socket of the daemon, where one is given, else its admin address.
+fn place_of(args: &StatusArgs, default_admin: SocketAddr) -> Place {
+    match &args.socket {
+        Some(socket) => Place::Socket(socket.clone()),
+        None => Place::Address(args.admin.unwrap_or(default_admin)),
+    }
 }
 
 /// The lines with which every daemon's `status` begins: the process, its age, and its problems.
@@ -172,29 +180,34 @@ pub fn ask(
     path: &str,
     method: Method,
 ) -> Result<Response, ExitCode> {
-    let address = args.admin.unwrap_or(default_admin);
-    exchange(address, path, method).map_err(|error| unavailable(&error))
+    let place = place_of(args, default_admin);
+    exchange(&place, path, method).map_err(|error| unavailable(&error))
 }
 
-fn exchange(address: SocketAddr, path: &str, method: Method) -> Result<Response, ClientError> {
+fn exchange(place: &Place, path: &str, method: Method) -> Result<Response, ClientError> {
     let runtime = Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| failed(address, error))?;
-    match method {
-        Method::Get => runtime.block_on(admin::get(address, path)),
-        Method::Post => runtime.block_on(admin::post(address, path, Vec::new())),
-    }
+    let runtime = runtime.map_err(|error| failed(place, error))?;
+    runtime.block_on(async {
+        match (method, place) {
+            (Method::Get, _) => admin::get(place.clone(), path).await,
+            (Method::Post, Place::Socket(_)) => admin::post(place.clone(), path, Vec::new()).await,
+            (Method::Post, Place::Address(address)) => {
+                admin::post(admin::control(*address).await?, path, Vec::new()).await
+            }
+        }
+    })
 }
 
-fn failed(address: SocketAddr, error: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
+fn failed(place: &Place, error: impl Into<Box<dyn Error + Send + Sync>>) -> ClientError {
     ClientError::Exchange {
-        address: address.into(),
+        address: place.clone(),
         source: error.into(),
     }
 }
 
 fn unavailable(error: &ClientError) -> ExitCode {
     exit::report(error);
-    exit::code(exit::UNAVAILABLE)
+    exit::code(error.code())
 }
 
 #[cfg(test)]
@@ -208,6 +221,7 @@ mod tests {
         let status = Status::<()> {
             service: "dns-authd".to_owned(),
             slot: None,
+            admin_socket: None,
             version: "0.1.0".to_owned(),
             revision: "1a2b3c4d5".to_owned(),
             pid: 1,

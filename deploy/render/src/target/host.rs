@@ -99,29 +99,39 @@ fn holder(program: &str, scope: &Scope<'_>) -> Unit {
 /// The user of the services, by a name: the images know its number alone.
 fn sysusers() -> NodeFile {
     let text = format!(
-        "# The user of Outpost's services.\nu {} {} \"Outpost\" {}\n",
+        "# The user of Outpost's services.\nu {} {} \"Outpost\" {}\n\
+         # Its members may change what services do, at the sockets in {}.\ng {} -\n",
         places::USER,
         places::UID,
         places::STATE,
+        places::ADMIN_RUN,
+        places::OPERATORS,
     );
     file(SYSUSERS, text, Part::Common)
 }
 
 fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
     let user = format!("{} {}", places::UID, places::GID);
-    let (run, state) = (places::RUN, places::STATE);
+    let (run, state, admin) = (places::RUN, places::STATE, places::ADMIN_RUN);
     let mut text = format!(
         "# Directories of Outpost.\n\
          d {run} 0755 {user} -\n\
-         d {run}/admin 0770 {user} -\n\
+         d {admin} 0755 root root -\n\
          d {run}/swap 0755 root root -\n\
          d {state} 0755 root root -\n\
          d {state}/images 0755 root root -\n\
          d {state}/slots 0755 root root -\n{more}"
     );
     for service in scope.services() {
+        // Sockets have the group of their directory.
+        let sockets = places::admin_directory(service).display().to_string();
+        text.push_str(&format!(
+            "d {sockets} 2750 {} {} -\n",
+            places::UID,
+            places::OPERATORS
+        ));
         for path in Needs::of(service, scope).writes {
-            if path != run {
+            if path != run && path != sockets {
                 text.push_str(&format!("d {path} 0750 {user} -\n"));
             }
         }

@@ -63,6 +63,13 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         .set("User", places::USER)
         .set("Group", places::USER)
         .set_each("ReadWritePaths", &needs.writes);
+    let others = others(service, scope);
+    let text = text.when(!others.is_empty(), |text| {
+        text.comments(&[
+            "The services have one user: this keeps each from changing what another one does.",
+        ])
+        .set_each("InaccessiblePaths", &others)
+    });
     let text = SHUT
         .into_iter()
         .fold(text, |text, (key, value)| text.set(key, value));
@@ -72,6 +79,15 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         &needs,
     ))
     .finish()
+}
+
+/// The directories of the other services' admin sockets; the one of a service that has left is not there.
+fn others(service: Service, scope: &Scope<'_>) -> Vec<String> {
+    scope
+        .services()
+        .filter(|&other| other != service)
+        .map(|other| format!("-{}", places::admin_directory(other).display()))
+        .collect()
 }
 
 fn capabilities(text: Text, needs: &Needs) -> Text {

@@ -25,7 +25,8 @@ pub(super) struct Needs {
 impl Needs {
     /// The needs of a service in a scope.
     pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
-        let mut writes = vec![places::RUN.to_owned()];
+        let admin = places::admin_directory(service);
+        let mut writes = vec![places::RUN.to_owned(), admin.display().to_string()];
         writes.extend(places::state(service).map(|path| path.display().to_string()));
         if service == Service::TimesyncAgent {
             writes.push(CHRONY_RUN.to_owned());

@@ -37,9 +37,9 @@ pub(super) fn image(service: Service, slot: Slot) -> String {
 /// The command line of a service in a slot.
 pub(super) fn arguments(service: Service, slot: Slot) -> String {
     format!(
-        "serve --config {} --slot {slot} --admin-socket {}/admin/{service}-{slot}.sock",
+        "serve --config {} --slot {slot} --admin-socket {}",
         places::config(service).display(),
-        places::RUN,
+        places::admin_socket(service, slot).display(),
     )
 }
 
@@ -85,7 +85,10 @@ pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &N
     text.set_words("Sockets", sockets::names(service, scope))
         .comments(&["Unset, it would make the sockets block under the slot that serves."])
         .set("NonBlocking", "true")
-        .comments(&["One that was taken over from ends with 0 and must not come back."])
+        .comments(&[
+            "One that was taken over from ends with 0 and must not come back; one whose successor has failed",
+            "ends with an error.",
+        ])
         .set("Restart", "on-failure")
         .set("RestartSec", "200ms")
         .set("WatchdogSec", WATCHDOG.as_secs())

@@ -1,0 +1,131 @@
+//! The role of a process that connects to a Unix socket of this daemon.
+//!
+//! The file's mode decides first, in the kernel: its owner and its group may connect. The identity that the
+//! process had when it connected decides then (`SO_PEERCRED`, `SO_PEERGROUPS`), so that a loosened mode lets no
+//! other user in.
+//!
+//! | role | is | may |
+//! | --- | --- | --- |
+//! | [`Role::Owner`] | root, or the daemon's own user: the slot manager, a successor | everything |
+//! | [`Role::Operator`] | a member of the group of the socket's file | everything but to ask for a handover |
+//! | [`Role::Other`] | any other process | nothing |
+
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use rustix::process::geteuid;
+use sys::peer::{Credentials, credentials};
+
+/// The user that may do everything on a system.
+const ROOT: u32 = 0;
+
+/// The role of a process; a later one may do all that an earlier one may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// Neither of the others.
+    Other,
+    /// A member of the operators' group.
+    Operator,
+    /// The daemon's own user, or root.
+    Owner,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Other => "other",
+            Self::Operator => "operator",
+            Self::Owner => "owner",
+        })
+    }
+}
+
+/// The access to one socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    owner: u32,
+    operators: u32,
+}
+
+impl Access {
+    /// The access to the socket at `path`, which this process has bound: the group of the file is the operators'.
+    ///
+    /// In a directory with the set-group-ID bit a file has the group of the directory. Where the user namespace
+    /// of this process does not map that group (`PrivateUsers=` of a unit), it is seen as the overflow group, and
+    /// so are the groups of operators: the mode alone keeps others out then.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn to(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            owner: geteuid().as_raw(),
+            operators: std::fs::symlink_metadata(path)?.gid(),
+        })
+    }
+
+    /// The role of the process at the other end of a connection. One that the kernel does not identify has none.
+    pub fn role(&self, stream: impl AsFd) -> Role {
+        match credentials(stream) {
+            Ok(peer) => self.role_of(&peer),
+            Err(error) => {
+                tracing::warn!(%error, "A process at the admin socket cannot be identified");
+                Role::Other
+            }
+        }
+    }
+
+    fn role_of(&self, peer: &Credentials) -> Role {
+        if peer.uid == ROOT || peer.uid == self.owner {
+            Role::Owner
+        } else if peer.is_in(self.operators) {
+            Role::Operator
+        } else {
+            Role::Other
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn user_and_groups_decide_on_the_role() {
+        let access = Access {
+            owner: 65_532,
+            operators: 990,
+        };
+        for (uid, gid, groups, role) in [
+            (0, 0, vec![], Role::Owner),
+            (65_532, 65_532, vec![], Role::Owner),
+            (1000, 1000, vec![4, 990], Role::Operator),
+            (1000, 990, vec![], Role::Operator),
+            (1000, 1000, vec![], Role::Other),
+            // The services' group is not the operators', and neither is root's.
+            (1000, 65_532, vec![0], Role::Other),
+            (65_534, 65_534, vec![65_534], Role::Other),
+        ] {
+            let peer = Credentials { uid, gid, groups };
+            assert_eq!(access.role_of(&peer), role, "{peer:?}");
+        }
+        assert!(Role::Owner > Role::Operator && Role::Operator > Role::Other);
+    }
+
+    #[test]
+    fn this_process_owns_its_sockets() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("x.sock");
+        let (listener, _bound) = crate::listen::path::listen(&path).unwrap();
+        let access = Access::to(&path).unwrap();
+        let _client = UnixStream::connect(&path).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        assert_eq!(access.role(&stream), Role::Owner);
+        assert!(Access::to(&directory.path().join("y.sock")).is_err());
+    }
+}
