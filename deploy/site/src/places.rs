@@ -95,7 +95,8 @@ pub fn state(service: Service) -> Option<PathBuf> {
         Service::Healthd => "healthd",
         Service::RegistrySvc => "registry",
         Service::TimesyncAgent => "timesync-agent",
-        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy => return None,
+        Service::DnsRecursor => "dns-recursor",
+        Service::DnsAuthd | Service::LbProxy => return None,
     };
     Some(Path::new(STATE).join(name))
 }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use ::config::dns_recursor::{DnsRecursor, Forward, Health};
+use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Health};
 use ::config::{Admin, AdminListen, DnsAddress, HumanDuration, at};
 
 use super::{Layout, askers, endpoint, reverse, written};
@@ -28,6 +28,11 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             listen: AdminListen::At(*layout.admin.of(Service::DnsRecursor)),
         },
         forward: own.chain(others(&layout.upstreams)).collect(),
+        cache: Cache {
+            // In `outpost up`, everything ends together.
+            file: is_node.then(|| layout.state.join("dns-recursor").join("cache")),
+            ..Cache::default()
+        },
         health: match is_node && has_choice {
             true => Health {
                 endpoint: endpoint(layout),
@@ -43,6 +48,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     written(Service::DnsRecursor, &config)
         .comment(&at!["forward", 0], whose)
         .comment(&at!["forward", n_own], "Everything else.")
+        .comment(
+            &at!["cache"],
+            "Names that were known before a restart or a power cut are answered after it.",
+        )
         .comment(
             &at!["health"],
             "Queries leave an upstream that is gone before one of them is lost.",
