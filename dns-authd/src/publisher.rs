@@ -448,18 +448,21 @@ impl Publisher {
             .collect();
         let mut others = BTreeSet::new();
         for (place, declared) in self.plan.zones.declared.iter().cloned().enumerate() {
-            self.zones.push(match old.remove(&declared.name) {
+            let (before, kept) = match old.remove(&declared.name) {
                 Some(kept) => {
                     if kept.declared.file != declared.file {
                         others.insert(place);
                     }
-                    kept.declare(declared)
+                    (kept.paths(), kept.declare(declared))
                 }
-                None => ZoneState::new(declared),
-            });
+                None => (Vec::new(), ZoneState::new(declared)),
+            };
+            // The directory of a new file is watched before it is read: no change is missed.
+            self.files.replace(&before, &kept.paths());
+            self.zones.push(kept);
         }
         for (name, kept) in old {
-            for path in self.files.replace(&kept.files, &[]) {
+            for path in self.files.replace(&kept.paths(), &[]) {
                 self.quiet.forget(&path);
             }
             complete.extend(self.loads.remove(&name));
@@ -701,10 +704,11 @@ impl Publisher {
                 for (path, stamp) in &files {
                     self.quiet.read(path, *stamp);
                 }
-                for path in self.files.replace(&kept.files, &files) {
+                let before = kept.paths();
+                kept.files = files;
+                for path in self.files.replace(&before, &kept.paths()) {
                     self.quiet.forget(&path);
                 }
-                kept.files = files;
                 let adopted = kept.take(version, took);
                 // The replaced zone is freed later.
                 self.must_trim |= adopted.is_some() && kept.report.records >= MANY_RECORDS;

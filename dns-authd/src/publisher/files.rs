@@ -19,12 +19,8 @@ pub(super) struct Files {
 
 impl Files {
     /// Replaces the files of one zone. Returns those that no zone has any more.
-    pub(super) fn replace(
-        &mut self,
-        old: &[(PathBuf, Stamp)],
-        new: &[(PathBuf, Stamp)],
-    ) -> Vec<PathBuf> {
-        for (path, _) in new {
+    pub(super) fn replace(&mut self, old: &[PathBuf], new: &[PathBuf]) -> Vec<PathBuf> {
+        for path in new {
             let count = self.files.entry(path.clone()).or_insert(0);
             *count += 1;
             if *count == 1 {
@@ -34,7 +30,7 @@ impl Files {
             }
         }
         let mut dropped = Vec::new();
-        for (path, _) in old {
+        for path in old {
             let Some(count) = self.files.get_mut(path) else {
                 continue;
             };
@@ -116,10 +112,7 @@ mod tests {
 
     #[test]
     fn a_file_and_its_directory_stay_while_some_zone_has_them() {
-        let list = |paths: &[&str]| -> Vec<(PathBuf, Stamp)> {
-            let none = Stamp::of(Path::new("/nowhere/at/all"));
-            paths.iter().map(|path| (path.into(), none)).collect()
-        };
+        let list = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).collect() };
         let mut files = Files::default();
         let (a, b) = (list(&["x/a", "x/shared"]), list(&["x/shared", "y/b", "c"]));
         assert!(files.replace(&[], &a).is_empty());

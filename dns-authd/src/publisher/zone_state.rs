@@ -117,6 +117,14 @@ impl ZoneState {
         change
     }
 
+    /// The paths of its files; before they are read, that of its own file.
+    pub(super) fn paths(&self) -> Vec<PathBuf> {
+        match self.files.is_empty() {
+            true => self.declared.file.iter().cloned().collect(),
+            false => self.files.iter().map(|(path, _)| path.clone()).collect(),
+        }
+    }
+
     /// The size of its files, as far as it is known without reading them.
     pub(super) fn size(&self) -> u64 {
         let main = self.declared.file.as_deref();

@@ -38,6 +38,10 @@ const DRAIN_GRACE: Duration = Duration::from_secs(1);
 /// How often a slot that shares its sockets tries to take over the admin address.
 const ADMIN_RETRY: Duration = Duration::from_millis(500);
 
+/// How long a process with inherited sockets takes it that another one serves, when none has the admin address: one
+/// that has just taken over itself tries for it only now and then.
+const UNSEEN_PREDECESSOR: Duration = Duration::from_secs(5);
+
 /// The parts of a running daemon that are not the service's own.
 pub(super) struct Host {
     pub(super) context: Context,
@@ -390,7 +394,14 @@ fn open_admin(
                 })?;
                 tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener, from_network));
             }
-            Ok((local, Predecessor::new(shares && is_inherited).1))
+            let (end, predecessor) = Predecessor::new(shares);
+            if shares && !is_inherited {
+                tokio::spawn(async move {
+                    tokio::time::sleep(UNSEEN_PREDECESSOR).await;
+                    end.send_replace(false);
+                });
+            }
+            Ok((local, predecessor))
         }
         Err(error) if takes_over && error.source.kind() == io::ErrorKind::AddrInUse => {
             tracing::info!(%error, "The admin address is taken over when it is free");
