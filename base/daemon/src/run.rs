@@ -48,9 +48,9 @@ use crate::listen::path::SocketError;
 use crate::listen::{Inherited, ListenError};
 use crate::log::LogSettings;
 use crate::metrics::Metrics;
+use crate::promise::Promises;
 use crate::readiness::Readiness;
 use crate::signal::Signals;
-use crate::succession::Succession;
 use crate::{exit, log, notify};
 
 use host::{Before, Host};
@@ -135,7 +135,7 @@ pub struct Context {
     /// The state of this process's life.
     pub life: Life,
     /// The promise to a successor, if one has asked.
-    pub succession: Succession,
+    pub promises: Promises,
 }
 
 impl Context {
@@ -150,7 +150,7 @@ impl Context {
             progress: Progress::new(),
             slot: SlotArgs::default(),
             life: Life::new(),
-            succession: Succession::default(),
+            promises: Promises::default(),
         }
     }
 }

@@ -23,9 +23,9 @@ use crate::config::{Common, Problems, warn_of_restart};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
+use crate::promise::Promises;
 use crate::readiness::Readiness;
 use crate::signal::{Request, Signals};
-use crate::succession::Succession;
 use crate::{exit, listen, log, notify, progress};
 
 /// Requests for the service's status that may wait; each is one HTTP connection.
@@ -118,7 +118,7 @@ impl Host {
                 progress,
                 slot,
                 life,
-                succession: Succession::default(),
+                promises: Promises::default(),
             },
             admin,
             announced: false,
@@ -281,7 +281,7 @@ impl Host {
                     Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
                     Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
                 }
-                self.context.succession.end(code)
+                self.context.promises.end(code)
             }
         };
         latch.release();
