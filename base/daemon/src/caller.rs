@@ -53,9 +53,9 @@ pub struct Access {
 impl Access {
     /// The access to the socket at `path`, which this process has bound: the group of the file is the operators'.
     ///
-    /// In a directory with the set-group-ID bit a file has the group of the directory. Where the user namespace
-    /// of this process does not map that group (`PrivateUsers=` of a unit), it is seen as the overflow group, and
-    /// so are the groups of operators: the mode alone keeps others out then.
+    /// In a directory with the set-group-ID bit a file has the group of the directory. A user namespace of this
+    /// process that does not map that group (`PrivateUsers=` of a unit) shows it as the overflow group, and the groups
+    /// of operators too: the mode alone keeps others out then.
     ///
     /// # Errors
     /// When the file cannot be read.

@@ -34,6 +34,7 @@ pub mod metrics;
 pub mod notify;
 pub mod print;
 pub mod progress;
+pub mod promise;
 pub mod readiness;
 pub mod run;
 pub mod signal;

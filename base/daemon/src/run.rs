@@ -49,9 +49,9 @@ use crate::listen::path::SocketError;
 use crate::listen::{Inherited, ListenError};
 use crate::log::LogSettings;
 use crate::metrics::Metrics;
+use crate::promise::Promises;
 use crate::readiness::Readiness;
 use crate::signal::Signals;
-use crate::succession::Succession;
 use crate::{exit, log, notify};
 
 use host::{Before, Host};
@@ -139,7 +139,7 @@ pub struct Context {
     /// Another process that may serve from the same sockets.
     pub predecessor: Predecessor,
     /// The promise to a successor, if one has asked.
-    pub succession: Succession,
+    pub promises: Promises,
 }
 
 impl Context {
@@ -155,7 +155,7 @@ impl Context {
             slot: SlotArgs::default(),
             life: Life::new(),
             predecessor: Predecessor::none(),
-            succession: Succession::default(),
+            promises: Promises::default(),
         }
     }
 }

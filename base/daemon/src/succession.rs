@@ -20,7 +20,6 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -30,7 +29,9 @@ use rustix::process::{Signal, getpid, kill_process};
 use crate::admin::{self, Place, Reply};
 use crate::config::Common;
 use crate::exit;
-use crate::run::{Context, State};
+use crate::life::State;
+use crate::promise::{Promise, wait_mark};
+use crate::run::Context;
 
 /// The path of the admin listener at which a successor asks.
 pub const PATH: &str = "/hand-over";
@@ -38,11 +39,8 @@ pub const PATH: &str = "/hand-over";
 /// The name of the file in the directory.
 const NAME: &str = "daemon.lock";
 
-/// The parameter of a successor that locks [`NEXT`] while it waits.
+/// The parameter of a successor that locks its file while it waits.
 const WAITS: &str = "waits";
-
-/// The name of the file that a successor locks while it waits.
-const NEXT: &str = "daemon.next";
 
 /// More than a process id and a path are long.
 const MAX_TEXT: u64 = 4096;
@@ -177,7 +175,7 @@ pub fn offer(context: &Context, lock: Option<&Lock>) {
     let Some(lock) = lock else {
         return;
     };
-    let (life, succession) = (context.life.clone(), context.succession.clone());
+    let (life, promises) = (context.life.clone(), context.promises.clone());
     let directory = lock.directory.clone();
     context.admin.post_for_owner(PATH, move |request| {
         let promise = Promise {
@@ -187,8 +185,8 @@ pub fn offer(context: &Context, lock: Option<&Lock>) {
         let is_idle = promise.is_marked && !promise.is_waited_for();
         // A second signal would cut the drain short: every caller gets the promise, and the process ends once.
         let begins =
-            !is_idle && life.state() != State::Draining && succession.promise(promise.clone());
-        let succession = succession.clone();
+            !is_idle && life.state() != State::Draining && promises.promise(promise.clone());
+        let promises = promises.clone();
         async move {
             if is_idle {
                 let directory = promise.directory.display();
@@ -199,87 +197,12 @@ pub fn offer(context: &Context, lock: Option<&Lock>) {
             match begins.then(|| kill_process(getpid(), Signal::TERM)) {
                 None | Some(Ok(())) => Reply::text(200, "it is yours in a moment\n"),
                 Some(Err(error)) => {
-                    succession.take_back();
+                    promises.take_back();
                     Reply::text(500, format!("cannot end: {error}\n"))
                 }
             }
         }
     });
-}
-
-/// A promise to a successor.
-#[derive(Clone, Debug)]
-struct Promise {
-    /// The directory that it asked for.
-    directory: PathBuf,
-    /// Whether it locks [`NEXT`] while it waits.
-    is_marked: bool,
-}
-
-impl Promise {
-    /// Whether a successor waits at this moment.
-    fn is_waited_for(&self) -> bool {
-        is_locked(&self.directory.join(NEXT))
-    }
-}
-
-/// The promise of this process, if a successor has asked; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Succession(Arc<Mutex<Option<Promise>>>);
-
-impl Succession {
-    /// Promises the directory; false when it was promised before.
-    fn promise(&self, promise: Promise) -> bool {
-        let mut promised = self.0.lock();
-        let is_first = promised.is_none();
-        promised.get_or_insert(promise);
-        is_first
-    }
-
-    fn take_back(&self) {
-        *self.0.lock() = None;
-    }
-
-    /// Gives the exit code of a process that has drained and would end with `code`: another one when the
-    /// successor that asked for it has gone.
-    pub(crate) fn end(&self, code: u8) -> u8 {
-        let promised = self.0.lock();
-        let lost = promised
-            .as_ref()
-            .filter(|promise| promise.is_marked && !promise.is_waited_for());
-        match lost {
-            Some(promise) if code == exit::OK => {
-                tracing::error!(
-                    directory = %promise.directory.display(),
-                    "The successor has gone; ending with an error, to be started again"
-                );
-                exit::TEMPORARY
-            }
-            _ => code,
-        }
-    }
-}
-
-/// Whether another process has locked a file. One that cannot be opened is locked by none.
-fn is_locked(path: &Path) -> bool {
-    let Ok(file) = File::open(path) else {
-        return false;
-    };
-    // Had for a moment: a successor tries again.
-    let tried = flock(&file, FlockOperation::NonBlockingLockShared);
-    tried == Err(rustix::io::Errno::WOULDBLOCK)
-}
-
-/// Shows the holder of the directory, for as long as the file is open, that a successor waits.
-fn wait_mark(directory: &Path) -> Option<File> {
-    let mut options = OpenOptions::new();
-    let options = options.write(true).create(true).truncate(false);
-    let file = options.open(directory.join(NEXT)).ok()?;
-    // When another successor waits as well, its mark says the same.
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => Some(file),
-        Err(_) => None,
-    }
 }
 
 impl Lock {
@@ -397,31 +320,6 @@ mod tests {
             waiting.await
         });
         drop(second.unwrap());
-    }
-
-    #[test]
-    fn a_process_ends_well_while_its_successor_waits() {
-        let directory = tempfile::tempdir().unwrap();
-        let promise = |is_marked| Promise {
-            directory: directory.path().to_owned(),
-            is_marked,
-        };
-        let succession = Succession::default();
-        assert_eq!(succession.end(exit::OK), exit::OK, "none has asked");
-        // One of the version before, of which nothing can be seen.
-        assert!(succession.promise(promise(false)));
-        assert_eq!(succession.end(exit::OK), exit::OK);
-        succession.take_back();
-        let waits = wait_mark(directory.path());
-        assert!(waits.is_some());
-        assert!(succession.promise(promise(true)));
-        assert!(!succession.promise(promise(true)), "it was promised");
-        assert_eq!(succession.end(exit::OK), exit::OK);
-        assert!(wait_mark(directory.path()).is_none(), "another one waits");
-        drop(waits);
-        assert_eq!(succession.end(exit::OK), exit::TEMPORARY);
-        // A failure is one all the same.
-        assert_eq!(succession.end(exit::SOFTWARE), exit::SOFTWARE);
     }
 
     #[test]

@@ -24,9 +24,9 @@ use crate::config::{Common, Problems, warn_of_restart};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
+use crate::promise::Promises;
 use crate::readiness::Readiness;
 use crate::signal::{Request, Signals};
-use crate::succession::Succession;
 use crate::{exit, listen, log, notify, progress};
 
 /// Requests for the service's status that may wait; each is one HTTP connection.
@@ -124,7 +124,7 @@ impl Host {
                 slot,
                 life,
                 predecessor,
-                succession: Succession::default(),
+                promises: Promises::default(),
             },
             admin,
             announced: false,
@@ -287,7 +287,7 @@ impl Host {
                     Ok(true) => tracing::info!(took = ?begun.elapsed(), "Drained"),
                     Ok(false) | Err(_) => tracing::warn!(?deadline, "Drain ran out of time"),
                 }
-                self.context.succession.end(code)
+                self.context.promises.end(code)
             }
         };
         latch.release();
