@@ -21,6 +21,7 @@ use tokio::task::JoinHandle;
 
 use crate::metrics::Counters;
 use health_probe::Prober;
+use liveness::admin_rules::Decision;
 use liveness::monitor::{Limits, Monitor, Probe, Restored};
 use liveness::now::Now;
 use liveness::schedule::TargetId;
@@ -164,7 +165,15 @@ impl Shared {
         let now = now();
         let probes = std::iter::from_fn(|| monitor.poll(now)).collect();
         let deadline = monitor.next_deadline();
+        let ended = monitor.take_ended();
         self.announce(&monitor);
+        drop(monitor);
+        for (scope, decision) in ended {
+            let Decision {
+                state, reason, by, ..
+            } = decision;
+            tracing::info!(%scope, %state, reason, by, "Administrative state has ended; probes decide again");
+        }
         (probes, deadline)
     }
 

@@ -137,7 +137,7 @@ impl Health for HealthApi {
         may_decide(peer.map(|peer| peer.uid()))?;
         let request = request.into_inner();
         let (scope, state) = decision(&request)?;
-        let marked = marks::set(&self.driver, scope, state).await;
+        let marked = marks::set(&self.driver, scope, state.into()).await;
         let marked = marked.map_err(|error| match error {
             MarkError::TooMany => Status::resource_exhausted(error.to_string()),
             MarkError::NotOnDisk => Status::aborted(error.to_string()),

@@ -1,11 +1,14 @@
 //! Decisions of operators: the change itself, for the contract and for the admin socket.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use api::healthd::Marked;
 use daemon::admin::{Reply, Request, Routes};
-use liveness::admin_rules::{AdminRules, Scope};
+use daemon::calendar::Timestamp;
+use daemon::clock;
+use daemon::config::HumanDuration;
+use liveness::admin_rules::{AdminRules, Decision, Scope};
 use proto::health::AdminState;
 
 use crate::driver::Driver;
@@ -15,6 +18,12 @@ pub(crate) const PATH: &str = "/marks";
 
 /// Decisions of operators that differ from the rule. People do not take as many.
 const MAX_RULES: usize = 4096;
+
+/// The longest time that a decision may have: a longer one is meant to have no end.
+const MAX_TIME: Duration = Duration::from_hours(366 * 24);
+
+/// The longest reason and name, in characters.
+const MAX_TEXT: usize = 200;
 
 /// How long a decision may take to be on disk.
 const ON_DISK: Duration = Duration::from_secs(3);
@@ -30,17 +39,18 @@ pub(crate) enum MarkError {
     NotOnDisk,
 }
 
-/// Answers `POST /marks?address=&port=&state=`: without a port the decision is for all of an address.
+/// Answers `POST /marks?address=&port=&state=&for=&reason=&by=`: without a port the decision is for all of an address,
+/// without `for` it has no end.
 pub(crate) fn add(routes: &Routes, driver: &Driver) {
     let driver = driver.clone();
     routes.post(PATH, move |request| {
         let driver = driver.clone();
         async move {
-            let (scope, state) = match parse(&request) {
+            let (scope, decision) = match parse(&request, clock::since_1970()) {
                 Ok(decision) => decision,
                 Err(refusal) => return Reply::text(400, format!("{refusal}\n")),
             };
-            match set(&driver, scope, state).await {
+            match set(&driver, scope, decision).await {
                 Ok(marked) => Reply::json(200, &marked),
                 Err(error @ MarkError::TooMany) => Reply::text(409, format!("{error}\n")),
                 Err(error @ MarkError::NotOnDisk) => Reply::text(500, format!("{error}\n")),
@@ -49,7 +59,7 @@ pub(crate) fn add(routes: &Routes, driver: &Driver) {
     });
 }
 
-fn parse(request: &Request) -> Result<(Scope, AdminState), String> {
+fn parse(request: &Request, now: Duration) -> Result<(Scope, Decision), String> {
     let value = |name: &str| {
         let value = request.parameter(name);
         value.ok_or_else(|| format!("the parameter `{name}` is missing"))
@@ -72,24 +82,66 @@ fn parse(request: &Request) -> Result<(Scope, AdminState), String> {
         "maintenance" => AdminState::Maintenance,
         other => return Err(format!("{other:?} is none of ready, drain, maintenance")),
     };
-    Ok((scope, state))
+    let decision = Decision {
+        state,
+        since: Some(now),
+        until: end(request, state)?.map(|time| now + time),
+        reason: text_of(request, "reason")?,
+        by: text_of(request, "by")?,
+    };
+    Ok((scope, decision))
+}
+
+/// The time that a decision has, if it has an end.
+fn end(request: &Request, state: AdminState) -> Result<Option<Duration>, String> {
+    let Some(text) = request.parameter("for") else {
+        return Ok(None);
+    };
+    let time: HumanDuration = text
+        .parse()
+        .map_err(|error| format!("{text:?} is no time: {error}"))?;
+    if state == AdminState::Ready {
+        return Err("`ready` has no end: it takes decisions back".to_owned());
+    }
+    match time.0 {
+        Duration::ZERO => Err("a decision lasts longer than 0s".to_owned()),
+        time if time > MAX_TIME => Err("a decision with an end lasts 366 days at most".to_owned()),
+        time => Ok(Some(time)),
+    }
+}
+
+/// A text that goes into logs and pages: one line.
+fn text_of(request: &Request, name: &str) -> Result<String, String> {
+    let text = request.parameter(name).unwrap_or_default();
+    if text.chars().any(char::is_control) {
+        return Err(format!("`{name}` is one line of text"));
+    }
+    if text.chars().count() > MAX_TEXT {
+        return Err(format!("`{name}` has {MAX_TEXT} characters at most"));
+    }
+    Ok(text)
 }
 
 /// Takes a decision up, and waits until a crash does not undo it.
 pub(crate) async fn set(
     driver: &Driver,
     scope: Scope,
-    state: AdminState,
+    decision: Decision,
 ) -> Result<Marked, MarkError> {
+    let state = decision.state;
+    let until = decision
+        .until
+        .map(|until| Timestamp(UNIX_EPOCH + until).to_string());
+    let (reason, by) = (decision.reason.clone(), decision.by.clone());
     let set = driver.step(|monitor, _| {
-        if is_one_too_many(monitor.table().rules(), scope, state) {
+        if is_one_too_many(monitor.table().rules(), scope, &decision) {
             return None;
         }
-        let n_targets = monitor.set_admin(scope, state);
+        let n_targets = monitor.set_admin(scope, decision);
         Some((n_targets, monitor.generation()))
     });
     let (targets, generation) = set.ok_or(MarkError::TooMany)?;
-    tracing::info!(?scope, %state, n_targets = targets, "Administrative state set");
+    tracing::info!(%scope, %state, until, reason, by, n_targets = targets, "Administrative state set");
     match driver.is_saved(generation, ON_DISK).await {
         true => Ok(Marked {
             targets,
@@ -100,9 +152,9 @@ pub(crate) async fn set(
 }
 
 /// Whether a decision would be one more, beyond the bound. One that changes or takes back another is not.
-fn is_one_too_many(rules: &AdminRules, scope: Scope, state: AdminState) -> bool {
+fn is_one_too_many(rules: &AdminRules, scope: Scope, decision: &Decision) -> bool {
     let mut then = rules.clone();
-    then.set(scope, state);
+    then.set(scope, decision.clone());
     then.len() > rules.len().max(MAX_RULES)
 }
 
@@ -110,25 +162,49 @@ fn is_one_too_many(rules: &AdminRules, scope: Scope, state: AdminState) -> bool 
 mod tests {
     use super::*;
 
+    const NOW: Duration = Duration::from_secs(1_800_000_000);
+
     #[test]
     fn a_decision_is_read_strictly() {
         let read = |query: &str| {
-            parse(&Request {
+            let request = Request {
                 query: query.to_owned(),
                 ..Request::default()
-            })
+            };
+            parse(&request, NOW)
+        };
+        let since = |state: AdminState| Decision {
+            since: Some(NOW),
+            ..state.into()
         };
         let api = SocketAddr::from(([192, 168, 7, 13], 6443));
         assert_eq!(
             read("address=192.168.7.13&port=6443&state=drain"),
-            Ok((Scope::Port(api), AdminState::Drain))
+            Ok((Scope::Port(api), since(AdminState::Drain)))
         );
         assert_eq!(
             read("address=192.168.7.13&state=maintenance"),
-            Ok((Scope::Address(api.ip()), AdminState::Maintenance))
+            Ok((Scope::Address(api.ip()), since(AdminState::Maintenance)))
+        );
+        assert_eq!(
+            read("address=192.168.7.13&state=drain&for=30m&reason=a+new%20disk&by=anna"),
+            Ok((
+                Scope::Address(api.ip()),
+                Decision {
+                    until: Some(NOW + Duration::from_mins(30)),
+                    reason: "a new disk".to_owned(),
+                    by: "anna".to_owned(),
+                    ..since(AdminState::Drain)
+                }
+            ))
         );
         for bad in [
             "",
+            "address=192.168.7.13&state=drain&for=soon",
+            "address=192.168.7.13&state=drain&for=0s",
+            "address=192.168.7.13&state=drain&for=400d",
+            "address=192.168.7.13&state=ready&for=30m",
+            "address=192.168.7.13&state=drain&reason=two%0Alines",
             "address=master-0&state=drain",
             "address=192.168.7.13",
             "address=192.168.7.13&state=up",
@@ -144,17 +220,29 @@ mod tests {
         let mut rules = AdminRules::default();
         let all = Scope::Address([192, 168, 7, 13].into());
         let port = |port| Scope::Port(([192, 168, 7, 14], port).into());
-        rules.set(all, AdminState::Drain);
+        rules.set(all, AdminState::Drain.into());
         for number in (1..).take(MAX_RULES - 1) {
-            rules.set(port(number), AdminState::Drain);
+            rules.set(port(number), AdminState::Drain.into());
         }
         assert_eq!(rules.len(), MAX_RULES);
         // Ready, but for a port whose address is not: it has to be kept as any other.
         let ready = Scope::Port(([192, 168, 7, 13], 443).into());
-        assert!(is_one_too_many(&rules, ready, AdminState::Ready));
-        assert!(is_one_too_many(&rules, port(9999), AdminState::Maintenance));
-        assert!(!is_one_too_many(&rules, port(1), AdminState::Maintenance));
-        assert!(!is_one_too_many(&rules, port(1), AdminState::Ready));
-        assert!(!is_one_too_many(&rules, all, AdminState::Maintenance));
+        assert!(is_one_too_many(&rules, ready, &AdminState::Ready.into()));
+        assert!(is_one_too_many(
+            &rules,
+            port(9999),
+            &AdminState::Maintenance.into()
+        ));
+        assert!(!is_one_too_many(
+            &rules,
+            port(1),
+            &AdminState::Maintenance.into()
+        ));
+        assert!(!is_one_too_many(&rules, port(1), &AdminState::Ready.into()));
+        assert!(!is_one_too_many(
+            &rules,
+            all,
+            &AdminState::Maintenance.into()
+        ));
     }
 }

@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use proto::health::{AdminState, ClockState, Liveness};
 
-use crate::status::{clock_words, deviation_words, or_dash, without_room};
+use crate::status::{clock_words, decision_words, deviation_words, or_dash, without_room};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
@@ -49,6 +49,10 @@ pub fn render(detail: &Detail) -> String {
                 p { "Generation " (detail.generation) ", watched by " (watchers(detail)) "." }
                 @for subscriber in detail.subscribers.iter().filter(|one| one.waiting > 0) {
                     p.down { (subscriber.name) ": " (without_room(subscriber)) "." }
+                }
+                @if !detail.decisions.is_empty() {
+                    h2 { "Decisions of operators" }
+                    ul { @for decision in &detail.decisions { li { (decision_words(decision)) } } }
                 }
                 @for (node, targets) in &nodes { (of_node(*node, targets)) }
                 @if nodes.is_empty() { p { "No service asks for a target yet." } }

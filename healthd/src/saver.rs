@@ -139,7 +139,7 @@ mod tests {
         let (driver, readiness) = (driver(), Readiness::new());
         let scope = Scope::Address([192, 0, 2, 7].into());
         let generation = driver.step(|monitor, _| {
-            monitor.set_admin(scope, AdminState::Maintenance);
+            monitor.set_admin(scope, AdminState::Maintenance.into());
             monitor.generation()
         });
         let saver = Saver::start(store, driver.clone(), readiness.clone());
@@ -168,7 +168,7 @@ mod tests {
         tokio::task::yield_now().await;
         let scope = Scope::Address([192, 0, 2, 7].into());
         let generation = driver.step(|monitor, _| {
-            monitor.set_admin(scope, AdminState::Maintenance);
+            monitor.set_admin(scope, AdminState::Maintenance.into());
             monitor.generation()
         });
         assert!(!driver.is_saved(generation, Duration::ZERO).await);

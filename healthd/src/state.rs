@@ -23,7 +23,7 @@ use proto::health::{AdminState, Liveness};
 use proto::wire;
 
 use crate::wire_form;
-use liveness::admin_rules::{AdminRules, Scope};
+use liveness::admin_rules::{AdminRules, Decision, Scope};
 use liveness::monitor::{Monitor, Restored};
 
 /// The first bytes of the file.
@@ -64,6 +64,16 @@ struct Rule {
     port: u32,
     #[prost(enumeration = "wire::AdminState", tag = "3")]
     state: i32,
+    /// Milliseconds since 1970; never when zero.
+    #[prost(uint64, tag = "4")]
+    until: u64,
+    /// Milliseconds since 1970; unknown when zero.
+    #[prost(uint64, tag = "5")]
+    since: u64,
+    #[prost(string, tag = "6")]
+    reason: String,
+    #[prost(string, tag = "7")]
+    by: String,
 }
 
 /// Why octets are no state.
@@ -117,7 +127,7 @@ pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
     let mut rules = AdminRules::default();
     for rule in &saved.rules {
         if let Some(scope) = scope(rule) {
-            rules.set(scope, AdminState::from(rule.state()));
+            rules.set(scope, decision(rule));
         }
     }
     let targets = saved.targets.into_iter();
@@ -128,7 +138,22 @@ pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
     })
 }
 
-fn rule((scope, state): (Scope, AdminState)) -> Rule {
+fn decision(rule: &Rule) -> Decision {
+    let time = |millis: u64| (millis > 0).then(|| Duration::from_millis(millis));
+    Decision {
+        state: AdminState::from(rule.state()),
+        since: time(rule.since),
+        until: time(rule.until),
+        reason: rule.reason.clone(),
+        by: rule.by.clone(),
+    }
+}
+
+fn rule((scope, decision): (Scope, &Decision)) -> Rule {
+    let millis = |time: Option<Duration>| {
+        let millis = time.map_or(0, |time| time.as_millis());
+        u64::try_from(millis).unwrap_or(u64::MAX)
+    };
     let (address, port) = match scope {
         Scope::Address(address) => (address, 0),
         Scope::Port(port) => (port.ip(), port.port()),
@@ -136,7 +161,11 @@ fn rule((scope, state): (Scope, AdminState)) -> Rule {
     Rule {
         address: address.to_string(),
         port: port.into(),
-        state: wire::AdminState::from(state).into(),
+        state: wire::AdminState::from(decision.state).into(),
+        until: millis(decision.until),
+        since: millis(decision.since),
+        reason: decision.reason.clone(),
+        by: decision.by.clone(),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
-use api::healthd::{Clock, Detail, Deviation, Probes, Subscriber, Target};
+use api::healthd::{Clock, Decision, Detail, Deviation, Probes, Subscriber, Target};
 use config_text::counted;
 use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
@@ -12,6 +12,7 @@ use daemon::run::headline;
 use proto::health::{AdminState, Leap, Liveness};
 
 use crate::wire_form;
+use liveness::admin_rules::{self, Scope};
 use liveness::clocks;
 use liveness::monitor::Monitor;
 use liveness::now::Now;
@@ -38,6 +39,7 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
         listeners: listeners.to_owned(),
         probes: Probes { in_flight, limit },
         subscribers: subscribers.collect(),
+        decisions: monitor.table().rules().iter().map(decision).collect(),
         targets: monitor
             .table()
             .entries()
@@ -79,6 +81,17 @@ fn target(monitor: &Monitor, entry: &Entry) -> Target {
         rise: schedule.rise,
         fall: schedule.fall,
         deviations: views.map(deviation).collect(),
+    }
+}
+
+fn decision((scope, decision): (Scope, &admin_rules::Decision)) -> Decision {
+    Decision {
+        place: scope.to_string(),
+        state: decision.state,
+        since: time(decision.since),
+        until: time(decision.until),
+        reason: decision.reason.clone(),
+        by: decision.by.clone(),
     }
 }
 
@@ -145,6 +158,9 @@ pub fn render(status: &Status<Detail>) -> String {
         if subscriber.waiting > 0 {
             text.push_str(&format!("    {}\n", without_room(subscriber)));
         }
+    }
+    for decision in &detail.decisions {
+        text.push_str(&format!("  {}\n", decision_words(decision)));
     }
     let width = |target: &Target| target.target.chars().count();
     let widest = detail.targets.iter().map(width).max().unwrap_or(0);
@@ -221,6 +237,24 @@ pub(crate) fn clock_words(clock: &Clock) -> String {
     )
 }
 
+/// A decision in words: `192.0.2.13: drain until … by anna: a new disk`.
+pub(crate) fn decision_words(decision: &Decision) -> String {
+    let mut words = format!("{}: {}", decision.place, decision.state);
+    if let Some(since) = &decision.since {
+        words.push_str(&format!(" since {since}"));
+    }
+    if let Some(until) = &decision.until {
+        words.push_str(&format!(" until {until}"));
+    }
+    if !decision.by.is_empty() {
+        words.push_str(&format!(" by {}", decision.by));
+    }
+    if !decision.reason.is_empty() {
+        words.push_str(&format!(": {}", decision.reason));
+    }
+    words
+}
+
 fn row(target: &Target, width: usize) -> String {
     let admin = match target.admin {
         AdminState::Ready => String::new(),
@@ -249,6 +283,41 @@ pub(crate) fn or_dash(text: Option<&str>) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn a_decision_says_who_took_it_why_and_until_when() {
+        let detail = Detail {
+            serves: "0 targets, 0 up".to_owned(),
+            decisions: vec![
+                Decision {
+                    place: "192.168.7.13".to_owned(),
+                    state: AdminState::Drain,
+                    since: Some("2026-11-21T09:31:00.000Z".to_owned()),
+                    until: Some("2026-11-21T10:01:00.000Z".to_owned()),
+                    reason: "a new disk".to_owned(),
+                    by: "anna".to_owned(),
+                },
+                Decision {
+                    place: "192.168.7.14:443".to_owned(),
+                    state: AdminState::Maintenance,
+                    since: None,
+                    until: None,
+                    reason: String::new(),
+                    by: String::new(),
+                },
+            ],
+            ..Detail::default()
+        };
+        let text = render(&Status::serving("healthd", detail));
+        let lines: Vec<&str> = text.lines().skip(2).collect();
+        assert_eq!(
+            lines,
+            [
+                "  192.168.7.13: drain since 2026-11-21T09:31:00.000Z until 2026-11-21T10:01:00.000Z by anna: a new disk",
+                "  192.168.7.14:443: maintenance",
+            ]
+        );
+    }
+
     #[test]
     fn the_status_is_a_table_of_targets() {
         let detail = Detail {

@@ -16,6 +16,9 @@ pub struct Detail {
     pub probes: Probes,
     /// The services that ask for targets.
     pub subscribers: Vec<Subscriber>,
+    /// The decisions of operators that differ from `ready`.
+    #[serde(default)]
+    pub decisions: Vec<Decision>,
     /// Every target, in the order of their names.
     pub targets: Vec<Target>,
     /// The clocks that time services report.
@@ -89,6 +92,23 @@ pub struct Target {
     /// Subscribers that see it by a schedule of their own.
     #[serde(default)]
     pub deviations: Vec<Deviation>,
+}
+
+/// A decision of an operator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The IP address that it concerns, with a port unless it concerns all of them.
+    pub place: String,
+    /// The state that it sets.
+    pub state: AdminState,
+    /// When it was taken (RFC 3339).
+    pub since: Option<String>,
+    /// When it ends by itself (RFC 3339); `None` for never.
+    pub until: Option<String>,
+    /// The reason that the operator gave; may be empty.
+    pub reason: String,
+    /// The operator; may be empty.
+    pub by: String,
 }
 
 /// The answer to an operator's decision.

@@ -1,15 +1,41 @@
 //! Operators' decisions for addresses and ports, also for targets that come later.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use health::AdminState;
 
 /// The decisions that differ from `ready`, and those of ports that differ from their address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdminRules {
-    addresses: BTreeMap<IpAddr, AdminState>,
-    ports: BTreeMap<SocketAddr, AdminState>,
+    addresses: BTreeMap<IpAddr, Decision>,
+    ports: BTreeMap<SocketAddr, Decision>,
+}
+
+/// A decision, and what an operator says of it. Times are since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Decision {
+    /// The state of the targets.
+    pub state: AdminState,
+    /// The time of the decision, if it is known.
+    pub since: Option<Duration>,
+    /// The end, after which probes decide again; `None` for a decision that an operator ends.
+    pub until: Option<Duration>,
+    /// The reason; may be empty.
+    pub reason: String,
+    /// The operator; may be empty.
+    pub by: String,
+}
+
+impl From<AdminState> for Decision {
+    fn from(state: AdminState) -> Self {
+        Self {
+            state,
+            ..Self::default()
+        }
+    }
 }
 
 /// The targets of a decision.
@@ -19,6 +45,15 @@ pub enum Scope {
     Address(IpAddr),
     /// One of them.
     Port(SocketAddr),
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Address(address) => address.fmt(formatter),
+            Self::Port(port) => port.fmt(formatter),
+        }
+    }
 }
 
 impl Scope {
@@ -38,29 +73,55 @@ impl AdminRules {
     pub fn state(&self, address: SocketAddr) -> AdminState {
         let rule = self.ports.get(&address);
         let rule = rule.or_else(|| self.addresses.get(&address.ip()));
-        rule.copied().unwrap_or_default()
+        rule.map(|decision| decision.state).unwrap_or_default()
     }
 
     /// Takes a decision. One about an address takes back those about its ports.
-    pub fn set(&mut self, scope: Scope, state: AdminState) {
+    pub fn set(&mut self, scope: Scope, decision: Decision) {
         match scope {
             Scope::Address(address) => {
                 self.ports.retain(|port, _| port.ip() != address);
-                if state == AdminState::Ready {
+                if decision.state == AdminState::Ready {
                     self.addresses.remove(&address);
                 } else {
-                    self.addresses.insert(address, state);
+                    self.addresses.insert(address, decision);
                 }
             }
             Scope::Port(port) => {
-                let of_address = self.addresses.get(&port.ip()).copied();
-                if state == of_address.unwrap_or_default() {
+                let of_address = self.addresses.get(&port.ip());
+                let state = of_address.map(|it| it.state).unwrap_or_default();
+                // The longer one of two must not be lost.
+                let lasts = of_address.is_none_or(|it| it.until.is_none());
+                if decision.state == state && lasts {
                     self.ports.remove(&port);
                 } else {
-                    self.ports.insert(port, state);
+                    self.ports.insert(port, decision);
                 }
             }
         }
+    }
+
+    /// Takes back the decisions that have ended by this time, and returns them.
+    pub fn end(&mut self, now: Duration) -> Vec<(Scope, Decision)> {
+        let is_over = |decision: &Decision| decision.until.is_some_and(|until| until <= now);
+        let ended: Vec<(Scope, Decision)> = self
+            .iter()
+            .filter(|(_, decision)| is_over(decision))
+            .map(|(scope, decision)| (scope, decision.clone()))
+            .collect();
+        self.addresses.retain(|_, decision| !is_over(decision));
+        let addresses = &self.addresses;
+        self.ports.retain(|port, decision| {
+            let is_exception = addresses.contains_key(&port.ip());
+            !is_over(decision) && (decision.state != AdminState::Ready || is_exception)
+        });
+        ended
+    }
+
+    /// The first end of a decision.
+    #[must_use]
+    pub fn first_end(&self) -> Option<Duration> {
+        self.iter().filter_map(|(_, decision)| decision.until).min()
     }
 
     /// How many decisions there are.
@@ -76,11 +137,11 @@ impl AdminRules {
     }
 
     /// All decisions, in an order in which [`set`](Self::set) makes the same rules of them.
-    pub fn iter(&self) -> impl Iterator<Item = (Scope, AdminState)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Scope, &Decision)> {
         let addresses = self.addresses.iter();
-        let addresses = addresses.map(|(address, state)| (Scope::Address(*address), *state));
+        let addresses = addresses.map(|(address, it)| (Scope::Address(*address), it));
         let ports = self.ports.iter();
-        addresses.chain(ports.map(|(port, state)| (Scope::Port(*port), *state)))
+        addresses.chain(ports.map(|(port, it)| (Scope::Port(*port), it)))
     }
 }
 
@@ -110,15 +171,47 @@ mod tests {
         ];
         let mut rules = AdminRules::default();
         for (scope, state, expected, n_rules) in steps {
-            rules.set(scope, state);
+            rules.set(scope, state.into());
             assert_eq!([rules.state(api), rules.state(ingress)], expected);
             assert_eq!(rules.state(port("192.168.7.14:6443")), Ready);
             assert_eq!(rules.len(), n_rules);
             let mut copy = AdminRules::default();
-            for (scope, state) in rules.iter() {
-                copy.set(scope, state);
+            for (scope, decision) in rules.iter() {
+                copy.set(scope, decision.clone());
             }
             assert_eq!(copy, rules);
         }
+    }
+
+    #[test]
+    fn a_decision_ends_by_itself_and_others_stay() {
+        let seconds = Duration::from_secs;
+        let all = Scope::Address("192.168.7.13".parse().unwrap());
+        let api = port("192.168.7.13:6443");
+        let until = |state: AdminState, until| Decision {
+            until: Some(seconds(until)),
+            reason: "disk".to_owned(),
+            ..state.into()
+        };
+        let mut rules = AdminRules::default();
+        rules.set(all, until(Maintenance, 100));
+        rules.set(Scope::Port(api), Ready.into());
+        let other = port("192.168.7.14:6443");
+        rules.set(Scope::Port(other), until(Drain, 200));
+        assert_eq!(rules.first_end(), Some(seconds(100)));
+        assert_eq!(rules.end(seconds(99)), []);
+        assert_eq!(
+            rules.end(seconds(100)),
+            [(all, until(Maintenance, 100))],
+            "with the exception that is none any more"
+        );
+        assert_eq!((rules.state(api), rules.state(other)), (Ready, Drain));
+        assert_eq!((rules.len(), rules.first_end()), (1, Some(seconds(200))));
+        // A port's own decision outlives that of its address, though the state is the same.
+        rules.set(all, until(Drain, 300));
+        rules.set(Scope::Port(api), Drain.into());
+        rules.end(seconds(1_000));
+        assert_eq!(rules.state(api), Drain);
+        assert_eq!((rules.len(), rules.first_end()), (1, None));
     }
 }

@@ -19,9 +19,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use health::{AdminState, Liveness, Target, Watched};
+use health::{Liveness, Target, Watched};
 
-use crate::admin_rules::{AdminRules, Scope};
+use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::clocks::Clocks;
 use crate::now::Now;
 use crate::schedule::{Pace, Scheduler, TargetId};
@@ -132,6 +132,10 @@ pub struct Monitor {
     released: BTreeMap<Key, Instant>,
     /// The same, the next to be forgotten first.
     expiry: BTreeSet<(Instant, Key)>,
+    /// When the first decision of an operator ends.
+    first_end: Option<Instant>,
+    /// Decisions that have ended and are not reported yet.
+    ended: Vec<(Scope, Decision)>,
 }
 
 impl Monitor {
@@ -154,6 +158,8 @@ impl Monitor {
             holders: BTreeMap::new(),
             released: BTreeMap::new(),
             expiry: BTreeSet::new(),
+            first_end: None,
+            ended: Vec::new(),
         };
         for known in restored.known.into_iter().take(limits.targets) {
             if monitor.table.find(&known.target).is_some() {
@@ -503,6 +509,7 @@ impl Monitor {
     /// The next probe to start, if one is due and there is room.
     pub fn poll(&mut self, now: Now) -> Option<Probe> {
         self.expire(now.steady);
+        self.end_decisions(now);
         while let Some(start) = self.scheduler.poll(now.steady) {
             if let Some(entry) = self.table.get(start.id) {
                 return Some(Probe {
@@ -522,7 +529,7 @@ impl Monitor {
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let forget = self.expiry.first().map(|(end, _)| *end);
         let probe = self.scheduler.next_deadline();
-        forget.into_iter().chain(probe).min()
+        forget.into_iter().chain(probe).chain(self.first_end).min()
     }
 
     /// A probe that was started has ended.
@@ -572,9 +579,22 @@ impl Monitor {
 
     //--- Operators
 
+    /// Ends decisions by the wall clock, since they outlive restarts. A clock that was set counts from the next poll on.
+    fn end_decisions(&mut self, now: Now) {
+        let ended = self.table.end_admin(now.wall);
+        self.ended.extend(ended);
+        let first_end = self.table.rules().first_end();
+        self.first_end = first_end.map(|until| now.steady + until.saturating_sub(now.wall));
+    }
+
     /// Takes an operator's decision; says how many targets it covers.
-    pub fn set_admin(&mut self, scope: Scope, state: AdminState) -> usize {
-        self.table.set_admin(scope, state)
+    pub fn set_admin(&mut self, scope: Scope, decision: Decision) -> usize {
+        self.table.set_admin(scope, decision)
+    }
+
+    /// The decisions that have ended since the last call.
+    pub fn take_ended(&mut self) -> Vec<(Scope, Decision)> {
+        std::mem::take(&mut self.ended)
     }
 }
 

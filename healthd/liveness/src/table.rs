@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use health::{AdminState, Deviation, Liveness, Schedule, Target, Watched};
 
-use crate::admin_rules::{AdminRules, Scope};
+use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::counts::Counts;
 use crate::now::Now;
 use crate::schedule::TargetId;
@@ -437,18 +437,33 @@ impl LivenessTable {
     }
 
     /// Takes an operator's decision; says how many targets it covers.
-    pub fn set_admin(&mut self, scope: Scope, state: AdminState) -> usize {
+    pub fn set_admin(&mut self, scope: Scope, decision: Decision) -> usize {
         let rules = self.rules.clone();
-        self.rules.set(scope, state);
+        self.rules.set(scope, decision);
         if self.rules != rules {
             // Also when there is no such target yet: the rules on disk have changed.
             self.generation += 1;
         }
-        let covered = |entry: &Entry| scope.covers(entry.target.address);
-        let n_covered = self.entries.values().filter(|entry| covered(entry)).count();
+        self.apply_rules();
+        let covered = |entry: &&Entry| scope.covers(entry.target.address);
+        self.entries.values().filter(covered).count()
+    }
+
+    /// Takes back the decisions that have ended by this time, since 1970; returns them.
+    pub fn end_admin(&mut self, now: Duration) -> Vec<(Scope, Decision)> {
+        let ended = self.rules.end(now);
+        if !ended.is_empty() {
+            self.generation += 1;
+            self.apply_rules();
+        }
+        ended
+    }
+
+    fn apply_rules(&mut self) {
         let mut changed = Vec::new();
         for (id, entry) in &mut self.entries {
-            if covered(entry) && entry.admin != state {
+            let state = self.rules.state(entry.target.address);
+            if entry.admin != state {
                 entry.admin = state;
                 changed.push(*id);
             }
@@ -456,7 +471,6 @@ impl LivenessTable {
         for id in changed {
             self.change_all(id);
         }
-        n_covered
     }
 
     /// The operators' decisions.

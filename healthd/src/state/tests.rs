@@ -23,10 +23,16 @@ fn restored() -> Restored {
     let mut rules = AdminRules::default();
     rules.set(
         Scope::Address([192, 168, 7, 13].into()),
-        AdminState::Maintenance,
+        Decision {
+            since: Some(Duration::from_millis(1_800_000_000_001)),
+            until: Some(Duration::from_millis(1_800_000_060_000)),
+            reason: "a new disk".to_owned(),
+            by: "anna".to_owned(),
+            ..AdminState::Maintenance.into()
+        },
     );
     let api = SocketAddr::from(([192, 168, 7, 13], 6443));
-    rules.set(Scope::Port(api), AdminState::Ready);
+    rules.set(Scope::Port(api), AdminState::Ready.into());
     Restored {
         generation: 77,
         known: vec![

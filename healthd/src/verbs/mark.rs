@@ -10,6 +10,7 @@ use config_text::counted;
 use config_text::web::with_query;
 use daemon::admin::Method;
 use daemon::args::StatusArgs;
+use daemon::config::HumanDuration;
 use daemon::{errln, exit, outln, run};
 
 use crate::config::DEFAULT_ADMIN;
@@ -27,6 +28,18 @@ pub(super) struct Args {
     /// New administrative state
     #[arg(value_name = "STATE")]
     state: State,
+
+    /// End the decision by itself after this time, such as 30m or 2h
+    #[arg(long = "for", value_name = "DURATION")]
+    lasts: Option<HumanDuration>,
+
+    /// The reason, for status, page and log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+
+    /// The operator, for status, page and log [default: the user who runs this]
+    #[arg(long, value_name = "NAME")]
+    by: Option<String>,
 
     #[command(flatten)]
     status: StatusArgs,
@@ -70,6 +83,12 @@ impl Place {
     }
 }
 
+/// The user who runs this, also by sudo.
+fn user() -> Option<String> {
+    let names = ["SUDO_USER", "USER", "LOGNAME"];
+    names.into_iter().find_map(|name| std::env::var(name).ok())
+}
+
 pub(super) fn run(args: &Args) -> ExitCode {
     let (address, port) = match args.place {
         Place::Address(address) => (address, None),
@@ -82,6 +101,9 @@ pub(super) fn run(args: &Args) -> ExitCode {
             ("address", Some(address.to_string())),
             ("port", port.map(|port| port.to_string())),
             ("state", state.map(|state| state.get_name().to_owned())),
+            ("for", args.lasts.map(|lasts| lasts.to_string())),
+            ("reason", args.reason.clone()),
+            ("by", args.by.clone().or_else(user)),
         ],
     );
     let response = match run::ask(&args.status, DEFAULT_ADMIN, &path, Method::Post) {

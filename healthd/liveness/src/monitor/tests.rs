@@ -1,4 +1,4 @@
-use health::{Deviation, Schedule};
+use health::{AdminState, Deviation, Schedule};
 
 use super::*;
 
@@ -451,8 +451,10 @@ fn a_restart_goes_on_from_where_it_was() {
     site.open = BTreeSet::from([1]);
     let id = site.monitor.open(site.now);
     site.monitor.state(id, statement(1, &[1, 2]), site.now);
-    site.monitor
-        .set_admin(Scope::Address([192, 168, 7, 13].into()), AdminState::Drain);
+    site.monitor.set_admin(
+        Scope::Address([192, 168, 7, 13].into()),
+        AdminState::Drain.into(),
+    );
     site.run(Duration::from_secs(5));
     let saved = site.saved();
     let before = site.monitor.generation();
@@ -486,6 +488,48 @@ fn a_restart_goes_on_from_where_it_was() {
     assert_eq!(places(&again.monitor.changes(id, seen).unwrap()), [(2, 2)]);
     again.run(Duration::from_secs(2));
     assert_eq!(again.liveness(1), Some(Liveness::Down));
+}
+
+#[test]
+fn a_decision_ends_by_itself_also_after_a_restart() {
+    let scope = Scope::Address([192, 168, 7, 13].into());
+    let decision = |site: &Site, seconds| Decision {
+        until: Some(site.now.wall + Duration::from_secs(seconds)),
+        ..AdminState::Drain.into()
+    };
+    let admin = |site: &Site| {
+        let mut entries = site.monitor.table().entries();
+        entries.next().map(|entry| entry.admin)
+    };
+    let mut site = Site::new(LIMITS, Restored::default());
+    site.open = BTreeSet::from([1]);
+    let id = site.monitor.open(site.now);
+    site.monitor.state(id, statement(1, &[1]), site.now);
+    site.monitor.set_admin(scope, decision(&site, 10));
+    site.run(Duration::from_secs(9));
+    assert_eq!(admin(&site), Some(AdminState::Drain));
+    let (saved, wall) = (site.saved(), site.now.wall);
+    site.run(Duration::from_millis(1_010));
+    assert_eq!(admin(&site), Some(AdminState::Ready));
+    let ended = site.monitor.take_ended();
+    assert_eq!(
+        ended.iter().map(|(scope, _)| *scope).collect::<Vec<_>>(),
+        [scope]
+    );
+    assert_eq!(site.monitor.take_ended(), []);
+
+    // It ended while healthd was away.
+    let mut again = Site::new(LIMITS, saved);
+    again.now.wall = wall + Duration::from_secs(60);
+    again.run(Duration::from_millis(10));
+    assert_eq!(admin(&again), Some(AdminState::Ready));
+
+    // Nothing else is due: the end alone wakes the monitor.
+    let mut idle = Site::new(LIMITS, Restored::default());
+    idle.monitor.set_admin(scope, decision(&idle, 7));
+    idle.run(Duration::ZERO);
+    let due = idle.monitor.next_deadline().unwrap();
+    assert_eq!(due - idle.now.steady, Duration::from_secs(7));
 }
 
 #[test]

@@ -125,19 +125,19 @@ fn a_decision_covers_targets_that_come_later() {
     let id = table.add(target(1));
     let scope = Scope::Address([192, 168, 7, 13].into());
     let generation = table.generation();
-    assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
+    assert_eq!(table.set_admin(scope, AdminState::Drain.into()), 1);
     let drained = table.generation();
     assert!(drained > generation);
-    assert_eq!(table.set_admin(scope, AdminState::Drain), 1);
+    assert_eq!(table.set_admin(scope, AdminState::Drain.into()), 1);
     assert_eq!(table.generation(), drained, "nothing changed");
     let elsewhere = Scope::Address([192, 168, 7, 99].into());
-    assert_eq!(table.set_admin(elsewhere, AdminState::Drain), 0);
+    assert_eq!(table.set_admin(elsewhere, AdminState::Drain.into()), 0);
     assert!(table.generation() > drained, "there is something to keep");
     table.judge(id, finding(true), at(1));
     assert_eq!(table.get(id).unwrap().effective(), Liveness::Down);
     let later = table.add(target(2));
     assert_eq!(table.get(later).unwrap().admin, AdminState::Drain);
-    table.set_admin(scope, AdminState::Ready);
+    table.set_admin(scope, AdminState::Ready.into());
     assert_eq!(table.get(id).unwrap().effective(), Liveness::Up);
 }
 
@@ -222,7 +222,10 @@ fn an_operator_and_another_schedule_reach_every_view() {
     let target = Key::of(strict.target);
     table.judge(strict.target, finding(true), at(5));
     let seen = table.generation();
-    table.set_admin(Scope::Address([192, 168, 7, 13].into()), AdminState::Drain);
+    table.set_admin(
+        Scope::Address([192, 168, 7, 13].into()),
+        AdminState::Drain.into(),
+    );
     let changed = |table: &LivenessTable, since| table.changed_since(since).collect::<Vec<_>>();
     assert_eq!(changed(&table, seen), [target, strict]);
     let seen = table.generation();
