@@ -94,6 +94,7 @@ impl TableBuilder {
             cell: Latest::new(Table {
                 frontends: view.table.frontends.clone(),
                 backends: view.table.backends.clone(),
+                generation: view.table.generation,
             }),
             targets: Latest::new(inner.targets()),
             view: Latest::new(view),
@@ -296,6 +297,7 @@ impl Inner {
         let table = Arc::new(Table {
             frontends,
             backends,
+            generation: self.snapshot.generation,
         });
         View {
             abilities: abilities(&config, &table),

@@ -26,6 +26,9 @@ pub struct Table {
     pub frontends: Vec<Arc<Frontend>>,
     /// Every backend; routes point here by index.
     pub backends: Vec<Arc<Backend>>,
+    /// The generation of healthd's liveness that it was made from; zero without healthd. A change that concerns no
+    /// server makes no new table.
+    pub generation: u64,
 }
 
 impl Table {

@@ -4,6 +4,7 @@ mod line;
 mod termination;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -37,6 +38,9 @@ pub struct Record {
     pub bytes_out: u64,
     /// How it ended.
     pub termination: Termination,
+    /// The generation of healthd's liveness by which the server was chosen: the last one that concerned a server here.
+    /// None without healthd, and for a session that another process accepted.
+    pub generation: Option<NonZeroU64>,
     /// How much else was going on.
     pub counts: Counts,
 }

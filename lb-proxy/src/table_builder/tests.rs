@@ -100,6 +100,26 @@ fn a_table_is_published_only_when_something_has_moved() {
 }
 
 #[test]
+fn a_table_has_the_generation_of_the_last_change_that_concerns_it() {
+    let builder = builder(TWO);
+    let config = config(TWO);
+    let table = || builder.cell().current().generation;
+    assert_eq!(table(), 0);
+    for (generation, liveness, expected) in [
+        (5, Liveness::Down, 5),
+        (6, Liveness::Down, 5),
+        (7, Liveness::Up, 7),
+    ] {
+        let said = snapshot(&config, &[(1, liveness, AdminState::Ready)]);
+        let mut said = Arc::unwrap_or_clone(said);
+        said.generation = generation;
+        builder.observe(Arc::new(said));
+        assert_eq!(table(), expected);
+        assert_eq!(builder.view().snapshot.generation, generation);
+    }
+}
+
+#[test]
 fn a_backend_is_down_while_it_has_no_server_to_choose() {
     let builder = builder(TWO);
     let config = config(TWO);

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 use std::io::Write as _;
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use super::Record;
@@ -59,7 +60,7 @@ pub(super) fn json(record: &Record, out: &mut Vec<u8>) {
          \"server\":{},\"server_address\":{},\"name\":{},\"queue_ms\":{},\"connect_ms\":{},\
          \"total_ms\":{},\"bytes_in\":{},\"bytes_out\":{},\"termination\":\"{}\",\
          \"actconn\":{},\"feconn\":{},\"beconn\":{},\"srv_conn\":{},\"retries\":{},\
-         \"redispatched\":{},\"srv_queue\":{},\"backend_queue\":{}}}",
+         \"redispatched\":{},\"srv_queue\":{},\"backend_queue\":{},\"generation\":{}}}",
         Timestamp(record.since_epoch()),
         address(record.client),
         Quoted(record.local.map(address)),
@@ -82,6 +83,7 @@ pub(super) fn json(record: &Record, out: &mut Vec<u8>) {
         counts.is_redispatched,
         counts.server_queue,
         counts.backend_queue,
+        Plain(record.generation),
     );
 }
 
@@ -110,6 +112,18 @@ impl Display for Fine {
                 write!(f, "{}.{:03}", micros / 1000, micros % 1000)
             }
             None => f.write_str("null"),
+        }
+    }
+}
+
+/// A number, or `null`.
+struct Plain(Option<NonZeroU64>);
+
+impl Display for Plain {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(number) => number.fmt(formatter),
+            None => formatter.write_str("null"),
         }
     }
 }

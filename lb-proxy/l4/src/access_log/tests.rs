@@ -1,4 +1,5 @@
 use std::fs;
+use std::num::NonZeroU64;
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -24,6 +25,7 @@ fn record() -> Record {
         bytes_in: 17,
         bytes_out: 212,
         termination: Termination::NORMAL,
+        generation: NonZeroU64::new(7),
         counts: Counts {
             process: 5,
             frontend: 4,
@@ -96,7 +98,7 @@ fn json_has_every_field_and_null_for_what_there_is_not() {
         "bytes_out": 212,
         "termination": "--",
         "actconn": 5, "feconn": 4, "beconn": 3, "srv_conn": 2, "retries": 1,
-        "redispatched": false, "srv_queue": 0, "backend_queue": 0,
+        "redispatched": false, "srv_queue": 0, "backend_queue": 0, "generation": 7,
     });
     assert_eq!(value, expected);
     record.frontend = "a\"b\\c\n\u{1}ü".into();

@@ -34,6 +34,7 @@ fn table(registry: &mut Registry, servers: &[(SocketAddr, Eligibility)]) -> Tabl
         settings.servers.push(server);
     }
     Table {
+        generation: 7,
         frontends: vec![Arc::new(Frontend::new("dns", Vec::new(), Route::to(0)))],
         backends: vec![Arc::new(Backend {
             pool: registry.pool(settings),

@@ -149,7 +149,9 @@ impl Worker {
         let server = Arc::clone(pool.servers.get(place)?);
         self.leave_queue(index);
         let now = self.now;
+        let generation = self.table.get().generation;
         let session = self.sessions.get_mut(index)?;
+        session.generation = generation;
         if session.target.is_none() {
             session.queued = now.since(session.accepted).into();
         }

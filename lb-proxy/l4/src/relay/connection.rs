@@ -33,6 +33,8 @@ pub(crate) struct Session {
     pub(crate) accepted: Micros,
     /// How long it waited for a server with room.
     pub(crate) queued: Duration32,
+    /// The generation of the liveness by which its server was chosen; zero for none.
+    pub(crate) generation: u64,
     /// From the beginning of the first attempt until a server was connected.
     pub(crate) connected: Duration32,
     /// The tick at which bytes last moved or, as far as it was checked, were acknowledged.
@@ -130,6 +132,7 @@ impl Session {
             stage: Stage::Inspecting,
             accepted,
             queued: Duration32::default(),
+            generation: 0,
             connected: Duration32::default(),
             active: 0,
             ahead: 0,

@@ -228,6 +228,7 @@ fn by_name(inspect_timeout: Duration) -> (Rig, std::net::TcpListener, std::net::
     rig.cell.publish(Table {
         frontends: vec![Arc::new(frontend)],
         backends: vec![backend("a", a_address), backend("b", b_address)],
+        generation: 7,
     });
     rig.engine().notice();
     (rig, a, b)

@@ -231,6 +231,7 @@ fn a_route_of_an_old_table_is_not_used_with_a_new_one() {
     rig.cell.publish(Table {
         frontends: vec![Arc::new(frontend)],
         backends: old.backends.clone(),
+        generation: 7,
     });
     rig.engine().notice();
     std::thread::sleep(Duration::from_millis(10));

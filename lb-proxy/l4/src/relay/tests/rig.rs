@@ -105,6 +105,7 @@ impl Rig {
             tally: Arc::clone(&self.frontend.tally),
         };
         Table {
+            generation: 7,
             frontends: vec![Arc::new(frontend)],
             backends: vec![Arc::new(backend)],
         }

@@ -1,5 +1,6 @@
 //! Moves the bytes of a session, and sees to its end.
 
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -144,6 +145,7 @@ impl Worker {
             bytes_in: session.up.moved,
             bytes_out: session.down.moved,
             termination,
+            generation: NonZeroU64::new(session.generation),
             counts: Counts {
                 process: self.counters().sessions.load(Ordering::Relaxed),
                 frontend: frontend.tally.sessions.load(Ordering::Relaxed),
