@@ -98,6 +98,8 @@ struct CacheFile {
     report: Mutex<Report>,
     /// The state of the file that was read last.
     read: Mutex<Stamp>,
+    /// The count of stored messages at the last write.
+    written_at: Mutex<Option<u64>>,
     /// Two writes at a time would share a temporary file.
     writing: Mutex<()>,
 }
@@ -127,6 +129,7 @@ impl CacheFile {
             cell: Arc::clone(cell),
             writer,
             read: Mutex::new(Stamp::default()),
+            written_at: Mutex::new(None),
             writing: Mutex::new(()),
         }))
     }
@@ -198,7 +201,13 @@ impl CacheFile {
 
     /// Writes the cache: to another file first, so that a power cut leaves the old one or the new one.
     fn save(&self) {
+        let n_stores = self.cache.n_stores();
+        if *self.written_at.lock() == Some(n_stores) {
+            // Nothing has been learned since: the disk rests.
+            return;
+        }
         let saved = self.write();
+        *self.written_at.lock() = saved.is_ok().then_some(n_stores);
         let mut report = self.report.lock();
         match saved {
             Ok(n_entries) => {

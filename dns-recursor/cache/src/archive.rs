@@ -422,6 +422,7 @@ mod tests {
         let passed = Some(Duration::from_secs(5));
         assert_eq!(archive.clone().restore(&after, start(), passed, is_b), 1);
         assert_eq!(archive.restore(&after, start(), passed, |_| true), 0);
+        assert_eq!(after.n_stores(), 1, "what was restored is on disk already");
         assert_eq!(state(&after, "a.test", start()), Some((State::Fresh, 0)));
         assert_eq!(state(&after, "b.test", start()), Some((State::Fresh, 5)));
     }

@@ -234,6 +234,12 @@ impl Cache {
         }
     }
 
+    /// The number of messages stored since the start: as long as it is the same, nothing has been learned.
+    #[must_use]
+    pub fn n_stores(&self) -> u64 {
+        self.shards.iter().map(|shard| lock(shard).n_stores()).sum()
+    }
+
     /// The number of parts for [`Cache::visit_part`].
     #[must_use]
     pub fn n_parts(&self) -> usize {

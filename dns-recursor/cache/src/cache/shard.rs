@@ -33,6 +33,7 @@ pub(super) struct Shard {
     capacities: [Capacity; 2],
     stale: Duration,
     usage: Usage,
+    n_stores: u64,
     /// The latest time seen; the queue judges staleness by it.
     now: Instant,
 }
@@ -46,6 +47,7 @@ impl Shard {
             capacities,
             stale,
             usage: Usage::default(),
+            n_stores: 0,
             now: Instant::START,
         }
     }
@@ -82,7 +84,13 @@ impl Shard {
             stored: now,
             expires: now.after(keep.lifetime),
         };
+        self.n_stores += 1;
         self.insert(key, message, times, now);
+    }
+
+    /// The number of messages stored since the start, restored ones left out.
+    pub(super) const fn n_stores(&self) -> u64 {
+        self.n_stores
     }
 
     pub(super) fn restore(
