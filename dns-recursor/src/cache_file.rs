@@ -98,10 +98,9 @@ struct CacheFile {
     report: Mutex<Report>,
     /// The state of the file that was read last.
     read: Mutex<Stamp>,
-    /// The count of stored messages at the last write.
+    /// The count of stored messages at the last write; `None` when the file is not this process's. Locked while it is
+    /// written: two writes at a time would share a temporary file.
     written_at: Mutex<Option<u64>>,
-    /// Two writes at a time would share a temporary file.
-    writing: Mutex<()>,
 }
 
 impl CacheFile {
@@ -130,7 +129,6 @@ impl CacheFile {
             writer,
             read: Mutex::new(Stamp::default()),
             written_at: Mutex::new(None),
-            writing: Mutex::new(()),
         }))
     }
 
@@ -174,6 +172,8 @@ impl CacheFile {
     }
 
     fn add(&self, archive: Archive) {
+        // Another process has written over the file: it lacks what only this one knows.
+        *self.written_at.lock() = None;
         let snapshot = self.cell.current();
         let view = &snapshot.view;
         let before = table(&archive.head.zones);
@@ -202,12 +202,14 @@ impl CacheFile {
     /// Writes the cache: to another file first, so that a power cut leaves the old one or the new one.
     fn save(&self) {
         let n_stores = self.cache.n_stores();
-        if *self.written_at.lock() == Some(n_stores) {
+        let mut written_at = self.written_at.lock();
+        if *written_at == Some(n_stores) {
             // Nothing has been learned since: the disk rests.
             return;
         }
         let saved = self.write();
-        *self.written_at.lock() = saved.is_ok().then_some(n_stores);
+        *written_at = saved.is_ok().then_some(n_stores);
+        drop(written_at);
         let mut report = self.report.lock();
         match saved {
             Ok(n_entries) => {
@@ -228,7 +230,6 @@ impl CacheFile {
     }
 
     fn write(&self) -> io::Result<u64> {
-        let _one_at_a_time = self.writing.lock();
         let (directory, name) = self.place();
         let new = directory.join(format!(".{name}.{:016x}", self.writer));
         let written = self.write_to(&new).and_then(|n_entries| {
