@@ -132,7 +132,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use dns_answer::testing::{query, records, snapshot};
+    use dns_answer::testing::{query, records, snapshot, zone_at};
     use dns_wire::Type;
 
     use super::*;
@@ -143,16 +143,7 @@ mod tests {
             text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
         }
         let snapshot = snapshot("example.", &records(&text));
-        Arc::clone(
-            snapshot
-                .table
-                .zones()
-                .get(0)
-                .unwrap()
-                .zone
-                .as_ref()
-                .unwrap(),
-        )
+        zone_at(&snapshot, 0)
     }
 
     fn limits(at_once: i64) -> Limits {

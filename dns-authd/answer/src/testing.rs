@@ -32,6 +32,13 @@ pub struct Expected {
     pub additional: BTreeSet<Line>,
 }
 
+/// The zone in this place of a snapshot, which has it.
+pub fn zone_at(snapshot: &Snapshot, place: usize) -> Arc<Zone> {
+    let served = snapshot.table.zones().get(place);
+    let zone = served.and_then(|served| served.zone.as_ref());
+    Arc::clone(zone.expect("the test's snapshot has the zone"))
+}
+
 /// Records written `OWNER TTL TYPE DATA`, one on a line, all names absolute.
 pub fn records(text: &str) -> Vec<Record> {
     let lines = text.lines().map(str::trim);

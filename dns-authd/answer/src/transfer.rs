@@ -137,20 +137,11 @@ mod tests {
     use dns_wire::{Name, Records};
 
     use super::*;
-    use crate::testing::{query, records, snapshot};
+    use crate::testing::{query, records, snapshot, zone_at};
 
     fn zone(text: &str) -> Arc<Zone> {
         let snapshot = snapshot("example.", &records(text));
-        Arc::clone(
-            snapshot
-                .table
-                .zones()
-                .get(0)
-                .unwrap()
-                .zone
-                .as_ref()
-                .unwrap(),
-        )
+        zone_at(&snapshot, 0)
     }
 
     /// Owners and types of all records, message by message.

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 
-use dns_answer::testing::{records, snapshot};
+use dns_answer::testing::{records, snapshot, zone_at};
 use dns_answer::{Call, Programs, Transport};
 use dns_lua::{Liveness, LivenessView};
 
@@ -36,16 +36,7 @@ fn settings() -> Arc<LuaSettings> {
 
 fn zone() -> Arc<Zone> {
     let snapshot = snapshot("example.", &records(TEXT));
-    Arc::clone(
-        snapshot
-            .table
-            .zones()
-            .get(0)
-            .unwrap()
-            .zone
-            .as_ref()
-            .unwrap(),
-    )
+    zone_at(&snapshot, 0)
 }
 
 fn view(states: &[(u8, Liveness)]) -> View {

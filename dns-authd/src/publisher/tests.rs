@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use dns_answer::table::Table;
-use dns_answer::testing::{client, decode, query};
+use dns_answer::testing::{client, decode, query, zone_at};
 use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
 use peer_bind::NamedConf;
 use tempfile::TempDir;
@@ -297,33 +297,13 @@ fn a_zone_is_loaded_again_when_it_is_asked_for() {
 #[test]
 fn another_configuration_adds_and_takes_away_zones_and_keeps_the_rest() {
     let desk = Desk::open(&[("a.test.", GOOD), ("b.test.", GOOD)]);
-    let kept = Arc::clone(
-        desk.cell
-            .current()
-            .table
-            .zones()
-            .get(1)
-            .unwrap()
-            .zone
-            .as_ref()
-            .unwrap(),
-    );
+    let kept = zone_at(&desk.cell.current(), 1);
     desk.folder.write("c.test.zone", GOOD);
     let summary = desk.configure(&["b.test.", "c.test."]);
     assert_eq!(summary, "2 zones, 0 targets");
     assert_eq!(desk.ask("a.a.test.").0, 5);
     assert_eq!(desk.ask("a.c.test."), (0, vec![1]));
-    let same = Arc::clone(
-        desk.cell
-            .current()
-            .table
-            .zones()
-            .get(0)
-            .unwrap()
-            .zone
-            .as_ref()
-            .unwrap(),
-    );
+    let same = zone_at(&desk.cell.current(), 0);
     assert!(Arc::ptr_eq(&kept, &same));
     assert_eq!(
         *desk.directories.borrow(),
