@@ -8,11 +8,10 @@
 //! An answer is used after a restart only if the forward table of that time and the one of now believe the same servers for
 //! its names.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, Read as _, Write as _};
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +28,7 @@ use dns_cache::message::Message;
 use dns_front::local::Local;
 use dns_resolve::forward::{Mode, Route, Table};
 use dns_wire::Type;
+use durable::Rights;
 use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
@@ -232,23 +232,15 @@ impl CacheFile {
     fn write(&self) -> io::Result<u64> {
         let (directory, name) = self.place();
         let new = directory.join(format!(".{name}.{:016x}", self.writer));
-        let written = self.write_to(&new).and_then(|n_entries| {
-            fs::rename(&new, &self.path)?;
-            // The rename itself is on disk when its directory is.
-            File::open(directory)?.sync_all()?;
-            Ok(n_entries)
-        });
-        if written.is_err() {
-            // The first error tells more than one of this.
-            drop(fs::remove_file(&new));
-        }
-        written
+        let mut n_entries = 0;
+        durable::replace_by(&new, &self.path, Rights::PRIVATE, |file| {
+            n_entries = self.write_to(file)?;
+            Ok(())
+        })?;
+        Ok(n_entries)
     }
 
-    fn write_to(&self, path: &Path) -> io::Result<u64> {
-        let mut options = File::options();
-        let options = options.write(true).create(true).truncate(true).mode(0o600);
-        let mut file = options.open(path)?;
+    fn write_to(&self, file: &mut File) -> io::Result<u64> {
         let snapshot = self.cell.current();
         let zones = snapshot.view.table.routes().map(|route| Zone {
             name: route.zone.clone(),
@@ -268,7 +260,6 @@ impl CacheFile {
             file.write_all(&octets)?;
         }
         file.write_all(&archive::end(n_entries))?;
-        file.sync_all()?;
         Ok(n_entries)
     }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use config_text::{Position, Problem};
 use daemon::disk;
+use durable::Rights;
 
 use timekeeper::Drift;
 
@@ -69,10 +70,10 @@ fn format(drift: Drift) -> String {
 ///
 /// The directory is not there or may not be written to.
 pub fn write(path: &Path, drift: Drift) -> io::Result<()> {
-    let (temporary, mut file) = create(path)?;
-    file.write_all(format(drift).as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
+    durable::replace(path, Rights::PUBLIC, |file| {
+        file.write_all(format(drift).as_bytes())
+    })
+    .map(drop)
 }
 
 /// The same for contents that are worthless after a loss of power: does not wait for the disk.

@@ -1,12 +1,13 @@
 //! The files that hold keys of tokens: PEM, the private ones for their owner alone.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use durable::Rights;
 use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use rustls::pki_types::pem::PemObject as _;
@@ -156,20 +157,10 @@ fn write(path: &Path, mode: u32, text: &str) -> Result<(), KeyError> {
         path: path.to_owned(),
         source,
     };
-    let new = path.with_extension("new");
-    // A process that died in between has left nothing of value.
-    drop(fs::remove_file(&new));
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(mode)
-        .open(&new)
-        .map_err(failed)?;
-    file.write_all(text.as_bytes()).map_err(failed)?;
-    file.sync_all().map_err(failed)?;
-    fs::rename(&new, path).map_err(failed)?;
-    let directory = path.parent().map(File::open).transpose().map_err(failed)?;
-    directory.map_or(Ok(()), |it| it.sync_all()).map_err(failed)
+    let rights = Rights { mode, owner: None };
+    durable::replace(path, rights, |file| file.write_all(text.as_bytes()))
+        .map(drop)
+        .map_err(failed)
 }
 
 /// PEM with lines of 64 characters (RFC 7468 §2).

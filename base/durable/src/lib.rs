@@ -2,7 +2,7 @@
 //! in place by a rename, whose directory is forced to the disk too.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write as _};
+use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
@@ -36,30 +36,57 @@ impl Rights {
 /// # Errors
 ///
 /// When it cannot be written; the old file is still there.
-pub fn write(path: &Path, rights: Rights, contents: impl Read) -> anyhow::Result<()> {
-    place(path, rights, contents).with_context(|| format!("cannot write {}", path.display()))
+pub fn write(path: &Path, rights: Rights, mut contents: impl Read) -> anyhow::Result<()> {
+    replace(path, rights, |file| io::copy(&mut contents, file).map(drop))
+        .map(drop)
+        .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn place(path: &Path, rights: Rights, mut contents: impl Read) -> io::Result<()> {
-    let beside = beside(path);
-    // The leftover of a process that was killed.
-    remove(&beside)?;
+/// Replaces a file by what `fill` writes, and returns the new one, open for reading and writing. One writer of a
+/// path at a time: the file beside it has a fixed name.
+///
+/// # Errors
+///
+/// The first one of `fill` or of the system; the old file is still there.
+pub fn replace(
+    path: &Path,
+    rights: Rights,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    replace_by(&beside(path), path, rights, fill)
+}
+
+/// The same by way of the file `new` in the same directory: several processes, each with a name of its own, may
+/// write the same path at the same time, and the last rename wins.
+///
+/// # Errors
+///
+/// The first one of `fill` or of the system; the old file is still there.
+pub fn replace_by(
+    new: &Path,
+    path: &Path,
+    rights: Rights,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> io::Result<File> {
+    // The leftover of a process that was killed; and a link that somebody put there is never followed.
+    remove(new)?;
     let mut file = OpenOptions::new()
+        .read(true)
         .write(true)
         .create_new(true)
         .mode(0o600)
-        .open(&beside)?;
-    let written = io::copy(&mut contents, &mut file)
-        .and_then(|_| file.flush())
+        .open(new)?;
+    let written = fill(&mut file)
         .and_then(|()| give(&file, rights))
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&beside, path));
+        .and_then(|()| fs::rename(new, path));
     if written.is_err() {
-        // The first error is the one to tell.
-        drop(fs::remove_file(&beside));
+        // The first error tells more than one of this.
+        drop(fs::remove_file(new));
     }
     written?;
-    sync_directory_of(path)
+    sync_directory_of(path)?;
+    Ok(file)
 }
 
 /// Gives a file that is there its owner and permissions.
@@ -102,6 +129,8 @@ pub fn remove(path: &Path) -> io::Result<()> {
 /// When the disk refuses.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
     match path.parent() {
+        // A name alone is in the current directory.
+        Some(directory) if directory.as_os_str().is_empty() => File::open(".")?.sync_all(),
         Some(directory) => File::open(directory)?.sync_all(),
         None => Ok(()),
     }
@@ -136,5 +165,33 @@ mod tests {
         remove(&path).unwrap();
         remove(&path).unwrap();
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_write_that_fails_leaves_the_old_file_and_nothing_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        write(&path, Rights::PRIVATE, &b"old"[..]).unwrap();
+        let error = replace(&path, Rights::PRIVATE, |file| {
+            io::Write::write_all(file, b"half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_at_the_name_beside_is_removed_and_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, other) = (
+            directory.path().join("state"),
+            directory.path().join("other"),
+        );
+        fs::write(&other, "of somebody else").unwrap();
+        std::os::unix::fs::symlink(&other, beside(&path)).unwrap();
+        write(&path, Rights::PRIVATE, &b"new"[..]).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"of somebody else");
+        assert_eq!(fs::read(&path).unwrap(), b"new");
     }
 }
