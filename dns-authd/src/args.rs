@@ -2,13 +2,11 @@
 
 #![expect(clippy::doc_markdown, reason = "help is printed as it is written")]
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use daemon::args::{ServeArgs, StatusArgs};
+use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use pdns_settings::command_line::{self, PeerArgs};
-use proto::endpoint::HealthdArg;
 
 use crate::load::Source;
 
@@ -80,13 +78,8 @@ pub struct ConfigArgs {
     #[command(flatten)]
     pub peer: PeerArgs,
 
-    /// Address of healthd; overrides the configuration
-    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
-    pub healthd: Option<HealthdArg>,
-
-    /// Address of the admin listener; overrides the configuration
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
 }
 
 /// A peer's kind of file.
@@ -194,6 +187,8 @@ pub fn split_settings(arguments: Vec<String>) -> (Vec<String>, Vec<(String, Stri
 
 #[cfg(test)]
 mod tests {
+    use proto::endpoint::HealthdArg;
+
     use super::*;
 
     fn words(line: &str) -> Vec<String> {
@@ -242,7 +237,7 @@ mod tests {
              --admin 127.0.0.1:0",
         );
         assert_eq!(config.peer.local_port, Some(5301));
-        assert_eq!(config.healthd, Some(HealthdArg(None)));
+        assert_eq!(config.overrides.healthd, Some(HealthdArg(None)));
         let virtual_server = parse("dns-authd serve --config-dir /x --config-name y");
         let Source::Pdns { path, .. } = virtual_server.source() else {
             panic!();

@@ -64,12 +64,10 @@ impl Verb {
 /// Reads the configuration that the arguments name, and applies the arguments.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = args.source().read()?;
-    if let Some(healthd) = &args.healthd {
+    if let Some(healthd) = &args.overrides.healthd {
         config = config.with_healthd(healthd.clone());
     }
-    if args.admin.is_some() {
-        config.common.admin = args.admin;
-    }
+    args.overrides.admin.apply(&mut config.common);
     Ok(config)
 }
 

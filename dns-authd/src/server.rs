@@ -20,9 +20,9 @@ pub struct Supply {
     pub cell: Arc<Latest<Snapshot>>,
     /// The access lists.
     pub access: Arc<Latest<Access>>,
-    /// Where queries wait.
+    /// The queries that wait.
     pub hold: Hold,
-    /// Where threads count.
+    /// The counters of all threads.
     pub totals: Totals,
 }
 

@@ -43,7 +43,7 @@ pub struct Shared {
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
     transfers: Transfers,
-    /// Where replies are made.
+    /// The buffer that replies are made in.
     scratch: Mutex<Vec<u8>>,
 }
 

@@ -5,13 +5,11 @@
     reason = "these comments are what `--help` prints"
 )]
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
-use daemon::args::{ServeArgs, StatusArgs};
+use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use pdns_settings::command_line::{self, PeerArgs};
-use proto::endpoint::HealthdArg;
 
 use crate::load::Source;
 
@@ -85,13 +83,8 @@ pub struct ConfigArgs {
     #[command(flatten)]
     pub without: WithoutArgs,
 
-    /// Address of healthd; overrides the configuration
-    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
-    pub healthd: Option<HealthdArg>,
-
-    /// Address of the admin listener; overrides the configuration
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
 }
 
 /// Settings for safety that the operator does without.

@@ -32,7 +32,7 @@ const LAST: Duration = match cfg!(test) {
 /// How long a TLS handshake or a write may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What connections share. One thread runs them all.
+/// The parts that connections share. One thread runs them all.
 struct Shared {
     limits: Limits,
     counters: Counters,

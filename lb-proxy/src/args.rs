@@ -1,14 +1,13 @@
 //! The command line.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::args::{ServeArgs, StatusArgs};
+use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
 use ipnet::IpNet;
-use proto::endpoint::HealthdArg;
 
 /// The configuration that is read when none is named.
 pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
@@ -119,13 +118,8 @@ pub struct ConfigArgs {
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Address of healthd; wins over the configuration
-    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
-    pub healthd: Option<HealthdArg>,
-
-    /// Address of the admin listener; wins over the configuration
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
 }
 
 /// A peer's kind of file.

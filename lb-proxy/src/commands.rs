@@ -51,12 +51,8 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
-    if let Some(healthd) = &args.healthd {
-        config.file.health.endpoint.clone_from(healthd);
-    }
-    if args.admin.is_some() {
-        config.common.admin = args.admin;
-    }
+    let healthd = &mut config.file.health.endpoint;
+    args.overrides.apply(healthd, &mut config.common);
     Ok(config)
 }
 

@@ -2,11 +2,10 @@
 
 pub mod transfer;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::args::ServeArgs;
+use daemon::args::{AdminArgs, ServeArgs, StatusArgs};
 use oci::reference::{Reference, RepositoryName};
 
 use crate::args::transfer::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -134,9 +133,8 @@ pub struct ConfigArgs {
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
 
-    /// Address of the admin listener; wins over the configuration
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub admin: AdminArgs,
 
     /// Root directory of the store; wins over the configuration
     #[arg(long, value_name = "DIR")]
@@ -146,35 +144,19 @@ pub struct ConfigArgs {
 /// The running daemon to query.
 #[derive(Clone, Debug, Default, Args)]
 pub struct AskArgs {
-    /// Address of its admin listener; the configuration's unless given
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub status: StatusArgs,
 
-    /// Unix socket of the running daemon (its `--admin-socket`); wins over the address
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
-
-    /// Its configuration file
+    /// Its configuration file, which says where its admin listener is
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// The source of an answer: the running daemon, else the disk.
 #[derive(Clone, Debug, Default, Args)]
 pub struct LookArgs {
-    /// Address of the running daemon's admin listener
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
-
-    /// Unix socket of the running daemon (its `--admin-socket`); wins over the address
-    ///
-    /// Without it, a verb that the daemon carries out finds the socket in the daemon's status.
-    #[arg(long, value_name = "PATH")]
-    pub socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub status: StatusArgs,
 
     /// Root directory of the store, for when no daemon runs; the configuration's unless given
     #[arg(long, value_name = "DIR")]
@@ -183,10 +165,6 @@ pub struct LookArgs {
     /// Configuration file that says where
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
-
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// A manifest of a repository, as people write it.

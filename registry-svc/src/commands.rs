@@ -60,9 +60,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
 /// Reads the configuration that the arguments name, with what they say themselves.
 fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let mut config = Config::from_document(&daemon::config::read(&args.config)?)?;
-    if args.admin.is_some() {
-        config.common.admin = args.admin;
-    }
+    args.admin.apply(&mut config.common);
     if let Some(root) = &args.root {
         config.file.root.clone_from(root);
     }

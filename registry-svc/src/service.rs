@@ -320,7 +320,7 @@ impl Registry {
         drop(self.workers.handle().spawn(async move {
             loop {
                 if let Err(error) = looker.survey().await {
-                    tracing::debug!(%error, "What is held cannot be added up");
+                    tracing::debug!(%error, "The content cannot be added up");
                 }
                 tokio::time::sleep(SURVEY).await;
             }
@@ -485,13 +485,13 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
     );
     // A store that is new has nothing that an index could have been made of.
     if let Some(reason) = recovery.rebuilt.as_ref().filter(|_| recovery.n_records > 0) {
-        tracing::info!(reason, "The index was made anew from the journal");
+        tracing::info!(reason, "The index was made again from the journal");
     }
     if recovery.n_truncated > 0 {
         let octets = recovery.n_truncated;
         tracing::warn!(
             octets,
-            "The journal ended in a torn record, which nobody was told of"
+            "The journal ended in a torn record, which no client had an acknowledgement of"
         );
     }
     if !recovery.missing.is_empty() {

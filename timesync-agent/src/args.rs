@@ -1,11 +1,10 @@
 //! The command line.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use daemon::args::{LogArgs, ServeArgs as BaseServeArgs, StatusArgs};
-use proto::endpoint::HealthdArg;
+use daemon::args::{LogArgs, OverrideArgs, ServeArgs as BaseServeArgs, StatusArgs};
 
 use crate::chronyc_cli::args::{
     AddressArgs, BurstArgs, LinkArgs, MakeStepArgs, ReportArgs, WaitSyncArgs,
@@ -147,13 +146,8 @@ pub struct ConfigArgs {
     #[arg(long, short = 'x')]
     pub no_clock: bool,
 
-    /// Address of healthd; wins over the configuration
-    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
-    pub healthd: Option<HealthdArg>,
-
-    /// Address of the admin listener; wins over the configuration
-    #[arg(long, value_name = "IP:PORT")]
-    pub admin: Option<SocketAddr>,
+    #[command(flatten)]
+    pub overrides: OverrideArgs,
 }
 
 /// Arguments of `serve`.

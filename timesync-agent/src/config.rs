@@ -223,12 +223,8 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
             Config::from_document(&daemon::config::read(path)?, &mut Disk)?
         }
     };
-    if let Some(healthd) = &args.healthd {
-        config.file.health.endpoint.clone_from(healthd);
-    }
-    if args.admin.is_some() {
-        config.common.admin = args.admin;
-    }
+    let healthd = &mut config.file.health.endpoint;
+    args.overrides.apply(healthd, &mut config.common);
     config.file.correct_clock &= !args.no_clock;
     let unused = unused(&config.settings).into_iter().map(Problem::new);
     config.warnings.extend(unused);

@@ -2,6 +2,7 @@
 //!
 //! `outpost` renders the files of all services from it. The rules between its keys are those of `site-file`.
 
+mod service;
 mod values;
 
 use std::path::PathBuf;
@@ -9,9 +10,8 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use values::{
-    Network, Openshift, Podman, Port, RouterId, ServiceName, SiteValueError, Ttl, UnknownService,
-};
+pub use service::{Service, UnknownService};
+pub use values::{Network, Openshift, Podman, Port, RouterId, SiteValueError, Ttl};
 
 use crate::healthd::Schedule;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
@@ -202,7 +202,7 @@ pub struct Node {
     /// on the same node, dns-recursor needs dns-authd.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"healthd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
-    pub services: Option<Vec<ServiceName>>,
+    pub services: Option<Vec<Service>>,
 }
 
 /// The role of a node.

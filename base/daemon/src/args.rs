@@ -9,6 +9,9 @@ use std::process::ExitCode;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use health::HealthdArg;
+
+use crate::config::Common;
 use crate::exit;
 use crate::log::{Format, Level};
 
@@ -103,6 +106,45 @@ fn format() -> impl TypedValueParser<Value = Format> {
         "json" => Format::Json,
         _ => Format::Text,
     })
+}
+
+/// Addresses of a service that follows healthd, in the place of those in its configuration.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct OverrideArgs {
+    /// Address of healthd; wins over the configuration
+    #[arg(long, value_name = "unix:PATH|http://IP:PORT|none")]
+    pub healthd: Option<HealthdArg>,
+
+    /// The admin listener.
+    #[command(flatten)]
+    pub admin: AdminArgs,
+}
+
+impl OverrideArgs {
+    /// Puts them in the place of what the configuration says.
+    pub fn apply(&self, healthd: &mut HealthdArg, common: &mut Common) {
+        if let Some(given) = &self.healthd {
+            healthd.clone_from(given);
+        }
+        self.admin.apply(common);
+    }
+}
+
+/// The address of the admin listener, in the place of the one in the configuration.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct AdminArgs {
+    /// Address of the admin listener; wins over the configuration
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+}
+
+impl AdminArgs {
+    /// Puts it in the place of what the configuration says.
+    pub const fn apply(self, common: &mut Common) {
+        if self.admin.is_some() {
+            common.admin = self.admin;
+        }
+    }
 }
 
 /// Arguments of `status`.

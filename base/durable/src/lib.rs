@@ -68,7 +68,7 @@ pub fn replace_by(
     rights: Rights,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<File> {
-    // The leftover of a process that was killed; and a link that somebody put there is never followed.
+    // The leftover of a process that was killed; and a link that another process put there is never followed.
     remove(new)?;
     let mut file = OpenOptions::new()
         .read(true)

@@ -100,7 +100,7 @@ impl fmt::Display for Action {
             Self::Images => f.write_str("load images"),
             Self::Halt(unit) => write!(f, "halt: {unit}"),
             Self::Start => f.write_str("start what is new"),
-            Self::Socket(unit) => write!(f, "listen anew: {unit}"),
+            Self::Socket(unit) => write!(f, "listen again: {unit}"),
             Self::Rerun(unit) => write!(f, "run again: {unit}"),
             Self::Swap(service) => write!(f, "swap {service}"),
             Self::Reload(service) => write!(f, "reload {service}"),
@@ -134,7 +134,8 @@ impl FromStr for Action {
         }
         let (verb, unit) = text.split_once(": ").ok_or(UnknownAction)?;
         let of_unit = match verb {
-            "listen anew" => Self::Socket,
+            // The second word is of records that 0.1.0 wrote.
+            "listen again" | "listen anew" => Self::Socket,
             "run again" => Self::Rerun,
             "halt" => Self::Halt,
             "resume" => Self::Resume,

@@ -308,15 +308,9 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn services(
-        &mut self,
-        written: &[file::ServiceName],
-        index: usize,
-        node: &str,
-    ) -> Vec<Service> {
+    fn services(&mut self, written: &[Service], index: usize, node: &str) -> Vec<Service> {
         let mut named: Vec<Service> = Vec::new();
         for (place, &service) in written.iter().enumerate() {
-            let service = Service::from(service);
             if named.contains(&service) {
                 let span = self.report.span(&at!["node", index, "services", place]);
                 self.report

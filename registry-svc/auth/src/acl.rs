@@ -1,9 +1,9 @@
 //! Rights of users and groups by repository.
 //!
-//! A rule names repositories by a glob, users and groups, and actions. Of the globs that match a
+//! A rule names repositories by a glob, users and groups, and actions. Among the globs that match a
 //! repository the longest wins (the one with the most characters that are no wildcards), and the
-//! rules with that glob decide alone: a user whom they do not name may do nothing there, although a
-//! shorter glob grants it. Where no glob matches, the default decides for users and the anonymous
+//! rules with that glob decide alone: a user that they do not name may do nothing there, although a
+//! shorter glob grants it. If no glob matches, the default decides for users and the anonymous
 //! level for all others. Administrators may do everything.
 //!
 //! Never looks at passwords or tokens.

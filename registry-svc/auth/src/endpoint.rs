@@ -225,7 +225,7 @@ impl Failure {
         };
         let message = match self {
             Self::None => "this registry has no tokens",
-            Self::Method => "a token is asked for with GET or POST",
+            Self::Method => "request a token with GET or POST",
             Self::Request(_) => "this is no request for a token",
             Self::Credentials => "name or password are wrong",
             Self::Busy => "too many passwords are being verified",

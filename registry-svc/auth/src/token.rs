@@ -98,7 +98,7 @@ pub enum TokenError {
     #[error("it is no token")]
     Malformed,
     /// No known key has signed it.
-    #[error("its key is not known here")]
+    #[error("its key is unknown here")]
     UnknownKey,
     /// Not signed by who it says.
     #[error("its signature is wrong")]

@@ -443,7 +443,7 @@ impl Body for Sent {
                 self.taken.fetch_add(length, Ordering::Relaxed);
                 Poll::Ready(Some(Ok(Frame::data(piece))))
             }
-            None => Poll::Ready(Some(Err(io::Error::other("longer than was told")))),
+            None => Poll::Ready(Some(Err(io::Error::other("longer than announced")))),
         }
     }
 

@@ -169,7 +169,7 @@ impl Session {
             }
             let request = request
                 .body(body())
-                .map_err(|_| ClientError::Malformed("an address that is none"))?;
+                .map_err(|_| ClientError::Malformed("not a valid address"))?;
             let response = self.pool.send(&endpoint, request).await?;
             if !response.status().is_redirection() || !is_read {
                 return Ok(response);
@@ -188,7 +188,7 @@ impl Session {
 
     /// The host and path that an address leads to, seen from where it was given.
     fn target(&self, from: &Endpoint, target: &str) -> Result<(Endpoint, String), ClientError> {
-        let malformed = || ClientError::Malformed("an address that is none");
+        let malformed = || ClientError::Malformed("not a valid address");
         let uri: Uri = target.parse().map_err(|_| malformed())?;
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let endpoint = match (uri.scheme_str(), uri.authority()) {
@@ -247,7 +247,7 @@ impl Session {
                 .await;
         }
         if !challenges.contains(&Challenge::Basic) {
-            return Err(self.unauthorized(" in a way that is not known"));
+            return Err(self.unauthorized(" in an unknown way"));
         }
         let basic = self.basic(ask);
         let basic = basic.ok_or_else(|| self.unauthorized(", and none are known"))?;
@@ -282,7 +282,7 @@ impl Session {
         }
         let request = request
             .body(Sent::nothing())
-            .map_err(|_| ClientError::Malformed("an address of tokens that is none"))?;
+            .map_err(|_| ClientError::Malformed("not a valid address of tokens"))?;
         let response = self.pool.send(&endpoint, request).await?;
         let status = response.status();
         if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {

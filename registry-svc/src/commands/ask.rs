@@ -24,9 +24,8 @@ pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
         config.ok()?.common.admin
     };
     StatusArgs {
-        admin: args.admin.or_else(configured),
-        socket: args.socket.clone(),
-        json: args.json,
+        admin: args.status.admin.or_else(configured),
+        ..args.status.clone()
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn at<T: DeserializeOwned>(
     view: &View,
     render: impl Fn(&T) -> String,
 ) -> ExitCode {
-    run::verb(async { shown(look(args, view).await, args.json, render) })
+    run::verb(async { shown(look(args, view).await, args.status.json, render) })
 }
 
 fn shown<T: DeserializeOwned>(
@@ -133,13 +133,14 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     let document = daemon::config::read(&args.config);
     let config = document.and_then(|document| Config::from_document(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
-    let address = args.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
-    let admin = match &args.socket {
+    let address = args.status.admin.or(configured).unwrap_or(DEFAULT_ADMIN);
+    let admin = match &args.status.socket {
         Some(socket) => Place::Socket(socket.clone()),
         None => Place::Address(address),
     };
     // A given root is read although a daemon may run on another one.
-    let is_asked = args.admin.is_some() || args.socket.is_some() || args.root.is_none();
+    let is_asked =
+        args.status.admin.is_some() || args.status.socket.is_some() || args.root.is_none();
     if is_asked && admin::get(admin.clone(), "/livez").await.is_ok() {
         return Ok(Reached::Daemon(admin));
     }

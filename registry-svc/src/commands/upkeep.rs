@@ -47,10 +47,10 @@ pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
         }
     };
     match report {
-        Report::Sweep(outcome) => shown(outcome, args.json, |report| {
+        Report::Sweep(outcome) => shown(outcome, args.status.json, |report| {
             (std::mem::take(&mut report.text), exit::OK)
         }),
-        Report::Scrub(outcome) => shown(outcome, args.json, |report| {
+        Report::Scrub(outcome) => shown(outcome, args.status.json, |report| {
             let code = match report.whole {
                 true => exit::OK,
                 false => exit::DATA,
@@ -110,7 +110,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
                 return Err(LookError::Refused(text.trim_end().to_owned()));
             }
             let Started { number } = serde_json::from_str(&text).map_err(LookError::Answer)?;
-            let mut progress = Progress::new(args.json);
+            let mut progress = Progress::new(args.status.json);
             loop {
                 tokio::time::sleep(ASK).await;
                 let answer = admin::get(place.clone(), "/upkeep")
@@ -136,7 +136,7 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
                     .map_err(|problems| LookError::Refused(problems.to_string()))?,
             };
             let upkeep = Upkeep::new(&opened.store, None, None, &Latest::new(config));
-            let mut progress = Progress::new(args.json);
+            let mut progress = Progress::new(args.status.json);
             let report = match upkeep.start(task) {
                 None => None,
                 Some((number, mut work)) => {

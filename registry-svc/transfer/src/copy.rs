@@ -149,7 +149,7 @@ impl Copy {
     }
 }
 
-//--- What an image refers to
+//--- References of an image
 
 impl Copy {
     async fn whole(&self, item: &Item) -> Result<Whole, TransferError> {

@@ -64,7 +64,7 @@ pub enum TransferError {
     #[error(transparent)]
     Tree(#[from] TreeError),
     /// A directory that has something else.
-    #[error("there is an index.json that is none")]
+    #[error("its index.json is not the index of an image layout")]
     OtherIndex,
 }
 

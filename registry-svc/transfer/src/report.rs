@@ -73,7 +73,7 @@ impl fmt::Display for Report {
         if self.is_stopped {
             writeln!(
                 to,
-                "stopped: the rest was not tried; the same again goes on from here"
+                "stopped: the rest was not tried; the same command continues from here"
             )?;
         }
         let images = counted(self.n_copied, "image");

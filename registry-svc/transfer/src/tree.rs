@@ -145,7 +145,7 @@ impl Tree {
                 let piece = piece.map_err(TreeError::Body)?;
                 hasher.update(&piece);
                 if hasher.n_octets() > size {
-                    return Err(TreeError::Body(io::Error::other("longer than was told")));
+                    return Err(TreeError::Body(io::Error::other("longer than announced")));
                 }
                 to(&piece)?;
             }

@@ -1,4 +1,4 @@
-//! Values of a site file: networks, ports, releases, names of services.
+//! Values of a site file: networks, ports, releases.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +9,6 @@ use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::nearest;
 use crate::number::WholeNumber;
 use crate::text::as_text;
 
@@ -234,108 +233,4 @@ fn release(text: &str) -> Option<(u8, u8)> {
     let release = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let rest_is_numbers = parts.all(|part| part.parse::<u16>().is_ok());
     rest_is_numbers.then_some(release)
-}
-
-//--- Services
-
-/// The name of a service.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServiceName {
-    /// `healthd`
-    Healthd,
-    /// `dns-authd`
-    DnsAuthd,
-    /// `dns-recursor`
-    DnsRecursor,
-    /// `lb-proxy`
-    LbProxy,
-    /// `registry-svc`
-    RegistrySvc,
-    /// `timesync-agent`
-    TimesyncAgent,
-}
-
-impl ServiceName {
-    /// All of them, in the order in which they start.
-    pub const ALL: [Self; 6] = [
-        Self::Healthd,
-        Self::DnsAuthd,
-        Self::DnsRecursor,
-        Self::LbProxy,
-        Self::RegistrySvc,
-        Self::TimesyncAgent,
-    ];
-
-    /// The name as it is written.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Healthd => "healthd",
-            Self::DnsAuthd => "dns-authd",
-            Self::DnsRecursor => "dns-recursor",
-            Self::LbProxy => "lb-proxy",
-            Self::RegistrySvc => "registry-svc",
-            Self::TimesyncAgent => "timesync-agent",
-        }
-    }
-}
-
-/// A text that is no name of a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownService(String);
-
-impl fmt::Display for UnknownService {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "unknown service `{}`, ", self.0)?;
-        let known = ServiceName::ALL.map(ServiceName::name);
-        match nearest(&self.0, known) {
-            Some(meant) => write!(formatter, "did you mean `{meant}`?"),
-            None => write!(formatter, "known are {}", known.join(", ")),
-        }
-    }
-}
-
-impl std::error::Error for UnknownService {}
-
-impl FromStr for ServiceName {
-    type Err = UnknownService;
-
-    fn from_str(text: &str) -> Result<Self, UnknownService> {
-        let mut all = Self::ALL.into_iter();
-        let found = all.find(|service| service.name() == text);
-        found.ok_or_else(|| UnknownService(text.to_owned()))
-    }
-}
-
-impl fmt::Display for ServiceName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-impl Serialize for ServiceName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for ServiceName {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(de::Error::custom)
-    }
-}
-
-impl JsonSchema for ServiceName {
-    fn inline_schema() -> bool {
-        true
-    }
-
-    fn schema_name() -> Cow<'static, str> {
-        "ServiceName".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "string", "enum": Self::ALL.map(Self::name) })
-    }
 }

@@ -11,7 +11,7 @@ use site::service::Service;
 
 /// Renders the file.
 ///
-/// What listens beyond loopback does so for the other nodes of the site, and answers nobody else.
+/// A listener beyond loopback is for the other nodes of the site, and answers no other client.
 pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let is_open = layout.authority.iter().any(|at| !at.ip().is_loopback());
     let is_fast = *layout.schedule.interval < SHORTEST_TTL;

@@ -8,7 +8,7 @@ use site::places;
 use site::service::{PerService, Service};
 use site::{Node, Schedule, Site};
 
-/// Where the services of one node listen and keep their files, and what differs between a node
+/// The addresses and directories of one node's services, and the differences between a node
 /// and a demonstration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -94,7 +94,7 @@ impl Layout {
     }
 }
 
-/// Where a node's dns-recursor asks for the zones of the site: the node's own dns-authd as long as it
+/// The upstreams of a node's dns-recursor for the zones of the site: the node's own dns-authd as long as it
 /// answers, then those of the other nodes. All have the same zones.
 fn authorities(site: &Site, node: &Node) -> Vec<SocketAddr> {
     let others = site.other_authorities(node);
@@ -118,5 +118,5 @@ const ANY: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::UNSPECIFIED),
 ];
 
-/// Transfers that have begun go on in the other slot or begin anew; units wait longer than this.
+/// Transfers that have begun continue in the other slot or begin again; units wait longer than this.
 pub const DRAIN: Duration = Duration::from_secs(10);

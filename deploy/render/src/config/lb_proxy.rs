@@ -196,7 +196,7 @@ fn virtual_router(
     }
 }
 
-/// What a node has to be able to reach to hold an address: the first thing behind it. The second
+/// The destination that a node must reach to hold an address: the first thing behind it. The second
 /// may be away without making any other node a better place.
 fn tracked<'a>(site: &'a Site, vip: &Vip) -> Option<&'a Published> {
     let balanced = || site.published.iter().filter(|p| p.proxy_port.is_some());

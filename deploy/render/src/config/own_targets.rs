@@ -1,7 +1,7 @@
-//! What tells that a node's own services work: healthd probes it, the status page shows it, and a
-//! swap waits for it.
+//! The targets that show whether a node's own services work: healthd probes them, the status page shows them, and a
+//! swap waits for them.
 //!
-//! Each is asked for what its clients ask it for. A connection alone tells nothing here: systemd
+//! A probe sends the query that clients send. A connection alone tells nothing here: systemd
 //! holds the sockets and accepts for a service that is away.
 
 use std::net::{IpAddr, SocketAddr};
@@ -37,7 +37,7 @@ pub enum Question {
         /// The path.
         path: String,
     },
-    /// A path over TLS, from somebody whom the site's authority vouches for.
+    /// A path over TLS, from a server with a certificate of the site's authority.
     Https {
         /// The name that the certificate is for.
         host: String,
@@ -91,16 +91,14 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
     })
 }
 
-/// A service that has no clients on its own, or none that it answers by itself, is asked whether it is
-/// ready.
+/// The probe of a service that has no clients of its own, or answers none by itself: whether it is ready.
 fn ready() -> Question {
     Question::Http {
         path: "/readyz".to_owned(),
     }
 }
 
-/// How a registry answers `GET /v2/` of somebody who does not say who they are: it asks them to,
-/// where it knows anybody.
+/// The status of a registry's answer to `GET /v2/` without credentials: 401 if it has users.
 fn version_status(site: &Site) -> u16 {
     if site.registry.users.is_some() {
         401

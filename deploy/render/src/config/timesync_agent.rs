@@ -1,8 +1,8 @@
 //! The configuration of timesync-agent.
 //!
 //! A node asks the site's servers and the other nodes that give time. While a server is there it is
-//! preferred; when none is, the nodes keep one time together, the leader's, and go on giving it
-//! (chrony's `local … orphan`). A node that gives no time asks those that do, and nobody else.
+//! preferred; when none is, the nodes keep one time together, the leader's, and continue to give it
+//! (chrony's `local … orphan`). A node that gives no time asks only those that do.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -134,8 +134,8 @@ fn source(host: &str) -> Source {
     }
 }
 
-/// The time that is given when there is no other. Nodes of an island give it at once: which of them
-/// leads they find out as they go, and one that has just started follows.
+/// The time that a node gives when it has no other. Nodes of an island give it at once: they find out as they go which of them
+/// leads, and one that has just started follows.
 fn own_time(site: &Site) -> Local {
     let wait = match site.time.servers.is_empty() {
         true => 0.0,
@@ -154,7 +154,7 @@ pub(super) fn gives_time(node: &Node) -> bool {
     node.role == Role::Master && node.services.contains(&Service::TimesyncAgent)
 }
 
-/// Of a time that is nobody's, as chrony's manual has it: worse than any server's.
+/// The stratum of a time without a server, as chrony's manual has it: worse than any server's.
 const STRATUM: u8 = 10;
 /// Longer than the first four requests take, shorter than chrony-wait.service waits.
 const FIRST_ANSWERS: Duration = Duration::from_secs(10);

@@ -2,8 +2,8 @@
 //!
 //! sled's own recovery is never relied on: a database is opened only when an orderly stop left it
 //! and it still holds the same entries as then ([`Summary`]); any other is thrown away. A thread of
-//! its own opens it, with a deadline. Where panics unwind, a panic inside sled is an error like any
-//! other; where they end the process, [`trial`](super::trial) opens the database in another process
+//! its own opens it, with a deadline. If panics unwind, a panic inside sled is an error like any
+//! other; if they end the process, [`trial`](super::trial) opens the database in another process
 //! first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
