@@ -23,7 +23,7 @@ use crate::status;
 use chronyc::request::Command;
 use ntp::keys::KeyRing;
 use ntp_sim::replay::Replay;
-use time_model::settings::Settings;
+use time_model::settings::{Bounds, Settings};
 use time_model::time::{SECOND, Span};
 
 /// Runs the command line.
@@ -145,10 +145,12 @@ fn read_keys(config: &Config) -> KeyRing {
 
 /// The configuration, and the log as it and the command line say; or the code to exit with.
 fn read(args: &ConfigArgs, log: LogArgs) -> Result<Config, ExitCode> {
-    let config = config::read(args).map_err(|problems| {
+    let mut config = config::read(args).map_err(|problems| {
         errln!("{problems}");
         exit::code(exit::CONFIG)
     })?;
+    // A simulator's clock starts in any year, and a single measurement sets nothing that lasts.
+    config.settings.bounds = Bounds::default();
     daemon::log::start(LogSettings {
         level: log.log_level.unwrap_or(config.common.log.level),
         format: log.log_format.unwrap_or(config.common.log.format),

@@ -19,6 +19,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use crate::args::{ConfigArgs, DEFAULT_CONFIG};
+use crate::last_known;
 use peer_chrony::{ChronyConf, parse_source_directories};
 use time_model::settings::{Settings, SourceSettings, sources};
 
@@ -226,6 +227,7 @@ pub fn read(args: &ConfigArgs) -> Result<Config, Problems> {
     let healthd = &mut config.file.health.endpoint;
     args.overrides.apply(healthd, &mut config.common);
     config.file.correct_clock &= !args.no_clock;
+    config.settings.bounds = last_known::bounds(&config.settings);
     let unused = unused(&config.settings).into_iter().map(Problem::new);
     config.warnings.extend(unused);
     files::problems(&config.settings).unless_empty(config)

@@ -21,6 +21,7 @@ pub mod config;
 pub mod drift_file;
 pub mod health;
 mod keys;
+mod last_known;
 pub mod leap_file;
 pub mod logs;
 pub mod measure_once;

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use config::timesync_agent::TimesyncAgent;
 
+use crate::time::UnixTime;
+
 pub use config::timesync_agent::{
     AccessRule, AuthSelectMode, Client as ClientSettings, ClientMatch, Clock as ClockSettings,
     CommandRateLimit, CommandSocket, Commands as CommandSettings, Connectivity,
@@ -30,6 +32,8 @@ pub struct Settings {
     pub source_directories: Vec<PathBuf>,
     /// Selection of sources.
     pub selection: SelectionSettings,
+    /// The times that are possible.
+    pub bounds: Bounds,
     /// The clock discipline.
     pub clock: ClockSettings,
     /// Leap seconds.
@@ -57,6 +61,7 @@ impl Settings {
             refclocks: refclocks(file),
             source_directories: file.source_directories.clone(),
             selection: file.selection.clone(),
+            bounds: Bounds::default(),
             clock: file.clock.clone(),
             leap: file.leap.clone(),
             local: file.local,
@@ -66,6 +71,25 @@ impl Settings {
             logs: file.logs.clone(),
             key_file: file.key_file.clone(),
         }
+    }
+}
+
+/// The times that are possible, by what the machine knew before it heard a source. By default any time is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// No true time is earlier.
+    pub not_before: Option<UnixTime>,
+    /// A source without a key is not believed if its time is later.
+    pub not_after: Option<UnixTime>,
+}
+
+impl Bounds {
+    /// Whether a source may give this time.
+    #[must_use]
+    pub fn admit(self, time: UnixTime, is_authenticated: bool) -> bool {
+        let is_early = self.not_before.is_some_and(|bound| time < bound);
+        let is_late = self.not_after.is_some_and(|bound| time > bound);
+        !is_early && (is_authenticated || !is_late)
     }
 }
 

@@ -224,6 +224,8 @@ pub enum Reason {
     Untrusted,
     /// `x`: the majority says otherwise.
     Falseticker,
+    /// `x`: it gives a time before the last known one, or too long after it.
+    Impossible,
     /// `W`: too few agree.
     WaitsSources,
     /// `P`: others are preferred.
@@ -252,7 +254,7 @@ impl Reason {
             Self::Stale => b'S',
             Self::Orphan => b'O',
             Self::Untrusted => b'T',
-            Self::Falseticker => b'x',
+            Self::Falseticker | Self::Impossible => b'x',
             Self::WaitsSources => b'W',
             Self::NotPreferred => b'P',
             Self::Distant => b'D',

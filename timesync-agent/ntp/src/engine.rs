@@ -381,7 +381,10 @@ impl Engine {
         self.timekeeper.source(id, now, &mut view);
         if let Some(member) = self.members.get_mut(&id) {
             member.association.judge(verdict, wish, now.raw);
-            let is_far = matches!(view.selection.reason, Reason::Distance | Reason::Jitter);
+            let is_far = matches!(
+                view.selection.reason,
+                Reason::Distance | Reason::Jitter | Reason::Impossible
+            );
             member.n_bad = if is_far || view.state == SourceState::Falseticker {
                 member.n_bad + 1
             } else {

@@ -1,11 +1,13 @@
 use super::direct;
 use super::network::{Jitter, Network, Path};
-use super::oscillator::{LocalClock, MIDNIGHT};
+use super::oscillator::{EPOCH, LocalClock, MIDNIGHT};
 use super::packets::{Node, Server, source};
 use super::scenario::{self, POLLS, Scenario};
 use super::statistics::{Record, Summary, median};
 use super::{HostId, Observer, World};
-use time_model::settings::{AccessRule, ClientMatch, LeapMode, Local, Settings, SourceOptions};
+use time_model::settings::{
+    AccessRule, Bounds, ClientMatch, LeapMode, Local, Settings, SourceOptions,
+};
 use time_model::time::{SECOND, Span, UnixTime};
 use time_model::view::{ClockState, Leap, SourceState};
 use timekeeper::LeapSecond;
@@ -441,6 +443,9 @@ struct Liars {
     /// False servers agree with each other.
     collude: bool,
     iburst: bool,
+    /// What false servers are ahead, in seconds.
+    lie: f64,
+    bounds: Bounds,
 }
 
 impl Default for Liars {
@@ -454,6 +459,8 @@ impl Default for Liars {
             away: None,
             collude: true,
             iburst: true,
+            lie: LIE,
+            bounds: Bounds::default(),
         }
     }
 }
@@ -495,6 +502,7 @@ impl Liars {
         let clock = LocalClock::new(0.0, 5e-6, 1e-9);
         let n_servers = self.false_servers + self.true_servers;
         let mut settings = asking(1..=n_servers);
+        settings.bounds = self.bounds;
         for source in &mut settings.sources {
             source.options.iburst = self.iburst;
             source.options.minpoll = 6;
@@ -505,8 +513,8 @@ impl Liars {
         for server in 1..=n_servers {
             let is_false = server <= self.false_servers;
             let error = match (is_false, self.collude) {
-                (true, true) => LIE,
-                (true, false) => LIE * server as f64,
+                (true, true) => self.lie,
+                (true, false) => self.lie * server as f64,
                 (false, _) => 0.0,
             };
             world.add(
@@ -608,6 +616,39 @@ fn a_minority_of_false_servers_never_sets_the_clock() {
                 worst.largest,
                 worst.n_steps
             );
+        }
+    }
+}
+
+/// Ten years, in seconds.
+const TEN_YEARS: f64 = 3650.0 * 86_400.0;
+
+#[test]
+fn servers_that_give_an_impossible_time_are_never_followed() {
+    let day = Span(86_400 * SECOND);
+    let bounds = Bounds {
+        not_before: Some(EPOCH - day),
+        not_after: Some(EPOCH + Span::from_seconds(TEN_YEARS / 2.0)),
+    };
+    // All servers lie alike, or more than half of them.
+    for (n_false, n_true) in [(1, 0), (3, 0), (3, 2)] {
+        for lie in [-TEN_YEARS, TEN_YEARS] {
+            let liars = |bounds| Liars {
+                false_servers: n_false,
+                true_servers: n_true,
+                lie,
+                bounds,
+                ..Liars::default()
+            };
+            for seed in 0..SEEDS {
+                let (bounded, unbounded) = (
+                    liars(bounds).run(seed, 200.0),
+                    liars(Bounds::default()).run(seed, 200.0),
+                );
+                let case = format!("{n_false} of {}, {lie} s, seed {seed}", n_false + n_true);
+                assert!(bounded.largest < TRUE, "{case}: {} s off", bounded.largest);
+                assert!(unbounded.largest > TEN_YEARS / 2.0, "{case}: no lie");
+            }
         }
     }
 }

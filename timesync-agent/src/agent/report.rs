@@ -43,6 +43,10 @@ impl Reporter {
                 source = engine.title(id),
                 "Source disagrees with the majority"
             ),
+            Note::Impossible(id) => tracing::warn!(
+                source = engine.title(id),
+                "Source gives a time before the last known one, or too long after it, and is refused"
+            ),
             Note::SourceReset(id) => tracing::warn!(
                 source = engine.title(id),
                 "Source contradicts itself; its samples are forgotten"

@@ -8,9 +8,9 @@ use crate::knowledge::Root;
 use crate::select::{self, Candidate, Failure, Selection};
 use crate::source::Source;
 use crate::terms::{SourceId, Weighing};
-use time_model::settings::{Local, SelectionSettings, Settings};
+use time_model::settings::{Bounds, Local, SelectionSettings, Settings};
 use time_model::time::{RawTime, Reading, Span};
-use time_model::view::{Leap, SelectionView, SourceState};
+use time_model::view::{Leap, Reason, SelectionView, SourceState};
 
 /// The first burst of all sources: eight requests, two seconds apart. Without a majority the clock is let alone until it is over.
 pub(super) const FIRST_BURST: Span = Span(16 * time_model::time::SECOND);
@@ -41,6 +41,8 @@ pub(super) struct Decision {
     pub(super) is_news: bool,
     /// Sources that were not falsetickers before.
     pub(super) falsetickers: Vec<SourceId>,
+    /// Sources that give an impossible time, and did not before.
+    pub(super) impossible: Vec<SourceId>,
 }
 
 /// The proof that the clock may be corrected; only the consensus makes one.
@@ -87,6 +89,7 @@ pub(super) struct Agreement {
 #[derive(Clone, Debug)]
 pub(super) struct Consensus {
     pub(super) rules: SelectionSettings,
+    bounds: Bounds,
     max_samples: Option<u32>,
     sources: Vec<Source>,
     /// Sources of the configuration that may be followed, a pool counted once: names that are not resolved are among them.
@@ -99,6 +102,7 @@ impl Consensus {
     pub(super) fn new(settings: &Settings) -> Self {
         Self {
             rules: settings.selection.clone(),
+            bounds: settings.bounds,
             max_samples: settings.client.max_samples,
             sources: Vec::new(),
             n_configured: n_configured(settings),
@@ -110,6 +114,7 @@ impl Consensus {
     /// Changes the rules. The knowledge of sources stays.
     pub(super) fn configure(&mut self, settings: &Settings) {
         self.rules = settings.selection.clone();
+        self.bounds = settings.bounds;
         self.max_samples = settings.client.max_samples;
         self.n_configured = n_configured(settings);
     }
@@ -207,7 +212,14 @@ impl Consensus {
         let mut candidates: Vec<Candidate> = self
             .sources
             .iter()
-            .map(|source| source.candidate(now, error_rate, source.lack(orphan_stratum)))
+            .map(|source| {
+                let mut candidate = source.candidate(now, error_rate, source.lack(orphan_stratum));
+                let time = now.wall + Span::from_seconds(candidate.offset);
+                if candidate.lack.is_none() && !self.bounds.admit(time, candidate.authenticated) {
+                    candidate.lack = Some(Reason::Impossible);
+                }
+                candidate
+            })
             .collect();
         let mut selection = select::select(&self.rules, &mut candidates, leading, updated);
         let mut orphan = false;
@@ -219,7 +231,11 @@ impl Consensus {
             selection = self.follow_orphan(index, &candidates);
         }
         let reasons = select::reasons(&self.rules, &candidates, &selection);
+        let mut impossible = Vec::new();
         for ((source, candidate), reason) in self.sources.iter_mut().zip(&candidates).zip(reasons) {
+            if reason == Reason::Impossible && source.selection.reason != reason {
+                impossible.push(source.id);
+            }
             source.score = candidate.score;
             source.selection = SelectionView {
                 reason,
@@ -242,6 +258,7 @@ impl Consensus {
             orphan,
             is_news: matches!(combined, Some(SourceState::Best | SourceState::Combined)),
             falsetickers,
+            impossible,
             selection,
         }
     }

@@ -195,6 +195,8 @@ pub enum Note {
     },
     /// This source disagrees with the majority.
     Falseticker(SourceId),
+    /// This source gives a time before the last known one, or too long after it.
+    Impossible(SourceId),
     /// This source contradicted itself, and what was known of it is gone.
     SourceReset(SourceId),
     /// The clock was wrong by this beside what was being corrected (more than `logchange`); positive if slow.

@@ -25,6 +25,9 @@ impl Timekeeper {
         for id in &decision.falsetickers {
             self.note(Note::Falseticker(*id));
         }
+        for id in &decision.impossible {
+            self.note(Note::Impossible(*id));
+        }
         if !decision.has_leader() {
             self.lose(decision.failure(), now);
             return;

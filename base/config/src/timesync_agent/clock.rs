@@ -30,6 +30,15 @@ pub struct Selection {
     /// The distance that one stratum adds.
     #[serde(rename = "stratumweight", with = "As::<Seconds>")]
     pub stratum_weight: f64,
+    /// Whether timesync-agent refuses a source that gives a time before the last known one: the release of this version, or
+    /// the last change of the drift file less a day, whichever is later. An island's own time is not refused. If the drift
+    /// file is wrong, remove it and restart the service.
+    #[serde(rename = "last-known")]
+    pub last_known: bool,
+    /// timesync-agent refuses a source without a key that gives a time later than the last known one by more than this: the
+    /// longest time that the machine is off. Reference clocks are not refused.
+    #[serde(rename = "longest-absence", with = "As::<Seconds>")]
+    pub longest_absence: f64,
     /// The use of sources without a key beside sources with one.
     #[serde(rename = "authselectmode")]
     pub authentication: AuthSelectMode,
@@ -44,6 +53,9 @@ impl Default for Selection {
             combine_limit: 3.0,
             reselect_distance: 1e-4,
             stratum_weight: 1e-3,
+            last_known: true,
+            // Five years.
+            longest_absence: 157_680_000.0,
             authentication: AuthSelectMode::Mix,
         }
     }
