@@ -76,7 +76,6 @@ pub(super) struct Server(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    node: NodeId,
     peers: Vec<NodeName>,
     store: Store,
     identity: Option<Arc<Identity>>,
@@ -106,7 +105,6 @@ impl Server {
         followers: Followers,
     ) -> Self {
         Self(Arc::new(Inner {
-            node: store.origin(),
             peers,
             store,
             identity,
@@ -412,7 +410,7 @@ impl Service {
     /// Whether the caller may follow as this node.
     fn admit(&self, node: &NodeId) -> Result<(), Status> {
         let inner = &self.server.0;
-        if node.name == inner.node.name {
+        if node.name == inner.store.origin().name {
             return Err(Status::permission_denied("that is the name of this node"));
         }
         let proven = self

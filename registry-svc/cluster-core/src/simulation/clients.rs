@@ -143,18 +143,41 @@ impl World {
 
     /// The node states facts of its own, and awaits their acknowledgement.
     pub(super) fn state(&mut self, at: usize, facts: Vec<Fact>) {
-        let time = self.time;
+        let (time, now, wall) = (self.time, self.now(), self.wall(at));
+        let node = &self.nodes[at];
+        let n_origins = node.disk.vector.iter().count();
+        if node.continuity.needs_incarnation(n_origins) {
+            self.renew(at);
+        }
         let node = &mut self.nodes[at];
+        let milliseconds = node.clocks.range(now).nearest(wall, 0);
+        self.tally.clamped += u64::from(milliseconds != wall);
+        let registers = facts.iter().map(|fact| node.disk.registers.get(&fact.key()));
+        let overwritten = registers.flatten().map(|register| register.stamp).max();
         let record = Record {
             origin: node.id.clone(),
             sequence: node.disk.vector.of(&node.id) + 1,
-            stamp: node.disk.clock.tick(time),
+            stamp: node.stamps.state(milliseconds, overwritten),
             facts,
         };
-        let stamped = record.facts.iter().map(|fact| stamped(&record, fact));
-        node.writes
-            .push((record.position().unwrap(), stamped.collect(), time + 10_000));
-        node.disk.apply(record);
+        let position = record.position().unwrap();
+        assert!(
+            self.positions.insert(position.clone()),
+            "{position:?} names two records: seed {}",
+            self.seed
+        );
+        let all = record.facts.iter().map(|fact| stamped(&record, fact));
+        node.writes.push((position, all.collect(), time + 10_000));
+        node.disk.apply(record.clone());
+        for fact in &record.facts {
+            let register = node.disk.registers.get(&fact.key());
+            assert_eq!(
+                register,
+                Some(&stamped(&record, fact)),
+                "a statement lost against what its node had seen: seed {}",
+                self.seed
+            );
+        }
         self.check(at);
         self.acknowledge(at);
     }
