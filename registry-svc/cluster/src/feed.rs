@@ -186,7 +186,7 @@ impl Feed {
                 response = next(&mut responses) => {
                     let response = response?;
                     self.heard(peer, &response, is_new)?;
-                    self.prove(peer).await;
+                    self.find_lost_records(peer).await;
                     is_new = false;
                     self.take(&peer.name, response.entries)?;
                 }
@@ -320,26 +320,13 @@ impl Feed {
 
     //--- Clocks and incarnations
 
-    /// Has the store know how far a peer knows the records of this node, until every peer has said so; and
-    /// when one knows more than the disk has.
-    async fn prove(&self, peer: &Peer) {
+    /// Has the store know when a peer has records of this node that the disk lacks.
+    async fn find_lost_records(&self, peer: &Peer) {
         let store = &self.0.store;
-        if store.is_on_read_only_disk() {
-            return;
-        }
         let origin = store.origin();
-        let known = peer.known();
-        let there = known.holds.of(&origin);
-        if known.proved.as_ref() == Some(&origin) && there <= store.vector().of(&origin) {
-            return;
-        }
-        let heard = store.heard(peer.name.clone(), origin.clone(), there);
-        match heard.await {
-            Ok(()) => peer.learn(|known| known.proved = Some(origin)),
-            Err(error) => tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "This node cannot begin a new incarnation, so it states nothing"
-            ),
+        let there = peer.known().holds.of(&origin);
+        if there > store.vector().of(&origin) {
+            learn_of_own_records(store, &peer.name, origin, there).await;
         }
     }
 
@@ -413,12 +400,6 @@ impl Feed {
                 "A record is stamped ahead of the time here and is applied: the clock of its node was wrong, or this one is"
             );
         }
-    }
-
-    /// How often the streams began again.
-    #[cfg(test)]
-    pub(super) fn n_restarts(&self) -> u64 {
-        *self.0.restarts.borrow()
     }
 
     //--- What the intake asks for
@@ -514,6 +495,24 @@ async fn next(
     message
         .map_err(|_| FeedError::Silent)??
         .ok_or(FeedError::Ended)
+}
+
+/// Has the store know the last record of one of its incarnations that a peer knows.
+pub(super) async fn learn_of_own_records(
+    store: &Store,
+    peer: &NodeName,
+    origin: NodeId,
+    sequence: u64,
+) {
+    if store.is_on_read_only_disk() {
+        return;
+    }
+    if let Err(error) = store.heard(peer.clone(), origin, sequence).await {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "This node cannot begin a new incarnation, so it states nothing"
+        );
+    }
 }
 
 /// How many records one vector has and another has not.

@@ -61,8 +61,6 @@ pub(super) struct Known {
     pub(super) holds: Vector,
     /// Since when it has had records that this node has not; none while it has none.
     pub(super) behind_since: Option<Instant>,
-    /// The incarnation of this node of whose records it has said how far it knows them.
-    pub(super) proved: Option<NodeId>,
     /// When it was last heard of.
     pub(super) heard: Option<Instant>,
     /// Why it is not connected; empty while it is.

@@ -1,7 +1,7 @@
 //! Stamps: what decides which of two statements about one key holds.
 //!
 //! A stamp is the wall clock in milliseconds and a counter for what falls into one of them. A
-//! statement has a greater stamp than all that it overwrites, whatever the wall clocks say; so a
+//! statement has a greater stamp than all that it changes, whatever the wall clocks say; so a
 //! statement holds against everything that its node had seen about the same keys. This is kept for
 //! each key and not for the node as a whole: a statement of a clock that was far ahead lifts the stamps
 //! of later statements about its own keys alone.
@@ -93,7 +93,7 @@ impl Stamps {
     const STEADY: u64 = 1000;
 
     /// The stamp of a statement at a time of the wall clock. It is greater than `overwritten`, the
-    /// greatest stamp that the keys of the statement have here.
+    /// greatest stamp of what the statement changes here.
     pub fn state(&mut self, milliseconds: u64, overwritten: Option<Hlc>) -> Hlc {
         let at = Hlc::at(milliseconds);
         let is_steady = self.last.milliseconds() <= milliseconds.saturating_add(Self::STEADY);

@@ -4,7 +4,7 @@ use oci::digest::{Algorithm, Digest};
 use oci::reference::{RepositoryName, Tag};
 use registry_facts::record::{Fact, Record};
 
-use super::World;
+use super::{Node, World};
 use super::disk::{manifest, stamped};
 use crate::acknowledge::Outcome as Acknowledged;
 use crate::intake::Kind;
@@ -152,8 +152,11 @@ impl World {
         let node = &mut self.nodes[at];
         let milliseconds = node.clocks.range(now).nearest(wall, 0);
         self.tally.clamped += u64::from(milliseconds != wall);
-        let registers = facts.iter().map(|fact| node.disk.registers.get(&fact.key()));
-        let overwritten = registers.flatten().map(|register| register.stamp).max();
+        let changed = facts.iter().filter_map(|fact| {
+            let register = node.disk.registers.get(&fact.key())?;
+            (register.fact != *fact).then_some(register.stamp)
+        });
+        let overwritten = changed.max();
         let record = Record {
             origin: node.id.clone(),
             sequence: node.disk.vector.of(&node.id) + 1,
@@ -161,20 +164,24 @@ impl World {
             facts,
         };
         let position = record.position().unwrap();
-        assert!(
-            self.positions.insert(position.clone()),
-            "{position:?} names two records: seed {}",
-            self.seed
-        );
+        self.positions.insert(position.clone(), record.stamp);
         let all = record.facts.iter().map(|fact| stamped(&record, fact));
-        node.writes.push((position, all.collect(), time + 10_000));
+        node.writes.push((position.clone(), all.collect(), time + 10_000));
         node.disk.apply(record.clone());
         for fact in &record.facts {
             let register = node.disk.registers.get(&fact.key());
             assert_eq!(
-                register,
-                Some(&stamped(&record, fact)),
+                register.map(|register| &register.fact),
+                Some(fact),
                 "a statement lost against what its node had seen: seed {}",
+                self.seed
+            );
+        }
+        let knows = |node: &Node| node.intake.expected().covers(&position);
+        for other in (0..self.nodes.len()).filter(|other| *other != at) {
+            assert!(
+                !knows(&self.nodes[other]),
+                "{position:?} names two records: seed {}",
                 self.seed
             );
         }

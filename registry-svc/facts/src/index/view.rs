@@ -121,18 +121,6 @@ impl View {
             .transpose()
     }
 
-    /// The stamp of a key's register, tombstones included.
-    ///
-    /// # Errors
-    ///
-    /// Fails when the index is not to be trusted.
-    pub fn stamp(&self, key: &Key) -> Result<Option<Hlc>, IndexError> {
-        let value = self.index.get(&key::register(key))?;
-        value
-            .map(|value| Ok(key::parse_head(&value)?.0.stamp))
-            .transpose()
-    }
-
     /// Whether any fact of a record would change something.
     ///
     /// # Errors

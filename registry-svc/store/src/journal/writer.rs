@@ -4,6 +4,7 @@
 //! incarnation of the node when the sequence on the disk [must not go on](Continuity).
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -292,8 +293,8 @@ struct Group {
     records: Vec<Arc<Record>>,
     payloads: Vec<Vec<u8>>,
     vector: Vector,
-    /// The stamps of the facts of these records, which the index does not have yet.
-    stamps: HashMap<Key, Hlc>,
+    /// What these records state, which the index does not have yet.
+    facts: HashMap<Key, (Hlc, Fact)>,
     replies: Vec<(Reply, Option<Position>)>,
 }
 
@@ -439,13 +440,24 @@ impl State {
         Ok(())
     }
 
-    /// The greatest stamp that the keys of facts have here.
+    /// The greatest stamp of what facts change here. A manifest states the links to its blobs again, and
+    /// such a link need not win: else one stamp that is far ahead would spread with every shared layer.
     fn overwritten(&self, group: &Group, facts: &[Fact]) -> Result<Option<Hlc>, IndexError> {
         let mut greatest = None;
         for fact in facts {
             let key = fact.key();
-            greatest = greatest.max(group.stamps.get(&key).copied());
-            greatest = greatest.max(self.current.read(|view| view.stamp(&key))?);
+            let register = self.current.read(|view| view.register(&key))?;
+            let register = register.map(|register| (register.stamp, register.fact));
+            let pending = group.facts.get(&key);
+            let standing = match (&register, pending) {
+                (Some(register), Some(pending)) if register.0 > pending.0 => Some(register),
+                (register, pending) => pending.or(register.as_ref()),
+            };
+            if let Some((stamp, of)) = standing
+                && of != fact
+            {
+                greatest = greatest.max(Some(*stamp));
+            }
         }
         Ok(greatest)
     }
@@ -601,8 +613,11 @@ impl Group {
         }
         self.vector.advance(&record.origin, record.sequence);
         for fact in &record.facts {
-            let greatest = self.stamps.entry(fact.key()).or_default();
-            *greatest = record.stamp.max(*greatest);
+            let stated = (record.stamp, fact.clone());
+            match self.facts.entry(fact.key()) {
+                Entry::Occupied(entry) if entry.get().0 > record.stamp => {}
+                entry => drop(entry.insert_entry(stated)),
+            }
         }
         self.records.push(Arc::new(record));
         self.payloads.push(payload);

@@ -144,12 +144,12 @@ impl Store {
                     digest: *digest,
                     size: None,
                 };
-                let link = self.inner.read(|view| view.stamp(&fact.key()))?;
-                match link.filter(|stamp| self.is_far_ahead(*stamp)) {
+                let link = self.register(&fact.key())?;
+                match link.filter(|link| self.is_far_ahead(link.stamp)) {
                     None => facts.push(fact),
                     // A link of a clock that was wrong would hold against every sweep until that time.
-                    Some(stamp) => {
-                        let as_of = Hlc::last_before(stamp.milliseconds() + 1);
+                    Some(link) => {
+                        let as_of = Hlc::last_before(link.stamp.milliseconds() + 1);
                         self.inner.writer.state_as_of(vec![fact], as_of).await?;
                     }
                 }
