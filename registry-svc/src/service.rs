@@ -64,6 +64,9 @@ const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
 /// How soon `/readyz` tells that content is damaged, or whole again.
 const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
+/// How soon `/readyz` tells that the clock of this node is wrong, or right again.
+const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
 
@@ -233,6 +236,7 @@ impl Service for Registry {
             cluster: self.cluster.as_ref().map(crate::status::cluster),
             upkeep: self.upkeep.status(),
             damage: crate::status::damage(&self.store),
+            recovered: None,
             space: self.space.status(),
             webhooks: crate::status::webhooks(&self.webhooks.status()),
         }
@@ -333,6 +337,9 @@ impl Registry {
         drop(workers.spawn(self.upkeep.clone().run()));
         drop(workers.spawn(say_failed(self.store.clone(), self.readiness.clone())));
         drop(workers.spawn(say_damaged(self.store.clone(), self.readiness.clone())));
+        if let Some(cluster) = &self.cluster {
+            drop(workers.spawn(say_clock(cluster.clone(), self.readiness.clone())));
+        }
         // A read-only disk takes no reserve, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
             drop(workers.spawn(self.space.clone().run()));
@@ -453,6 +460,23 @@ async fn say_damaged(store: Store, readiness: Readiness) {
     }
 }
 
+/// Says that the clock of this node is wrong. Everything works all the same, so the node stays ready.
+async fn say_clock(cluster: Cluster, readiness: Readiness) {
+    let mut was_wrong = false;
+    loop {
+        let fault = cluster.clock_fault().map(crate::status::clock);
+        let is_wrong = fault.is_some();
+        if is_wrong && !was_wrong {
+            tracing::error!(fault, "A clock is wrong; this node dates its records by those of the others");
+        } else if was_wrong && !is_wrong {
+            tracing::info!("The clocks of the nodes agree again");
+        }
+        was_wrong = is_wrong;
+        readiness.set_reason("clock", fault);
+        tokio::time::sleep(LOOK_AT_CLOCK).await;
+    }
+}
+
 /// The listeners that were inherited, else new ones.
 fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
     Ok(listen::tcp(inherited, SOCKET, &config.listen())?)
@@ -537,7 +561,9 @@ fn webhooks(config: &Config) -> Result<Webhooks, StartError> {
 /// How the store of a configuration is opened.
 pub(crate) fn store_settings(config: &Config) -> Settings {
     let file = &config.file;
+    let peers = config.cluster.iter().flat_map(|cluster| &cluster.peers);
     Settings {
+        others: peers.map(|peer| peer.name.clone()).collect(),
         index: file.index.kind,
         index_memory: file.index.cache.get(),
         trial: std::env::current_exe().ok(),

@@ -14,6 +14,7 @@ use daemon::run::headline;
 use oci::digest::Digest;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
+use registry_cluster_core::clocks::Fault;
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;
 use registry_store::Store;
@@ -32,8 +33,11 @@ pub fn held(survey: &Survey) -> Held {
 /// The other nodes.
 pub fn cluster(cluster: &Cluster) -> shown::Cluster {
     let status = cluster.status();
+    let because = because(&status);
+    let peer = |one: &PeerStatus| peer(one, &because);
     shown::Cluster {
-        node: status.node,
+        node: status.node.clone(),
+        clock: status.clock.map(clock),
         records_waiting: status.waiting,
         fetching: status.fetching,
         missing_blobs: status.missing.len(),
@@ -41,15 +45,53 @@ pub fn cluster(cluster: &Cluster) -> shown::Cluster {
     }
 }
 
-fn peer(peer: &PeerStatus) -> Peer {
-    let heard = |ago: Duration| HumanDuration(Duration::from_secs(ago.as_secs())).to_string();
+/// What is wrong with the clock of this node.
+pub fn clock(fault: Fault) -> String {
+    let (by, text) = match fault {
+        Fault::Ahead(by) => (by, "the clock of this node is DURATION ahead of the others"),
+        Fault::Behind(by) => (by, "the clock of this node is DURATION behind the others"),
+        Fault::Apart(by) => (
+            by,
+            "the clocks of this node and of the only other one that it hears are DURATION apart",
+        ),
+    };
+    text.replace("DURATION", &seconds(by))
+}
+
+/// A duration in whole seconds.
+fn seconds(duration: Duration) -> String {
+    HumanDuration(Duration::from_secs(duration.as_secs())).to_string()
+}
+
+/// The reason why records of connected nodes are not here yet.
+fn because(status: &registry_cluster::Status) -> String {
+    match status.missing.first() {
+        Some((digest, _)) => format!("no node gives {digest}"),
+        None if status.waiting > 0 => "their content is fetched".to_owned(),
+        None => "they are on their way".to_owned(),
+    }
+}
+
+fn peer(peer: &PeerStatus, because: &str) -> Peer {
+    let clock = |ahead: i64| {
+        let by = seconds(Duration::from_millis(ahead.unsigned_abs()));
+        format!("{by} {}", if ahead > 0 { "ahead" } else { "behind" })
+    };
+    let because = match (peer.behind, peer.connected) {
+        (0, _) => String::new(),
+        (_, true) => because.to_owned(),
+        (_, false) => "it is not connected".to_owned(),
+    };
     Peer {
         name: peer.name.as_str().to_owned(),
         address: peer.address.clone(),
         connected: peer.connected,
         error: peer.error.clone(),
-        heard: peer.heard.map(heard),
+        heard: peer.heard.map(seconds),
         behind: peer.behind,
+        behind_for: peer.behind_since.map(seconds),
+        behind_because: because,
+        clock: peer.clock.map(clock),
         lacks: peer.lacks,
         differences: peer.differences,
         missing_blobs: peer.missing_blobs,
@@ -277,11 +319,20 @@ fn write_cluster(text: &mut String, cluster: &shown::Cluster) -> std::fmt::Resul
         }
     }
     writeln!(text)?;
+    if let Some(clock) = &cluster.clock {
+        writeln!(text, "WRONG CLOCK: {clock}")?;
+    }
     for peer in &cluster.peers {
         write!(text, "peer {} {}: ", peer.name, peer.address)?;
         match peer.connected {
             true => write!(text, "connected, {} behind", counted(peer.behind, "record"))?,
             false => write!(text, "NOT CONNECTED ({})", peer.error)?,
+        }
+        if let (true, Some(since)) = (peer.connected, &peer.behind_for) {
+            write!(text, " for {since}: {}", peer.behind_because)?;
+        }
+        if let Some(clock) = &peer.clock {
+            write!(text, ", CLOCK {clock}")?;
         }
         if let Some(lacks) = peer.lacks {
             write!(text, ", lacks {lacks} of ours")?;
@@ -448,9 +499,10 @@ mod tests {
             "listen": ["127.0.0.1:5443"], "tls": true, "root": "/r", "node": "a", "read_only": true,
             "held": { "repositories": 2, "tags": 3, "manifests": 4, "blobs": 5, "bytes": 2048 },
             "requests": { "answered": 7, "received_bytes": 0, "sent_bytes": 1024 },
-            "cluster": { "node": "a#1", "records_waiting": 2, "fetching": 0, "missing_blobs": 0, "peers": [
+            "cluster": { "node": "a#1", "clock": "it is 3d apart", "records_waiting": 2, "fetching": 0, "missing_blobs": 0, "peers": [
                 { "name": "b", "address": "192.0.2.1:5444", "connected": true, "error": "", "heard": "1s",
-                  "behind": 3, "lacks": 1, "differences": 0, "missing_blobs": 0 },
+                  "behind": 3, "behind_for": "9s", "behind_because": "their content is fetched",
+                  "clock": "3d ahead", "lacks": 1, "differences": 0, "missing_blobs": 0 },
                 { "name": "c", "address": "192.0.2.2:5444", "connected": false, "error": "refused",
                   "heard": null, "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 },
             ] },
@@ -476,7 +528,9 @@ mod tests {
                 "damage since the start: 3 blobs found, 2 healed; 2 files in the quarantine",
                 "7 requests answered, 0 B received, 1.0 KiB sent",
                 "node a#1, 2 records wait for content",
-                "peer b 192.0.2.1:5444: connected, 3 records behind, lacks 1 of ours",
+                "WRONG CLOCK: it is 3d apart",
+                "peer b 192.0.2.1:5444: connected, 3 records behind for 9s: their content is fetched, CLOCK 3d ahead, \
+                 lacks 1 of ours",
                 "peer c 192.0.2.2:5444: NOT CONNECTED (refused)",
                 "webhook w: 1 delivered, 2 wait  FAILS: no answer",
             ]

@@ -29,10 +29,24 @@ pub struct Detail {
     /// Content that was damaged on the disk.
     #[serde(default)]
     pub damage: Damage,
+    /// What was done about a damaged journal at the start; none when it was whole.
+    #[serde(default)]
+    pub recovered: Option<Recovered>,
     /// The room on the disk.
     pub space: Space,
     /// The endpoints of events.
     pub webhooks: Vec<Webhook>,
+}
+
+/// What was done about a damaged journal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recovered {
+    /// The damage, with its place.
+    pub damage: String,
+    /// The directory that the damaged journal was moved to.
+    pub set_aside: String,
+    /// Records that were read from it and are in the new journal.
+    pub records: u64,
 }
 
 /// Requests since the start.
@@ -74,6 +88,9 @@ pub struct Holding {
 pub struct Cluster {
     /// This node.
     pub node: String,
+    /// What is wrong with the clock of this node, by those of the others; none while they agree.
+    #[serde(default)]
+    pub clock: Option<String>,
     /// Records that wait for content.
     pub records_waiting: usize,
     /// Blobs that are fetched now.
@@ -99,6 +116,15 @@ pub struct Peer {
     pub heard: Option<String>,
     /// Records that this node lacks.
     pub behind: u64,
+    /// For how long it has lacked any, such as `3s`; none while it lacks none.
+    #[serde(default)]
+    pub behind_for: Option<String>,
+    /// The reason why it lacks them; empty while it lacks none.
+    #[serde(default)]
+    pub behind_because: String,
+    /// How far its clock is from this node's, such as `3d ahead`; none while they agree.
+    #[serde(default)]
+    pub clock: Option<String>,
     /// Records that the other node lacks.
     pub lacks: Option<u64>,
     /// Differences between the two.

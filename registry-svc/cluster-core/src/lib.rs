@@ -2,12 +2,13 @@
 //!
 //! [`intake`] decides which records a node fetches content for and when it applies them;
 //! [`acknowledge`] counts the nodes that have a write on disk; [`buckets`] compares the content of two
-//! nodes; [`wire`] reads and writes their messages.
+//! nodes; [`clocks`] finds the clock that is wrong; [`wire`] reads and writes their messages.
 //!
 //! Never opens a socket or a file, never sleeps, and never reads a clock: the caller passes the time in.
 
 pub mod acknowledge;
 pub mod buckets;
+pub mod clocks;
 pub mod intake;
 #[cfg(test)]
 mod simulation;

@@ -1,8 +1,8 @@
 //! A network of nodes in one thread: the cores of replication with everything around them played.
 //!
 //! Messages are delayed, repeated and overtake each other, links break, nodes crash and lose what was
-//! not on their disks, disks are wiped. All chance comes from one seed; a failure names it, and
-//! `SIM_SEED=17 cargo test -p registry-svc simulation` replays it.
+//! not on their disks, disks are wiped or restored from old copies, clocks step by days. All chance comes from one seed; a failure names it, and
+//! `SIM_SEED=17 cargo test -p registry-cluster-core simulation` replays it.
 
 mod chance;
 mod checks;
@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use oci::digest::Digest;
+use registry_facts::continuity::Continuity;
+use registry_facts::hlc::{Hlc, Stamps};
 use registry_facts::name::NodeName;
 use registry_facts::record::{Key, NodeId, Position, Record, Stamped, Vector};
 use retry::Backoff;
@@ -22,6 +24,7 @@ use self::chance::Random;
 use self::disk::{Disk, sums};
 use super::acknowledge::{Follower, Followers, Mode};
 use super::buckets::{self, Registers, bucket_of};
+use super::clocks::Clocks;
 use super::intake::{Intake, Kind, Limits, Outcome, Output};
 use super::wire as form;
 
@@ -31,6 +34,12 @@ const SEEDS: u64 = 30;
 /// How long the faults last, in simulated milliseconds, and how long the network has to become equal.
 const TROUBLE: u64 = 90_000;
 const HEALING: u64 = 90_000;
+
+/// The time at the beginning: clocks that are wrong by days show no time before 1970.
+const BEGIN: u64 = 100 * 24 * 3_600_000;
+
+/// How far clocks may differ.
+const CLOCK_BOUND: Duration = Duration::from_hours(1);
 
 /// How long content that nothing refers to stays.
 const GRACE: u64 = 20_000;
@@ -59,6 +68,9 @@ fn nodes_become_equal_and_lose_nothing_acknowledged() {
             "{sum:?}"
         );
         assert!(sum.restarts > 10, "{sum:?}");
+        assert!(sum.restores > 10 && sum.clock_steps > 30, "{sum:?}");
+        assert!(sum.lost_ends > 5 && sum.renewals > 50, "{sum:?}");
+        assert!(sum.clamped > 50, "{sum:?}");
     }
 }
 
@@ -75,6 +87,13 @@ struct Tally {
     sparse: u64,
     swept: u64,
     restarts: u64,
+    restores: u64,
+    clock_steps: u64,
+    /// Nodes that heard of records of their own that they lacked.
+    lost_ends: u64,
+    renewals: u64,
+    /// Statements that were stamped with another time than the clock's.
+    clamped: u64,
 }
 
 impl Tally {
@@ -89,6 +108,11 @@ impl Tally {
         self.sparse += other.sparse;
         self.swept += other.swept;
         self.restarts += other.restarts;
+        self.restores += other.restores;
+        self.clock_steps += other.clock_steps;
+        self.lost_ends += other.lost_ends;
+        self.renewals += other.renewals;
+        self.clamped += other.clamped;
     }
 }
 
@@ -96,6 +120,13 @@ impl Tally {
 struct Node {
     id: NodeId,
     disk: Disk,
+    /// An old copy of the disk, with the incarnation that is noted on it.
+    copy: Option<(Disk, NodeId)>,
+    /// How far its clock is ahead, in milliseconds.
+    ahead: i64,
+    stamps: Stamps,
+    continuity: Continuity,
+    clocks: Clocks,
     intake: Intake,
     followers: Followers,
     /// Since the last crash; what belongs to an earlier life is dropped.
@@ -122,7 +153,12 @@ enum Event {
         from: usize,
         to: usize,
         life: u64,
+        /// The life of the answering node: what is on its way from a process that has ended is lost.
+        other_life: u64,
         entries: Vec<(Record, u64)>,
+        /// What the answering node holds, and its time.
+        holds: Vector,
+        clock: u64,
     },
     Ensure {
         at: usize,
@@ -176,6 +212,8 @@ struct World {
     nowhere: BTreeSet<Digest>,
     /// What clients were told is safe.
     acknowledged: Vec<Stamped>,
+    /// The stamp of the record that each position names.
+    positions: BTreeMap<Position, Hlc>,
     tally: Tally,
 }
 
@@ -189,7 +227,7 @@ impl World {
             seed,
             random: Random(seed),
             base: Instant::now(),
-            time: 1_000_000,
+            time: BEGIN,
             next: 0,
             events: BTreeMap::new(),
             nodes: Vec::new(),
@@ -197,6 +235,7 @@ impl World {
             content: BTreeMap::new(),
             nowhere: BTreeSet::new(),
             acknowledged: Vec::new(),
+            positions: BTreeMap::new(),
             tally: Tally::default(),
         };
         for at in 0..n_nodes {
@@ -207,6 +246,11 @@ impl World {
             world.nodes.push(Node {
                 id,
                 disk: Disk::default(),
+                copy: None,
+                ahead: 0,
+                stamps: Stamps::default(),
+                continuity: Continuity::new(others(at, n_nodes)),
+                clocks: Clocks::new(CLOCK_BOUND),
                 intake: Intake::new(limits(), Vector::default()),
                 followers: Followers::new(Mode::MajorityOfReachable, n_nodes - 1),
                 life: 0,
@@ -309,9 +353,14 @@ impl World {
                 from,
                 to,
                 life,
+                other_life,
                 entries,
+                holds,
+                clock,
             } => {
-                if self.alive(from, life) && self.linked(from, to) {
+                let is_heard = self.alive(from, life) && self.alive(to, other_life);
+                if is_heard && self.linked(from, to) {
+                    self.heard(from, to, &holds, clock);
                     let name = self.nodes[to].id.name.clone();
                     for (record, previous) in entries {
                         self.nodes[from].intake.receive(&name, record, previous);
@@ -352,6 +401,12 @@ impl World {
                     let done = !self.random.chance(5);
                     if done {
                         for record in records {
+                            let named = record.position().map(|it| self.positions[&it]);
+                            assert!(
+                                named.is_none_or(|stamp| stamp == record.stamp),
+                                "a position names two records: seed {}",
+                                self.seed
+                            );
                             self.nodes[at].disk.apply(record);
                         }
                         self.check(at);
@@ -388,7 +443,7 @@ impl World {
             }
             Event::Fault => {
                 self.fault();
-                self.after(8_000, Event::Fault);
+                self.after(4_500, Event::Fault);
             }
             Event::Return { at } => self.nodes[at].up = true,
         }
@@ -409,6 +464,8 @@ impl World {
         };
         self.nodes[to].followers.heard(name, follower);
         self.acknowledge(to);
+        let known = begin.of(&self.nodes[to].id);
+        self.learn_of_own_records(to, from, known);
         let own = self.nodes[from].id.clone();
         let mut sent = begin;
         let mut entries = Vec::new();
@@ -427,17 +484,55 @@ impl World {
                 entries.push((disk.live(record), previous));
             }
         }
-        if !entries.is_empty() {
-            self.after(
-                50,
-                Event::Answered {
-                    from,
-                    to,
-                    life,
-                    entries,
-                },
-            );
+        let answered = Event::Answered {
+            from,
+            to,
+            life,
+            other_life: self.nodes[to].life,
+            entries,
+            holds: self.nodes[to].disk.vector.clone(),
+            clock: self.wall(to),
+        };
+        self.after(50, answered);
+    }
+
+    /// A node takes note of what another one holds, and of its time.
+    fn heard(&mut self, at: usize, from: usize, holds: &Vector, clock: u64) {
+        let now = self.now();
+        let name = self.nodes[from].id.name.clone();
+        let node = &mut self.nodes[at];
+        node.clocks.heard(name, clock, now);
+        let here = node.disk.vector.of(&node.id);
+        let there = holds.of(&node.id);
+        if there > here {
+            self.learn_of_own_records(at, from, there);
         }
+    }
+
+    /// A node learns of the last record of its own that another one knows.
+    fn learn_of_own_records(&mut self, at: usize, from: usize, known: u64) {
+        let name = self.nodes[from].id.name.clone();
+        let node = &mut self.nodes[at];
+        let here = node.disk.vector.of(&node.id);
+        node.continuity.heard(&name, known, here);
+        if node.continuity == Continuity::Lost {
+            self.tally.lost_ends += 1;
+            self.renew(at);
+        }
+    }
+
+    /// What the clock of a node shows.
+    fn wall(&self, at: usize) -> u64 {
+        self.time.saturating_add_signed(self.nodes[at].ahead)
+    }
+
+    /// A node begins a new incarnation.
+    fn renew(&mut self, at: usize) {
+        self.tally.renewals += 1;
+        let node = &mut self.nodes[at];
+        node.id.incarnation = self.random.next();
+        node.stamps = Stamps::default();
+        node.continuity.renewed();
     }
 
     fn outputs(&mut self, at: usize) {
@@ -563,7 +658,12 @@ impl World {
         self.tally.swept += (before - held.len()) as u64;
     }
 
-    //--- What has to hold
+}
+
+/// The names of all other nodes.
+fn others(at: usize, n_nodes: usize) -> impl Iterator<Item = NodeName> {
+    let others = (0..n_nodes).filter(move |other| *other != at);
+    others.map(|other| format!("node-{other}").parse().unwrap())
 }
 
 fn limits() -> Limits {

@@ -31,7 +31,7 @@ pub struct Counters {
     pub waiting: Gauge,
     /// Records set aside because no node had their content.
     pub set_aside: Counter,
-    /// Records refused because their stamp is too far in the future.
+    /// Records of other nodes whose stamp is ahead of the time here.
     pub future: Counter,
     /// Reads of clients that a peer answered.
     pub read_through: Counter,
@@ -41,6 +41,8 @@ pub struct Counters {
     pub fetched: Counter,
     /// Records that a peer has and this node does not.
     pub lag: Family<PeerLabel, Gauge>,
+    /// How far a peer's clock is ahead of this node's, in seconds.
+    pub clock: Family<PeerLabel, Gauge>,
     /// Whether a peer's journal is followed.
     pub connected: Family<PeerLabel, Gauge>,
     /// Blobs that this node holds and a peer does not, at the last comparison.
@@ -83,6 +85,10 @@ impl Counters {
 
     pub(super) fn lag(&self, peer: &NodeName, records: u64) {
         self.lag.get_or_create(&label(peer)).set(signed(records));
+    }
+
+    pub(super) fn clock(&self, peer: &NodeName, seconds: i64) {
+        self.clock.get_or_create(&label(peer)).set(seconds);
     }
 
     pub(super) fn compared(&self, peer: &NodeName, differences: u64, missing_blobs: u64) {

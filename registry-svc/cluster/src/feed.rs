@@ -9,14 +9,13 @@
 
 mod content;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use daemon::Backoff;
 use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
-use registry_facts::hlc::Hlc;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, RecordError, Vector};
 use registry_proto as wire;
@@ -29,6 +28,7 @@ use tonic::Streaming;
 use super::counters::Counters;
 use super::fetch::Fetcher;
 use super::peer::Peer;
+use registry_cluster_core::clocks::{Clocks, Fault};
 use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use registry_cluster_core::wire as form;
 
@@ -51,9 +51,9 @@ const RESTART_PAUSE: Duration = Duration::from_secs(2);
 /// The largest manifest that is read for what it refers to. The limit on pushes is lower.
 const LARGEST_MANIFEST: u64 = 64 << 20;
 
-/// Origins whose statements wait for the clock: nodes of a site in all their lives are fewer, and what
-/// is beyond is refused without a memory of it.
-const MOST_EARLY: usize = 256;
+/// Origins that are named in the log because their stamps are ahead: nodes of a site in all their
+/// incarnations are fewer.
+const MOST_AHEAD: usize = 256;
 
 /// Follows the peers.
 #[derive(Clone, Debug)]
@@ -61,17 +61,15 @@ pub(super) struct Feed(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    node: NodeId,
     store: Store,
     fetcher: Fetcher,
     counters: Counters,
-    clock_bound: Duration,
+    clocks: Mutex<Clocks>,
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
     restarts: watch::Sender<u64>,
-    /// Origins whose clock was too far ahead, and the stamp of their statement: their records wait
-    /// until the clock here has reached it.
-    early: Mutex<BTreeMap<NodeId, Hlc>>,
+    /// Origins whose stamps were ahead of the time here.
+    ahead: Mutex<BTreeSet<NodeId>>,
 }
 
 /// Why a stream ended.
@@ -100,14 +98,13 @@ impl Feed {
         limits: Limits,
     ) -> Self {
         Self(Arc::new(Inner {
-            node: store.origin(),
             intake: Mutex::new(Intake::new(limits, store.vector())),
             store,
             fetcher,
             counters,
-            clock_bound,
+            clocks: Mutex::new(Clocks::new(clock_bound)),
             restarts: watch::Sender::new(0),
-            early: Mutex::default(),
+            ahead: Mutex::default(),
         }))
     }
 
@@ -141,7 +138,7 @@ impl Feed {
         loop {
             beat.tick().await;
             self.step(Intake::tick);
-            self.let_in();
+            self.leave_stamps_ahead().await;
         }
     }
 
@@ -149,9 +146,6 @@ impl Feed {
     pub(super) fn repair(&self, from: &NodeName, records: Vec<Record>) -> usize {
         let mut n_taken = 0;
         for record in records {
-            if self.is_absurd(record.stamp) {
-                continue;
-            }
             let receipt = self.step(|intake, _| intake.repair(from, record));
             n_taken += usize::from(receipt == Receipt::Taken);
         }
@@ -192,6 +186,7 @@ impl Feed {
                 response = next(&mut responses) => {
                     let response = response?;
                     self.heard(peer, &response, is_new)?;
+                    self.find_lost_records(peer).await;
                     is_new = false;
                     self.take(&peer.name, response.entries)?;
                 }
@@ -214,7 +209,7 @@ impl Feed {
     fn statement(&self) -> wire::JournalRequest {
         let waiting = self.lock().n_waiting();
         wire::JournalRequest {
-            node: Some((&self.0.node).into()),
+            node: Some((&self.0.store.origin()).into()),
             holds: Some(form::vector(&self.0.store.vector())),
             waiting: waiting as u64,
             from: None,
@@ -230,7 +225,7 @@ impl Feed {
     ) -> Result<(), FeedError> {
         let node = response.node.clone().map(NodeId::try_from).transpose()?;
         if let Some(node) = &node {
-            if node.name == self.0.node.name {
+            if node.name == self.0.store.origin().name {
                 return Err(FeedError::Twin);
             }
             if node.name != peer.name {
@@ -241,8 +236,21 @@ impl Feed {
             Some(holds) => Some(form::read_vector(Some(holds.clone()))?),
             None => None,
         };
-        if let Some(holds) = &holds {
-            let lag = behind(&self.0.store.vector(), holds);
+        let now = Instant::now().into_std();
+        // A node of an earlier version does not say its time.
+        if response.time != 0 {
+            self.0
+                .clocks
+                .lock()
+                .heard(peer.name.clone(), response.time, now);
+            let ahead = self.clock_of(&peer.name).unwrap_or_default();
+            self.0.counters.clock(&peer.name, ahead / 1000);
+            self.bound_time();
+        }
+        let lag = holds
+            .as_ref()
+            .map(|holds| behind(&self.0.store.vector(), holds));
+        if let Some(lag) = lag {
             self.0.counters.lag(&peer.name, lag);
         }
         peer.learn(|known| {
@@ -250,7 +258,12 @@ impl Feed {
             if let Some(holds) = holds {
                 known.holds = holds;
             }
-            known.heard = Some(Instant::now().into_std());
+            match lag {
+                Some(0) => known.behind_since = None,
+                Some(_) => known.behind_since = known.behind_since.or(Some(now)),
+                None => {}
+            }
+            known.heard = Some(now);
             known.error.clear();
         });
         if is_new {
@@ -294,75 +307,99 @@ impl Feed {
             if record.sequence == 0 {
                 return Err(RecordError::Field("sequence").into());
             }
-            // The journal has the node's own records already.
-            if record.origin == self.0.node || self.is_early(&record) {
+            // The journal has the records of this incarnation already. Those of an earlier one may be
+            // lost here.
+            if record.origin == self.0.store.origin() {
                 continue;
             }
+            self.count_ahead(&record);
             self.step(|intake, _| intake.receive(from, record, entry.previous));
         }
         Ok(())
     }
 
-    /// Whether a record comes from a clock that runs far ahead, or after one that does. It would win
-    /// against every later statement, so it waits where it came from, and what its origin stated later
-    /// waits with it: an intake that lacks one would have the streams begun again and again.
-    fn is_early(&self, record: &Record) -> bool {
-        let mut early = self.early();
-        if early.contains_key(&record.origin) {
-            return true;
+    //--- Clocks and incarnations
+
+    /// Has the store know when a peer has records of this node that the disk lacks.
+    async fn find_lost_records(&self, peer: &Peer) {
+        let store = &self.0.store;
+        let origin = store.origin();
+        let there = peer.known().holds.of(&origin);
+        if there > store.vector().of(&origin) {
+            learn_of_own_records(store, &peer.name, origin, there).await;
         }
-        if !self.is_absurd(record.stamp) {
-            return false;
+    }
+
+    /// Begins a new incarnation when the stamps of the present one are ahead of the clocks: nodes of an
+    /// earlier version take nothing more of it.
+    async fn leave_stamps_ahead(&self) {
+        self.bound_time();
+        let store = &self.0.store;
+        let stamp = store.stamp();
+        let here = milliseconds(store.stated_time());
+        let is_ahead = {
+            let clocks = self.0.clocks.lock();
+            // Alone, this node does not know whether its clock was wrong or is.
+            clocks.has_heard() && clocks.is_ahead(stamp, here)
+        };
+        if !is_ahead || store.is_on_read_only_disk() {
+            return;
         }
-        self.0.counters.future.inc();
-        if early.len() < MOST_EARLY {
-            early.insert(record.origin.clone(), record.stamp);
-            let ahead = record.stamp.milliseconds().saturating_sub(self.now());
+        let ahead_seconds = stamp.milliseconds().saturating_sub(here) / 1000;
+        tracing::warn!(
+            ahead_seconds,
+            "The clock of this node was ahead when it stated its last records"
+        );
+        if let Err(error) = store.renew().await {
             tracing::error!(
-                origin = %record.origin,
-                ahead_seconds = ahead / 1000,
-                "A record is stamped too far in the future; it and what its node stated since wait: the clock of that node, or of this one, is wrong"
+                error = &error as &dyn std::error::Error,
+                "This node cannot begin a new incarnation"
             );
         }
-        true
     }
 
-    /// Whether a stamp is further ahead than another clock may be.
-    fn is_absurd(&self, stamp: Hlc) -> bool {
-        let bound = u64::try_from(self.0.clock_bound.as_millis()).unwrap_or(u64::MAX);
-        stamp.milliseconds() > self.now().saturating_add(bound)
+    /// Lets the store stamp with the times that the clocks of the peers allow.
+    fn bound_time(&self) {
+        let now = Instant::now().into_std();
+        let range = self.0.clocks.lock().range(now);
+        self.0.store.bound_time(range);
     }
 
-    /// Has the streams begin again once the clock has come to what waits for it.
-    fn let_in(&self) {
-        let mut early = self.early();
-        let n_early = early.len();
-        early.retain(|origin, stamp| {
-            let waits = self.is_absurd(*stamp);
-            if !waits {
-                tracing::info!(%origin, "The clocks agree again; what a node stated is taken");
-            }
-            waits
-        });
-        if early.len() < n_early {
-            self.0.restarts.send_modify(|restarts| *restarts += 1);
+    /// What is wrong with the clock of this node.
+    pub(super) fn clock_fault(&self) -> Option<Fault> {
+        let here = milliseconds(self.0.store.wall());
+        let now = Instant::now().into_std();
+        self.0.clocks.lock().fault(here, now)
+    }
+
+    /// How far the clock of a peer is ahead of this node's, in milliseconds.
+    pub(super) fn clock_of(&self, peer: &NodeName) -> Option<i64> {
+        let here = milliseconds(self.0.store.wall());
+        let now = Instant::now().into_std();
+        self.0.clocks.lock().difference(peer, here, now)
+    }
+
+    /// Whether two clocks differ by more than they may.
+    pub(super) fn is_beyond(&self, difference: i64) -> bool {
+        self.0.clocks.lock().is_beyond(difference)
+    }
+
+    /// Counts a record whose stamp is ahead of the time here. It is applied like any other.
+    fn count_ahead(&self, record: &Record) {
+        let here = milliseconds(self.0.store.stated_time());
+        if !self.0.clocks.lock().is_ahead(record.stamp, here) {
+            return;
         }
-    }
-
-    fn early(&self) -> MutexGuard<'_, BTreeMap<NodeId, Hlc>> {
-        self.0.early.lock()
-    }
-
-    /// How often the streams began again.
-    #[cfg(test)]
-    pub(super) fn n_restarts(&self) -> u64 {
-        *self.0.restarts.borrow()
-    }
-
-    /// The wall clock, in milliseconds since 1970.
-    fn now(&self) -> u64 {
-        let since = self.0.store.wall().duration_since(UNIX_EPOCH);
-        u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+        self.0.counters.future.inc();
+        let mut ahead = self.0.ahead.lock();
+        if ahead.len() < MOST_AHEAD && ahead.insert(record.origin.clone()) {
+            let ahead_seconds = record.stamp.milliseconds().saturating_sub(here) / 1000;
+            tracing::warn!(
+                origin = %record.origin,
+                ahead_seconds,
+                "A record is stamped ahead of the time here and is applied: the clock of its node was wrong, or this one is"
+            );
+        }
     }
 
     //--- What the intake asks for
@@ -460,12 +497,36 @@ async fn next(
         .ok_or(FeedError::Ended)
 }
 
+/// Has the store know the last record of one of its incarnations that a peer knows.
+pub(super) async fn learn_of_own_records(
+    store: &Store,
+    peer: &NodeName,
+    origin: NodeId,
+    sequence: u64,
+) {
+    if store.is_on_read_only_disk() {
+        return;
+    }
+    if let Err(error) = store.heard(peer.clone(), origin, sequence).await {
+        tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "This node cannot begin a new incarnation, so it states nothing"
+        );
+    }
+}
+
 /// How many records one vector has and another has not.
 pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
     there
         .iter()
         .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
         .fold(0, u64::saturating_add)
+}
+
+/// Milliseconds since 1970.
+pub(super) fn milliseconds(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH);
+    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Something by chance.

@@ -13,7 +13,8 @@
 //! Each node follows the journals of all others ([`feed`]) and applies a record when all the content
 //! that it needs is here ([`registry_cluster_core::intake`]), so that a manifest that is visible can be pulled whole. A write
 //! is acknowledged when enough nodes have it on disk ([`registry_cluster_core::acknowledge`]). Tags and deletions are
-//! registers in which the last writer wins, so partitions heal without anyone deciding.
+//! registers in which the last writer wins, so partitions heal without anyone deciding. A clock that is
+//! wrong delays nothing and takes nothing from later writes ([`registry_cluster_core::clocks`]).
 //!
 //! No node waits for another to start: alone, this one serves and takes what it can and says so.
 
@@ -45,6 +46,7 @@ use self::settings::Settings;
 use self::tls::Identity;
 use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
 use registry_cluster_core::buckets::Difference;
+use registry_cluster_core::clocks::Fault;
 use registry_cluster_core::intake::Limits;
 
 pub mod compare;
@@ -282,6 +284,12 @@ impl Cluster {
         self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
     }
 
+    /// What is wrong with the clock of this node, by those of the others.
+    #[must_use]
+    pub fn clock_fault(&self) -> Option<Fault> {
+        self.0.feed.clock_fault()
+    }
+
     //--- Views
 
     /// The differences between this node and another one.
@@ -327,6 +335,14 @@ impl Cluster {
                     .heard
                     .map(|heard| time.saturating_duration_since(heard)),
                 behind: feed::behind(&holds, &known.holds),
+                behind_since: known
+                    .behind_since
+                    .map(|since| time.saturating_duration_since(since)),
+                clock: self
+                    .0
+                    .feed
+                    .clock_of(&peer.name)
+                    .filter(|difference| self.0.feed.is_beyond(*difference)),
                 follows: follower.is_some(),
                 lacks: follower.map(|(lag, _)| *lag),
                 waits: follower.map_or(0, |(_, waiting)| *waiting),
@@ -338,6 +354,7 @@ impl Cluster {
             node: self.0.store.origin().to_string(),
             acknowledge: self.0.settings.acknowledge,
             peers: peers.collect(),
+            clock: self.0.feed.clock_fault(),
             waiting: n_waiting,
             missing,
             fetching: self.0.fetcher.n_flights(),
@@ -394,6 +411,8 @@ pub struct Status {
     pub acknowledge: Mode,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
+    /// What is wrong with the clock of this node.
+    pub clock: Option<Fault>,
     /// Records that wait here for their content.
     pub waiting: usize,
     /// Content that could not be had, the first few, and how often it was tried.
@@ -419,6 +438,10 @@ pub struct PeerStatus {
     pub heard: Option<Duration>,
     /// Records it has and this node has not.
     pub behind: u64,
+    /// For how long there have been any.
+    pub behind_since: Option<Duration>,
+    /// How far its clock is ahead of this node's, in milliseconds, when they differ by more than they may.
+    pub clock: Option<i64>,
     /// Whether it follows this node's journal.
     pub follows: bool,
     /// Records this node has and it has not, while it follows.

@@ -59,6 +59,8 @@ pub(super) struct Known {
     pub(super) node: Option<NodeId>,
     /// The records that it holds.
     pub(super) holds: Vector,
+    /// Since when it has had records that this node has not; none while it has none.
+    pub(super) behind_since: Option<Instant>,
     /// When it was last heard of.
     pub(super) heard: Option<Instant>,
     /// Why it is not connected; empty while it is.

@@ -42,6 +42,7 @@ use tower_service::Service as _;
 
 use self::shown::find;
 use super::compare::Content;
+use super::feed::learn_of_own_records;
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use super::tls::{Identity, node_of};
 use registry_cluster_core::acknowledge::Followers;
@@ -76,7 +77,6 @@ pub(super) struct Server(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    node: NodeId,
     peers: Vec<NodeName>,
     store: Store,
     identity: Option<Arc<Identity>>,
@@ -106,7 +106,6 @@ impl Server {
         followers: Followers,
     ) -> Self {
         Self(Arc::new(Inner {
-            node: store.origin(),
             peers,
             store,
             identity,
@@ -293,6 +292,10 @@ impl Replication for Service {
         self.admit(&node)?;
         let from = form::read_vector(first.from.clone()).map_err(malformed)?;
         let inner = &self.server.0;
+        // With what waits at the peer: a vector of what it holds does not show that.
+        let own = inner.store.origin();
+        let known = from.of(&own);
+        learn_of_own_records(&inner.store, &node.name, own, known).await;
         let (responses, queue) = mpsc::channel(MESSAGES);
         let follower = Following {
             number: inner.next_stream.fetch_add(1, Ordering::Relaxed),
@@ -412,7 +415,7 @@ impl Service {
     /// Whether the caller may follow as this node.
     fn admit(&self, node: &NodeId) -> Result<(), Status> {
         let inner = &self.server.0;
-        if node.name == inner.node.name {
+        if node.name == inner.store.origin().name {
             return Err(Status::permission_denied("that is the name of this node"));
         }
         let proven = self

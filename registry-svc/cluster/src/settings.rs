@@ -30,8 +30,8 @@ pub struct Settings {
     /// The most bytes a second that replication fetches; fetches for a waiting client are not
     /// limited.
     pub bandwidth: Option<u64>,
-    /// How far ahead of this node's clock a record's stamp may be. One from a clock that runs years
-    /// ahead would win against every later statement.
+    /// How far the clocks of two nodes may differ. A node whose clock differs more from the others'
+    /// stamps its records by theirs.
     pub clock_bound: Duration,
 }
 

@@ -1,5 +1,6 @@
 //! Nodes on loopback with real stores.
 
+mod clocks;
 mod read_through;
 mod sweeping;
 mod trust;
@@ -8,7 +9,6 @@ use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -88,6 +88,10 @@ impl Site {
         let mut settings = StoreSettings::new(self.root(at), name(at));
         settings.index = IndexKind::Memory;
         settings.wall = self.wall;
+        settings.others = (0..self.addresses.len())
+            .filter(|other| *other != at)
+            .map(name)
+            .collect();
         std::fs::create_dir_all(self.root(at)).unwrap();
         let (store, _) = Store::open(settings, Arc::new(RealDisk)).await.unwrap();
         let mut settings = alone(&name(at));
@@ -375,56 +379,9 @@ fn nodes_that_were_apart_become_equal_and_a_wiped_one_is_filled_again() {
     });
 }
 
-#[test]
-fn what_a_clock_that_runs_ahead_stated_waits_until_the_clocks_agree() {
-    /// How far the second node's clock is behind, in milliseconds.
-    static BEHIND: AtomicU64 = AtomicU64::new(7_200_000);
-    fn behind() -> u64 {
-        wall_clock() - BEHIND.load(Ordering::Relaxed)
-    }
-    run(async {
-        let mut site = Site::new(2);
-        // Nothing but the streams brings anything.
-        site.change = |settings| settings.compare_interval = Duration::from_hours(1);
-        let first = site.start(0).await;
-        site.wall = behind;
-        let second = site.start(1).await;
-        connected(&[&first, &second]).await;
-        for seed in 0..5 {
-            push(&first.store, "v", &[octets(seed, 10)]).await;
-        }
-        let (digest, _) = push(&first.store, "v", &[octets(9, 10)]).await;
-        let last = first.store.vector();
-        let peer = &second.cluster.peers()[0];
-        until("the second node hears what the first has", async || {
-            let mut is_told = false;
-            peer.learn(|known| is_told = known.holds == last);
-            is_told && second.cluster.counters().future.get() > 0
-        })
-        .await;
-        tokio::time::sleep(3 * super::feed::BEAT).await;
-        assert_eq!(second.cluster.0.feed.n_restarts(), 0);
-        assert_eq!(second.cluster.counters().future.get(), 1, "each time anew");
-        assert_eq!(shown(&second.store, "v").await, None);
-
-        BEHIND.store(0, Ordering::Relaxed);
-        until("what waited is taken", async || {
-            shown(&second.store, "v").await == Some(digest)
-        })
-        .await;
-        // A stream that broke on a busy machine has begun again without being asked to.
-        assert!(second.cluster.0.feed.n_restarts() <= 1);
-    });
-}
-
 /// Milliseconds since 1970.
 fn wall_clock() -> u64 {
     u64::try_from(clock::since_1970().as_millis()).unwrap()
-}
-
-/// A clock two hours ahead.
-fn ahead() -> u64 {
-    wall_clock() + 7_200_000
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Hybrid logical clock: stamps that rise on every node and that follow what a node has seen.
+//! Stamps: what decides which of two statements about one key holds.
 //!
 //! A stamp is the wall clock in milliseconds and a counter for what falls into one of them. A
-//! statement made after another was seen has the greater stamp, whatever the two wall clocks say;
-//! so of two statements about one tag the later one holds. See Kulkarni et al., "Logical Physical
-//! Clocks", 2014.
+//! statement has a greater stamp than all that it changes, whatever the wall clocks say; so a
+//! statement holds against everything that its node had seen about the same keys. This is kept for
+//! each key and not for the node as a whole: a statement of a clock that was far ahead lifts the stamps
+//! of later statements about its own keys alone.
 //!
 //! Never reads a clock: the wall clock's milliseconds are handed in.
 
@@ -63,6 +64,14 @@ impl Hlc {
     pub fn next(self) -> Self {
         Self(self.0.saturating_add(1))
     }
+
+    /// The next one that is not the last of its millisecond.
+    fn following(self) -> Self {
+        match self.next() {
+            next if next.is_last() => next.next(),
+            next => next,
+        }
+    }
 }
 
 impl fmt::Debug for Hlc {
@@ -74,27 +83,67 @@ impl fmt::Debug for Hlc {
 
 /// Gives out the stamps of one node.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Clock {
+pub struct Stamps {
+    /// The last one made of the wall clock.
     last: Hlc,
 }
 
-impl Clock {
-    /// A stamp greater than every one given out or seen, and not before the wall clock.
-    pub fn tick(&mut self, milliseconds: u64) -> Hlc {
-        self.last = self.last.next().max(Hlc::at(milliseconds));
-        self.last
+impl Stamps {
+    /// A wall clock that steps back by no more than this many milliseconds repeats no stamp.
+    const STEADY: u64 = 1000;
+
+    /// The stamp of a statement at a time of the wall clock. It is greater than `overwritten`, the
+    /// greatest stamp of what the statement changes here.
+    pub fn state(&mut self, milliseconds: u64, overwritten: Option<Hlc>) -> Hlc {
+        let at = Hlc::at(milliseconds);
+        let is_steady = self.last.milliseconds() <= milliseconds.saturating_add(Self::STEADY);
+        // Statements about different keys may share a stamp. They rarely do, so that a repair brings
+        // each as it was stated.
+        self.last = match is_steady {
+            true => at.max(self.last.following()),
+            false => at,
+        };
+        overwritten.map_or(self.last, |stamp| self.last.max(stamp.following()))
     }
 
-    /// Takes note of a stamp from elsewhere, however far ahead it is: later statements here must
-    /// win against it.
-    pub fn observe(&mut self, stamp: Hlc) {
-        self.last = self.last.max(stamp);
-    }
-
-    /// The greatest stamp given out or seen.
+    /// The last stamp that was made of the wall clock, with nothing overwritten.
     #[must_use]
     pub fn last(&self) -> Hlc {
         self.last
+    }
+}
+
+/// The times that a node may stamp its statements with, in milliseconds since 1970. A clock that is
+/// far from those of the other nodes is not followed beyond it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeRange {
+    /// The earliest.
+    pub earliest: u64,
+    /// The latest.
+    pub latest: u64,
+}
+
+impl Default for TimeRange {
+    /// Any time.
+    fn default() -> Self {
+        Self {
+            earliest: 0,
+            latest: u64::MAX,
+        }
+    }
+}
+
+impl TimeRange {
+    /// The time in the range that is nearest to that of the wall clock, so many milliseconds after the
+    /// range was made.
+    #[must_use]
+    pub fn nearest(self, milliseconds: u64, elapsed: u64) -> u64 {
+        let latest = self.latest.saturating_add(elapsed);
+        let earliest = match self.earliest {
+            0 => 0,
+            earliest => earliest.saturating_add(elapsed),
+        };
+        milliseconds.max(earliest).min(latest)
     }
 }
 
@@ -103,11 +152,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_rise_while_the_wall_clock_stands_or_steps_back() {
-        let mut clock = Clock::default();
+    fn stamps_rise_with_the_wall_clock_and_while_it_stands() {
+        let mut stamps = Stamps::default();
         let mut last = Hlc::default();
-        for milliseconds in [5, 5, 5, 9, 3, 0, 9, 10] {
-            let stamp = clock.tick(milliseconds);
+        for milliseconds in [5, 5, 5, 9, 3, 0, 9, 10, 5000, 4500] {
+            let stamp = stamps.state(milliseconds, None);
             assert!(stamp > last, "{stamp:?} after {last:?}");
             assert!(stamp.milliseconds() >= milliseconds);
             last = stamp;
@@ -115,39 +164,46 @@ mod tests {
     }
 
     #[test]
-    fn a_stamp_made_after_another_was_seen_is_greater() {
-        let mut behind = Clock::default();
-        let ahead = Hlc::at(1_000_000);
-        behind.observe(ahead);
-        assert!(behind.tick(10) > ahead);
-        behind.observe(Hlc::at(5));
-        assert!(behind.tick(10) > ahead);
+    fn a_statement_is_greater_than_what_it_overwrites_and_lifts_no_other() {
+        let mut stamps = Stamps::default();
+        let ahead = Hlc::at(1_000_000_000);
+        assert!(stamps.state(10, Some(ahead)) > ahead);
+        assert!(stamps.state(11, Some(Hlc::at(5))) < Hlc::at(12));
+        assert!(stamps.state(12, None) < Hlc::at(13));
+        // The end of all stamps is no panic.
+        let end = Hlc::from_bits(u64::MAX);
+        assert_eq!(stamps.state(13, Some(end)), end);
+    }
+
+    #[test]
+    fn stamps_come_down_with_a_clock_that_was_ahead() {
+        let mut stamps = Stamps::default();
+        assert_eq!(stamps.state(1_000_000_000, None), Hlc::at(1_000_000_000));
+        assert_eq!(stamps.state(7, None), Hlc::at(7));
+        assert_eq!(stamps.last(), Hlc::at(7));
     }
 
     #[test]
     fn a_full_counter_carries_into_the_next_millisecond() {
-        let mut clock = Clock::default();
-        clock.observe(Hlc::from_bits(7 << 16 | 0xffff));
-        assert_eq!(clock.tick(7), Hlc::at(8));
-        clock.observe(Hlc::from_bits(u64::MAX));
-        assert_eq!(clock.tick(7).to_bits(), u64::MAX);
+        let mut stamps = Stamps::default();
+        let full = Hlc::from_bits(7 << 16 | 0xfffe);
+        assert_eq!(stamps.state(7, Some(full)), Hlc::at(8));
+        assert_eq!(stamps.state(7, Some(full.next())), Hlc::at(8));
         assert_eq!(Hlc::at(u64::MAX).milliseconds(), u64::MAX >> 16);
     }
 
     #[test]
-    fn the_last_stamp_before_a_millisecond_is_known_from_those_of_a_clock() {
+    fn the_last_stamp_before_a_millisecond_is_known_from_those_of_a_statement() {
         let last = Hlc::last_before(8);
         assert!(last < Hlc::at(8) && last.next() == Hlc::at(8));
         assert!(last.is_last());
         assert_eq!(last.milliseconds(), 7);
         assert!(Hlc::from_bits(last.to_bits()).is_last());
-        let mut clock = Clock::default();
-        for _ in 0..0xffff {
-            assert!(!clock.tick(7).is_last());
+        let mut stamps = Stamps::default();
+        for _ in 0..0x1_0002 {
+            assert!(!stamps.state(7, None).is_last());
         }
-        // One that has seen it goes on after it.
-        clock.observe(last);
-        assert!(!clock.tick(7).is_last() && clock.last() > last);
+        assert_eq!(stamps.state(7, Some(last)).milliseconds(), 8);
         assert!(!Hlc::last_before(0).is_last());
     }
 }

@@ -9,8 +9,10 @@ pub const APPLIED: &str = "outpost_registry_replica_records_applied";
 pub const WAITING: &str = "outpost_registry_replica_records_waiting";
 /// Records set aside because no node had their content.
 pub const SET_ASIDE: &str = "outpost_registry_replica_records_set_aside";
-/// Records refused because their stamp is too far in the future.
+/// Records whose stamp is ahead of the time here.
 pub const FUTURE: &str = "outpost_registry_replica_future_stamps";
+/// How far a peer's clock is ahead of this node's.
+pub const CLOCK: &str = "outpost_registry_replica_clock_seconds";
 /// Records a peer has and this node has not.
 pub const LAG: &str = "outpost_registry_replica_lag_records";
 /// Whether a peer's journal is followed.
@@ -49,8 +51,13 @@ pub fn register(counters: &Counters, daemon: &Metrics) {
     );
     daemon.register(
         FUTURE,
-        "Records refused because their stamp is too far in the future",
+        "Records whose date is ahead of this node's time; they are applied",
         counters.future.clone(),
+    );
+    daemon.register(
+        CLOCK,
+        "How far a peer's clock is ahead of this node's, in seconds",
+        counters.clock.clone(),
     );
     daemon.register(
         LAG,

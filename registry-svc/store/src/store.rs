@@ -34,6 +34,8 @@ use daemon::clock;
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
 use parking_lot::Mutex;
+use registry_facts::continuity::Continuity;
+use registry_facts::hlc::{Hlc, Stamps, TimeRange};
 use registry_facts::index::IndexError;
 use registry_facts::index::view::View;
 use registry_facts::lease;
@@ -47,7 +49,7 @@ use tokio::task::spawn_blocking;
 use crate::disk::Disk;
 use crate::journal::current::Current;
 use crate::journal::feed::{Feed, Taken};
-use crate::journal::writer::{State, WallClock, Writer};
+use crate::journal::writer::{Own, Renewal, State, WallClock, Writer};
 use blob::Flights;
 use cache::Cache;
 use damage::Damage;
@@ -68,6 +70,9 @@ pub struct Settings {
     pub root: PathBuf,
     /// The node's name in the site.
     pub node: NodeName,
+    /// The other nodes of the site: each says how far it knows this node's records, before this node
+    /// continues them.
+    pub others: Vec<NodeName>,
     /// The kind of index.
     pub index: IndexKind,
     /// How many octets of an index on disk are kept in memory.
@@ -103,6 +108,7 @@ impl Settings {
         Self {
             root,
             node,
+            others: Vec::new(),
             index: IndexKind::default(),
             index_memory: Self::INDEX_MEMORY,
             trial: None,
@@ -177,7 +183,8 @@ pub struct Store {
 pub(crate) struct Inner {
     layout: Layout,
     disk: Arc<dyn Disk>,
-    origin: NodeId,
+    node: NodeName,
+    own: Arc<Own>,
     wall: WallClock,
     current: Arc<Current>,
     taken: Arc<Taken>,
@@ -210,6 +217,9 @@ struct Names {
     n_taken: u64,
     cache: Cache<(RepositoryName, Reference), (Digest, Arc<str>)>,
 }
+
+/// The largest `clock-bound`, in milliseconds.
+const FAR_AHEAD: u64 = 24 * 3_600_000;
 
 /// The most memory for results of name lookups: some thousands.
 const NAMES: usize = 4 << 20;
@@ -244,6 +254,9 @@ impl Store {
         let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
         let taken = Arc::new(Taken::new(opened.vector));
+        let own = Own::new(opened.origin, opened.stamp, settings.wall);
+        let (renewed, marks, node) = (Arc::clone(&disk), layout.clone(), settings.node.clone());
+        let renewal = move || open::new_incarnation(&*renewed, &marks, &node);
         let start = |segment| {
             Writer::start(State {
                 directory: opened.directory,
@@ -251,9 +264,10 @@ impl Store {
                 end: opened.end,
                 longest: settings.segment,
                 n_sealed: opened.n_sealed,
-                own: opened.origin.clone(),
-                clock: opened.clock,
-                wall: settings.wall,
+                own: Arc::clone(&own),
+                stamps: Stamps::default(),
+                continuity: Continuity::new(settings.others.iter().cloned()),
+                renewal: Renewal(Box::new(renewal)),
                 taken: Arc::clone(&taken),
                 current: Arc::clone(&current),
                 is_dead: Arc::default(),
@@ -266,7 +280,8 @@ impl Store {
         let inner = Inner {
             layout,
             disk,
-            origin: opened.origin,
+            node: settings.node.clone(),
+            own,
             wall: settings.wall,
             current,
             changes: taken.changes(),
@@ -336,10 +351,67 @@ impl Store {
 //--- The cluster and the sweep
 
 impl Store {
-    /// The identity of this node in this life of its disk.
+    /// This node in its present incarnation.
     #[must_use]
     pub fn origin(&self) -> NodeId {
-        self.inner.origin.clone()
+        self.inner.own.origin()
+    }
+
+    /// The last stamp of this incarnation that came from the wall clock.
+    #[must_use]
+    pub fn stamp(&self) -> Hlc {
+        self.inner.own.stamp()
+    }
+
+    /// Bounds the times that statements are stamped with.
+    pub fn bound_time(&self, range: TimeRange) {
+        self.inner.own.bound(range);
+    }
+
+    /// The time that a statement is stamped with now: what is compared with stamps.
+    #[must_use]
+    pub fn stated_time(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.inner.own.now())
+    }
+
+    /// Whether a stamp is younger than `age`. One far in the future comes from a clock that was wrong,
+    /// and tells nothing: what it names must not stay for as long.
+    #[must_use]
+    pub fn is_of_late(&self, stamp: Hlc, age: Duration) -> bool {
+        let now = self.inner.own.now();
+        let age = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+        stamp.milliseconds() >= now.saturating_sub(age) && !self.is_far_ahead(stamp)
+    }
+
+    /// Whether only a clock that was wrong can have made a stamp: it is further ahead than the clocks of
+    /// two nodes may ever be.
+    pub(crate) fn is_far_ahead(&self, stamp: Hlc) -> bool {
+        stamp.milliseconds() > self.inner.own.now().saturating_add(FAR_AHEAD)
+    }
+
+    /// Takes note of the last record that another node has of an incarnation of this node. When this
+    /// disk lacks it, the next statement comes under a new incarnation.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a new incarnation is needed and cannot be noted on the disk: nothing is stated then.
+    pub async fn heard(
+        &self,
+        from: NodeName,
+        incarnation: NodeId,
+        sequence: u64,
+    ) -> Result<(), StoreError> {
+        let heard = self.inner.writer.heard(from, incarnation, sequence);
+        Ok(heard.await?)
+    }
+
+    /// Begins a new incarnation of this node, because stamps of the present one are ahead of the clocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be noted on the disk; the present one continues.
+    pub async fn renew(&self) -> Result<(), StoreError> {
+        Ok(self.inner.writer.renew().await?)
     }
 
     /// How many records of each origin are durable here.
@@ -496,7 +568,7 @@ impl Inner {
         SystemRandom::new()
             .fill(&mut chance)
             .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
-        Ok(UploadId::new(self.origin.name.clone(), self.now(), chance))
+        Ok(UploadId::new(self.node.clone(), self.now(), chance))
     }
 
     fn lease(&self, digest: &Digest, size: u64) {

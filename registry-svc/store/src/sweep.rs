@@ -251,7 +251,7 @@ impl Sweep<'_> {
             }
             // First what is said of it, then itself: repositories never have what is gone.
             let back = self.settings.grace.get().min(MOST_BACK);
-            let as_of = Hlc::last_before(milliseconds(self.store.wall() - back));
+            let as_of = Hlc::last_before(milliseconds(self.store.stated_time() - back));
             if !self.store.unlink_everywhere(digest, as_of).await? {
                 self.store.take_back(digest).await?;
                 return Ok(Fate::Wanted);
@@ -277,7 +277,6 @@ impl Sweep<'_> {
         if holders.len() == MOST_HOLDERS {
             return Ok(true);
         }
-        let since = milliseconds(self.store.wall() - self.settings.grace.get());
         for repository in holders {
             let key = Key::Blob {
                 repository,
@@ -285,7 +284,8 @@ impl Sweep<'_> {
             };
             let register = self.store.register(&key)?;
             // A manifest states its blobs again.
-            if register.is_some_and(|it| it.stamp.milliseconds() >= since) {
+            if register.is_some_and(|it| self.store.is_of_late(it.stamp, self.settings.grace.get()))
+            {
                 return Ok(true);
             }
         }

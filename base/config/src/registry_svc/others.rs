@@ -51,8 +51,8 @@ pub struct Cluster {
     /// The number of blobs to fetch in the background at a time.
     #[serde(default = "Cluster::default_fetches")]
     pub fetches: Positive<usize>,
-    /// How far another node's records may be ahead of this node's clock. A record further ahead would override all later
-    /// ones, so it waits until this clock has reached its time.
+    /// How far the clocks of nodes may differ. A node whose clock differs more from the others' says so in `/readyz` and
+    /// `status`, and dates its records by their clocks. Records are never refused or delayed for their date.
     #[serde(default = "Cluster::default_clock_bound")]
     pub clock_bound: DurationWithin<SECOND, DAY>,
 }

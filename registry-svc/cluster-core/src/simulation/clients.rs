@@ -4,7 +4,7 @@ use oci::digest::{Algorithm, Digest};
 use oci::reference::{RepositoryName, Tag};
 use registry_facts::record::{Fact, Record};
 
-use super::World;
+use super::{Node, World};
 use super::disk::{manifest, stamped};
 use crate::acknowledge::Outcome as Acknowledged;
 use crate::intake::Kind;
@@ -143,18 +143,48 @@ impl World {
 
     /// The node states facts of its own, and awaits their acknowledgement.
     pub(super) fn state(&mut self, at: usize, facts: Vec<Fact>) {
-        let time = self.time;
+        let (time, now, wall) = (self.time, self.now(), self.wall(at));
+        let node = &self.nodes[at];
+        let n_origins = node.disk.vector.iter().count();
+        if node.continuity.needs_incarnation(n_origins) {
+            self.renew(at);
+        }
         let node = &mut self.nodes[at];
+        let milliseconds = node.clocks.range(now).nearest(wall, 0);
+        self.tally.clamped += u64::from(milliseconds != wall);
+        let changed = facts.iter().filter_map(|fact| {
+            let register = node.disk.registers.get(&fact.key())?;
+            (register.fact != *fact).then_some(register.stamp)
+        });
+        let overwritten = changed.max();
         let record = Record {
             origin: node.id.clone(),
             sequence: node.disk.vector.of(&node.id) + 1,
-            stamp: node.disk.clock.tick(time),
+            stamp: node.stamps.state(milliseconds, overwritten),
             facts,
         };
-        let stamped = record.facts.iter().map(|fact| stamped(&record, fact));
-        node.writes
-            .push((record.position().unwrap(), stamped.collect(), time + 10_000));
-        node.disk.apply(record);
+        let position = record.position().unwrap();
+        self.positions.insert(position.clone(), record.stamp);
+        let all = record.facts.iter().map(|fact| stamped(&record, fact));
+        node.writes.push((position.clone(), all.collect(), time + 10_000));
+        node.disk.apply(record.clone());
+        for fact in &record.facts {
+            let register = node.disk.registers.get(&fact.key());
+            assert_eq!(
+                register.map(|register| &register.fact),
+                Some(fact),
+                "a statement lost against what its node had seen: seed {}",
+                self.seed
+            );
+        }
+        let knows = |node: &Node| node.intake.expected().covers(&position);
+        for other in (0..self.nodes.len()).filter(|other| *other != at) {
+            assert!(
+                !knows(&self.nodes[other]),
+                "{position:?} names two records: seed {}",
+                self.seed
+            );
+        }
         self.check(at);
         self.acknowledge(at);
     }

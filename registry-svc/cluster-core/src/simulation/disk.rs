@@ -4,20 +4,18 @@ use std::collections::BTreeMap;
 
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
-use registry_facts::hlc::Clock;
 use registry_facts::record::{Fact, Link, Record, Stamped, Vector};
 
 use crate::buckets::{Buckets, Registers};
 
 /// What outlives a crash.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Disk {
     pub(super) registers: Registers,
     /// Content, and when it was last written or asked for.
     pub(super) held: BTreeMap<Digest, u64>,
     pub(super) journal: Vec<Record>,
     pub(super) vector: Vector,
-    pub(super) clock: Clock,
 }
 
 impl Disk {
@@ -26,7 +24,6 @@ impl Disk {
         if record.sequence != 0 && !self.vector.advance(&record.origin, record.sequence) {
             return;
         }
-        self.clock.observe(record.stamp);
         for fact in &record.facts {
             let new = stamped(&record, fact);
             let register = self

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS};
-use crate::feed::BEAT;
+use crate::feed::{BEAT, milliseconds};
 use registry_cluster_core::acknowledge::Follower;
 use registry_cluster_core::wire as form;
 
@@ -61,10 +61,12 @@ impl Following {
                 // process.
                 () = guard.asked(), if !guard.is_asked() => continue,
             };
+            let store = &self.server.0.store;
             let response = wire::JournalResponse {
-                node: Some((&self.server.0.node).into()),
+                node: Some((&store.origin()).into()),
                 entries,
-                holds: Some(form::vector(&self.server.0.store.vector())),
+                holds: Some(form::vector(&store.vector())),
+                time: milliseconds(store.wall()),
             };
             if responses.send(Ok(response)).await.is_err() {
                 break;

@@ -33,9 +33,7 @@ pub struct Boundary {
     pub segment: u64,
     /// The accepted records when that segment was begun.
     pub vector: Vector,
-    /// The greatest stamp then.
-    pub stamp: Hlc,
-    /// The wall clock then, in milliseconds since 1970.
+    /// The time that was stamped with then, in milliseconds since 1970.
     pub milliseconds: u64,
 }
 
@@ -138,7 +136,7 @@ impl Directory {
             output.put(&Record {
                 origin: origin.clone(),
                 sequence,
-                stamp: boundary.stamp,
+                stamp: Hlc::default(),
                 facts: Vec::new(),
             })?;
         }

@@ -1,16 +1,28 @@
 //! The thread that writes the journal.
+//!
+//! It gives each statement of this node its position and its stamp. Before a statement it begins a new
+//! incarnation of the node when the sequence on the disk [must not go on](Continuity).
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::Instant;
 
 use bytes::Bytes;
+use daemon::clock;
+use daemon::latest::Latest;
 use parking_lot::Mutex;
+use registry_facts::continuity::{Continuity, MANY_ORIGINS};
 use registry_facts::frame;
 use registry_facts::frame::Kind;
-use registry_facts::hlc::{Clock, Hlc};
-use registry_facts::record::{Fact, NodeId, Position, Record, Vector};
+use registry_facts::hlc::{Hlc, Stamps, TimeRange};
+use registry_facts::index::IndexError;
+use registry_facts::name::NodeName;
+use registry_facts::record::{Fact, Key, NodeId, Position, Record, Vector};
 use tokio::sync::{mpsc, oneshot};
 
 use super::feed::Taken;
@@ -29,6 +41,61 @@ const MOST_AT_ONCE: usize = 1024;
 
 /// Reads the wall clock: milliseconds since 1970.
 pub type WallClock = fn() -> u64;
+
+/// Makes an incarnation of this node and notes it on the disk, durably.
+pub struct Renewal(pub Box<dyn Fn() -> io::Result<NodeId> + Send>);
+
+impl fmt::Debug for Renewal {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Renewal")
+    }
+}
+
+/// What this node states with: shared by the thread and those who look.
+#[derive(Debug)]
+pub struct Own {
+    /// The node in its present incarnation.
+    origin: Arc<Latest<NodeId>>,
+    /// The last stamp of the incarnation that came from the wall clock, as its bits.
+    stamp: AtomicU64,
+    /// The times that may be stamped with, and when that was found out.
+    range: Mutex<(TimeRange, Instant)>,
+    wall: WallClock,
+}
+
+impl Own {
+    /// An incarnation whose last stamp is known, with any time allowed.
+    pub fn new(origin: NodeId, stamp: Hlc, wall: WallClock) -> Arc<Self> {
+        Arc::new(Self {
+            origin: Latest::new(origin),
+            stamp: AtomicU64::new(stamp.to_bits()),
+            range: Mutex::new((TimeRange::default(), clock::now())),
+            wall,
+        })
+    }
+
+    /// The node in its present incarnation.
+    pub fn origin(&self) -> NodeId {
+        (*self.origin.current()).clone()
+    }
+
+    /// The last stamp of the incarnation that came from the wall clock.
+    pub fn stamp(&self) -> Hlc {
+        Hlc::from_bits(self.stamp.load(Ordering::Acquire))
+    }
+
+    /// Bounds the times that are stamped with.
+    pub fn bound(&self, range: TimeRange) {
+        *self.range.lock() = (range, clock::now());
+    }
+
+    /// The time that a statement is stamped with now, in milliseconds since 1970.
+    pub fn now(&self) -> u64 {
+        let (range, since) = *self.range.lock();
+        let elapsed = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        range.nearest((self.wall)(), elapsed)
+    }
+}
 
 /// Hands statements to the thread that writes them.
 #[derive(Debug)]
@@ -111,6 +178,34 @@ impl Writer {
         self.ask(Statement::Foreign(records)).await.map(drop)
     }
 
+    /// Takes note of the last record that another node has of this node's incarnation.
+    ///
+    /// # Errors
+    ///
+    /// Fails when a new incarnation is needed and cannot be noted on the disk: nothing is stated then.
+    pub async fn heard(
+        &self,
+        from: NodeName,
+        incarnation: NodeId,
+        sequence: u64,
+    ) -> Result<(), JournalError> {
+        let heard = Statement::Heard {
+            from,
+            incarnation,
+            sequence,
+        };
+        self.ask(heard).await.map(drop)
+    }
+
+    /// Begins a new incarnation of this node.
+    ///
+    /// # Errors
+    ///
+    /// Fails when it cannot be noted on the disk; the present one continues.
+    pub async fn renew(&self) -> Result<(), JournalError> {
+        self.ask(Statement::Renew).await.map(drop)
+    }
+
     /// Writes what is queued and ends the thread; blocks.
     pub fn close(&self) {
         drop(self.requests.lock().take());
@@ -146,6 +241,12 @@ enum Statement {
         as_of: Option<Hlc>,
     },
     Foreign(Vec<Record>),
+    Heard {
+        from: NodeName,
+        incarnation: NodeId,
+        sequence: u64,
+    },
+    Renew,
 }
 
 #[derive(Debug)]
@@ -170,12 +271,14 @@ pub struct State {
     pub longest: u64,
     /// Octets in the segments that are full.
     pub n_sealed: u64,
-    /// The identity of this node.
-    pub own: NodeId,
+    /// What this node states with.
+    pub own: Arc<Own>,
     /// Stamps of this node.
-    pub clock: Clock,
-    /// The wall clock.
-    pub wall: WallClock,
+    pub stamps: Stamps,
+    /// Whether the sequence of this node may go on.
+    pub continuity: Continuity,
+    /// Makes a new incarnation.
+    pub renewal: Renewal,
     /// The accepted records.
     pub taken: Arc<Taken>,
     /// The index.
@@ -190,6 +293,8 @@ struct Group {
     records: Vec<Arc<Record>>,
     payloads: Vec<Vec<u8>>,
     vector: Vector,
+    /// What these records state, which the index does not have yet.
+    facts: HashMap<Key, (Hlc, Fact)>,
     replies: Vec<(Reply, Option<Position>)>,
 }
 
@@ -200,7 +305,7 @@ impl State {
                 vector: self.taken.vector(),
                 ..Group::default()
             };
-            let clock = self.clock;
+            let stamps = self.stamps;
             self.add(&mut group, first);
             while group.replies.len() < MOST_AT_ONCE
                 && let Ok(request) = requests.try_recv()
@@ -209,7 +314,7 @@ impl State {
             }
             if let Err(error) = self.commit(&group) {
                 // The next statement may succeed, and gets the sequence numbers.
-                self.clock = clock;
+                self.stamps = stamps;
                 refuse(group, &error);
             } else {
                 self.done(group);
@@ -222,6 +327,14 @@ impl State {
         let result = match request.statement {
             Statement::Own { facts, as_of } => self.add_own(group, facts, as_of).map(Some),
             Statement::Foreign(records) => self.add_foreign(group, records).map(|()| None),
+            Statement::Heard {
+                from,
+                incarnation,
+                sequence,
+            } => self
+                .add_heard(group, &from, &incarnation, sequence)
+                .map(|()| None),
+            Statement::Renew => self.leave_stamps(group).map(|()| None),
         };
         match result {
             Ok(position) => group.replies.push((request.done, position)),
@@ -236,11 +349,23 @@ impl State {
         facts: Vec<Fact>,
         as_of: Option<Hlc>,
     ) -> Result<Position, JournalError> {
-        let now = self.clock.tick((self.wall)());
+        let n_origins = group.vector.iter().count();
+        if self.continuity.needs_incarnation(n_origins) {
+            self.renew("not every other node has said that it knows no later record")?;
+        }
+        let origin = self.own.origin();
+        let now = self.own.now();
+        let stamp = match as_of {
+            Some(as_of) => as_of,
+            None => {
+                let overwritten = self.overwritten(group, &facts).map_err(unreadable)?;
+                self.stamps.state(now, overwritten)
+            }
+        };
         let record = Record {
-            origin: self.own.clone(),
-            sequence: group.vector.of(&self.own) + 1,
-            stamp: as_of.map_or(now, |as_of| as_of.min(now)),
+            sequence: group.vector.of(&origin) + 1,
+            origin,
+            stamp,
             facts,
         };
         let position = Position {
@@ -253,22 +378,88 @@ impl State {
 
     fn add_foreign(&mut self, group: &mut Group, records: Vec<Record>) -> Result<(), JournalError> {
         for record in records {
-            self.clock.observe(record.stamp);
             let is_known = match record.position() {
                 Some(position) => group.vector.covers(&position),
                 None => !self
                     .current
                     .read(|view| view.is_news(&record))
-                    .map_err(|error| JournalError::Io {
-                        doing: "read the index",
-                        source: io::Error::other(error),
-                    })?,
+                    .map_err(unreadable)?,
             };
             if !is_known {
                 group.add(record)?;
             }
         }
         Ok(())
+    }
+
+    fn add_heard(
+        &mut self,
+        group: &Group,
+        from: &NodeName,
+        incarnation: &NodeId,
+        sequence: u64,
+    ) -> Result<(), JournalError> {
+        // It may be about an incarnation that has ended meanwhile.
+        if *incarnation != self.own.origin() {
+            return Ok(());
+        }
+        let here = group.vector.of(incarnation);
+        self.continuity.heard(from, sequence, here);
+        if self.continuity == Continuity::Lost {
+            tracing::error!(
+                peer = from.as_str(),
+                here,
+                there = sequence,
+                "Another node has records of this node that its disk lacks: the disk was restored or has lost the end of its journal; they are fetched"
+            );
+            self.renew("the disk lacks records of this node")?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the stamps of the present incarnation behind.
+    fn leave_stamps(&mut self, group: &Group) -> Result<(), JournalError> {
+        if group.vector.iter().count() < MANY_ORIGINS {
+            return self.renew("its clock was ahead");
+        }
+        self.own.stamp.store(0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Begins a new incarnation: no other node has a record of it.
+    fn renew(&mut self, reason: &'static str) -> Result<(), JournalError> {
+        if self.is_dead() {
+            return Err(JournalError::ReadOnly);
+        }
+        let origin = (self.renewal.0)().map_err(JournalError::io("note a new incarnation"))?;
+        tracing::info!(%origin, reason, "This node states under a new incarnation");
+        self.own.origin.publish(origin);
+        self.own.stamp.store(0, Ordering::Release);
+        self.stamps = Stamps::default();
+        self.continuity.renewed();
+        Ok(())
+    }
+
+    /// The greatest stamp of what facts change here. A manifest states the links to its blobs again, and
+    /// such a link need not win: else one stamp that is far ahead would spread with every shared layer.
+    fn overwritten(&self, group: &Group, facts: &[Fact]) -> Result<Option<Hlc>, IndexError> {
+        let mut greatest = None;
+        for fact in facts {
+            let key = fact.key();
+            let register = self.current.read(|view| view.register(&key))?;
+            let register = register.map(|register| (register.stamp, register.fact));
+            let pending = group.facts.get(&key);
+            let standing = match (&register, pending) {
+                (Some(register), Some(pending)) if register.0 > pending.0 => Some(register),
+                (register, pending) => pending.or(register.as_ref()),
+            };
+            if let Some((stamp, of)) = standing
+                && of != fact
+            {
+                greatest = greatest.max(Some(*stamp));
+            }
+        }
+        Ok(greatest)
     }
 
     /// Writes and syncs a group.
@@ -371,8 +562,7 @@ impl State {
         let boundary = Boundary {
             segment,
             vector: self.taken.vector(),
-            stamp: self.clock.last(),
-            milliseconds: (self.wall)(),
+            milliseconds: self.own.now(),
         };
         let (directory, current) = (self.directory.clone(), Arc::clone(&self.current));
         let work = move || match directory.compact(&current, &boundary) {
@@ -402,6 +592,8 @@ impl State {
                 return refuse(group, &JournalError::ReadOnly);
             }
             self.taken.add(group.records);
+            let stamp = self.stamps.last().to_bits();
+            self.own.stamp.fetch_max(stamp, Ordering::AcqRel);
         }
         for (done, position) in group.replies {
             // The caller may have given up.
@@ -420,9 +612,23 @@ impl Group {
             });
         }
         self.vector.advance(&record.origin, record.sequence);
+        for fact in &record.facts {
+            let stated = (record.stamp, fact.clone());
+            match self.facts.entry(fact.key()) {
+                Entry::Occupied(entry) if entry.get().0 > record.stamp => {}
+                entry => drop(entry.insert_entry(stated)),
+            }
+        }
         self.records.push(Arc::new(record));
         self.payloads.push(payload);
         Ok(())
+    }
+}
+
+fn unreadable(error: IndexError) -> JournalError {
+    JournalError::Io {
+        doing: "read the index",
+        source: io::Error::other(error),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
 use oci::digest::Digest;
@@ -22,11 +23,11 @@ use crate::disk::Status;
 /// Repositories that are looked through for one a client may mount from.
 const MOST_HOLDERS: usize = 100;
 
-/// The age in milliseconds up to which a standing link answers another push without a new
+/// The age up to which a standing link answers another push without a new
 /// statement. The sweep of another node, which does not know the leases taken here, takes back
 /// links that are older than its grace, a day among nodes: a link acknowledged now has most of that
 /// before it.
-const RECENT: u64 = 3_600_000;
+const RECENT: Duration = Duration::from_hours(1);
 
 impl Store {
     /// The size of a blob that a repository has; takes a lease on it.
@@ -136,13 +137,26 @@ impl Store {
             if holders.is_empty() || holders == before {
                 return Ok(holders.is_empty());
             }
-            let facts = holders.iter().map(|repository| Fact::Blob {
-                repository: repository.clone(),
-                digest: *digest,
-                size: None,
-            });
-            let facts = facts.collect();
-            self.inner.writer.state_as_of(facts, as_of).await?;
+            let mut facts = Vec::new();
+            for repository in &holders {
+                let fact = Fact::Blob {
+                    repository: repository.clone(),
+                    digest: *digest,
+                    size: None,
+                };
+                let link = self.register(&fact.key())?;
+                match link.filter(|link| self.is_far_ahead(link.stamp)) {
+                    None => facts.push(fact),
+                    // A link of a clock that was wrong would hold against every sweep until that time.
+                    Some(link) => {
+                        let as_of = Hlc::last_before(link.stamp.milliseconds() + 1);
+                        self.inner.writer.state_as_of(vec![fact], as_of).await?;
+                    }
+                }
+            }
+            if !facts.is_empty() {
+                self.inner.writer.state_as_of(facts, as_of).await?;
+            }
             before = holders;
         }
     }
@@ -283,7 +297,7 @@ impl Store {
         };
         if let Some(standing) = self.inner.read(|view| view.register(&key))?
             && standing.fact == fact
-            && standing.stamp.milliseconds().saturating_add(RECENT) > self.inner.now()
+            && self.is_of_late(standing.stamp, RECENT)
         {
             // Nothing is written, so nothing else would say that the journal has failed meanwhile.
             self.inner.writable()?;

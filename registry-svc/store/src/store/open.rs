@@ -13,10 +13,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use oci::digest::Digest;
-use registry_facts::hlc::Clock;
+use registry_facts::hlc::Hlc;
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
 use registry_facts::index::{Index, IndexError, SCAN, Summary};
+use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, NodeId, Record, Vector};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
@@ -34,6 +35,9 @@ const VERSION: &str = "1\n";
 
 /// The version of the index's entries: another number rebuilds it.
 pub(crate) const SCHEMA: u32 = 1;
+
+/// The mark with the incarnation of this node.
+const NODE_ID: &str = "node-id";
 
 /// The longest of the marks.
 const LONGEST_MARK: u64 = 4096;
@@ -135,7 +139,7 @@ fn identify(
         None if medium == Medium::ReadOnly => return Err(no_store()),
         None => write_whole(disk, &version, VERSION.as_bytes()).map_err(doing())?,
     }
-    let path = layout.mark("node-id");
+    let path = layout.mark(NODE_ID);
     let octets = read_whole(disk, &path, LONGEST_MARK).map_err(doing())?;
     let incarnation = match octets {
         Some(octets) => {
@@ -143,17 +147,28 @@ fn identify(
             u64::from_str_radix(text, 16)
                 .map_err(|_| StoreError::Damaged("node-id is not a number".to_owned()))?
         }
-        None => {
-            let incarnation = random()?;
-            if medium == Medium::Writable {
-                let text = format!("{incarnation:016x}\n");
-                write_whole(disk, &path, text.as_bytes()).map_err(doing())?;
-            }
-            incarnation
+        None if medium == Medium::Writable => {
+            return new_incarnation(disk, layout, &settings.node).map_err(doing());
         }
+        None => random().map_err(doing())?,
     };
     Ok(NodeId {
         name: settings.node.clone(),
+        incarnation,
+    })
+}
+
+/// Makes an incarnation of this node, and notes it durably.
+pub(crate) fn new_incarnation(
+    disk: &dyn Disk,
+    layout: &Layout,
+    node: &NodeName,
+) -> io::Result<NodeId> {
+    let incarnation = random()?;
+    let text = format!("{incarnation:016x}\n");
+    write_whole(disk, &layout.mark(NODE_ID), text.as_bytes())?;
+    Ok(NodeId {
+        name: node.clone(),
         incarnation,
     })
 }
@@ -164,11 +179,11 @@ fn no_store() -> StoreError {
     StoreError::Damaged(text.to_owned())
 }
 
-fn random() -> Result<u64, StoreError> {
+fn random() -> io::Result<u64> {
     let mut octets = [0; 8];
     SystemRandom::new()
         .fill(&mut octets)
-        .map_err(|_| StoreError::io("get random numbers")(io::ErrorKind::Other.into()))?;
+        .map_err(|_| io::Error::other("the system gives no random numbers"))?;
     Ok(u64::from_le_bytes(octets))
 }
 
@@ -184,7 +199,8 @@ pub(crate) struct Opened {
     pub(crate) end: Place,
     pub(crate) n_sealed: u64,
     pub(crate) vector: Vector,
-    pub(crate) clock: Clock,
+    /// The greatest stamp of this node in this incarnation.
+    pub(crate) stamp: Hlc,
     pub(crate) view: View,
     /// The directory of the index; none when it is in memory.
     pub(crate) index: Option<String>,
@@ -225,7 +241,7 @@ pub(crate) fn open(
     let directory = Directory::new(Arc::clone(disk), layout.journal());
 
     let mut recovery = Recovery::default();
-    let mut history = History::default();
+    let mut history = History::new(origin.clone());
     let Indexed {
         view,
         replayed,
@@ -253,7 +269,7 @@ pub(crate) fn open(
         end,
         n_sealed: replayed.n_sealed,
         vector: history.vector,
-        clock: history.clock,
+        stamp: history.stamp,
         view,
         index: name,
         recovery,
@@ -271,7 +287,7 @@ fn open_read_only(
 ) -> Result<Opened, StoreError> {
     let origin = identify(&**disk, layout, settings, Medium::ReadOnly)?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
-    let mut history = History::default();
+    let mut history = History::new(origin.clone());
     let view = View::new(Arc::new(MemoryIndex::default()));
     let replayed = match fill(&view, &directory, &mut history) {
         Ok(replayed) => replayed,
@@ -291,7 +307,7 @@ fn open_read_only(
         end: replayed.end,
         n_sealed: replayed.n_sealed,
         vector: history.vector,
-        clock: history.clock,
+        stamp: history.stamp,
         view,
         index: None,
         recovery,
@@ -300,16 +316,29 @@ fn open_read_only(
 }
 
 /// The journal's facts besides the registers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct History {
+    own: NodeId,
     vector: Vector,
-    clock: Clock,
+    /// The greatest stamp of this node in this incarnation.
+    stamp: Hlc,
 }
 
 impl History {
+    fn new(own: NodeId) -> Self {
+        Self {
+            own,
+            vector: Vector::default(),
+            stamp: Hlc::default(),
+        }
+    }
+
     fn add(&mut self, record: &Record) {
         self.vector.advance(&record.origin, record.sequence);
-        self.clock.observe(record.stamp);
+        // A record without facts only tells how far its origin is.
+        if record.origin == self.own && !record.facts.is_empty() {
+            self.stamp = self.stamp.max(record.stamp);
+        }
     }
 }
 
@@ -350,7 +379,8 @@ fn index(
             }
             Err(why) => reason = why,
         }
-        let name = format!("{:016x}", random()?);
+        let name = random().map_err(StoreError::io("name the index"))?;
+        let name = format!("{name:016x}");
         match anew(settings, &layout.index(), &name, directory, history) {
             Ok((view, replayed)) => {
                 recovery.rebuilt = Some(reason);

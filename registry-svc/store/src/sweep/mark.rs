@@ -7,9 +7,10 @@ use oci::digest::Digest;
 use oci::manifest;
 use oci::manifest::Closure;
 use oci::reference::{Reference, RepositoryName};
+use registry_facts::hlc::Hlc;
 use registry_facts::record::{Fact, Key, Link, Stamped};
 
-use super::{Mode, Report, milliseconds};
+use super::{Mode, Report};
 use crate::store::{Store, StoreError};
 
 /// Registers that are read at once.
@@ -224,7 +225,7 @@ impl<'a> Registers<'a> {
 /// The content of one repository.
 #[derive(Default)]
 struct Held {
-    manifests: HashMap<Digest, (Link, u64)>,
+    manifests: HashMap<Digest, (Link, Hlc)>,
     tagged: Vec<Digest>,
     /// Manifests that a tag names in its own name, as signatures are: they live with what is signed.
     attached: HashMap<Digest, Vec<Digest>>,
@@ -240,11 +241,10 @@ pub(super) async fn delete_untagged(
     mode: Mode,
     report: &mut Report,
 ) -> Result<(), StoreError> {
-    let since = milliseconds(store.wall() - grace);
     let mut all: HashMap<RepositoryName, Held> = HashMap::new();
     let mut registers = Registers::new(store);
     while let Some(register) = registers.next()? {
-        let stated = register.stamp.milliseconds();
+        let stated = register.stamp;
         match register.fact {
             Fact::Manifest {
                 repository,
@@ -273,7 +273,7 @@ pub(super) async fn delete_untagged(
             continue;
         };
         for (digest, (_, stated)) in &held.manifests {
-            if reached.contains(digest) || *stated >= since {
+            if reached.contains(digest) || store.is_of_late(*stated, grace) {
                 continue;
             }
             if mode == Mode::Sweep {
