@@ -125,11 +125,19 @@ pub(crate) enum Command {
     #[command(after_long_help = SWAP_NOTES)]
     Swap(SwapArgs),
 
-    /// Return a service to the version in its other slot
+    /// Return a service to a version that has served on this node
     ///
-    /// The same as `swap`, with the image that the other slot still has.
+    /// The same as `swap`, with the image of the version that served before the one that runs, or of the one
+    /// that --to names. A version that did not start is never among them. `outpost history` lists them.
     #[command(after_long_help = SWAP_NOTES)]
     Rollback(RollbackArgs),
+
+    /// List the versions that this node keeps of each service, and how its last swaps ended
+    ///
+    /// A version is kept once it has served: at most five of a service, of which the one that runs and the one
+    /// before it are never removed. The running one is marked with a star.
+    #[command(after_long_help = HISTORY_NOTES)]
+    History(HistoryArgs),
 
     /// Write the configurations, units and Ignition of every node of a site file
     #[command(after_long_help = render::NOTES)]
@@ -296,9 +304,34 @@ pub(crate) struct RollbackArgs {
     /// The service
     pub(crate) service: Service,
 
+    /// The version to return to: its version, its revision, or the beginning of its image
+    ///
+    /// `outpost history SERVICE` lists them. Default: the version that served before the one that runs.
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) to: Option<String>,
+
     /// Options of a swap.
     #[command(flatten)]
     pub(crate) options: SwapOptions,
+}
+
+/// Arguments of `history`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// The service; all of this node by default
+    pub(crate) service: Option<Service>,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Directory of the archives
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/outpost/images")]
+    pub(crate) archives: PathBuf,
+
+    /// Directory in place of /, for tests
+    #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
+    pub(crate) root: PathBuf,
 }
 
 /// How one version takes over from another.
@@ -446,6 +479,7 @@ Examples:
   outpost swap dns-authd /var/tmp/dns-authd.tar
   outpost swap lb-proxy lb-proxy.tar --canary 30s
   outpost rollback dns-authd
+  outpost rollback dns-authd --to 0.1.0
 
 Exit status:
   0   the other version serves
@@ -453,6 +487,16 @@ Exit status:
   64  the command line is wrong
   69  another swap is running, or nothing serves: systemd keeps trying
   77  no permission";
+
+const HISTORY_NOTES: &str = "\
+Examples:
+  outpost history
+  outpost history dns-authd --json
+
+Exit status:
+  0   listed
+  64  the command line is wrong
+  69  this node has no image of the service, or its archives cannot be read";
 
 const EXIT_STATUS: &str = "\
 Examples:

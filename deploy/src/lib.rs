@@ -9,6 +9,7 @@
 //!                   install, uninstall    a bundle on a node, and off it again
 //!                   images          the images of this node
 //!                   swap, rollback  another version of a service takes over
+//!                   history         the versions that can
 //!                   status          the running site, this node, all nodes
 //! ```
 //!
@@ -109,6 +110,7 @@ pub fn run() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),
+        Command::History(args) => swap::history(&args),
         Command::Render(args) => render::run(&args),
         Command::Pki(args) => pki::run(&args),
         Command::ExecChild(args) => exec_child::run(&args),

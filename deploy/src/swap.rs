@@ -14,6 +14,8 @@
 //! | [`slot_swap`] | the order of steps and the way back from each; pure |
 //! | [`executor`] | takes the steps: systemctl, podman, files |
 //! | [`canary`] | whether the new process works |
+//! | [`site_node::images::versions`] | the versions that the node keeps to go back to |
+//! | [`history`] | `outpost history`, which shows them |
 //! | [`site_node::record`] | the slot that the node starts from |
 //!
 //! Services that cannot run twice (a store has one journal, a clock one hand on it) take over from each
@@ -22,8 +24,8 @@
 
 mod canary;
 mod executor;
+mod history;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -34,38 +36,37 @@ use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::canary::Life;
-use self::executor::Executor;
+use self::executor::{Executor, Source};
+pub(crate) use self::history::history;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
 use api::outpost::LastSwap;
 use site::service::Service;
 use site_node::paths::NodePaths;
 use site_node::record::{self, Record};
+use site_node::systemd::Log;
 use slot_swap::{Action, Event, Outcome, Plan, Swap, With};
 
 /// `outpost swap`.
 pub(crate) fn swap(args: &SwapArgs) -> ExitCode {
-    let with = match args.settle {
-        true => With::Nothing,
-        false => With::Archive,
+    let source = match &args.archive {
+        Some(archive) => Source::Archive(archive.clone()),
+        // The command line has it without an archive only with --settle.
+        None => Source::None,
     };
-    begin(args.service, with, args.archive.clone(), &args.options)
+    begin(args.service, source, &args.options)
 }
 
 /// `outpost rollback`.
 pub(crate) fn rollback(args: &RollbackArgs) -> ExitCode {
-    begin(args.service, With::WhatItHas, None, &args.options)
+    let source = Source::Kept(args.to.clone());
+    begin(args.service, source, &args.options)
 }
 
-fn begin(
-    service: Service,
-    with: With,
-    archive: Option<PathBuf>,
-    options: &SwapOptions,
-) -> ExitCode {
-    run::verb(async { exit::code(lead(service, with, archive, options).await) })
+fn begin(service: Service, source: Source, options: &SwapOptions) -> ExitCode {
+    run::verb(async { exit::code(lead(service, source, options).await) })
 }
 
-async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &SwapOptions) -> u8 {
+async fn lead(service: Service, source: Source, options: &SwapOptions) -> u8 {
     let paths = NodePaths::below(&options.root);
     let life = Life {
         patience: options.timeout.0,
@@ -75,10 +76,14 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
         service,
         json: options.json,
     };
+    let with = match source {
+        Source::None => With::Nothing,
+        Source::Archive(_) | Source::Kept(_) => With::Archive,
+    };
     let images = options.images.clone();
-    let mut executor = Executor::new(paths.clone(), service, with, archive, life, images);
+    let mut executor = Executor::new(paths.clone(), service, source, life, images);
     if options.dry_run {
-        return rehearse(&mut executor, &teller).await;
+        return rehearse(&mut executor, with, &teller).await;
     }
     let _lock = match Lock::take(&paths.permits()) {
         Ok(lock) => lock,
@@ -110,7 +115,14 @@ async fn lead(service: Service, with: With, archive: Option<PathBuf>, options: &
             taken = executor.take(action) => Some(taken),
             () = either(&mut interrupt, &mut terminate), if can_stop => None,
         };
-        teller.step(action, taken.as_ref(), begun.elapsed());
+        let took = begun.elapsed();
+        let log = match (&taken, action) {
+            (Some(Err(_)), Action::Serve(slot) | Action::Start(slot) | Action::Watch(slot)) => {
+                executor.log(slot).await
+            }
+            _ => Log::default(),
+        };
+        teller.step(action, taken.as_ref(), took, &log);
         swap.handle(match taken {
             Some(Ok(_)) => Event::Done,
             Some(Err(error)) => Event::Failed(format!("{error:#}")),
@@ -140,15 +152,25 @@ fn end(swap: &Swap, executor: &Executor, teller: &Teller) -> u8 {
         Outcome::Down(reason) => ("down", Some(reason), exit::UNAVAILABLE),
     };
     let mut record = Record::read(paths, teller.service);
-    if matches!(outcome, Outcome::Swapped(_)) {
+    let has_moved = matches!(outcome, Outcome::Swapped(_) | Outcome::Rescued(_));
+    if has_moved {
         has_served(&mut record, executor);
     }
-    record.last = Some(LastSwap {
+    let now = clock::since_1970().as_secs();
+    let image = executor.verified.as_ref().map(|(_, image)| image);
+    record.end(LastSwap {
         outcome: word.to_owned(),
         reason: reason.cloned(),
-        ended: clock::since_1970().as_secs(),
+        ended: now,
+        version: image.map(|image| image.version.clone()),
+        image: image.map(|image| image.image_id.to_oci()),
     });
-    if let Err(error) = record.write(paths, teller.service) {
+    let recorded = record.write(paths, teller.service);
+    let recorded = recorded.and_then(|()| match has_moved {
+        true => executor.keep_versions(Some(now)),
+        false => Ok(()),
+    });
+    if let Err(error) = recorded {
         errln!("outpost: cannot record the outcome: {error:#}");
     }
     let live = record::live(paths, teller.service);
@@ -196,23 +218,23 @@ fn has_served(record: &mut Record, executor: &Executor) {
 const FAILED: u8 = 1;
 
 /// Says what would be done, having looked at everything that can be looked at.
-async fn rehearse(executor: &mut Executor, teller: &Teller) -> u8 {
+async fn rehearse(executor: &mut Executor, with: With, teller: &Teller) -> u8 {
     let mut swap = Swap::new(Plan {
         old: executor.old,
-        with: executor.with,
+        with,
     });
     while let Some(action) = swap.action() {
         if action == Action::Verify {
             let begun = clock::now();
             let verified = executor.take(action).await;
             let is_good = verified.is_ok();
-            teller.step(action, Some(&verified), begun.elapsed());
+            teller.step(action, Some(&verified), begun.elapsed(), &Log::default());
             if !is_good {
                 return FAILED;
             }
         } else {
             let would = Ok("would be next".to_owned());
-            teller.step(action, Some(&would), Duration::ZERO);
+            teller.step(action, Some(&would), Duration::ZERO, &Log::default());
         }
         swap.handle(Event::Done);
     }
@@ -226,7 +248,14 @@ struct Teller {
 }
 
 impl Teller {
-    fn step(&self, action: Action, taken: Option<&anyhow::Result<String>>, took: Duration) {
+    /// Tells a step; one that failed with what its process wrote.
+    fn step(
+        &self,
+        action: Action,
+        taken: Option<&anyhow::Result<String>>,
+        took: Duration,
+        log: &Log,
+    ) {
         let (verb, slot) = words(action);
         let (mark, text) = match taken {
             Some(Ok(did)) => ("ok", did.clone()),
@@ -234,10 +263,15 @@ impl Teller {
             None => ("interrupted", String::new()),
         };
         if self.json {
-            let line = json!({
+            let mut line = json!({
                 "service": self.service.name(), "step": verb, "slot": slot,
                 "result": mark, "said": text, "took_seconds": took.as_secs_f64(),
             });
+            let fields = line.as_object_mut().filter(|_| !log.command.is_empty());
+            if let Some(fields) = fields {
+                fields.insert("log".to_owned(), json!(log.lines));
+                fields.insert("look_at".to_owned(), json!(log.command));
+            }
             outln!("{line}");
         } else {
             let mark = if mark == "ok" { " " } else { "!" };
@@ -246,6 +280,12 @@ impl Teller {
                 "{mark} {verb:<7} {slot}  {:>7.2} s  {text}",
                 took.as_secs_f64()
             );
+            for line in &log.lines {
+                outln!("    | {line}");
+            }
+            if !log.command.is_empty() {
+                outln!("    more: {}", log.command);
+            }
         }
     }
 

@@ -4,6 +4,7 @@ mod boot;
 mod install;
 mod native;
 mod power;
+mod rollback;
 mod serve;
 mod status;
 mod swap;

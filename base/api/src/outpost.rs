@@ -132,8 +132,42 @@ pub struct Queue {
     pub dropped: u64,
 }
 
+/// The versions and the swaps of a service on a node, as `outpost history --json` lists them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct History {
+    /// The name of the service.
+    pub service: String,
+    /// The slot on record: `a` or `b`.
+    pub live: String,
+    /// The versions that the node keeps, the one that runs last. A rollback goes to the one before it.
+    pub versions: Vec<Version>,
+    /// The largest number of versions that the node keeps.
+    pub limit: usize,
+    /// The last swaps, the newest last.
+    pub swaps: Vec<LastSwap>,
+}
+
+/// A version of a service that has served on a node, and whose image the node keeps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Version {
+    /// The version on the image.
+    pub version: String,
+    /// The revision on the image.
+    pub revision: String,
+    /// The identity of the image: the digest of its configuration.
+    pub image: String,
+    /// The SHA-256 of the image's archive.
+    pub archive: String,
+    /// When it was put on record, in seconds since 1970; none for a version that no swap brought.
+    #[serde(default)]
+    pub since: Option<u64>,
+    /// When another version replaced it, in seconds since 1970.
+    #[serde(default)]
+    pub until: Option<u64>,
+}
+
 /// The end of a swap.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastSwap {
     /// The outcome in a word: `swapped`, `kept`, …
     pub outcome: String,
@@ -142,4 +176,10 @@ pub struct LastSwap {
     pub reason: Option<String>,
     /// When it ended, in seconds since 1970.
     pub ended: u64,
+    /// The version that was to serve.
+    #[serde(default)]
+    pub version: Option<String>,
+    /// The identity of its image.
+    #[serde(default)]
+    pub image: Option<String>,
 }

@@ -9,6 +9,7 @@ pub mod load;
 pub mod podman;
 pub mod programs;
 pub mod store;
+pub mod versions;
 
 use std::path::PathBuf;
 

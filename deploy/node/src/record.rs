@@ -3,7 +3,7 @@
 //! Two files, of which the one without content decides: a unit can look whether a file is there, and
 //! a file is there or not whenever the power goes. The other one is for people.
 
-use api::outpost::LastSwap;
+use api::outpost::{LastSwap, Version};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io;
@@ -24,7 +24,16 @@ pub struct Record {
     /// How the last swap ended.
     #[serde(default)]
     pub last: Option<LastSwap>,
+    /// How swaps before the last one ended, the newest last.
+    #[serde(default)]
+    pub earlier: Vec<LastSwap>,
+    /// The versions that have served, in the order in which they did.
+    #[serde(default)]
+    pub versions: Vec<Version>,
 }
+
+/// How many swaps are remembered before the last one.
+const EARLIER: usize = 19;
 
 /// The content that a swap put into a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,6 +91,13 @@ impl Record {
         serde_json::from_slice(&text).unwrap_or_default()
     }
 
+    /// Takes up how a swap ended.
+    pub fn end(&mut self, swap: LastSwap) {
+        self.earlier.extend(self.last.replace(swap));
+        let surplus = self.earlier.len().saturating_sub(EARLIER);
+        self.earlier.drain(..surplus);
+    }
+
     /// Writes it again.
     ///
     /// # Errors
@@ -96,6 +112,20 @@ impl Record {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_swaps_are_remembered() {
+        let mut record = Record::default();
+        for ended in 0..100 {
+            record.end(LastSwap {
+                ended,
+                ..LastSwap::default()
+            });
+        }
+        let earlier: Vec<u64> = record.earlier.iter().map(|swap| swap.ended).collect();
+        assert_eq!(earlier, (80..99).collect::<Vec<_>>());
+        assert_eq!(record.last.unwrap().ended, 99);
+    }
 
     #[test]
     fn a_slot_is_put_on_record_and_taken_off_again() {
@@ -120,7 +150,7 @@ mod tests {
                     has_served: true,
                 },
             )]),
-            last: None,
+            ..Record::default()
         };
         record.write(&paths, service).unwrap();
         assert_eq!(Record::read(&paths, service), record);

@@ -161,6 +161,59 @@ pub async fn forget_failure(unit: &str) {
     }
 }
 
+/// The lines that a unit's processes wrote to the journal, and how to read more of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The last lines, the newest last.
+    pub lines: Vec<String>,
+    /// The command that shows all of it.
+    pub command: String,
+}
+
+/// The last lines that a unit's own processes wrote since a moment, in seconds since 1970. Without any, those
+/// that the manager wrote of the unit; empty when the journal cannot be read.
+pub async fn log(unit: &str, since: u64) -> Log {
+    let since = format!("--since=@{since}");
+    let own = format!("_SYSTEMD_UNIT={unit}");
+    // The journal may not have taken up the last lines of a process that has just ended.
+    drop(run("journalctl", ["--sync"], SHOW_TIME).await);
+    let mut lines = Vec::new();
+    for of in [own, format!("--unit={unit}")] {
+        if lines.is_empty() {
+            let count = format!("--lines={LOG_LINES}");
+            let arguments = ["--no-pager", "--quiet", "--output=cat", &count, &since, &of];
+            let text = run("journalctl", arguments, SHOW_TIME).await;
+            lines = text.as_deref().map(log_lines).unwrap_or_default();
+        }
+    }
+    Log {
+        lines,
+        command: format!("journalctl --no-pager --unit={unit} {since}"),
+    }
+}
+
+/// Lines for a terminal: the last of them, each of bounded length, without control characters.
+fn log_lines(text: &str) -> Vec<String> {
+    let all: Vec<&str> = text
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let last = all.split_at(all.len().saturating_sub(LOG_LINES)).1;
+    let clean = |line: &&str| {
+        let letters = line.chars().take(LOG_LINE);
+        letters
+            .map(|letter| if letter.is_control() { ' ' } else { letter })
+            .collect()
+    };
+    last.iter().map(clean).collect()
+}
+
+/// How many lines of a process are shown.
+const LOG_LINES: usize = 10;
+
+/// How many characters of a line are shown.
+const LOG_LINE: usize = 400;
+
 /// A time as systemctl prints it: `1min 30s`, `500ms`, `infinity`.
 fn span(text: &str) -> Option<Duration> {
     if text.is_empty() {
@@ -252,6 +305,17 @@ mod tests {
         ] {
             assert_eq!(span(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn lines_of_a_journal_are_bounded() {
+        let many: String = (0..50).map(|number| format!("{number}\n\n")).collect();
+        let lines = log_lines(&many);
+        assert_eq!((lines.len(), lines[0].as_str()), (LOG_LINES, "40"));
+        let wide = "a\u{1b}[2J".to_owned() + &"b".repeat(1000);
+        let lines = log_lines(&wide);
+        assert!(lines[0].starts_with("a [2Jb"), "{lines:?}");
+        assert_eq!(lines[0].chars().count(), LOG_LINE);
     }
 
     #[test]

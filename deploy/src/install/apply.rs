@@ -22,6 +22,10 @@ use site::service::Service;
 use site::slot::Slot;
 use site_bundle::manifest::{BundleNode, BundleRuntime, Version};
 use site_bundle::reader::Bundle;
+use site_node::images::archives::Archives;
+use site_node::images::versions::NodeVersions;
+use site_node::paths::NodePaths;
+use site_node::record as node_record;
 use site_render::target::HOLDER;
 
 /// All that is known when a plan is carried out.
@@ -199,10 +203,33 @@ impl Install<'_> {
             };
             let (member, digest, size) = member_of(bundle, service)
                 .with_context(|| format!("the bundle has no image of {service}"))?;
+            if let Some(slot) = slot {
+                self.keep_version(&archives, service, slot)?;
+            }
             archives.put(bundle.member(&member)?, digest, service, slot)?;
             bar.add(size);
         }
         Ok(())
+    }
+
+    /// Keeps the version of a slot whose archive is about to change while nothing runs.
+    fn keep_version(
+        &self,
+        archives: &Archives,
+        service: Service,
+        slot: Slot,
+    ) -> anyhow::Result<()> {
+        let paths = NodePaths::below(self.root);
+        let versions = NodeVersions {
+            archives,
+            paths: &paths,
+            service,
+        };
+        versions.keep(true, None)?;
+        // The next version has not served yet.
+        let mut slots = node_record::Record::read(&paths, service);
+        slots.slots.remove(slot.name());
+        slots.write(&paths, service)
     }
 
     //--- Units and services

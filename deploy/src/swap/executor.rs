@@ -15,29 +15,42 @@ use site::service::Service;
 use site::slot::Slot;
 use site_node::images::archives::Archives;
 use site_node::images::load::{ImageStore, bring};
+use site_node::images::versions::NodeVersions;
 use site_node::paths::NodePaths;
 use site_node::process::{Process, QueryError};
 use site_node::record::{self, Filling, Record};
-use site_node::systemd::{self, Unit};
-use slot_swap::{Action, With};
+use site_node::systemd::{self, Log, Unit};
+use slot_swap::Action;
 
 /// Between two looks at a process that is to serve.
 const LOOK: Duration = Duration::from_millis(50);
+
+/// The source of a swap's version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// An archive that is brought.
+    Archive(PathBuf),
+    /// The versions that the node keeps: the one that this names, or else the last good one.
+    Kept(Option<String>),
+    /// There is none: only an interrupted swap is resolved.
+    None,
+}
 
 /// Takes the steps of a swap.
 #[derive(Debug)]
 pub(crate) struct Executor {
     pub(crate) paths: NodePaths,
     pub(crate) service: Service,
-    /// The archive to load, for a swap.
-    pub(crate) archive: Option<PathBuf>,
+    source: Source,
     pub(crate) life: Life,
     /// The directories of the node's images.
     images: ImagePlace,
     /// The slot on record at the beginning.
     pub(crate) old: Slot,
-    pub(crate) with: With,
-    image: Option<Image>,
+    /// The archive to load and the image in it, once they were verified.
+    pub(crate) verified: Option<(PathBuf, Image)>,
+    /// When the swap began, in seconds since 1970: earlier lines of a process are not about it.
+    begun: u64,
     /// The service before the swap.
     pub(crate) before: Before,
 }
@@ -47,8 +60,7 @@ impl Executor {
     pub(crate) fn new(
         paths: NodePaths,
         service: Service,
-        with: With,
-        archive: Option<PathBuf>,
+        source: Source,
         life: Life,
         images: ImagePlace,
     ) -> Self {
@@ -56,12 +68,12 @@ impl Executor {
         Self {
             paths,
             service,
-            archive,
+            source,
             life,
             images,
             old,
-            with,
-            image: None,
+            verified: None,
+            begun: clock::since_1970().as_secs(),
             before: Before::default(),
         }
     }
@@ -88,7 +100,6 @@ impl Executor {
     }
 
     async fn verify(&mut self) -> anyhow::Result<String> {
-        let new = self.old.other();
         for slot in Slot::ALL {
             let unit = slot.unit(self.service);
             if !systemd::show(&unit).await?.is_known() {
@@ -96,15 +107,12 @@ impl Executor {
             }
         }
         self.before = Before::look(&self.paths, self.service, self.old).await;
-        let Some(path) = &self.archive else {
-            let record = Record::read(&self.paths, self.service);
-            let has = record.slots.get(new.name());
-            let Some(has) = has.filter(|has| has.has_served) else {
-                bail!("slot {new} has never served; there is nothing to roll back to");
-            };
-            return Ok(format!("slot {new} has {} ({})", has.version, has.revision));
+        let path = match self.source.clone() {
+            Source::Archive(path) => path,
+            Source::Kept(wanted) => self.choose(wanted.as_deref())?,
+            Source::None => bail!("no version to verify"),
         };
-        let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+        let file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
         let image = tokio::task::spawn_blocking(move || archive::read(file)).await?;
         let image = image.with_context(|| format!("{} is refused", path.display()))?;
         if image.service != self.service.name() {
@@ -116,8 +124,43 @@ impl Executor {
             );
         }
         let told = format!("{} {} ({})", image.service, image.version, image.revision);
-        self.image = Some(image);
+        self.verified = Some((path, image));
         Ok(told)
+    }
+
+    /// The archive of a version that the node keeps.
+    fn choose(&self, wanted: Option<&str>) -> anyhow::Result<PathBuf> {
+        let archives = Archives::new(&self.images.archives);
+        let versions = self.versions(&archives);
+        let listed = versions.list()?;
+        versions.archive(listed.choose(wanted)?)
+    }
+
+    fn versions<'a>(&'a self, archives: &'a Archives) -> NodeVersions<'a> {
+        NodeVersions {
+            archives,
+            paths: &self.paths,
+            service: self.service,
+        }
+    }
+
+    /// Keeps the versions that have served, so that none is lost with the slot that the next one gets.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses.
+    pub(crate) fn keep_versions(&self, now: Option<u64>) -> anyhow::Result<()> {
+        let archives = Archives::new(&self.images.archives);
+        let _held = archives.hold()?;
+        let kept = self
+            .versions(&archives)
+            .keep(self.before.version.is_some(), now);
+        kept.context("cannot keep the version that served")
+    }
+
+    /// The lines that the process in a slot wrote during this swap.
+    pub(crate) async fn log(&self, slot: Slot) -> Log {
+        systemd::log(&slot.unit(self.service), self.begun).await
     }
 
     /// Makes sure that a slot serves, and continues to.
@@ -180,9 +223,10 @@ impl Executor {
     }
 
     async fn load(&self, slot: Slot) -> anyhow::Result<String> {
-        let (Some(path), Some(image)) = (self.archive.clone(), &self.image) else {
+        let Some((path, image)) = self.verified.clone() else {
             bail!("no archive to load");
         };
+        self.keep_versions(None)?;
         let unit = systemd::show(&slot.unit(self.service)).await?;
         let place = self.images.paths(!unit.is_container());
         let filling = Filling {

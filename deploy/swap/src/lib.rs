@@ -22,7 +22,11 @@
 //! When the slot on record cannot be made to serve at that beginning, the other one is watched: if it
 //! works it becomes the slot on record, because one slot that serves is worth more than the one that should.
 //!
+//! [`versions`] decides which versions a node keeps, and which of them a rollback takes.
+//!
 //! Never runs, asks or waits for anything; the verb `swap` of `outpost` does.
+
+pub mod versions;
 
 use site::slot::Slot;
 
@@ -38,10 +42,8 @@ pub struct Plan {
 /// The content of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
-    /// An archive that is brought.
+    /// An archive: one that is brought, or one that the node keeps.
     Archive,
-    /// Its previous content: a rollback.
-    WhatItHas,
     /// Nothing: only an interrupted swap is resolved.
     Nothing,
 }
@@ -142,7 +144,7 @@ impl Swap {
     /// Before the first step.
     pub fn new(plan: Plan) -> Self {
         let state = match plan.with {
-            With::Archive | With::WhatItHas => State::Verifying,
+            With::Archive => State::Verifying,
             With::Nothing => State::Settling,
         };
         Self {
@@ -220,7 +222,6 @@ impl Swap {
             State::Clearing => State::Confirming,
             State::Confirming => match self.plan.with {
                 With::Archive => State::Loading,
-                With::WhatItHas => State::Permitting,
                 With::Nothing => State::Closing(None),
             },
             State::Loading => State::Permitting,
@@ -248,7 +249,7 @@ impl Swap {
             // Neither serves. A new version may be just what the service needs.
             State::Rescuing(reason) => match self.plan.with {
                 With::Nothing => State::Evicting(both(&reason, &why)),
-                With::Archive | With::WhatItHas => State::Clearing,
+                With::Archive => State::Clearing,
             },
             State::Confirming if self.plan.with == With::Nothing => State::Despairing(why),
             // Neither serves: the new version may.
@@ -277,7 +278,7 @@ impl Swap {
         match (&self.rescue, self.plan.with) {
             (Some(reason), _) => Outcome::Rescued(reason.clone()),
             (None, With::Nothing) => Outcome::Settled,
-            (None, With::Archive | With::WhatItHas) => Outcome::Swapped(untidy),
+            (None, With::Archive) => Outcome::Swapped(untidy),
         }
     }
 }

@@ -16,8 +16,8 @@ use tests::node::{Images, Node, Root, images_or_skip, or_skip};
 use tests::scratch::Scratch;
 
 /// One master of the example site that nothing was done to, with a bundle and a client.
-struct Bare {
-    node: Node,
+pub(super) struct Bare {
+    pub(super) node: Node,
     client: Machine,
     files: Scratch,
     _network: Network,
@@ -25,7 +25,7 @@ struct Bare {
 
 impl Bare {
     /// Boots a node of plain Debian, and gives it a bundle of the site.
-    fn boot(root: &'static Root, images: &Images) -> Self {
+    pub(super) fn boot(root: &'static Root, images: &Images) -> Self {
         let files = Scratch::new("bundles");
         let site = files.write("site.toml", &site_file(""));
         outpost(&["pki", "make"], &[&site]);
@@ -73,7 +73,7 @@ impl Bare {
     }
 
     /// Installs a bundle, and says what the command said.
-    fn install(&self, bundle: &str) -> String {
+    pub(super) fn install(&self, bundle: &str) -> String {
         let command = ["/root/outpost", "install", bundle];
         self.node
             .run(&[&command[..], &["--public-key", "/root/maker.pub"]].concat())
@@ -254,7 +254,7 @@ fn helper() -> Question {
 }
 
 /// The bundle that a node begins with, and one that is brought while it runs.
-const FIRST: &str = "/root/first.bundle";
+pub(super) const FIRST: &str = "/root/first.bundle";
 const ANOTHER: &str = "/var/lib/outpost/incoming/another.bundle";
 
 #[track_caller]

@@ -34,6 +34,23 @@ impl Images {
         self.directory.join("broken").join(format!("{service}.tar"))
     }
 
+    /// Makes a build of a service that is like no other, in a directory; gives its archive.
+    ///
+    /// # Panics
+    ///
+    /// Panics if it cannot be made.
+    #[must_use]
+    pub fn further_build(&self, service: &str, directory: &Path) -> PathBuf {
+        let programs = directory.join("programs");
+        create_dir_all(&programs).expect("the directory is writable");
+        let good = self.directory.join("programs/good");
+        another(&good.join(service), &programs, service, b"a further build")
+            .and_then(|()| copy(self.outpost(), programs.join("outpost")).map(drop))
+            .expect("programs are copied");
+        build(&programs, directory, &[service]).expect("the image is built");
+        directory.join(format!("{service}.tar"))
+    }
+
     /// The command `outpost`.
     #[must_use]
     pub fn outpost(&self) -> PathBuf {
@@ -100,29 +117,34 @@ fn make(images: &Images) -> Result<(), String> {
         let mut strip = Command::new("strip");
         strip.arg("-o").arg(&good).arg(binary(name));
         succeed(strip)?;
-        // Bytes after the sections of a program change nothing but its digest.
-        let mut octets = read(&good).map_err(|error| error.to_string())?;
-        octets.extend(b"another build");
-        let new = programs.join("new").join(name);
-        write(&new, octets)
-            .and_then(|()| set_permissions(&new, Permissions::from_mode(0o755)))
+        another(&good, &programs.join("new"), name, b"another build")
             .map_err(|error| error.to_string())?;
         // It is given arguments that it does not understand, and ends.
         copy(binary("responder"), programs.join("broken").join(name))
             .map_err(|error| error.to_string())?;
     }
     for kind in ["good", "new", "broken"] {
-        let mut build = Command::new(binary("outpost"));
-        build
-            .args(["image", "build", "--binaries"])
-            .arg(programs.join(kind))
-            .arg("--checkout")
-            .arg(checkout())
-            .arg("--output")
-            .arg(images.directory.join(kind));
-        succeed(build)?;
+        build(&programs.join(kind), &images.directory.join(kind), &[])?;
     }
     Ok(())
+}
+
+/// Copies a program with bytes after its sections, which change nothing but its digest.
+fn another(program: &Path, directory: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
+    let mut octets = read(program)?;
+    octets.extend(bytes);
+    let path = directory.join(name);
+    write(&path, octets)?;
+    set_permissions(&path, Permissions::from_mode(0o755))
+}
+
+/// Has `outpost` build the images of services, or of all.
+fn build(programs: &Path, output: &Path, services: &[&str]) -> Result<(), String> {
+    let mut build = Command::new(binary("outpost"));
+    build.args(["image", "build", "--binaries"]).arg(programs);
+    build.arg("--checkout").arg(checkout());
+    build.arg("--output").arg(output).args(services);
+    succeed(build)
 }
 
 fn succeed(command: Command) -> Result<(), String> {

@@ -3,7 +3,11 @@
 //! `SERVICE.tar` is what the node was installed with. `SERVICE-SLOT.tar`, where there is one, is
 //! what that slot runs instead: a swap puts it there for the slot that it starts. `SHA256SUMS` lists
 //! them all; an archive that it does not list is believed if it is whole in itself.
+//!
+//! `versions/SERVICE/SHA256.tar` are the archives of versions that have served, each under its digest: a way
+//! back that no swap writes over. They are links to the archives of slots, and take no space while these exist.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -139,6 +143,79 @@ impl Archives {
         Ok(path)
     }
 
+    //--- Versions
+
+    /// The archive of a version that is kept.
+    pub fn version(&self, service: Service, digest: Sha256) -> PathBuf {
+        self.versions_of(service).join(format!("{digest}.tar"))
+    }
+
+    /// The digests of the versions of a service that are kept, in no order.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be read.
+    pub fn versions(&self, service: Service) -> anyhow::Result<BTreeSet<Sha256>> {
+        let directory = self.versions_of(service);
+        let unreadable = || format!("cannot read {}", directory.display());
+        let entries = match fs::read_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            other => other.with_context(unreadable)?,
+        };
+        let mut versions = BTreeSet::new();
+        for entry in entries {
+            let name = entry.with_context(unreadable)?.file_name();
+            let stem = name.to_str().and_then(|name| name.strip_suffix(".tar"));
+            versions.extend(stem.and_then(|stem| stem.parse::<Sha256>().ok()));
+        }
+        Ok(versions)
+    }
+
+    /// Keeps an archive of a slot as a version.
+    ///
+    /// # Errors
+    ///
+    /// When it has another digest, or the disk refuses.
+    pub fn keep_version(
+        &self,
+        service: Service,
+        archive: &Path,
+        digest: Sha256,
+    ) -> anyhow::Result<()> {
+        let path = self.version(service, digest);
+        if path.exists() {
+            return Ok(());
+        }
+        anyhow::ensure!(
+            digest_of(archive)? == digest,
+            "{} is damaged: it has not the digest that SHA256SUMS lists",
+            archive.display()
+        );
+        let directory = self.versions_of(service);
+        fs::create_dir_all(&directory)
+            .with_context(|| format!("cannot make {}", directory.display()))?;
+        match fs::hard_link(archive, &path) {
+            Ok(()) => durable::sync_directory_of(&path)
+                .with_context(|| format!("cannot write {}", path.display())),
+            // A file system without links.
+            Err(_) => durable::write(&path, Rights::PUBLIC, open(archive)?),
+        }
+    }
+
+    /// Keeps a version no longer.
+    ///
+    /// # Errors
+    ///
+    /// When the disk refuses.
+    pub fn drop_version(&self, service: Service, digest: Sha256) -> anyhow::Result<()> {
+        let path = self.version(service, digest);
+        durable::remove(&path).with_context(|| format!("cannot remove {}", path.display()))
+    }
+
+    fn versions_of(&self, service: Service) -> PathBuf {
+        self.directory.join("versions").join(service.name())
+    }
+
     /// Removes the archive of a slot, so that the slot runs what the node was installed with.
     #[cfg(test)]
     fn drop_own(&self, service: Service, slot: Slot) -> anyhow::Result<()> {
@@ -244,6 +321,28 @@ mod tests {
         archives.drop_own(service, Slot::B).unwrap();
         assert_eq!(archives.archive(service, Slot::B), Some(installed));
         assert_eq!(archives.listed(&own).unwrap(), None);
+    }
+
+    #[test]
+    fn a_version_outlives_what_a_slot_gets_next() {
+        let (_scratch, archives) = scratch();
+        let service = Service::Healthd;
+        assert_eq!(archives.versions(service).unwrap(), BTreeSet::new());
+        let own = put(&archives, b"1", Some(Slot::B));
+        let (one, two) = (Sha256::of(b"1"), Sha256::of(b"2"));
+        for _ in 0..2 {
+            archives.keep_version(service, &own, one).unwrap();
+        }
+        put(&archives, b"2", Some(Slot::B));
+        let kept = archives.version(service, one);
+        assert_eq!(fs::read(&kept).unwrap(), b"1");
+        assert_eq!(archives.versions(service).unwrap(), [one].into());
+        assert_eq!(archives.versions(Service::LbProxy).unwrap(), [].into());
+        // Only under its own digest.
+        let error = archives.keep_version(service, &kept, two).unwrap_err();
+        assert!(error.to_string().contains("is damaged"), "{error}");
+        archives.drop_version(service, one).unwrap();
+        assert_eq!(archives.versions(service).unwrap(), [].into());
     }
 
     #[test]
