@@ -11,13 +11,13 @@
 //! `Saved` grows as the contract does: fields are added, so that a version of healthd reads what the
 //! version after it has written.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::disk;
 use prost::Message as _;
 use proto::health::{AdminState, Liveness};
 use proto::wire;
@@ -266,19 +266,9 @@ impl Store {
     /// # Errors
     /// When it cannot be written; the state that was there stays.
     pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        let new = self.directory.join("state.new");
-        let mut options = File::options();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o640)
-            .open(&new)?;
-        file.write_all(octets)?;
-        file.sync_all()?;
-        fs::rename(&new, self.path())?;
-        // The rename itself is on disk when its directory is.
-        File::open(&self.directory)?.sync_all()
+        disk::replace(&self.path(), "state.new", 0o640, |file| {
+            file.write_all(octets)
+        })
     }
 }
 

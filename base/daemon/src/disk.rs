@@ -1,8 +1,8 @@
-//! Small files off the disk: read within a bound, and looked at without being read.
+//! Small files: read within a bound, looked at without being read, and replaced whole.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use config_text::Files;
@@ -54,6 +54,54 @@ pub fn list(directory: &Path) -> io::Result<Vec<PathBuf>> {
         .collect()
 }
 
+/// Puts a file in its place, or another in the place of the one that is there. Blocks until it is on disk: a power cut leaves
+/// the old file or the new one. The directory of a file of services is theirs alone, and `beside` is the name of the new file
+/// until it is whole; two writers at a time need two names.
+///
+/// # Errors
+///
+/// When it cannot be written; the old file is still there.
+pub fn replace<T>(
+    path: &Path,
+    beside: &str,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
+    let directory = directory_of(path);
+    let new = directory.join(beside);
+    let written = write_new(&new, mode, write).and_then(|value| {
+        fs::rename(&new, path)?;
+        // The rename itself is on disk when its directory is.
+        File::open(directory)?.sync_all()?;
+        Ok(value)
+    });
+    if written.is_err() {
+        // The first error tells more than one of this.
+        drop(fs::remove_file(&new));
+    }
+    written
+}
+
+fn write_new<T>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(mode);
+    let mut file = options.open(path)?;
+    let value = write(&mut file)?;
+    file.sync_all()?;
+    Ok(value)
+}
+
+/// The directory that a file lies in.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    directory.unwrap_or_else(|| Path::new("."))
+}
+
 /// Tells one state of a file from another without reading it; `None` for a file that cannot
 /// be inspected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,12 +132,34 @@ impl Stamp {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]
     fn an_endless_file_is_refused() {
         let error = read(Path::new("/dev/zero")).unwrap_err();
         assert!(error.to_string().starts_with("larger than"), "{error}");
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        let write = |text: &'static str| {
+            replace(&path, ".new", 0o640, |file| file.write_all(text.as_bytes()))
+        };
+        write("one").unwrap();
+        write("two").unwrap();
+        let failed = replace(&path, ".new", 0o640, |file| {
+            file.write_all(b"half")?;
+            Err::<(), _>(io::Error::other("full"))
+        });
+        assert_eq!(failed.unwrap_err().to_string(), "full");
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o640);
+        assert_eq!(directory_of(Path::new("state")), Path::new("."));
     }
 
     #[test]

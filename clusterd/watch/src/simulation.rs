@@ -425,7 +425,7 @@ impl World {
                 });
             }
             RequestKind::Initial { timeout } => {
-                self.answer_initial(request.id, request.address, timeout)
+                self.answer_initial(request.id, request.address, timeout);
             }
         }
     }

@@ -72,7 +72,7 @@ impl Bench {
         self.pass(end.saturating_duration_since(self.now));
     }
 
-    /// RequestKind comes of the last request.
+    /// Answers the last request.
     fn give(&mut self, input: Input) {
         let id = self.last().id;
         self.give_to(id, input);
