@@ -177,6 +177,12 @@ impl Manifests {
     }
 }
 
+/// The reason why a text cannot be parsed at all; none when it can, whatever its objects are.
+#[must_use]
+pub fn check(text: &str) -> Option<String> {
+    documents(text).err()
+}
+
 fn endpoints(value: Value) -> Result<Vec<Object>, ObjectError> {
     let key = object::key(Kind::EndpointSlice, &value);
     let name = key.as_ref().map_or_else(

@@ -349,6 +349,12 @@ impl Machine {
         self.addresses.current()
     }
 
+    /// How many addresses there are.
+    #[must_use]
+    pub const fn addresses(&self) -> usize {
+        self.settings.addresses
+    }
+
     /// Whether the last attempt has failed.
     #[must_use]
     pub const fn is_failing(&self) -> bool {
