@@ -1,11 +1,16 @@
-//! Compiles the contract with protox, so that a build needs no protoc.
+//! Compiles the contracts with protox, so that a build needs no protoc.
 
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let file = "outpost/health/v1/health.proto";
-    println!("cargo:rerun-if-changed=proto/{file}");
-    let descriptors = protox::compile([file], ["proto"])?;
+    let files = [
+        "outpost/cluster/v1/cluster.proto",
+        "outpost/health/v1/health.proto",
+    ];
+    for file in files {
+        println!("cargo:rerun-if-changed=proto/{file}");
+    }
+    let descriptors = protox::compile(files, ["proto"])?;
     tonic_prost_build::configure()
         .build_client(cfg!(feature = "client"))
         .build_server(cfg!(feature = "server"))

@@ -8,17 +8,17 @@
 //! An answer is used after a restart only if the forward table of that time and the one of now believe the same servers for
 //! its names.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::dns_recursor;
 use api::dns_recursor::CacheFile as Report;
 use daemon::clock;
+use daemon::directory::{Change, Directory};
 use daemon::disk::Stamp;
 use daemon::latest::Latest;
 use dns_cache::archive::{self, Archive, Head, Zone};
@@ -30,15 +30,10 @@ use dns_resolve::forward::{Mode, Route, Table};
 use dns_wire::Type;
 use durable::Rights;
 use parking_lot::Mutex;
-use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
-use tokio::io::unix::AsyncFd;
 use tokio::task::JoinHandle;
 
 use crate::clock::Clock;
 use crate::server::Snapshot;
-
-/// Octets of events that are read at a time.
-const EVENTS: usize = 4096;
 
 /// A cache file that is written and read while the server runs.
 #[derive(Debug)]
@@ -230,14 +225,11 @@ impl CacheFile {
     }
 
     fn write(&self) -> io::Result<u64> {
-        let (directory, name) = self.place();
-        let new = directory.join(format!(".{name}.{:016x}", self.writer));
-        let mut n_entries = 0;
+        // The successor may write at the same time.
+        let new = format!(".{}.{:016x}", self.name().to_string_lossy(), self.writer);
         durable::replace_by(&new, &self.path, Rights::PRIVATE, |file| {
-            n_entries = self.write_to(file)?;
-            Ok(())
-        })?;
-        Ok(n_entries)
+            self.write_to(file)
+        })
     }
 
     fn write_to(&self, file: &mut File) -> io::Result<u64> {
@@ -263,26 +255,22 @@ impl CacheFile {
         Ok(n_entries)
     }
 
-    /// The directory of the file and its name.
-    fn place(&self) -> (&Path, String) {
-        let directory = self.path.parent().filter(|it| !it.as_os_str().is_empty());
-        let name = self.path.file_name().unwrap_or_default();
-        let name = name.to_string_lossy().into_owned();
-        (directory.unwrap_or_else(|| Path::new(".")), name)
+    fn name(&self) -> &OsStr {
+        self.path.file_name().unwrap_or_default()
     }
 
     /// Writes the file at intervals, and reads it when another process has written it, until the task is aborted.
     fn follow(self: &Arc<Self>, interval: Duration) -> JoinHandle<()> {
         let file = Arc::clone(self);
         tokio::spawn(async move {
-            let watch = match file.watch() {
+            let watch = match Directory::watch(durable::directory_of(&file.path)) {
                 Ok(watch) => Some(watch),
                 Err(error) => {
                     tracing::warn!(path = %file.path.display(), %error, "Cache file cannot be watched");
                     None
                 }
             };
-            let (_, name) = file.place();
+            let name = file.name().to_owned();
             // The first time at once: the file may have been written after it was read and before it was watched.
             let mut is_due = false;
             loop {
@@ -301,33 +289,18 @@ impl CacheFile {
             }
         })
     }
-
-    fn watch(&self) -> io::Result<AsyncFd<OwnedFd>> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&queue, self.place().0, WatchFlags::MOVED_TO)?;
-        sys::wait::watched(queue)
-    }
 }
 
 /// Waits until a file of this name is put into the directory.
-async fn is_replaced(watch: Option<&AsyncFd<OwnedFd>>, name: &str) {
+async fn is_replaced(watch: Option<&Directory>, name: &OsStr) {
     let Some(watch) = watch else {
         return std::future::pending().await;
     };
     loop {
-        let Ok(mut ready) = watch.readable().await else {
+        let Ok(changes) = watch.changes().await else {
             return std::future::pending().await;
         };
-        ready.clear_ready();
-        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
-        let mut queue = inotify::Reader::new(watch.get_ref(), &mut buffer);
-        let mut is_ours = false;
-        while let Ok(event) = queue.next() {
-            is_ours |= event
-                .file_name()
-                .is_some_and(|it| it.to_bytes() == name.as_bytes());
-        }
-        if is_ours {
+        if changes.files.get(name) == Some(&Change::Complete) {
             return;
         }
     }

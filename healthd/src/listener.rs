@@ -1,23 +1,18 @@
 //! Listeners of the gRPC services: those systemd hands over, else those configured.
 
 use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use daemon::accept::{Acceptor, Listener, Permit};
+use daemon::accept::Acceptor;
 use daemon::drain::Guard;
 use daemon::listen::path::{self, Bound};
 use daemon::listen::{self, Inherited};
 use daemon::run::StartError;
+use proto::incoming;
 use proto::watch::MAX_MESSAGE;
 use proto::wire::health_server::HealthServer;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::mpsc;
-use tokio_stream::Stream;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Server;
-use tonic::transport::server::{Connected, Router};
+use tonic::transport::server::Router;
 use tonic_health::pb::health_server::HealthServer as StandardServer;
 
 use crate::driver::Driver;
@@ -95,114 +90,14 @@ impl Listeners {
         let acceptor = Acceptor::waiting(MAX_CONNECTIONS);
         for listener in self.unix {
             let listener = tokio::net::UnixListener::from_std(listener)?;
-            spawn(accept(listener, acceptor.clone()), driver, guard);
+            incoming::serve(router(driver, guard), listener, acceptor.clone(), guard);
         }
         for listener in self.tcp {
             let listener = tokio::net::TcpListener::from_std(listener)?;
-            spawn(accept(listener, acceptor.clone()), driver, guard);
+            incoming::serve(router(driver, guard), listener, acceptor.clone(), guard);
         }
         Ok(self.bound)
     }
-}
-
-/// A connection with its room within the bound.
-struct Accepted<S> {
-    stream: S,
-    _permit: Permit,
-}
-
-/// The connections of a listener, for tonic; the listener is closed when the stream is dropped.
-fn accept<L: Listener>(
-    listener: L,
-    acceptor: Acceptor,
-) -> impl Stream<Item = io::Result<Accepted<L::Stream>>> {
-    let (accepted, connections) = mpsc::channel(1);
-    tokio::spawn(async move {
-        loop {
-            let (stream, _, permit) = tokio::select! {
-                () = accepted.closed() => return,
-                next = acceptor.next(&listener) => next,
-            };
-            let connection = Accepted {
-                stream,
-                _permit: permit,
-            };
-            if accepted.send(Ok(connection)).await.is_err() {
-                return;
-            }
-        }
-    });
-    ReceiverStream::new(connections)
-}
-
-impl<S: Connected> Connected for Accepted<S> {
-    type ConnectInfo = S::ConnectInfo;
-
-    fn connect_info(&self) -> S::ConnectInfo {
-        self.stream.connect_info()
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Accepted<S> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        octets: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, octets)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
-fn spawn<S, C>(incoming: S, driver: &Driver, guard: &Guard)
-where
-    S: Stream<Item = io::Result<C>> + Send + 'static,
-    C: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-{
-    let router = router(driver, guard);
-    let mut guard = guard.clone();
-    tokio::spawn(async move {
-        let mut stop = guard.clone();
-        let served = router
-            .serve_with_incoming_shutdown(incoming, async move { stop.asked().await })
-            .await;
-        if let Err(error) = served {
-            tracing::error!(%error, "A listener has failed");
-        } else if !guard.is_asked() {
-            tracing::error!("A listener has ended");
-        }
-        // Held until the last connection is closed, so that the drain waits for it.
-        guard.asked().await;
-    });
 }
 
 fn router(driver: &Driver, guard: &Guard) -> Router {

@@ -27,7 +27,7 @@ use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::saver::Saver;
-use crate::state::{Loaded, Store, first_generation};
+use crate::state::{Loaded, Store};
 use crate::{marks, page, status};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
@@ -245,7 +245,7 @@ fn restore(store: &Store, readiness: &Readiness) -> Restored {
             Restored::default()
         }
     };
-    restored.generation = first_generation(restored.generation, clock::since_1970());
+    restored.generation = clock::first_generation(restored.generation, clock::since_1970());
     restored
 }
 

@@ -35,14 +35,6 @@ const VERSION: u32 = 1;
 /// A larger file is no state of ours: 16,384 targets take some megabytes.
 const MAX_SIZE: u64 = 64 << 20;
 
-/// How far a restart jumps ahead of the generation on disk: beyond any that was published since it
-/// was written, which is a second or two of changes.
-const JUMP: u64 = 1 << 18;
-
-/// Generations that a millisecond of the clock stands for when there is nothing on disk: a restart
-/// jumps 64 ms ahead, and none comes as soon after another.
-const PER_MILLISECOND: u64 = 1 << 12;
-
 //--- Format
 
 #[derive(Clone, PartialEq, prost::Message)]
@@ -190,15 +182,6 @@ fn crc32(octets: &[u8]) -> u32 {
     !crc
 }
 
-/// The generation a process begins with: above all that went before it, by what is on disk and, if
-/// that is gone, by the clock.
-#[must_use]
-pub fn first_generation(saved: u64, wall: Duration) -> u64 {
-    let millis = u64::try_from(wall.as_millis()).unwrap_or(u64::MAX);
-    let by_clock = millis.saturating_mul(PER_MILLISECOND);
-    saved.saturating_add(JUMP).max(by_clock)
-}
-
 //--- Disk
 
 /// The directory that holds the state.
@@ -266,11 +249,8 @@ impl Store {
     /// # Errors
     /// When it cannot be written; the state that was there stays.
     pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        let rights = Rights {
-            mode: 0o640,
-            owner: None,
-        };
-        durable::replace(&self.path(), rights, |file| file.write_all(octets)).map(drop)
+        let rights = Rights::new(0o640);
+        durable::replace(&self.path(), rights, |file| file.write_all(octets))
     }
 }
 

@@ -1,10 +1,11 @@
-//! The gRPC contract between healthd and its subscribers.
+//! The gRPC contracts: between healthd and its subscribers, and between clusterd and its own.
 //!
-//! [`wire`] is generated from `proto/outpost/health/v1/health.proto`, whose comments are the
+//! [`wire`] is generated from the files below `proto/outpost`, whose comments are the
 //! contract. [`health`] has the same as typed values that cannot be wrong: a message is parsed into
 //! them or refused. With the feature `client`, [`link`] is what a service holds of healthd: [`watch`] keeps
 //! its `Watch` stream alive and hands out snapshots. [`report`] keeps one `Report` stream for the
-//! observations of subscribers, and [`clock`] reports how good a node's clock is.
+//! observations of subscribers, and [`clock`] reports how good a node's clock is. [`cluster`] has the same for clusterd. With the
+//! feature `server`, [`incoming`] serves a contract at a listener.
 //!
 //! Knows no service.
 
@@ -12,11 +13,14 @@
 
 #[cfg(feature = "client")]
 pub mod clock;
+pub mod cluster;
 #[cfg(feature = "client")]
 mod connection;
 #[cfg(feature = "client")]
 pub mod endpoint;
 pub mod health;
+#[cfg(feature = "server")]
+pub mod incoming;
 #[cfg(feature = "client")]
 pub mod link;
 #[cfg(feature = "client")]
@@ -47,4 +51,9 @@ pub mod watch;
 )]
 pub mod wire {
     tonic::include_proto!("outpost.health.v1");
+
+    /// Those of clusterd.
+    pub mod cluster {
+        tonic::include_proto!("outpost.cluster.v1");
+    }
 }

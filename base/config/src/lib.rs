@@ -18,6 +18,7 @@
 
 mod address;
 mod admin;
+pub mod clusterd;
 pub mod dns_authd;
 pub mod dns_recursor;
 mod document;

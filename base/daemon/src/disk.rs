@@ -1,4 +1,4 @@
-//! Small files off the disk: read within a bound, and looked at without being read.
+//! Small files: read within a bound, and looked at without being read.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -84,6 +84,8 @@ impl Stamp {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write as _;
+
     use super::*;
 
     #[test]

@@ -4,7 +4,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, fchown};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Context as _;
 
@@ -18,17 +18,17 @@ pub struct Rights {
 }
 
 impl Rights {
+    /// These permissions, and the owner that the writer is.
+    #[must_use]
+    pub const fn new(mode: u32) -> Self {
+        Self { mode, owner: None }
+    }
+
     /// Everybody may read it.
-    pub const PUBLIC: Self = Self {
-        mode: 0o644,
-        owner: None,
-    };
+    pub const PUBLIC: Self = Self::new(0o644);
 
     /// Only the owner may read it.
-    pub const PRIVATE: Self = Self {
-        mode: 0o600,
-        owner: None,
-    };
+    pub const PRIVATE: Self = Self::new(0o600);
 }
 
 /// Puts a file in its place, or another in the place of the one that is there.
@@ -38,55 +38,56 @@ impl Rights {
 /// When it cannot be written; the old file is still there.
 pub fn write(path: &Path, rights: Rights, mut contents: impl Read) -> anyhow::Result<()> {
     replace(path, rights, |file| io::copy(&mut contents, file).map(drop))
-        .map(drop)
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Replaces a file by what `fill` writes, and returns the new one, open for reading and writing. One writer of a
-/// path at a time: the file beside it has a fixed name.
+/// Replaces a file by what `fill` writes. Blocks until it is on disk: a power cut leaves the old file or the new one. One
+/// writer of a path at a time: the file beside it has a fixed name.
 ///
 /// # Errors
 ///
 /// The first one of `fill` or of the system; the old file is still there.
-pub fn replace(
+pub fn replace<T>(
     path: &Path,
     rights: Rights,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<File> {
+    fill: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
     replace_by(&beside(path), path, rights, fill)
 }
 
-/// The same by way of the file `new` in the same directory: several processes, each with a name of its own, may
+/// The same by way of a file of this name in the same directory: several processes, each with a name of its own, may
 /// write the same path at the same time, and the last rename wins.
 ///
 /// # Errors
 ///
 /// The first one of `fill` or of the system; the old file is still there.
-pub fn replace_by(
-    new: &Path,
+pub fn replace_by<T>(
+    beside: &str,
     path: &Path,
     rights: Rights,
-    fill: impl FnOnce(&mut File) -> io::Result<()>,
-) -> io::Result<File> {
+    fill: impl FnOnce(&mut File) -> io::Result<T>,
+) -> io::Result<T> {
+    let new = &path.with_file_name(beside);
     // The leftover of a process that was killed; and a link that another process put there is never followed.
     remove(new)?;
     let mut file = OpenOptions::new()
-        .read(true)
         .write(true)
         .create_new(true)
         .mode(0o600)
         .open(new)?;
-    let written = fill(&mut file)
-        .and_then(|()| give(&file, rights))
-        .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(new, path));
+    let written = fill(&mut file).and_then(|value| {
+        give(&file, rights)?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+        Ok(value)
+    });
     if written.is_err() {
         // The first error tells more than one of this.
         drop(fs::remove_file(new));
     }
-    written?;
+    let value = written?;
     sync_directory_of(path)?;
-    Ok(file)
+    Ok(value)
 }
 
 /// Gives a file that is there its owner and permissions.
@@ -128,19 +129,21 @@ pub fn remove(path: &Path) -> io::Result<()> {
 ///
 /// When the disk refuses.
 pub fn sync_directory_of(path: &Path) -> io::Result<()> {
-    match path.parent() {
-        // A name alone is in the current directory.
-        Some(directory) if directory.as_os_str().is_empty() => File::open(".")?.sync_all(),
-        Some(directory) => File::open(directory)?.sync_all(),
-        None => Ok(()),
-    }
+    File::open(directory_of(path))?.sync_all()
+}
+
+/// The directory that a file lies in.
+#[must_use]
+pub fn directory_of(path: &Path) -> &Path {
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    directory.unwrap_or_else(|| Path::new("."))
 }
 
 /// The name under which a file is written before it has its own. It begins with a dot, so that
 /// neither systemd nor podman reads it.
-fn beside(path: &Path) -> PathBuf {
+fn beside(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!(".{name}.outpost-new"))
+    format!(".{name}.outpost-new")
 }
 
 #[cfg(test)]
@@ -152,7 +155,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.toml");
         // A former attempt that was killed.
-        fs::write(beside(&path), "half").unwrap();
+        fs::write(path.with_file_name(beside(&path)), "half").unwrap();
         write(&path, Rights::PRIVATE, &b"one"[..]).unwrap();
         write(&path, Rights::PUBLIC, &b"two"[..]).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode();
@@ -189,7 +192,7 @@ mod tests {
             directory.path().join("other"),
         );
         fs::write(&other, "of somebody else").unwrap();
-        std::os::unix::fs::symlink(&other, beside(&path)).unwrap();
+        std::os::unix::fs::symlink(&other, path.with_file_name(beside(&path))).unwrap();
         write(&path, Rights::PRIVATE, &b"new"[..]).unwrap();
         assert_eq!(fs::read(&other).unwrap(), b"of somebody else");
         assert_eq!(fs::read(&path).unwrap(), b"new");

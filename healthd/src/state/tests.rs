@@ -124,19 +124,6 @@ fn a_target_of_a_later_version_is_left_out_and_the_rest_is_read() {
 }
 
 #[test]
-fn generations_grow_over_restarts_with_and_without_a_state() {
-    let day = Duration::from_hours(500_000);
-    let first = first_generation(0, day);
-    assert!(first_generation(first + 5000, day) > first + 5000);
-    assert!(first_generation(0, day + Duration::from_secs(1)) > first + 5000);
-    assert!(
-        first_generation(first, Duration::ZERO) > first,
-        "clock lost"
-    );
-    assert_eq!(first_generation(u64::MAX, day), u64::MAX);
-}
-
-#[test]
 fn a_state_is_replaced_and_read_back() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(&directory.path().join("deeper")).unwrap();

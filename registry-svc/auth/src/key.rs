@@ -157,10 +157,10 @@ fn write(path: &Path, mode: u32, text: &str) -> Result<(), KeyError> {
         path: path.to_owned(),
         source,
     };
-    let rights = Rights { mode, owner: None };
-    durable::replace(path, rights, |file| file.write_all(text.as_bytes()))
-        .map(drop)
-        .map_err(failed)
+    durable::replace(path, Rights::new(mode), |file| {
+        file.write_all(text.as_bytes())
+    })
+    .map_err(failed)
 }
 
 /// PEM with lines of 64 characters (RFC 7468 §2).

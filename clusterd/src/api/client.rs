@@ -1,0 +1,222 @@
+//! One request over one connection: HTTP/1.1, so that a dead connection takes one watch with it and no other.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster_objects::answer::Refusal;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use super::access::Access;
+use super::address::ApiAddress;
+
+/// Reaching an address, and the handshake of TLS. The API server is on this node, or a switch away.
+const CONNECT: Duration = Duration::from_secs(2);
+/// The longest body of a refusal that is read.
+const MAX_REFUSAL: usize = 64 << 10;
+/// The longest line of a watch: a slice of 1,000 endpoints has 273 KB.
+const MAX_LINE: usize = 8 << 20;
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ApiError {
+    #[error("cannot connect to {address}")]
+    Connect {
+        address: String,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the connection to {address} failed")]
+    Lost {
+        address: String,
+        #[source]
+        source: hyper::Error,
+    },
+    #[error("{0} ended in the middle of a line")]
+    Torn(String),
+    #[error("{address} sent more than {most} bytes")]
+    TooLong { address: String, most: usize },
+    /// The server says no.
+    #[error("{0}")]
+    Refused(Refusal),
+    #[error("the request cannot be written")]
+    Request(#[from] hyper::http::Error),
+}
+
+/// An answer that has begun.
+pub(super) struct Answer {
+    body: Incoming,
+    buffer: Vec<u8>,
+    address: String,
+    _connection: Connection,
+}
+
+/// The task of a connection, which ends with the answer.
+struct Connection(JoinHandle<()>);
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a GET request, and returns the whole body.
+pub(super) async fn get(
+    access: &Access,
+    address: &ApiAddress,
+    path: &str,
+    most: usize,
+) -> Result<Vec<u8>, ApiError> {
+    open(access, address, path).await?.whole(most).await
+}
+
+/// Sends a GET request, and returns when its answer begins.
+pub(super) async fn open(
+    access: &Access,
+    address: &ApiAddress,
+    path: &str,
+) -> Result<Answer, ApiError> {
+    let failed = |source| ApiError::Connect {
+        address: address.to_string(),
+        source,
+    };
+    let place = (address.host.as_str(), address.port);
+    let stream = within(TcpStream::connect(place)).await.map_err(failed)?;
+    stream.set_nodelay(true).map_err(failed)?;
+    match address.is_tls {
+        false => exchange(access, address, path, stream).await,
+        true => {
+            let name = match &access.server_name {
+                Some(name) => name.clone(),
+                None => ServerName::try_from(address.host.clone())
+                    .map_err(|error| failed(io::Error::other(error)))?,
+            };
+            let connector = TlsConnector::from(Arc::clone(&access.tls));
+            let stream = within(connector.connect(name, stream))
+                .await
+                .map_err(failed)?;
+            exchange(access, address, path, stream).await
+        }
+    }
+}
+
+async fn within<T>(connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    match timeout(CONNECT, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => Err(io::ErrorKind::TimedOut.into()),
+    }
+}
+
+async fn exchange<S>(
+    access: &Access,
+    address: &ApiAddress,
+    path: &str,
+    stream: S,
+) -> Result<Answer, ApiError>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let lost = |source| ApiError::Lost {
+        address: address.to_string(),
+        source,
+    };
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
+    // Failures show in the request or in the body.
+    let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
+    let mut request = Request::get(path)
+        .header(HOST, address.authority())
+        .header(USER_AGENT, concat!("clusterd/", env!("CARGO_PKG_VERSION")))
+        .header(ACCEPT, "application/json")
+        // Some servers compress each event of a watch for itself.
+        .header(ACCEPT_ENCODING, "identity");
+    if let Some(authorization) = &access.authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    let request = request.body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await.map_err(lost)?;
+    let (status, wait) = (response.status(), retry_after(&response));
+    let answer = Answer {
+        body: response.into_body(),
+        buffer: Vec::new(),
+        address: address.to_string(),
+        _connection: connection,
+    };
+    if status.is_success() {
+        return Ok(answer);
+    }
+    let body = answer.whole(MAX_REFUSAL).await.unwrap_or_default();
+    let mut refusal = Refusal::read(status.as_u16(), &body);
+    refusal.retry_after = wait.or(refusal.retry_after);
+    Err(ApiError::Refused(refusal))
+}
+
+/// The seconds of `Retry-After`; a date there is not read.
+fn retry_after<B>(response: &Response<B>) -> Option<Duration> {
+    let value = response.headers().get(RETRY_AFTER)?.to_str().ok()?;
+    value.trim().parse().ok().map(Duration::from_secs)
+}
+
+impl Answer {
+    /// The whole body.
+    pub(super) async fn whole(mut self, most: usize) -> Result<Vec<u8>, ApiError> {
+        while self.read_more(most).await? {}
+        Ok(self.buffer)
+    }
+
+    /// The next line; none when the answer has ended as it should. Cancel safe.
+    pub(super) async fn line(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
+        let mut searched = 0;
+        loop {
+            let rest = self.buffer.get(searched..).unwrap_or_default();
+            if let Some(place) = rest.iter().position(|byte| *byte == b'\n') {
+                let after = self.buffer.split_off(searched + place + 1);
+                let line = std::mem::replace(&mut self.buffer, after);
+                if line.iter().all(u8::is_ascii_whitespace) {
+                    searched = 0;
+                    continue;
+                }
+                return Ok(Some(line));
+            }
+            searched = self.buffer.len();
+            if !self.read_more(MAX_LINE).await? {
+                return match self.buffer.is_empty() {
+                    true => Ok(None),
+                    false => Err(ApiError::Torn(self.address.clone())),
+                };
+            }
+        }
+    }
+
+    /// Reads what comes next into the buffer; false at the end.
+    async fn read_more(&mut self, most: usize) -> Result<bool, ApiError> {
+        let Some(frame) = self.body.frame().await else {
+            return Ok(false);
+        };
+        let frame = frame.map_err(|source| ApiError::Lost {
+            address: self.address.clone(),
+            source,
+        })?;
+        if let Ok(data) = frame.into_data() {
+            if self.buffer.len() + data.len() > most {
+                return Err(ApiError::TooLong {
+                    address: self.address.clone(),
+                    most,
+                });
+            }
+            self.buffer.extend_from_slice(&data);
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,259 @@
+//! The configuration of clusterd: the file, and the source that it names.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ::config::clusterd::{ADMIN_PORT, Api, Clusterd};
+use ::config::{Document, Problem, Problems};
+use daemon::config::Common;
+use rustls::pki_types::ServerName;
+
+use crate::api::access;
+use crate::api::address::ApiAddress;
+
+/// The default address of the admin listener.
+pub const DEFAULT_ADMIN: SocketAddr =
+    SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), ADMIN_PORT);
+
+/// The directory that Kubernetes mounts into a pod.
+const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// The part that every daemon has.
+    pub common: Common,
+    /// The file, with the command line's values in it.
+    pub file: Clusterd,
+    /// The source of the objects.
+    pub source: Source,
+}
+
+/// The source of the objects.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    /// The Kubernetes API.
+    Api(ApiSettings),
+    /// A directory of manifests.
+    Manifests(PathBuf),
+}
+
+/// The settings of the API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiSettings {
+    /// A kubeconfig.
+    pub kubeconfig: Option<PathBuf>,
+    /// The addresses before that of the kubeconfig.
+    pub addresses: Vec<ApiAddress>,
+    /// The name of the servers' certificates.
+    pub server_name: Option<ServerName<'static>>,
+    /// The authorities; none for those of the kubeconfig.
+    pub ca_file: Option<PathBuf>,
+    /// The bearer token; none for the credentials of the kubeconfig.
+    pub token_file: Option<PathBuf>,
+    /// Objects of one page.
+    pub page: usize,
+    /// How long a watch lasts.
+    pub watch: Duration,
+}
+
+/// The keys that the command line may set; it wins over the file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Overrides {
+    /// Unix socket to listen on
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<PathBuf>,
+
+    /// Directory for the snapshot that a restart continues from
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<PathBuf>,
+
+    /// Directory of manifests, in place of the source of the file
+    #[arg(long, value_name = "DIR")]
+    pub manifests: Option<PathBuf>,
+
+    /// Address of the admin listener
+    #[arg(long, value_name = "IP:PORT")]
+    pub admin: Option<SocketAddr>,
+}
+
+impl Config {
+    /// Reads a configuration file; without one, everything has its default, and there is no source but that of the overrides.
+    ///
+    /// # Errors
+    /// Everything that is wrong with the file.
+    pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, Problems> {
+        let text = match path {
+            Some(path) => daemon::config::read(path)?,
+            None => Document::inline("the command line", "version = \"v1\"\n"),
+        };
+        Self::from_document(&text, overrides)
+    }
+
+    /// Parses the text of a configuration file.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it.
+    pub fn from_document(document: &Document, overrides: &Overrides) -> Result<Self, Problems> {
+        let mut settings = None;
+        let mut file = document.parse_with(|file: &Clusterd, check| {
+            settings = file.api.as_ref().map(|api| {
+                api_settings(api, |key, words| {
+                    check.problem(&["api".into(), key.into()], words)
+                })
+            });
+            if file.api.is_some() && file.manifests.is_some() && overrides.manifests.is_none() {
+                check.problem(
+                    &["manifests".into()],
+                    "give `manifests` or `[api]`, not both",
+                );
+            }
+        })?;
+        if let Some(socket) = &overrides.socket {
+            file.socket.clone_from(socket);
+        }
+        if let Some(directory) = &overrides.state_dir {
+            file.state.clone_from(directory);
+        }
+        if overrides.manifests.is_some() {
+            file.manifests.clone_from(&overrides.manifests);
+        }
+        if overrides.admin.is_some() {
+            file.admin.listen = overrides.admin.into();
+        }
+        let source = match (&file.manifests, settings) {
+            (Some(directory), _) => Source::Manifests(directory.clone()),
+            (None, Some(settings)) => Source::Api(settings),
+            (None, None) => {
+                let words = "there is no source: give `manifests` or `[api]`";
+                return Err(Problem::new(words).into());
+            }
+        };
+        Ok(Self {
+            common: Common::of(file.log, file.admin, file.drain),
+            file,
+            source,
+        })
+    }
+
+    /// Reads the files that the source names. A daemon reads them again when they change, and does not end for one that is not
+    /// there yet.
+    ///
+    /// # Errors
+    /// Those that are of no use.
+    pub fn with_files(self) -> Result<Self, Problems> {
+        let problem = match &self.source {
+            Source::Api(settings) => access::read(settings)
+                .err()
+                .map(|error| daemon::exit::chain(&error)),
+            Source::Manifests(directory) => crate::manifests::check(directory).err(),
+        };
+        match problem {
+            None => Ok(self),
+            Some(problem) => Err(Problem::new(problem).into()),
+        }
+    }
+}
+
+fn api_settings(api: &Api, mut problem: impl FnMut(&'static str, String)) -> ApiSettings {
+    let mut addresses = Vec::new();
+    for text in &api.addresses {
+        match text.parse::<ApiAddress>() {
+            Ok(address) => addresses.push(address),
+            Err(error) => problem("addresses", error.to_string()),
+        }
+    }
+    let name = api.server_name.as_ref().map(|name| {
+        let parsed = ServerName::try_from(name.clone());
+        parsed.map_err(|_| problem("server-name", format!("{name:?} is no name of a server")))
+    });
+    if api.addresses.is_empty() && api.kubeconfig.is_none() {
+        problem("addresses", "give `addresses` or `kubeconfig`".to_owned());
+    }
+    let has_kubeconfig = api.kubeconfig.is_some();
+    let mounted = |name: &str| (!has_kubeconfig).then(|| Path::new(MOUNTED).join(name));
+    ApiSettings {
+        kubeconfig: api.kubeconfig.clone(),
+        addresses,
+        server_name: name.and_then(Result::ok),
+        ca_file: api.ca_file.clone().or_else(|| mounted("ca.crt")),
+        token_file: api.token_file.clone().or_else(|| mounted("token")),
+        page: api.page.get(),
+        watch: api.watch.get(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config, String> {
+        let document = Document::inline("t", format!("version = \"v1\"\n{text}"));
+        Config::from_document(&document, &Overrides::default()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_source_is_the_api_or_manifests() {
+        let config = parse("manifests = \"/etc/outpost/cluster.d\"").unwrap();
+        assert_eq!(
+            config.source,
+            Source::Manifests("/etc/outpost/cluster.d".into())
+        );
+        let config = parse("[api]\naddresses = [\"https://192.168.7.13:6443\"]").unwrap();
+        match config.source {
+            Source::Api(api) => {
+                assert_eq!(api.addresses[0].to_string(), "https://192.168.7.13:6443");
+                assert!(api.ca_file.is_some_and(|path| path.starts_with(MOUNTED)));
+            }
+            other @ Source::Manifests(_) => panic!("{other:?}"),
+        }
+        let config = parse("[api]\nkubeconfig = \"/k\"").unwrap();
+        assert!(matches!(
+            config.source,
+            Source::Api(ApiSettings {
+                ca_file: None,
+                token_file: None,
+                ..
+            })
+        ));
+        for (text, problem) in [
+            ("", "there is no source"),
+            ("manifests = \"/a\"\n[api]\nkubeconfig = \"/k\"", "not both"),
+            ("[api]\n", "give `addresses` or `kubeconfig`"),
+            (
+                "[api]\naddresses = [\"192.168.7.13\"]",
+                "is no address of an API server",
+            ),
+            (
+                "[api]\naddresses = [\"http://192.168.7.13:1\"]",
+                "not encrypted",
+            ),
+            (
+                "[api]\nkubeconfig = \"/k\"\nserver-name = \"a b\"",
+                "is no name of a server",
+            ),
+            ("[api]\nkubeconfig = \"/k\"\nwatch = \"1s\"", "watch"),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(problem), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_command_line_wins() {
+        let document = Document::inline("t", "version = \"v1\"\n[api]\nkubeconfig = \"/k\"");
+        let overrides = Overrides {
+            socket: Some("/s".into()),
+            state_dir: Some("/d".into()),
+            manifests: Some("/m".into()),
+            admin: None,
+        };
+        let config = Config::from_document(&document, &overrides).unwrap();
+        assert_eq!(config.source, Source::Manifests("/m".into()));
+        assert_eq!(
+            (config.file.socket, config.file.state),
+            ("/s".into(), "/d".into())
+        );
+    }
+}
