@@ -88,7 +88,7 @@ impl<'q, 'o> Draft<'q, 'o> {
     /// The zone's answer for names without data of the type.
     pub(crate) fn copy_nodata(&mut self, zone: &Zone) {
         match zone.nodata() {
-            Answer::Rendered(number) => self.copy(zone, number),
+            Answer::Rendered(number) | Answer::Onward(number) => self.copy(zone, number),
             _ => self.compose(&zone.resolve_negative()),
         }
     }

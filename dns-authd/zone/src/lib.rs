@@ -30,4 +30,4 @@ pub use record::{Record, RecordData};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
 pub use zone::cursor::Cursor;
-pub use zone::{Answer, LiveSet, Soa, Zone};
+pub use zone::{Answer, Asked, LiveSet, MAX_CHAIN, Soa, Zone};
