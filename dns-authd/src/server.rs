@@ -11,7 +11,7 @@ use crate::access::Access;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
-use crate::random;
+use crate::{random, signed};
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]
@@ -75,12 +75,10 @@ impl Respond for Answerer {
             may_ask: self.access.get().may_ask(peer.ip()),
         };
         let message = datagram.payload();
-        match self
-            .responder
-            .respond(self.reader.get(), message, &client, reply)
-        {
+        let responder = &mut self.responder;
+        match signed::respond(responder, self.reader.get(), message, &client, reply) {
             Verdict::Reply(length) => Outcome::Reply(length),
-            Verdict::Silent | Verdict::Transfer { .. } => Outcome::Silent,
+            Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
             Verdict::Wait { apex, set } => {
                 let waiting = Waiting {
                     message: message.into(),
@@ -97,10 +95,8 @@ impl Respond for Answerer {
                     can_wait: false,
                     ..client
                 };
-                match self
-                    .responder
-                    .respond(self.reader.get(), message, &client, reply)
-                {
+                let responder = &mut self.responder;
+                match signed::respond(responder, self.reader.get(), message, &client, reply) {
                     Verdict::Reply(length) => Outcome::Reply(length),
                     _ => Outcome::Silent,
                 }

@@ -28,12 +28,13 @@ use crate::access::Access;
 use crate::config::{Config, certificate};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
+use crate::notify::Notify;
 use crate::publisher::{self, Channels, Command, Plan, Reports, Starting};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, random, routes, self_check, server, status};
+use crate::{health, notify, random, routes, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -52,6 +53,7 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
+    notify: watch::Sender<Notify>,
 }
 
 /// The published zones, and the threads that update them.
@@ -115,6 +117,11 @@ impl Service for Authd {
             async move { checked }
         });
         let connections = shared.counters().clone();
+        let (notify, settings) = watch::channel(config.notify.clone());
+        let own = listeners.udp.iter().map(std::net::UdpSocket::local_addr);
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        notify::start(&stock.cell, settings, own, &totals.notify)
+            .map_err(|error| StartError::io("NOTIFY does not start", &error))?;
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
@@ -150,6 +157,7 @@ impl Service for Authd {
             stock,
             totals,
             access,
+            notify,
         })
     }
 
@@ -160,6 +168,7 @@ impl Service for Authd {
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
+        self.notify.send_replace(config.notify.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.publisher.send(command) {

@@ -12,7 +12,7 @@ use dns_lua::select::{Draw, Random};
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
-use dns_wire::query::{reply_to_error, reply_to_signed};
+use dns_wire::query::reply_to_error;
 use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
 use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
@@ -78,9 +78,9 @@ impl<P: Programs> Responder<P> {
             Err(error) => return self.refuse_message(message, error, client, out),
         };
         if query.tsig.is_some() && client.may_ask {
-            return self.refuse_signed(&query, client, out);
+            return Verdict::Signed;
         }
-        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, out) else {
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, (out, 0)) else {
             return Verdict::Silent;
         };
         let verdict = self.fill(snapshot, &mut draft);
@@ -94,6 +94,52 @@ impl<P: Programs> Responder<P> {
         self.tally.count(&query, client, draft.rcode, draft.flags);
         draft
             .finish(&snapshot.settings)
+            .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a signed query (RFC 8945 §5). `now` is the time, in seconds since 1970; signatures have no other.
+    #[cold]
+    pub fn respond_signed(
+        &mut self,
+        snapshot: &Snapshot,
+        (message, now): (&[u8], u64),
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let Ok(query) = Query::parse(message) else {
+            return Verdict::Silent;
+        };
+        let Some(tsig) = query.tsig else {
+            return Verdict::Silent;
+        };
+        let mut session = match snapshot.settings.keys.check(message, &tsig, now) {
+            Ok(session) => session,
+            Err(rejection) => {
+                self.tally
+                    .count(&query, client, Rcode::NOTAUTH, Flags::default());
+                self.tally.count_rejected();
+                let reply = rejection.reply(&query, now, out);
+                return reply.map_or(Verdict::Silent, Verdict::Reply);
+            }
+        };
+        let room = (&mut *out, session.length());
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
+            return Verdict::Silent;
+        };
+        match self.fill(snapshot, &mut draft) {
+            Some(Verdict::Transfer { apex, .. }) => {
+                self.tally
+                    .count(&query, client, Rcode::NOERROR, draft.flags);
+                let session = Some(Box::new(session));
+                return Verdict::Transfer { apex, session };
+            }
+            Some(verdict) => return verdict,
+            None => {}
+        }
+        self.tally.count(&query, client, draft.rcode, draft.flags);
+        draft
+            .finish(&snapshot.settings)
+            .and_then(|length| session.sign(out, length, now))
             .map_or(Verdict::Silent, Verdict::Reply)
     }
 
@@ -112,14 +158,6 @@ impl<P: Programs> Responder<P> {
         }
         self.tally.count_refused(error, client);
         reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
-    }
-
-    /// Answers a signed query: this server has no keys to check it with.
-    #[cold]
-    fn refuse_signed(&mut self, query: &Query<'_>, client: &Client, out: &mut [u8]) -> Verdict {
-        self.tally
-            .count(query, client, Rcode::NOTAUTH, Flags::default());
-        reply_to_signed(query, out).map_or(Verdict::Silent, Verdict::Reply)
     }
 
     /// Fills in the response's records; returns a verdict when there is no response now.

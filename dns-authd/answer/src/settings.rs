@@ -1,6 +1,6 @@
 //! Settings of answers.
 
-use dns_wire::Name;
+use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
 
@@ -19,6 +19,8 @@ pub struct Settings {
     pub client_subnet: bool,
     /// How long a stream may be idle, in tenths of a second, as RFC 7828 tells clients.
     pub keepalive: u16,
+    /// The keys of transaction signatures (RFC 8945).
+    pub keys: Keys,
 }
 
 impl Default for Settings {
@@ -30,6 +32,7 @@ impl Default for Settings {
             nsid: None,
             client_subnet: false,
             keepalive: 100,
+            keys: Keys::default(),
         }
     }
 }

@@ -17,6 +17,7 @@ mod lexer;
 pub mod load_queue;
 mod merge;
 pub mod name_table;
+pub mod notify;
 pub mod parse;
 pub mod program;
 pub mod record;

@@ -86,19 +86,55 @@ fn sets(lines: &std::collections::BTreeSet<crate::testing::Line>) -> Vec<String>
 fn an_alias_is_followed_into_every_zone_of_the_server() {
     // Name, response code, answer, authority.
     let table: &[(&str, Rcode, &[&str], &[&str])] = &[
-        ("www.a.test.", Rcode::NOERROR, &["www.a.test. CNAME", "www.b.test. A"], &[]),
-        ("nx.a.test.", Rcode::NXDOMAIN, &["nx.a.test. CNAME"], &["b.test. SOA"]),
-        ("nodata.a.test.", Rcode::NOERROR, &["nodata.a.test. CNAME"], &["b.test. SOA"]),
-        ("loop.a.test.", Rcode::NOERROR, &["loop.a.test. CNAME", "loop.b.test. CNAME"], &[]),
-        ("deleg.a.test.", Rcode::NOERROR, &["deleg.a.test. CNAME"], &["deleg.b.test. NS"]),
+        (
+            "www.a.test.",
+            Rcode::NOERROR,
+            &["www.a.test. CNAME", "www.b.test. A"],
+            &[],
+        ),
+        (
+            "nx.a.test.",
+            Rcode::NXDOMAIN,
+            &["nx.a.test. CNAME"],
+            &["b.test. SOA"],
+        ),
+        (
+            "nodata.a.test.",
+            Rcode::NOERROR,
+            &["nodata.a.test. CNAME"],
+            &["b.test. SOA"],
+        ),
+        (
+            "loop.a.test.",
+            Rcode::NOERROR,
+            &["loop.a.test. CNAME", "loop.b.test. CNAME"],
+            &[],
+        ),
+        (
+            "deleg.a.test.",
+            Rcode::NOERROR,
+            &["deleg.a.test. CNAME"],
+            &["deleg.b.test. NS"],
+        ),
         (
             "chain.a.test.",
             Rcode::NOERROR,
-            &["c2.b.test. CNAME", "chain.a.test. CNAME", "chain.b.test. CNAME", "mid.a.test. CNAME", "www.b.test. A"],
+            &[
+                "c2.b.test. CNAME",
+                "chain.a.test. CNAME",
+                "chain.b.test. CNAME",
+                "mid.a.test. CNAME",
+                "www.b.test. A",
+            ],
             &[],
         ),
         ("out.a.test.", Rcode::NOERROR, &["out.a.test. CNAME"], &[]),
-        ("x.w.a.test.", Rcode::NOERROR, &["www.b.test. A", "x.w.a.test. CNAME"], &[]),
+        (
+            "x.w.a.test.",
+            Rcode::NOERROR,
+            &["www.b.test. A", "x.w.a.test. CNAME"],
+            &[],
+        ),
         (
             "www.dn.a.test.",
             Rcode::NOERROR,
@@ -112,10 +148,25 @@ fn an_alias_is_followed_into_every_zone_of_the_server() {
             &[],
         ),
         // Below a delegation whose zone is here, and below one whose is not.
-        ("tosub.a.test.", Rcode::NOERROR, &["tosub.a.test. CNAME", "www.sub.a.test. A"], &[]),
-        ("toaway.a.test.", Rcode::NOERROR, &["toaway.a.test. CNAME"], &["away.a.test. NS"]),
+        (
+            "tosub.a.test.",
+            Rcode::NOERROR,
+            &["tosub.a.test. CNAME", "www.sub.a.test. A"],
+            &[],
+        ),
+        (
+            "toaway.a.test.",
+            Rcode::NOERROR,
+            &["toaway.a.test. CNAME"],
+            &["away.a.test. NS"],
+        ),
         // Live sets at the end of the chain.
-        ("live.a.test.", Rcode::NOERROR, &["live.a.test. CNAME", "live.b.test. A"], &[]),
+        (
+            "live.a.test.",
+            Rcode::NOERROR,
+            &["live.a.test. CNAME", "live.b.test. A"],
+            &[],
+        ),
     ];
     for (name, rcode, expected, authority) in table {
         let got = answer(name, Type::A);

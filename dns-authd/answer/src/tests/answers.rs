@@ -650,7 +650,8 @@ fn transfers_are_for_streams_and_the_apex() {
         }
         let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
         let apex = "example.".parse().unwrap();
-        assert_eq!(asked, Verdict::Transfer { apex });
+        let session = None;
+        assert_eq!(asked, Verdict::Transfer { apex, session });
         let below = ask(&snapshot, &plain("www.example.", rtype), Transport::Tcp);
         assert_eq!(rcode(&below), Rcode::NOTAUTH);
     }
