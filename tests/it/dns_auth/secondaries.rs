@@ -99,12 +99,18 @@ fn dig_and_kdig_take_signed_answers_and_signed_transfers() {
             .filter(|line| line.starts_with('n') && line.contains("TXT"))
             .count();
         assert_eq!(n_records, 300, "{program}: {whole}");
-        assert!(!whole.contains("Couldn't verify") && !whole.contains("WARNING"), "{whole}");
+        assert!(
+            !whole.contains("Couldn't verify") && !whole.contains("WARNING"),
+            "{whole}"
+        );
         // A key that is right, and not listed; one that is not known; and none.
         let refused = transfer("hmac-sha1.key", "hmac-sha1");
         assert!(!refused.contains("TXT"), "{program}: {refused}");
         let unknown = transfer("other.key", "hmac-sha256");
-        assert!(unknown.contains("BADKEY") || unknown.contains("NOTAUTH"), "{program}: {unknown}");
+        assert!(
+            unknown.contains("BADKEY") || unknown.contains("NOTAUTH"),
+            "{program}: {unknown}"
+        );
         let unsigned = dig(program, server, &["example.com", "AXFR"]);
         assert!(!unsigned.contains("TXT"), "{program}: {unsigned}");
     }
@@ -156,7 +162,10 @@ fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon
         primary.port(),
     );
     let mut command = Command::new("nsd");
-    command.arg("-d").arg("-c").arg(files.write("nsd.conf", &text));
+    command
+        .arg("-d")
+        .arg("-c")
+        .arg(files.write("nsd.conf", &text));
     Daemon::spawn("nsd", command)
 }
 
@@ -177,7 +186,10 @@ fn start_named(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daem
         primary.port(),
     );
     let mut command = Command::new("named");
-    command.arg("-g").arg("-c").arg(files.write("named.conf", &text));
+    command
+        .arg("-g")
+        .arg("-c")
+        .arg(files.write("named.conf", &text));
     Daemon::spawn("named", command)
 }
 
