@@ -13,6 +13,7 @@
 pub mod check;
 mod generate;
 pub mod guard;
+pub mod incoming;
 mod lexer;
 pub mod load_queue;
 mod merge;
@@ -21,13 +22,14 @@ pub mod notify;
 pub mod parse;
 pub mod program;
 pub mod record;
+pub mod refresh;
 pub mod resolution;
 pub mod store;
 pub mod zone;
 
 pub use guard::{Doubt, Guard};
 pub use program::Program;
-pub use record::{Record, RecordData};
+pub use record::{Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
 pub use zone::cursor::Cursor;
