@@ -30,6 +30,7 @@ use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
 use crate::notify::Notify;
+use crate::secondary::Secondary;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -52,6 +53,8 @@ pub struct Config {
     pub answers: Settings,
     /// The clients that may query, and those that may transfer zones.
     pub access: Access,
+    /// The zones that are transferred from other servers.
+    pub secondaries: Vec<Secondary>,
     /// Who is notified of new versions, beside the servers of each zone.
     pub notify: Notify,
     /// Settings that are odd, or not carried over.
@@ -103,6 +106,7 @@ impl Config {
             transfer: Cidrs::clone(&file.transfers.allow),
             transfer_keys: listed.filter_map(|name| Name::parse(name).ok()).collect(),
         };
+        let secondaries = secondaries(&file, &declared, &keys);
         let notify_key = file.notify.key.as_ref();
         let notify_key = notify_key.and_then(|name| keys.get(&Name::parse(name).ok()?));
         let notify = Notify {
@@ -122,8 +126,13 @@ impl Config {
                 limits: file.lua,
                 health: file.health.clone(),
             }),
-            answers: answers(&file, keys, host),
+            answers: Settings {
+                notifiers: Arc::new(secondaries.iter().map(Secondary::notifiers).collect()),
+                keys,
+                ..answers(&file, host)
+            },
             access,
+            secondaries,
             notify,
             warnings,
             file,
@@ -222,12 +231,34 @@ fn declare(
         Name::parse(text).map_err(|error| format!("`{text}` is not a zone name: {error}"))?;
     Ok(ZoneDecl {
         name,
-        kind: ZoneKind::Primary,
+        kind: match zone.primaries.is_empty() {
+            true => ZoneKind::Primary,
+            false => ZoneKind::Secondary,
+        },
         file: Some(home.map_or_else(|| zone.file.clone(), |home| home.join(&zone.file))),
-        primaries: Vec::new(),
+        primaries: zone.primaries.iter().map(|address| address.0).collect(),
         also_notify: zone.also_notify.iter().map(|address| address.0).collect(),
         position: check.position(&at!["zone", index, "name"]),
     })
+}
+
+/// The zones that are transferred from other servers.
+fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secondary> {
+    let zones = declared.iter().filter(|zone| !zone.primaries.is_empty());
+    let zones = zones.filter_map(|zone| {
+        let of_file = file.zone.iter();
+        let mut of_file = of_file.filter(|one| Name::parse(&one.name).as_ref() == Ok(&zone.name));
+        let key = of_file.next().and_then(|one| one.key.as_ref());
+        Some(Secondary {
+            name: zone.name.clone(),
+            file: zone.file.clone()?,
+            primaries: zone.primaries.clone(),
+            key: key
+                .and_then(|name| keys.get(&Name::parse(name).ok()?))
+                .cloned(),
+        })
+    });
+    zones.collect()
 }
 
 /// The servers to notify of single zones.
@@ -289,6 +320,17 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
             check.problem(&at!["transfers", "allow-keys", index], message);
         }
     }
+    for (index, zone) in file.zone.iter().enumerate() {
+        if let Some(name) = &zone.key {
+            if !is_known(name) {
+                let message = format!("no [[key]] has the name `{name}`");
+                check.problem(&at!["zone", index, "key"], message);
+            } else if zone.primaries.is_empty() {
+                let message = "the key is for the primaries of the zone, and it has none";
+                check.problem(&at!["zone", index, "key"], message.to_owned());
+            }
+        }
+    }
     if let Some(name) = &file.notify.key
         && !is_known(name)
     {
@@ -308,7 +350,7 @@ const fn algorithm(configured: KeyAlgorithm) -> Algorithm {
     }
 }
 
-fn answers(file: &DnsAuthd, keys: Keys, host: &str) -> Settings {
+fn answers(file: &DnsAuthd, host: &str) -> Settings {
     let id = match file.answers.id.as_deref() {
         Some("none" | "") => None,
         Some(id) => Some(id.chars().take(MAX_ID).collect()),
@@ -321,7 +363,7 @@ fn answers(file: &DnsAuthd, keys: Keys, host: &str) -> Settings {
         nsid: id.map(|id: String| id.into_bytes().into()),
         client_subnet: file.answers.client_subnet,
         keepalive: keepalive(file.tcp.idle.0),
-        keys,
+        ..Settings::default()
     }
 }
 

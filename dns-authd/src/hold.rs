@@ -160,7 +160,10 @@ impl Room {
         let verdict = signed::respond(responder, reader.get(), &waiting.message, &client, out);
         match verdict {
             Verdict::Wait { .. } => return false,
-            Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => {}
+            Verdict::Silent
+            | Verdict::Signed
+            | Verdict::Notified { .. }
+            | Verdict::Transfer { .. } => {}
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();
                 if let Err(error) = waiting.path.send(reply) {

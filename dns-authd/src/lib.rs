@@ -36,6 +36,7 @@ pub mod publisher;
 mod random;
 pub mod reload;
 pub mod routes;
+pub mod secondary;
 pub mod self_check;
 pub mod server;
 pub mod service;

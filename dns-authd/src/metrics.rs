@@ -14,8 +14,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 
-use crate::notify;
 use crate::publisher::{Reports, ZoneReport};
+use crate::{notify, secondary};
 use api::dns_authd::ZoneState;
 
 /// Queries by `transport` and `family`.
@@ -34,6 +34,10 @@ pub const OUTSIDERS: &str = "dns_authd_outsider_messages";
 pub const NOTIFY_SENT: &str = "dns_authd_notify_messages";
 /// Versions of which a secondary was notified, or not.
 pub const NOTIFIED: &str = "dns_authd_notifications";
+/// Questions to the primaries of secondary zones, by result.
+pub const REFRESHES: &str = "dns_authd_refreshes";
+/// Secondary zones that have expired.
+pub const EXPIRED: &str = "dns_authd_expired_zones";
 /// Signed queries (TSIG) whose signature was refused.
 pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
 /// Answers drawn from live sets.
@@ -82,6 +86,8 @@ pub struct Totals {
     pub outsiders: Arc<AtomicU64>,
     /// NOTIFY.
     pub notify: Arc<notify::Counts>,
+    /// Secondary zones.
+    pub secondary: Arc<secondary::Counts>,
 }
 
 /// The counts of one thread; no other thread writes here.
@@ -257,6 +263,26 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
         NOTIFIED,
         "New versions of zones by whether a secondary responded to NOTIFY",
         results.into(),
+    )?;
+    let refreshes = &totals.secondary;
+    let results = [
+        ("current", &refreshes.current),
+        ("transferred", &refreshes.transferred),
+        ("failed", &refreshes.failed),
+    ];
+    let results = results.map(|(result, count)| {
+        let names = labels(&[("result", result)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        REFRESHES,
+        "Questions to the primaries of secondary zones",
+        results.into(),
+    )?;
+    page.gauge(
+        EXPIRED,
+        "Secondary zones that have expired",
+        float(refreshes.expired.load(Ordering::Relaxed)),
     )?;
     page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
     page.counter(

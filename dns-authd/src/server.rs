@@ -11,6 +11,7 @@ use crate::access::Access;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::secondary::Notified;
 use crate::{random, signed};
 
 /// The parts that every thread needs.
@@ -22,6 +23,8 @@ pub struct Supply {
     pub access: Arc<Latest<Access>>,
     /// Where queries wait.
     pub hold: Hold,
+    /// Where NOTIFY goes.
+    pub notified: Notified,
     /// Where threads count.
     pub totals: Totals,
 }
@@ -33,6 +36,7 @@ struct Answerer {
     access: Reader<Access>,
     responder: Responder<LuaPrograms>,
     hold: Hold,
+    notified: Notified,
     totals: Arc<ThreadTotals>,
     local_port: u16,
 }
@@ -52,6 +56,7 @@ pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::i
         access: Reader::new(Arc::clone(&supply.access)),
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: supply.hold.clone(),
+        notified: supply.notified.clone(),
         totals: supply.totals.add_thread(),
         local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
     })
@@ -78,6 +83,10 @@ impl Respond for Answerer {
         let responder = &mut self.responder;
         match signed::respond(responder, self.reader.get(), message, &client, reply) {
             Verdict::Reply(length) => Outcome::Reply(length),
+            Verdict::Notified { apex, length } => {
+                self.notified.take(apex, peer.ip());
+                Outcome::Reply(length)
+            }
             Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
             Verdict::Wait { apex, set } => {
                 let waiting = Waiting {

@@ -34,7 +34,7 @@ use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, notify, random, routes, self_check, server, status};
+use crate::{health, notify, random, routes, secondary, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -54,6 +54,7 @@ pub struct Authd {
     totals: Totals,
     access: Arc<Latest<Access>>,
     notify: watch::Sender<Notify>,
+    secondaries: secondary::Handle,
 }
 
 /// The published zones, and the threads that update them.
@@ -96,6 +97,9 @@ impl Service for Authd {
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
+        let publisher = stock.publisher.sender();
+        let plan = secondary_plan(&config);
+        let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
         let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
             stock.publisher.sender(),
@@ -106,7 +110,11 @@ impl Service for Authd {
         let access = Latest::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            (config.file.tcp, Transfers::new(&config.file.transfers)),
+            (
+                config.file.tcp,
+                Transfers::new(&config.file.transfers),
+                secondaries.notified(),
+            ),
             config.hold(),
             Arc::clone(&access),
             totals.clone(),
@@ -127,6 +135,7 @@ impl Service for Authd {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
             hold,
+            notified: secondaries.notified(),
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.file), &supply)
@@ -149,6 +158,7 @@ impl Service for Authd {
             &stock.cell,
             &stock.reports,
             &stock.publisher.sender(),
+            &secondaries,
         );
         Ok(Self {
             engine,
@@ -158,6 +168,7 @@ impl Service for Authd {
             totals,
             access,
             notify,
+            secondaries,
         })
     }
 
@@ -178,12 +189,16 @@ impl Service for Authd {
             command = returned;
             tokio::time::sleep(RETRY).await;
         }
-        Ok(summary.await.unwrap_or_default())
+        let summary = summary.await.unwrap_or_default();
+        // The publisher has their zones now.
+        self.secondaries.configure(secondary_plan(&config)).await;
+        Ok(summary)
     }
 
     fn status(&self) -> Detail {
         status::detail(
             &self.stock.reports.current(),
+            &self.secondaries.views().current(),
             &self.totals,
             &self.stock.link,
         )
@@ -281,6 +296,12 @@ fn plan(config: &Config) -> Plan {
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
     }
+}
+
+/// The part of a configuration that is for secondary zones.
+fn secondary_plan(config: &Config) -> secondary::Plan {
+    let options = Arc::clone(&config.zones.options);
+    (config.secondaries.clone(), options)
 }
 
 fn threads(file: &DnsAuthd) -> usize {

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::access::Access;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::secondary::Notified;
 use crate::transfers::{NotBegun, Transfers};
 use crate::{random, signed};
 
@@ -43,6 +44,7 @@ pub struct Shared {
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
     transfers: Transfers,
+    notified: Notified,
     /// Where replies are made.
     scratch: Mutex<Vec<u8>>,
 }
@@ -51,7 +53,7 @@ impl Shared {
     #[must_use]
     pub fn new(
         cell: Arc<Latest<Snapshot>>,
-        (limits, transfers): (Tcp, Transfers),
+        (limits, transfers, notified): (Tcp, Transfers, Notified),
         hold: Duration,
         access: Arc<Latest<Access>>,
         totals: Totals,
@@ -72,6 +74,7 @@ impl Shared {
             responder: Mutex::new(responder),
             scratch: Mutex::new(vec![0; dns_answer::MAX_MESSAGE]),
             transfers,
+            notified,
             cell,
             limits,
             hold,
@@ -146,7 +149,10 @@ impl Shared {
         match self.respond(message, client, &mut scratch) {
             Verdict::Reply(length) => Some(scratch.get(..length).unwrap_or_default().to_vec()),
             Verdict::Wait { .. } => None,
-            Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Some(Vec::new()),
+            Verdict::Silent
+            | Verdict::Signed
+            | Verdict::Notified { .. }
+            | Verdict::Transfer { .. } => Some(Vec::new()),
         }
     }
 
@@ -246,6 +252,11 @@ impl Service for Shared {
         let mut scratch = self.scratch();
         match self.respond(message, &asker, &mut scratch) {
             Verdict::Reply(length) => {
+                replies.push(scratch.get(..length).unwrap_or_default());
+                Answer::Now
+            }
+            Verdict::Notified { apex, length } => {
+                self.notified.take(apex, client.peer.ip());
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
             }

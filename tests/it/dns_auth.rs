@@ -7,6 +7,7 @@ mod encrypted;
 mod loading;
 mod peers;
 mod secondaries;
+mod secondary_zones;
 mod signed;
 mod transfers;
 

@@ -127,8 +127,18 @@ impl Default for DnsAuthd {
 pub struct Zone {
     /// The name of the zone.
     pub name: String,
-    /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`.
+    /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`. With
+    /// `primaries` dns-authd writes it.
     pub file: PathBuf,
+    /// The servers that the zone is transferred from (AXFR, IXFR): dns-authd is its secondary. It asks them as the SOA
+    /// record says, and at once when one of them sends NOTIFY. It checks a transferred version like an edited file, keeps
+    /// it in `file`, and answers from it until it expires.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.13:5301\"]"))]
+    pub primaries: Vec<Address>,
+    /// The key that signs the requests to the primaries, which then have to sign their responses.
+    #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
+    pub key: Option<String>,
     /// Servers that dns-authd notifies of new versions of this zone, beside those of `notify.also`.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]

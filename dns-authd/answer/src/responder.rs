@@ -75,7 +75,7 @@ impl<P: Programs> Responder<P> {
     ) -> Verdict {
         let query = match Query::parse(message) {
             Ok(query) => query,
-            Err(error) => return self.refuse_message(message, error, client, out),
+            Err(error) => return self.respond_other(snapshot, (message, error), client, out),
         };
         if query.tsig.is_some() && client.may_ask {
             return Verdict::Signed;
@@ -106,7 +106,7 @@ impl<P: Programs> Responder<P> {
         client: &Client,
         out: &mut [u8],
     ) -> Verdict {
-        let Ok(query) = Query::parse(message) else {
+        let Ok(query) = Query::parse_any_opcode(message) else {
             return Verdict::Silent;
         };
         let Some(tsig) = query.tsig else {
@@ -122,6 +122,19 @@ impl<P: Programs> Responder<P> {
                 return reply.map_or(Verdict::Silent, Verdict::Reply);
             }
         };
+        if query.opcode() == Opcode::NOTIFY {
+            let key = Some(session.key().name());
+            let verdict = self.take_notify(snapshot, &query, (client, key), out);
+            return match verdict {
+                Verdict::Notified { apex, length } => session
+                    .sign(out, length, now)
+                    .map_or(Verdict::Silent, |length| Verdict::Notified { apex, length }),
+                Verdict::Reply(length) => session
+                    .sign(out, length, now)
+                    .map_or(Verdict::Silent, Verdict::Reply),
+                other => other,
+            };
+        }
         let room = (&mut *out, session.length());
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
             return Verdict::Silent;
@@ -141,6 +154,61 @@ impl<P: Programs> Responder<P> {
             .finish(&snapshot.settings)
             .and_then(|length| session.sign(out, length, now))
             .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a message that is not a query: NOTIFY about a secondary zone, or what has no answer here.
+    #[cold]
+    fn respond_other(
+        &mut self,
+        snapshot: &Snapshot,
+        (message, error): (&[u8], QueryError),
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let is_notify = error == QueryError::NotImp(Opcode::NOTIFY);
+        let notifiers = &snapshot.settings.notifiers;
+        let query = Query::parse_any_opcode(message).ok().filter(|query| {
+            let zone = Name::from_wire(query.qname).map(|(name, _)| name);
+            is_notify && client.may_ask && zone.is_ok_and(|zone| notifiers.contains_key(&zone))
+        });
+        match query {
+            Some(query) if query.tsig.is_some() => Verdict::Signed,
+            Some(query) => self.take_notify(snapshot, &query, (client, None), out),
+            None => self.refuse_message(message, error, client, out),
+        }
+    }
+
+    /// Takes a NOTIFY (RFC 1996 §3.11): of a primary, or of the holder of the zone's key.
+    fn take_notify(
+        &mut self,
+        snapshot: &Snapshot,
+        query: &Query<'_>,
+        (client, key): (&Client, Option<&Name>),
+        out: &mut [u8],
+    ) -> Verdict {
+        let Ok((apex, _)) = Name::from_wire(query.qname) else {
+            return Verdict::Silent;
+        };
+        let address = client.peer.ip().to_canonical();
+        let notifiers = snapshot.settings.notifiers.get(&apex);
+        let is_allowed = notifiers.is_some_and(|notifiers| {
+            notifiers.addresses.contains(&address) || key.is_some() && notifiers.key.as_ref() == key
+        });
+        let rcode = match (is_allowed, query.qtype, query.qclass) {
+            (true, Type::SOA, Class::IN) => Rcode::NOERROR,
+            (true, ..) => Rcode::FORMERR,
+            (false, ..) => Rcode::REFUSED,
+        };
+        self.tally.count(query, client, rcode, Flags::default());
+        let flags = query.flags.of_authority().with_rcode(rcode);
+        match (reply_without_data(query, flags, out), rcode) {
+            (Some(length), Rcode::NOERROR) => {
+                header::set_word(out, 2, flags.with(Flags::AA).0);
+                Verdict::Notified { apex, length }
+            }
+            (Some(length), _) => Verdict::Reply(length),
+            (None, _) => Verdict::Silent,
+        }
     }
 
     /// Answers a message that is not a query.
@@ -503,18 +571,23 @@ impl<P: Programs> Picker<'_, P> {
 /// Writes the refusal of a query, such as a transfer that the access list forbids; returns its length.
 pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let query = Query::parse(message).ok()?;
+    let flags = query.flags.of_authority().with_rcode(rcode);
+    reply_without_data(&query, flags, out)
+}
+
+/// Writes a response that has the question, and OPT if the query has; returns its length.
+fn reply_without_data(query: &Query<'_>, flags: Flags, out: &mut [u8]) -> Option<usize> {
     let end = header::LENGTH + query.question.len();
     out.get_mut(..header::LENGTH)?.fill(0);
     out.get_mut(header::LENGTH..end)?
         .copy_from_slice(query.question);
     header::set_word(out, 0, query.id);
-    header::set_word(out, 2, query.flags.of_authority().with_rcode(rcode).0);
+    header::set_word(out, 2, flags.0);
     header::set_word(out, 4, 1);
-    debug_assert_eq!(query.opcode(), Opcode::QUERY);
     let Some(edns) = query.edns else {
         return Some(end);
     };
-    let opt = edns::opt_record(1232, rcode.high(), edns.dnssec_ok);
+    let opt = edns::opt_record(1232, flags.rcode().high(), edns.dnssec_ok);
     out.get_mut(end..end + opt.len())?.copy_from_slice(&opt);
     header::set_word(out, 10, 1);
     Some(end + opt.len())

@@ -1,5 +1,9 @@
 //! Settings of answers.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
 use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
@@ -21,6 +25,17 @@ pub struct Settings {
     pub keepalive: u16,
     /// The keys of transaction signatures (RFC 8945).
     pub keys: Keys,
+    /// The zones that others may send NOTIFY about, and who.
+    pub notifiers: Arc<HashMap<Name, Notifiers>>,
+}
+
+/// Who may send NOTIFY about a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notifiers {
+    /// The primaries.
+    pub addresses: Vec<IpAddr>,
+    /// The key whose holder may too, from any address.
+    pub key: Option<Name>,
 }
 
 impl Default for Settings {
@@ -33,6 +48,7 @@ impl Default for Settings {
             client_subnet: false,
             keepalive: 100,
             keys: Keys::default(),
+            notifiers: Arc::default(),
         }
     }
 }

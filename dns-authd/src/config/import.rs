@@ -193,6 +193,8 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
             (Some(file), true) => zones.push(Zone {
                 name: zone.name.to_string(),
                 file: file.clone(),
+                primaries: Vec::new(),
+                key: None,
                 also_notify: match notifies {
                     true => addresses(&zone.also_notify),
                     false => Vec::new(),
@@ -209,7 +211,7 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
 
 fn reason(zone: &ZoneDecl) -> String {
     match &zone.kind {
-        ZoneKind::Secondary => "secondary zones are not transferred here".to_owned(),
+        ZoneKind::Secondary => "a secondary zone needs `primaries` in its [[zone]]".to_owned(),
         ZoneKind::Primary | ZoneKind::Native => "it has no file".to_owned(),
         ZoneKind::Other(word) => format!("no zone is of type {word} here"),
     }

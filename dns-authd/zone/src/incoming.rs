@@ -73,6 +73,8 @@ pub struct Incoming {
     records: HashMap<Key, u32>,
     octets: usize,
     step: Step,
+    /// Whether differences came.
+    is_difference: bool,
     /// The new version's SOA record.
     soa: Option<(Key, u32, SoaTimes)>,
 }
@@ -112,6 +114,7 @@ impl Incoming {
             octets: records.keys().map(octets).sum(),
             records,
             step: Step::First,
+            is_difference: false,
             soa: None,
         }
     }
@@ -184,6 +187,7 @@ impl Incoming {
                 if Some(times.serial) != self.known {
                     return Err(TransferError::NotOurVersion);
                 }
+                self.is_difference = true;
                 self.step = Step::Removed;
             }
             (Step::Second, None) => {
@@ -230,6 +234,12 @@ impl Incoming {
         self.soa.as_ref().map(|(_, _, times)| *times)
     }
 
+    /// Whether the primary sent differences, and not the whole zone.
+    #[must_use]
+    pub const fn is_difference(&self) -> bool {
+        self.is_difference
+    }
+
     /// How many records the zone has.
     #[must_use]
     pub fn n_records(&self) -> usize {
@@ -239,7 +249,8 @@ impl Incoming {
     /// The zone as a master file: names absolute, the SOA record first, and the order the same for the same data.
     #[must_use]
     pub fn master_file(&self) -> String {
-        let mut records: Vec<(&Key, u32)> = self.records.iter().map(|(key, ttl)| (key, *ttl)).collect();
+        let mut records: Vec<(&Key, u32)> =
+            self.records.iter().map(|(key, ttl)| (key, *ttl)).collect();
         records.sort_unstable();
         let soa = self.soa.iter().map(|(key, ttl, _)| (key, *ttl));
         let mut text = String::new();
@@ -264,8 +275,25 @@ impl SoaTimes {
     /// Reads the data of a SOA record, names uncompressed.
     #[must_use]
     pub fn of(rdata: &[u8]) -> Option<Self> {
-        let [s3, s2, s1, s0, r3, r2, r1, r0, t3, t2, t1, t0, e3, e2, e1, e0, ..] =
-            *rdata.last_chunk::<20>()?;
+        let [
+            s3,
+            s2,
+            s1,
+            s0,
+            r3,
+            r2,
+            r1,
+            r0,
+            t3,
+            t2,
+            t1,
+            t0,
+            e3,
+            e2,
+            e1,
+            e0,
+            ..,
+        ] = *rdata.last_chunk::<20>()?;
         let seconds = |octets| Duration::from_secs(u32::from_be_bytes(octets).into());
         Some(Self {
             serial: u32::from_be_bytes([s3, s2, s1, s0]),
@@ -397,8 +425,14 @@ mod tests {
         let (result, incoming) = take(Some((3, base)), &differences(5));
         assert_eq!(result, Ok(Progress::Complete));
         let text = lines(&incoming).join("\n");
-        assert!(text.contains("y.a.test.") && text.contains("z.a.test."), "{text}");
-        assert!(!text.contains("x.a.test.") && text.starts_with("a.test. 60 IN SOA"), "{text}");
+        assert!(
+            text.contains("y.a.test.") && text.contains("z.a.test."),
+            "{text}"
+        );
+        assert!(
+            !text.contains("x.a.test.") && text.starts_with("a.test. 60 IN SOA"),
+            "{text}"
+        );
         // Those of another version, and a removal of what is not here.
         for (serial, base) in [(2, base), (3, &["a.test. NS ns.a.test."][..])] {
             let (result, _) = take(Some((serial, base)), &differences(5));
@@ -408,7 +442,11 @@ mod tests {
 
     #[test]
     fn the_soa_record_alone_says_that_nothing_is_newer() {
-        for (known, expected) in [(5, Progress::Current), (6, Progress::Current), (4, Progress::More)] {
+        for (known, expected) in [
+            (5, Progress::Current),
+            (6, Progress::Current),
+            (4, Progress::More),
+        ] {
             let (result, _) = take(Some((known, &[])), &[soa(5)]);
             assert_eq!(result, Ok(expected), "{known}");
         }
@@ -442,7 +480,11 @@ mod tests {
             Err(TransferError::Rcode(Rcode::REFUSED))
         );
         let malformed = Err(TransferError::Malformed);
-        assert_eq!(refused(&|wire| wire[1] ^= 1), malformed, "another identifier");
+        assert_eq!(
+            refused(&|wire| wire[1] ^= 1),
+            malformed,
+            "another identifier"
+        );
         assert_eq!(refused(&|wire| wire[2] &= 0x7f), malformed, "a query");
         assert_eq!(refused(&|wire| wire[2] |= 2), malformed, "truncated");
         let whole = message(&[soa(5), "x.a.test. A 192.0.2.1".to_owned(), soa(5)]);
@@ -464,8 +506,10 @@ mod tests {
         };
         let zone = read(text);
         let mut incoming = Incoming::new(&apex, ID, None);
-        let (soas, others): (Vec<_>, Vec<_>) =
-            zone.records().into_iter().partition(|(_, rtype, ..)| *rtype == Type::SOA);
+        let (soas, others): (Vec<_>, Vec<_>) = zone
+            .records()
+            .into_iter()
+            .partition(|(_, rtype, ..)| *rtype == Type::SOA);
         for (owner, rtype, ttl, rdata) in soas.iter().chain(&others).chain(&soas) {
             let key = (owner.clone(), *rtype, rdata.clone());
             incoming.take_record(key, *ttl).unwrap();

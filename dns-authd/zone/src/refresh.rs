@@ -314,7 +314,10 @@ mod tests {
                 assert_eq!(refresh.is_expired(now), is_old, "seed {seed}");
             }
             // A round of three primaries every ten minutes is the most, but for those that are not here yet and NOTIFY.
-            assert!(n_asked < 200 * 6 * 4 + 3 * n_events, "seed {seed}: {n_asked}");
+            assert!(
+                n_asked < 200 * 6 * 4 + 3 * n_events,
+                "seed {seed}: {n_asked}"
+            );
         }
     }
 }

@@ -69,7 +69,11 @@ fn dig(program: &str, server: SocketAddr, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.arg(format!("@{}", server.ip()));
     command.args(["-p", &server.port().to_string()]);
-    let once = if program == "dig" { "+tries=1" } else { "+retry=0" };
+    let once = if program == "dig" {
+        "+tries=1"
+    } else {
+        "+retry=0"
+    };
     command.args(["+time=5", once]).args(arguments);
     let (_, out, err) = run(command);
     format!("{out}{err}")
