@@ -139,6 +139,15 @@ pub enum ZoneVerb {
         #[command(flatten)]
         status: StatusArgs,
     },
+    /// Transfer a zone from its primaries, whatever its serial is
+    ///
+    /// Prints what became of it, and exits with 65 if it did not come.
+    Retransfer {
+        /// The zone's name
+        name: String,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// Publish the new version of a zone that is held back
     ///
     /// The server holds back a version with the same serial and other data, with a lower serial, or

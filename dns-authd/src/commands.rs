@@ -188,6 +188,10 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             let path = with_query("/zones/reload", &[("name", name)]);
             change(&status, &path)
         }
+        ZoneVerb::Retransfer { name, status } => {
+            let path = with_query("/zones/retransfer", &[("name", Some(name))]);
+            change(&status, &path)
+        }
         ZoneVerb::Accept { name, status } => {
             let path = with_query("/zones/accept", &[("name", Some(name))]);
             change(&status, &path)

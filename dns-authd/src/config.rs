@@ -6,25 +6,31 @@ pub mod import;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, Tls, Zone};
+use ::config::dns_authd::{ADMIN_PORT, DnsAuthd, KeyAlgorithm, Tls, Zone};
 use ::config::{Address, Check, Document, Problem, Problems, at};
 use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::Settings;
 use dns_lua::LuaSettings;
-use dns_wire::Name;
+use dns_wire::tsig::Algorithm;
+use dns_wire::{Key, Keys, Name};
 use dns_zone::Guard;
+use dns_zone::notify::Pace;
 use dns_zone::parse::Options;
 use health::HealthdArg;
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
+use crate::notify::Notify;
+use crate::secondary::Secondary;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -47,6 +53,10 @@ pub struct Config {
     pub answers: Settings,
     /// The clients that may query, and those that may transfer zones.
     pub access: Access,
+    /// The zones that are transferred from other servers.
+    pub secondaries: Vec<Secondary>,
+    /// Who is notified of new versions, beside the servers of each zone.
+    pub notify: Notify,
     /// Settings that are odd, or not carried over.
     pub warnings: Vec<Problem>,
 }
@@ -84,10 +94,30 @@ impl Zones {
 impl Config {
     /// The settings of a file. `host` is the node's name.
     #[must_use]
-    pub fn of(file: DnsAuthd, declared: Vec<ZoneDecl>, warnings: Vec<Problem>, host: &str) -> Self {
+    pub fn of(
+        file: DnsAuthd,
+        (declared, keys): (Vec<ZoneDecl>, Keys),
+        warnings: Vec<Problem>,
+        host: &str,
+    ) -> Self {
+        let listed = file.transfers.allow_keys.iter();
         let access = Access {
             ask: file.allow_from.as_deref().cloned(),
             transfer: Cidrs::clone(&file.transfers.allow),
+            transfer_keys: listed.filter_map(|name| Name::parse(name).ok()).collect(),
+        };
+        let secondaries = secondaries(&file, &declared, &keys);
+        let notify_key = file.notify.key.as_ref();
+        let notify_key = notify_key.and_then(|name| keys.get(&Name::parse(name).ok()?));
+        let notify = Notify {
+            also: file.notify.also.iter().map(|address| address.0).collect(),
+            zones: notified(&declared),
+            name_servers: file.notify.name_servers,
+            key: notify_key.cloned(),
+            pace: Pace {
+                attempts: file.notify.attempts.get(),
+                first: file.notify.timeout.0,
+            },
         };
         Self {
             common: Common::of(file.log, file.admin, file.drain),
@@ -96,26 +126,38 @@ impl Config {
                 limits: file.lua,
                 health: file.health.clone(),
             }),
-            answers: answers(&file, host),
+            answers: Settings {
+                notifiers: Arc::new(secondaries.iter().map(Secondary::notifiers).collect()),
+                keys,
+                ..answers(&file, host)
+            },
             access,
+            secondaries,
+            notify,
             warnings,
             file,
         }
     }
 
-    /// Parses the text of a configuration file. `read` reads the named.conf that it names.
+    /// Parses the text of a configuration file. `read_named` reads the named.conf that it names, and `read_secret` a
+    /// file with the secret of a key.
     ///
     /// # Errors
     /// Everything that is wrong with it, and with the named.conf.
     pub fn from_document(
         document: &Document,
         host: &str,
-        read: impl FnOnce(&Path) -> Result<NamedConf, Problems>,
+        read_named: impl FnOnce(&Path) -> Result<NamedConf, Problems>,
+        read_secret: &mut dyn FnMut(&Path) -> io::Result<String>,
     ) -> Result<Self, Problems> {
         let (mut declared, mut warnings) = (Vec::new(), Vec::new());
+        let mut keys = Keys::default();
         let file = document.parse_with(|file: &DnsAuthd, check| {
-            match file.zones.named_conf.as_deref().map(read) {
-                Some(Ok(named)) => {
+            match file.zones.named_conf.as_deref().map(read_named) {
+                Some(Ok(mut named)) => {
+                    for zone in &mut named.zones {
+                        zone.also_notify.extend(&named.also_notify);
+                    }
                     declared.extend(named.zones.into_iter().filter(ZoneDecl::is_served));
                     warnings.extend(named.warnings);
                 }
@@ -135,6 +177,8 @@ impl Config {
                     Err(message) => check.problem(&at!["zone", index, "name"], message),
                 }
             }
+            keys = self::keys(file, check, read_secret);
+            check_key_names(file, &keys, check);
             let lists = [
                 (file.allow_from.as_ref(), &at!["allow-from"][..]),
                 (Some(&file.transfers.allow), &at!["transfers", "allow"]),
@@ -151,7 +195,7 @@ impl Config {
                 check.problem(&at!["tls", "doh-path"], message);
             }
         })?;
-        Ok(Self::of(file, declared, warnings, host))
+        Ok(Self::of(file, (declared, keys), warnings, host))
     }
 
     /// The same with another healthd.
@@ -187,12 +231,123 @@ fn declare(
         Name::parse(text).map_err(|error| format!("`{text}` is not a zone name: {error}"))?;
     Ok(ZoneDecl {
         name,
-        kind: ZoneKind::Primary,
+        kind: match zone.primaries.is_empty() {
+            true => ZoneKind::Primary,
+            false => ZoneKind::Secondary,
+        },
         file: Some(home.map_or_else(|| zone.file.clone(), |home| home.join(&zone.file))),
-        primaries: Vec::new(),
-        also_notify: Vec::new(),
+        primaries: zone.primaries.iter().map(|address| address.0).collect(),
+        also_notify: zone.also_notify.iter().map(|address| address.0).collect(),
         position: check.position(&at!["zone", index, "name"]),
     })
+}
+
+/// The zones that are transferred from other servers.
+fn secondaries(file: &DnsAuthd, declared: &[ZoneDecl], keys: &Keys) -> Vec<Secondary> {
+    let zones = declared.iter().filter(|zone| !zone.primaries.is_empty());
+    let zones = zones.filter_map(|zone| {
+        let of_file = file.zone.iter();
+        let mut of_file = of_file.filter(|one| Name::parse(&one.name).as_ref() == Ok(&zone.name));
+        let key = of_file.next().and_then(|one| one.key.as_ref());
+        Some(Secondary {
+            name: zone.name.clone(),
+            file: zone.file.clone()?,
+            primaries: zone.primaries.clone(),
+            key: key
+                .and_then(|name| keys.get(&Name::parse(name).ok()?))
+                .cloned(),
+        })
+    });
+    zones.collect()
+}
+
+/// The servers to notify of single zones.
+fn notified(declared: &[ZoneDecl]) -> HashMap<Name, Vec<SocketAddr>> {
+    let some = declared.iter().filter(|zone| !zone.also_notify.is_empty());
+    some.map(|zone| (zone.name.clone(), zone.also_notify.clone()))
+        .collect()
+}
+
+/// The keys of a file, with their secrets.
+fn keys(
+    file: &DnsAuthd,
+    check: &mut Check<'_>,
+    read: &mut dyn FnMut(&Path) -> io::Result<String>,
+) -> Keys {
+    let mut keys: Vec<Key> = Vec::new();
+    for (index, key) in file.key.iter().enumerate() {
+        let text = &key.name;
+        let name = match Name::parse(text) {
+            Ok(name) => name,
+            Err(error) => {
+                let message = format!("`{text}` is no name of a key: {error}");
+                check.problem(&at!["key", index, "name"], message);
+                continue;
+            }
+        };
+        if keys.iter().any(|known| *known.name() == name) {
+            let message = format!("key {name} is declared twice");
+            check.problem(&at!["key", index, "name"], message);
+            continue;
+        }
+        let secret = match (&key.secret, &key.secret_file) {
+            (Some(secret), None) => Ok((secret.clone(), "secret")),
+            (None, Some(file)) => match read(file) {
+                Ok(secret) => Ok((secret, "secret-file")),
+                Err(error) => Err(format!("cannot read {}: {error}", file.display())),
+            },
+            _ => Err(format!("key {name} needs either `secret` or `secret-file`")),
+        };
+        match secret {
+            Ok((secret, field)) => match Key::new(&name, algorithm(key.algorithm), &secret) {
+                Ok(key) => keys.push(key),
+                Err(error) => {
+                    check.problem(&at!["key", index, field], format!("key {name}: {error}"))
+                }
+            },
+            Err(message) => check.problem(&at!["key", index, "name"], message),
+        }
+    }
+    Keys::new(keys)
+}
+
+/// Reports the keys that are named and not declared.
+fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
+    let is_known = |name: &str| Name::parse(name).is_ok_and(|name| keys.get(&name).is_some());
+    for (index, name) in file.transfers.allow_keys.iter().enumerate() {
+        if !is_known(name) {
+            let message = format!("no [[key]] has the name `{name}`");
+            check.problem(&at!["transfers", "allow-keys", index], message);
+        }
+    }
+    for (index, zone) in file.zone.iter().enumerate() {
+        if let Some(name) = &zone.key {
+            if !is_known(name) {
+                let message = format!("no [[key]] has the name `{name}`");
+                check.problem(&at!["zone", index, "key"], message);
+            } else if zone.primaries.is_empty() {
+                let message = "the key is for the primaries of the zone, and it has none";
+                check.problem(&at!["zone", index, "key"], message.to_owned());
+            }
+        }
+    }
+    if let Some(name) = &file.notify.key
+        && !is_known(name)
+    {
+        let message = format!("no [[key]] has the name `{name}`");
+        check.problem(&at!["notify", "key"], message);
+    }
+}
+
+const fn algorithm(configured: KeyAlgorithm) -> Algorithm {
+    match configured {
+        KeyAlgorithm::HmacMd5 => Algorithm::Md5,
+        KeyAlgorithm::HmacSha1 => Algorithm::Sha1,
+        KeyAlgorithm::HmacSha224 => Algorithm::Sha224,
+        KeyAlgorithm::HmacSha256 => Algorithm::Sha256,
+        KeyAlgorithm::HmacSha384 => Algorithm::Sha384,
+        KeyAlgorithm::HmacSha512 => Algorithm::Sha512,
+    }
 }
 
 fn answers(file: &DnsAuthd, host: &str) -> Settings {
@@ -208,6 +363,7 @@ fn answers(file: &DnsAuthd, host: &str) -> Settings {
         nsid: id.map(|id: String| id.into_bytes().into()),
         client_subnet: file.answers.client_subnet,
         keepalive: keepalive(file.tcp.idle.0),
+        ..Settings::default()
     }
 }
 

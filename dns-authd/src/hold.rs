@@ -23,7 +23,7 @@ use dns_wire::Name;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::publisher::Command;
-use crate::random;
+use crate::{random, signed};
 
 /// The most queries that wait: a burst of first queries after a start, and 4 MiB at most.
 const QUEUE: usize = 1024;
@@ -156,12 +156,14 @@ impl Room {
         reader: &Reader<Snapshot>,
     ) -> bool {
         let client = client(waiting, can_wait);
-        let verdict =
-            self.responder
-                .respond(reader.get(), &waiting.message, &client, &mut self.out);
+        let (responder, out) = (&mut self.responder, &mut self.out);
+        let verdict = signed::respond(responder, reader.get(), &waiting.message, &client, out);
         match verdict {
             Verdict::Wait { .. } => return false,
-            Verdict::Silent | Verdict::Transfer { .. } => {}
+            Verdict::Silent
+            | Verdict::Signed
+            | Verdict::Notified { .. }
+            | Verdict::Transfer { .. } => {}
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();
                 if let Err(error) = waiting.path.send(reply) {

@@ -52,10 +52,15 @@ impl Source {
             Self::Toml(path) => {
                 let document = daemon::config::read(path)?;
                 let home = path.parent();
-                Config::from_document(&document, &host, |named| {
-                    let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
-                    Ok(read_named_conf(&named)?)
-                })
+                Config::from_document(
+                    &document,
+                    &host,
+                    |named| {
+                        let named = home.map_or_else(|| named.to_owned(), |home| home.join(named));
+                        Ok(read_named_conf(&named)?)
+                    },
+                    &mut |secret| read_secret(home, secret),
+                )
             }
             Self::Pdns { path, arguments } => {
                 let (pdns, named) = read_pdns_conf(path, arguments)?;
@@ -65,8 +70,13 @@ impl Source {
                 // The zones have their places in the list.
                 file.zone.clear();
                 file.zones.directory = Some(named.directory);
-                let served = named.zones.into_iter().filter(ZoneDecl::is_served);
-                Ok(Config::of(file, served.collect(), notes, &host))
+                let mut served: Vec<ZoneDecl> = named.zones;
+                served.retain(ZoneDecl::is_served);
+                if !pdns.notify.enabled {
+                    served.iter_mut().for_each(|zone| zone.also_notify.clear());
+                }
+                let keys = dns_wire::Keys::default();
+                Ok(Config::of(file, (served, keys), notes, &host))
             }
         }
     }
@@ -87,6 +97,16 @@ pub fn read_named_conf(path: &Path) -> Result<NamedConf, Rejected> {
     // A directory that is gone leaves relative paths as they are.
     let working_directory = std::env::current_dir().unwrap_or_default();
     peer_bind::parse(path, &working_directory, &mut read)
+}
+
+/// Reads the secret of a key; a relative file is beside the configuration.
+fn read_secret(home: Option<&Path>, file: &Path) -> io::Result<String> {
+    let path = home.map_or_else(|| file.to_owned(), |home| home.join(file));
+    let mut text = String::new();
+    let file = fs::File::open(path)?;
+    // A secret is one line of base 64.
+    io::Read::read_to_string(&mut io::Read::take(file, 4096), &mut text)?;
+    Ok(text)
 }
 
 fn host() -> String {

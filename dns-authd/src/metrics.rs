@@ -15,6 +15,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 
 use crate::publisher::{Reports, ZoneReport};
+use crate::{notify, secondary};
 use api::dns_authd::ZoneState;
 
 /// Queries by `transport` and `family`.
@@ -29,6 +30,16 @@ pub const TRUNCATED: &str = "dns_authd_truncated_responses";
 pub const IGNORED: &str = "dns_authd_ignored_messages";
 /// Messages of clients without access.
 pub const OUTSIDERS: &str = "dns_authd_outsider_messages";
+/// NOTIFY messages sent to secondaries.
+pub const NOTIFY_SENT: &str = "dns_authd_notify_messages";
+/// Versions of which a secondary was notified, or not.
+pub const NOTIFIED: &str = "dns_authd_notifications";
+/// Questions to the primaries of secondary zones, by result.
+pub const REFRESHES: &str = "dns_authd_refreshes";
+/// Secondary zones that have expired.
+pub const EXPIRED: &str = "dns_authd_expired_zones";
+/// Signed queries (TSIG) whose signature was refused.
+pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
@@ -73,6 +84,10 @@ pub struct Totals {
     pub held: Arc<AtomicU64>,
     /// Connections from senders outside the access list.
     pub outsiders: Arc<AtomicU64>,
+    /// NOTIFY.
+    pub notify: Arc<notify::Counts>,
+    /// Secondary zones.
+    pub secondary: Arc<secondary::Counts>,
 }
 
 /// The counts of one thread; no other thread writes here.
@@ -86,6 +101,7 @@ pub struct ThreadTotals {
     live: AtomicU64,
     ignored: AtomicU64,
     outsiders: AtomicU64,
+    rejected: AtomicU64,
 }
 
 impl Default for ThreadTotals {
@@ -98,6 +114,7 @@ impl Default for ThreadTotals {
             live: AtomicU64::new(0),
             ignored: AtomicU64::new(0),
             outsiders: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
         }
     }
 }
@@ -141,6 +158,7 @@ impl ThreadTotals {
         add(&self.live, tally.live);
         add(&self.ignored, tally.ignored);
         add(&self.outsiders, tally.outsiders);
+        add(&self.rejected, tally.rejected);
     }
 
     fn add_to(&self, sum: &mut Tally) {
@@ -159,6 +177,7 @@ impl ThreadTotals {
         sum.live += read(&self.live);
         sum.ignored += read(&self.ignored);
         sum.outsiders += read(&self.outsiders);
+        sum.rejected += read(&self.rejected);
     }
 }
 
@@ -223,6 +242,47 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
         OUTSIDERS,
         "Messages and connections of clients without access",
         sum.outsiders + totals.outsiders.load(Ordering::Relaxed),
+    )?;
+    page.counter(
+        SIGNATURES_REFUSED,
+        "Signed queries whose signature was refused",
+        sum.rejected,
+    )?;
+    let notify = &totals.notify;
+    page.counter(
+        NOTIFY_SENT,
+        "NOTIFY messages sent to secondaries",
+        notify.sent.load(Ordering::Relaxed),
+    )?;
+    let results = [("answered", &notify.answered), ("failed", &notify.failed)];
+    let results = results.map(|(result, count)| {
+        let names = labels(&[("result", result)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        NOTIFIED,
+        "New versions of zones by whether a secondary responded to NOTIFY",
+        results.into(),
+    )?;
+    let refreshes = &totals.secondary;
+    let results = [
+        ("current", &refreshes.current),
+        ("transferred", &refreshes.transferred),
+        ("failed", &refreshes.failed),
+    ];
+    let results = results.map(|(result, count)| {
+        let names = labels(&[("result", result)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        REFRESHES,
+        "Questions to the primaries of secondary zones",
+        results.into(),
+    )?;
+    page.gauge(
+        EXPIRED,
+        "Secondary zones that have expired",
+        float(refreshes.expired.load(Ordering::Relaxed)),
     )?;
     page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
     page.counter(

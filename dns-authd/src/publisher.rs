@@ -82,6 +82,8 @@ pub enum Command {
     Loaded(Box<Done>),
     /// Publish the version of a zone that is held back.
     Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
+    /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
+    Expire(Name, bool),
     /// healthd has sent a snapshot.
     Liveness,
     /// End the wait of queries for a live set.
@@ -361,6 +363,7 @@ impl Publisher {
                 let outcome = self.accept(&name);
                 drop(done.send(outcome));
             }
+            Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Liveness => self.take_health(self.channels.link.current()),
             Command::EndWait { apex, set } => self.end_wait(&apex, set),
             Command::Stop => {}
@@ -591,6 +594,17 @@ impl Publisher {
         if !moved.is_empty() || old.generation != self.health.generation {
             self.publish();
         }
+    }
+
+    fn expire(&mut self, name: &Name, is_expired: bool) {
+        let Some(place) = self.places.get(name).copied() else {
+            return;
+        };
+        if let Some(kept) = self.zones.get_mut(place) {
+            kept.is_expired = is_expired;
+        }
+        self.changed.insert(place);
+        self.publish();
     }
 
     fn end_wait(&mut self, apex: &Name, set: u32) {

@@ -5,6 +5,7 @@
 //! GET  /zones/show?name=NAME     a zone as it is served, as a master file
 //! POST /zones/reload[?name=NAME] loads one zone or all from their files, and answers after that
 //! POST /zones/accept?name=NAME   publishes the version of a zone that is held back
+//! POST /zones/retransfer?name=NAME   transfers a zone from its primaries, whatever its serial is
 //! ```
 
 use std::fmt::Write;
@@ -20,7 +21,7 @@ use dns_zone::Zone;
 use tokio::sync::oneshot;
 
 use crate::publisher::{Command, NoSuchZone, NotHeld, NotLoaded, Outcome, Reports};
-use crate::status;
+use crate::{secondary, status};
 
 /// Adds the paths.
 pub fn add(
@@ -28,10 +29,12 @@ pub fn add(
     cell: &Arc<Latest<Snapshot>>,
     reports: &Arc<Latest<Reports>>,
     publisher: &SyncSender<Command>,
+    secondaries: &secondary::Handle,
 ) {
     let reports = Arc::clone(reports);
+    let views = Arc::clone(secondaries.views());
     routes.get("/zones", move |_| {
-        let zones = status::zones(&reports.current());
+        let zones = status::zones(&reports.current(), &views.current());
         async move { Reply::json(200, &zones) }
     });
     let cell = Arc::clone(cell);
@@ -45,6 +48,10 @@ pub fn add(
     });
     routes.post("/zones/accept", move |request| {
         accept(request, accepts.clone())
+    });
+    let secondaries = secondaries.clone();
+    routes.post("/zones/retransfer", move |request| {
+        retransfer(request, secondaries.clone())
     });
 }
 
@@ -102,6 +109,21 @@ async fn accept(request: Request, publisher: SyncSender<Command>) -> Reply {
         Ok(Err(NotHeld::NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
         Ok(Err(NotHeld::Nothing)) => Reply::text(409, "no version of that zone is held back\n"),
         Err(_) => Reply::text(503, "the server is ending\n"),
+    }
+}
+
+async fn retransfer(request: Request, secondaries: secondary::Handle) -> Reply {
+    let name = match zone_name(&request) {
+        Ok(Some(name)) => name,
+        Ok(None) => return Reply::text(400, NO_NAME),
+        Err(reply) => return reply,
+    };
+    match secondaries.retransfer(name).await {
+        Ok(outcome) => {
+            let status = if outcome.result.is_err() { 422 } else { 200 };
+            Reply::json(status, &[reloaded(outcome)])
+        }
+        Err(error) => Reply::text(502, format!("{error}\n")),
     }
 }
 

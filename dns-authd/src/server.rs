@@ -11,7 +11,8 @@ use crate::access::Access;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
-use crate::random;
+use crate::secondary::Notified;
+use crate::{random, signed};
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]
@@ -22,6 +23,8 @@ pub struct Supply {
     pub access: Arc<Latest<Access>>,
     /// The queries that wait.
     pub hold: Hold,
+    /// The zones that NOTIFY named.
+    pub notified: Notified,
     /// The counters of all threads.
     pub totals: Totals,
 }
@@ -33,6 +36,7 @@ struct Answerer {
     access: Reader<Access>,
     responder: Responder<LuaPrograms>,
     hold: Hold,
+    notified: Notified,
     totals: Arc<ThreadTotals>,
     local_port: u16,
 }
@@ -52,6 +56,7 @@ pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::i
         access: Reader::new(Arc::clone(&supply.access)),
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: supply.hold.clone(),
+        notified: supply.notified.clone(),
         totals: supply.totals.add_thread(),
         local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
     })
@@ -75,12 +80,14 @@ impl Respond for Answerer {
             may_ask: self.access.get().may_ask(peer.ip()),
         };
         let message = datagram.payload();
-        match self
-            .responder
-            .respond(self.reader.get(), message, &client, reply)
-        {
+        let responder = &mut self.responder;
+        match signed::respond(responder, self.reader.get(), message, &client, reply) {
             Verdict::Reply(length) => Outcome::Reply(length),
-            Verdict::Silent | Verdict::Transfer { .. } => Outcome::Silent,
+            Verdict::Notified { apex, length } => {
+                self.notified.take(apex, peer.ip());
+                Outcome::Reply(length)
+            }
+            Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
             Verdict::Wait { apex, set } => {
                 let waiting = Waiting {
                     message: message.into(),
@@ -97,10 +104,8 @@ impl Respond for Answerer {
                     can_wait: false,
                     ..client
                 };
-                match self
-                    .responder
-                    .respond(self.reader.get(), message, &client, reply)
-                {
+                let responder = &mut self.responder;
+                match signed::respond(responder, self.reader.get(), message, &client, reply) {
                     Verdict::Reply(length) => Outcome::Reply(length),
                     _ => Outcome::Silent,
                 }

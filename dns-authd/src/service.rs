@@ -28,12 +28,13 @@ use crate::access::Access;
 use crate::config::{Config, certificate};
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
+use crate::notify::Notify;
 use crate::publisher::{self, Channels, Command, Plan, Reports, Starting};
 use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, random, routes, self_check, server, status};
+use crate::{health, notify, random, routes, secondary, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -52,6 +53,8 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
+    notify: watch::Sender<Notify>,
+    secondaries: secondary::Handle,
 }
 
 /// The published zones, and the threads that update them.
@@ -94,6 +97,9 @@ impl Service for Authd {
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
+        let publisher = stock.publisher.sender();
+        let plan = secondary_plan(&config);
+        let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
         let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
             stock.publisher.sender(),
@@ -104,7 +110,11 @@ impl Service for Authd {
         let access = Latest::new(config.access.clone());
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            (config.file.tcp, Transfers::new(&config.file.transfers)),
+            (
+                config.file.tcp,
+                Transfers::new(&config.file.transfers),
+                secondaries.notified(),
+            ),
             config.hold(),
             Arc::clone(&access),
             totals.clone(),
@@ -115,11 +125,17 @@ impl Service for Authd {
             async move { checked }
         });
         let connections = shared.counters().clone();
+        let (notify, settings) = watch::channel(config.notify.clone());
+        let own = listeners.udp.iter().map(std::net::UdpSocket::local_addr);
+        let own = own.collect::<Result<Vec<_>, _>>()?;
+        notify::start(&stock.cell, settings, own, &totals.notify)
+            .map_err(|error| StartError::io("NOTIFY does not start", &error))?;
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
             hold,
+            notified: secondaries.notified(),
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.file), &supply)
@@ -142,6 +158,7 @@ impl Service for Authd {
             &stock.cell,
             &stock.reports,
             &stock.publisher.sender(),
+            &secondaries,
         );
         Ok(Self {
             engine,
@@ -150,6 +167,8 @@ impl Service for Authd {
             stock,
             totals,
             access,
+            notify,
+            secondaries,
         })
     }
 
@@ -160,6 +179,7 @@ impl Service for Authd {
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
+        self.notify.send_replace(config.notify.clone());
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.publisher.send(command) {
@@ -169,12 +189,16 @@ impl Service for Authd {
             command = returned;
             tokio::time::sleep(RETRY).await;
         }
-        Ok(summary.await.unwrap_or_default())
+        let summary = summary.await.unwrap_or_default();
+        // The publisher has their zones now.
+        self.secondaries.configure(secondary_plan(&config)).await;
+        Ok(summary)
     }
 
     fn status(&self) -> Detail {
         status::detail(
             &self.stock.reports.current(),
+            &self.secondaries.views().current(),
             &self.totals,
             &self.stock.link,
         )
@@ -272,6 +296,12 @@ fn plan(config: &Config) -> Plan {
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
     }
+}
+
+/// The part of a configuration that is for secondary zones.
+fn secondary_plan(config: &Config) -> secondary::Plan {
+    let options = Arc::clone(&config.zones.options);
+    (config.secondaries.clone(), options)
 }
 
 fn threads(file: &DnsAuthd) -> usize {

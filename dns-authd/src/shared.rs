@@ -10,15 +10,16 @@ use daemon::connections::Connections;
 use daemon::latest::Latest;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
-use dns_wire::{Name, Rcode};
+use dns_wire::{Name, Rcode, Session};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use crate::access::Access;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
-use crate::random;
+use crate::secondary::Notified;
 use crate::transfers::{NotBegun, Transfers};
+use crate::{random, signed};
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);
@@ -43,6 +44,7 @@ pub struct Shared {
     thread: Arc<ThreadTotals>,
     responder: Mutex<Responder<LuaPrograms>>,
     transfers: Transfers,
+    notified: Notified,
     /// The buffer that replies are made in.
     scratch: Mutex<Vec<u8>>,
 }
@@ -51,7 +53,7 @@ impl Shared {
     #[must_use]
     pub fn new(
         cell: Arc<Latest<Snapshot>>,
-        (limits, transfers): (Tcp, Transfers),
+        (limits, transfers, notified): (Tcp, Transfers, Notified),
         hold: Duration,
         access: Arc<Latest<Access>>,
         totals: Totals,
@@ -72,6 +74,7 @@ impl Shared {
             responder: Mutex::new(responder),
             scratch: Mutex::new(vec![0; dns_answer::MAX_MESSAGE]),
             transfers,
+            notified,
             cell,
             limits,
             hold,
@@ -90,7 +93,7 @@ impl Shared {
             .responder
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let verdict = responder.respond(&snapshot, message, client, out);
+        let verdict = signed::respond(&mut responder, &snapshot, message, client, out);
         let tally = responder.tally().take();
         drop(responder);
         self.thread.add(&tally);
@@ -146,7 +149,10 @@ impl Shared {
         match self.respond(message, client, &mut scratch) {
             Verdict::Reply(length) => Some(scratch.get(..length).unwrap_or_default().to_vec()),
             Verdict::Wait { .. } => None,
-            Verdict::Silent | Verdict::Transfer { .. } => Some(Vec::new()),
+            Verdict::Silent
+            | Verdict::Signed
+            | Verdict::Notified { .. }
+            | Verdict::Transfer { .. } => Some(Vec::new()),
         }
     }
 
@@ -154,14 +160,15 @@ impl Shared {
     fn transfer(
         &self,
         message: &[u8],
-        apex: &Name,
+        (apex, session): (&Name, Option<Session>),
         client: &dns_serve::Client,
         replies: &mut Replies,
     ) -> Answer {
         let peer = client.peer;
+        let key = session.as_ref().map(|session| session.key().name().clone());
         // Transfers are for TCP, or TLS with a protocol of its own (RFC 9103).
         let is_allowed = client.transport == dns_serve::Transport::Tcp
-            && self.access.current().may_transfer(peer.ip());
+            && self.access.current().may_transfer(peer.ip(), key.as_ref());
         let snapshot = self.cell.current();
         let zone = snapshot
             .table
@@ -169,28 +176,42 @@ impl Shared {
             .and_then(|served| served.zone.clone())
             .filter(|_| is_allowed);
         let Some(zone) = zone else {
-            return self.refuse(message, Rcode::REFUSED, replies);
+            return self.refuse(message, session, Rcode::REFUSED, replies);
         };
-        match self.transfers.begin(&zone, message) {
+        match self.transfers.begin(&zone, message, session.clone()) {
             Ok(messages) => {
                 let serial = zone.soa().serial;
-                tracing::info!(zone = %apex, %peer, serial, "Zone is transferred");
+                let key = key.as_ref().map(tracing::field::display);
+                tracing::info!(zone = %apex, %peer, key, serial, "Zone is transferred");
                 Answer::Messages(messages)
             }
             Err(NotBegun::TooMany) => {
                 tracing::warn!(zone = %apex, %peer, "Too many transfers are under way; this one has to be repeated");
-                self.refuse(message, Rcode::SERVFAIL, replies)
+                self.refuse(message, session, Rcode::SERVFAIL, replies)
             }
             Err(NotBegun::NoThread(error)) => {
                 tracing::error!(zone = %apex, %peer, %error, "Transfer has no thread");
-                self.refuse(message, Rcode::SERVFAIL, replies)
+                self.refuse(message, session, Rcode::SERVFAIL, replies)
             }
         }
     }
 
-    fn refuse(&self, message: &[u8], rcode: Rcode, replies: &mut Replies) -> Answer {
+    fn refuse(
+        &self,
+        message: &[u8],
+        session: Option<Session>,
+        rcode: Rcode,
+        replies: &mut Replies,
+    ) -> Answer {
         let mut scratch = self.scratch();
-        match dns_answer::refuse(message, rcode, &mut scratch) {
+        let length = dns_answer::refuse(message, rcode, &mut scratch);
+        let length = match session {
+            Some(mut session) => {
+                length.and_then(|length| session.sign(&mut scratch, length, signed::now()))
+            }
+            None => length,
+        };
+        match length {
             Some(length) => {
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
@@ -234,15 +255,21 @@ impl Service for Shared {
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
             }
-            Verdict::Silent => Answer::NotDns,
+            Verdict::Notified { apex, length } => {
+                self.notified.take(apex, client.peer.ip());
+                replies.push(scratch.get(..length).unwrap_or_default());
+                Answer::Now
+            }
+            Verdict::Silent | Verdict::Signed => Answer::NotDns,
             Verdict::Wait { .. } => {
                 let message = message.to_vec();
                 tokio::spawn(Arc::clone(self).answer_later(message, *client, later.clone()));
                 Answer::Later
             }
-            Verdict::Transfer { apex } => {
+            Verdict::Transfer { apex, session } => {
                 drop(scratch);
-                self.transfer(message, &apex, client, replies)
+                let session = session.map(|session| *session);
+                self.transfer(message, (&apex, session), client, replies)
             }
         }
     }

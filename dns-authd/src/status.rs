@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Status;
-use api::dns_authd::{Certainty, Detail, Health, HealthState, LiveSet, Zone, ZoneState, Zones};
+use api::dns_authd::{
+    Certainty, Detail, Health, HealthState, LiveSet, Secondary, Zone, ZoneState, Zones,
+};
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
@@ -13,6 +15,7 @@ use proto::link::Link;
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
 use crate::publisher::{Reports, ZoneReport};
+use crate::secondary::Views;
 
 /// The most zones that the status lists; `zone list` has all.
 const SHOWN_ZONES: usize = 50;
@@ -22,7 +25,7 @@ const SHOWN_LEFT_OUT: usize = 10;
 
 /// The server at one moment.
 #[must_use]
-pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
+pub fn detail(reports: &Reports, secondaries: &Views, totals: &Totals, link: &Link) -> Detail {
     let sum = totals.sum();
     let transports = TRANSPORTS.iter().map(|(_, name)| (*name).to_owned());
     let rcodes = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
@@ -51,7 +54,11 @@ pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
             held: count(ZoneState::Held),
             loading: count(ZoneState::Loading),
             loads: reports.loads.clone(),
-            shown: shown.into_iter().take(SHOWN_ZONES).map(zone).collect(),
+            shown: shown
+                .into_iter()
+                .take(SHOWN_ZONES)
+                .map(|report| zone(report, secondaries))
+                .collect(),
         },
         health: health(reports, link),
     }
@@ -59,11 +66,12 @@ pub fn detail(reports: &Reports, totals: &Totals, link: &Link) -> Detail {
 
 /// Every zone.
 #[must_use]
-pub fn zones(reports: &Reports) -> Vec<Zone> {
-    reports.zones.iter().map(|one| zone(one)).collect()
+pub fn zones(reports: &Reports, secondaries: &Views) -> Vec<Zone> {
+    let reports = reports.zones.iter();
+    reports.map(|one| zone(one, secondaries)).collect()
 }
 
-fn zone(report: &ZoneReport) -> Zone {
+fn zone(report: &ZoneReport, secondaries: &Views) -> Zone {
     let loaded = report
         .loaded
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
@@ -86,6 +94,7 @@ fn zone(report: &ZoneReport) -> Zone {
             .map(ToString::to_string)
             .collect(),
         live: report.live.iter().map(|set| live_set(set)).collect(),
+        secondary: secondaries.get(&report.name).cloned(),
     }
 }
 
@@ -213,6 +222,9 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
         zone.serial,
         counted(zone.records, "record"),
     )?;
+    if let Some(secondary) = &zone.secondary {
+        write_secondary(text, secondary, now)?;
+    }
     if let Some(held) = &zone.held {
         let records = counted(held.records, "record");
         writeln!(text, "    held back: serial {}, {records}", held.serial)?;
@@ -252,6 +264,28 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
         }
     }
     Ok(())
+}
+
+fn write_secondary(text: &mut String, secondary: &Secondary, now: u64) -> std::fmt::Result {
+    let primaries = secondary.primaries.join(" ");
+    let checked = match secondary.checked {
+        Some(checked) => format!("current {} ago", ago(now.saturating_sub(checked))),
+        None => "never transferred".to_owned(),
+    };
+    let next = match secondary.running {
+        true => "is asked now".to_owned(),
+        false => format!("asks in {}", ago(secondary.next.saturating_sub(now))),
+    };
+    let expiry = match (secondary.expired, secondary.expires) {
+        (true, _) => ", EXPIRED: queries get SERVFAIL".to_owned(),
+        (false, Some(at)) => format!(", expires in {}", ago(at.saturating_sub(now))),
+        (false, None) => String::new(),
+    };
+    writeln!(text, "    from {primaries}: {checked}, {next}{expiry}")?;
+    match &secondary.error {
+        Some(error) => writeln!(text, "      not refreshed: {error}"),
+        None => Ok(()),
+    }
 }
 
 fn ago(seconds: u64) -> String {

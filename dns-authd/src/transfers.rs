@@ -16,8 +16,11 @@ use std::time::{Duration, Instant};
 use ::config::dns_authd::Transfers as Limits;
 use daemon::clock;
 use dns_answer::transfer::Transfer;
+use dns_wire::Session;
 use dns_zone::Zone;
 use tokio::sync::mpsc;
+
+use crate::signed;
 
 /// The messages of one transfer that wait for its client, of about 16 KiB each.
 const QUEUE: usize = 4;
@@ -62,7 +65,7 @@ impl Transfers {
         }
     }
 
-    /// Begins the transfer of a zone that this message requests.
+    /// Begins the transfer of a zone that this message requests; the session of a signed one signs it.
     ///
     /// # Errors
     /// When as many as allowed are under way, or no thread can be started.
@@ -70,6 +73,7 @@ impl Transfers {
         &self,
         zone: &Arc<Zone>,
         message: &[u8],
+        session: Option<Session>,
     ) -> Result<mpsc::Receiver<Vec<u8>>, NotBegun> {
         let n_before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let place = Place(Arc::clone(&self.under_way));
@@ -77,7 +81,7 @@ impl Transfers {
             return Err(NotBegun::TooMany);
         }
         let (sender, messages) = mpsc::channel(QUEUE);
-        let transfer = Transfer::new(zone, message);
+        let transfer = Transfer::new(zone, message, session);
         let rate = self.rate;
         thread::Builder::new()
             .name("zone-transfer".to_owned())
@@ -98,7 +102,7 @@ fn send(mut transfer: Transfer, rate: u64, messages: &mpsc::Sender<Vec<u8>>) {
         begun: clock::now(),
         sent: 0,
     };
-    while let Some(length) = transfer.next_message(&mut scratch) {
+    while let Some(length) = transfer.next_message(&mut scratch, signed::now()) {
         let message = scratch.get(..length).unwrap_or_default().to_vec();
         if messages.blocking_send(message).is_err() {
             return;
@@ -158,10 +162,10 @@ mod tests {
         let zone = zone(5_000);
         let transfers = Transfers::new(&limits(2));
         let asked = query(&"example.".parse().unwrap(), Type::AXFR);
-        let first = transfers.begin(&zone, &asked).unwrap();
-        let mut second = transfers.begin(&zone, &asked).unwrap();
+        let first = transfers.begin(&zone, &asked, None).unwrap();
+        let mut second = transfers.begin(&zone, &asked, None).unwrap();
         assert!(matches!(
-            transfers.begin(&zone, &asked),
+            transfers.begin(&zone, &asked, None),
             Err(NotBegun::TooMany)
         ));
         drop(first);

@@ -10,6 +10,11 @@ fn no_message_upsets_a_dns_server() {
 }
 
 #[test]
+fn no_message_passes_for_a_signed_one() {
+    smoke("tsig");
+}
+
+#[test]
 fn no_master_file_upsets_the_parser_or_the_zone() {
     smoke("zone");
 }

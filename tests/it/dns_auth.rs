@@ -1,10 +1,13 @@
 //! dns-authd, from outside: what it answers, and what it makes of odd messages.
 
 mod access;
+mod across;
 mod change;
 mod encrypted;
 mod loading;
 mod peers;
+mod secondaries;
+mod secondary_zones;
 mod signed;
 mod transfers;
 

@@ -126,6 +126,28 @@ pub struct Zone {
     pub left_out: Vec<String>,
     /// Its live sets.
     pub live: Vec<LiveSet>,
+    /// Its primaries, if it is transferred from them.
+    #[serde(default)]
+    pub secondary: Option<Secondary>,
+}
+
+/// The state of a zone that is transferred from other servers. Times are in seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Secondary {
+    /// The servers.
+    pub primaries: Vec<String>,
+    /// Whether one of them is being asked.
+    pub running: bool,
+    /// Whether the data has expired: the zone's names get SERVFAIL.
+    pub expired: bool,
+    /// When the data was last known to be current.
+    pub checked: Option<u64>,
+    /// When they are asked next.
+    pub next: u64,
+    /// When the data expires if no primary responds.
+    pub expires: Option<u64>,
+    /// Why the last question failed.
+    pub error: Option<String>,
 }
 
 /// A set of records that follows liveness.

@@ -22,6 +22,14 @@ name = "ocp4.redhat.ren"
 file = "/etc/outpost/zones/ocp4.redhat.ren.zone"
 "#;
 
+/// A key, for the manual.
+const KEY: &str = r#"
+[[key]]
+name = "transfer.ocp4.redhat.ren"
+algorithm = "hmac-sha256"
+secret-file = "/etc/outpost/tsig/transfer.secret"
+"#;
+
 /// Encrypted transports, for the manual.
 const TLS: &str = r#"
 [tls]
@@ -72,8 +80,14 @@ pub struct DnsAuthd {
     pub answers: Answers,
     /// Bounds of TCP (RFC 7766 §6), DNS over TLS and DNS over HTTPS together.
     pub tcp: Tcp,
+    /// One table for each key of transaction signatures (TSIG, RFC 8945). dns-authd answers a query that is signed with
+    /// one of them with a signature, and refuses signatures of other keys. It reads the secrets again on SIGHUP.
+    #[schemars(extend("x-example" = KEY))]
+    pub key: Vec<Key>,
     /// Zone transfers.
     pub transfers: Transfers,
+    /// Notification of secondaries (NOTIFY, RFC 1996).
+    pub notify: Notify,
     /// Encrypted transports; off without this table. dns-authd reads the certificate again when its file changes, and on
     /// SIGHUP. The limits of `[tcp]` apply to `dot` and `doh` together with TCP, and once more to `doq`; dns-authd
     /// closes a `doq` connection after 10 silent seconds.
@@ -97,7 +111,9 @@ impl Default for DnsAuthd {
             health: Health::default(),
             answers: Answers::default(),
             tcp: Tcp::default(),
+            key: Vec::new(),
             transfers: Transfers::default(),
+            notify: Notify::default(),
             tls: None,
         }
     }
@@ -111,8 +127,22 @@ impl Default for DnsAuthd {
 pub struct Zone {
     /// The name of the zone.
     pub name: String,
-    /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`.
+    /// The zone file (RFC 1035 §5). A relative path starts at this file's directory, or at `zones.directory`. With
+    /// `primaries` dns-authd writes it.
     pub file: PathBuf,
+    /// The servers that the zone is transferred from (AXFR, IXFR): dns-authd is its secondary. It asks them as the SOA
+    /// record says, and at once when one of them sends NOTIFY. It checks a transferred version like an edited file, keeps
+    /// it in `file`, and answers from it until it expires.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.13:5301\"]"))]
+    pub primaries: Vec<Address>,
+    /// The key that signs the requests to the primaries, which then have to sign their responses.
+    #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
+    pub key: Option<String>,
+    /// Servers that dns-authd notifies of new versions of this zone, beside those of `notify.also`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
+    pub also_notify: Vec<Address>,
 }
 
 /// Lists of zones, and how zone files are read.
@@ -365,6 +395,9 @@ impl Default for Tcp {
 pub struct Transfers {
     /// Networks that may transfer zones (AXFR, and IXFR answered with the whole zone).
     pub allow: Networks,
+    /// Keys whose holders may transfer zones too, from any address.
+    #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
+    pub allow_keys: Vec<String>,
     /// How many transfers may be under way at once; dns-authd answers SERVFAIL to further ones, which secondaries repeat
     /// later. Each has a thread and holds the version of the zone with which it began.
     #[schemars(extend("x-reload" = "restart"))]
@@ -378,8 +411,88 @@ impl Default for Transfers {
     fn default() -> Self {
         Self {
             allow: Networks::default(),
+            allow_keys: Vec::new(),
             at_once: Whole::clamped(8),
             rate: ByteSize(32 << 20),
+        }
+    }
+}
+
+/// A key of transaction signatures: a secret that two servers share.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Key {
+    /// The name of the key, which both servers know it by.
+    pub name: String,
+    /// The algorithm.
+    #[serde(default)]
+    pub algorithm: KeyAlgorithm,
+    /// The secret, in base 64. Whoever reads the configuration knows it; `secret-file` is better.
+    #[schemars(extend("x-example" = "\"NjRiYXNlIHNlY3JldCBvZiAzMiBvY3RldHMgb3Igc28=\""))]
+    pub secret: Option<String>,
+    /// A file with the secret, in base 64. A relative path starts at this file's directory.
+    #[schemars(extend("x-example" = "\"/etc/outpost/tsig/transfer.secret\""))]
+    pub secret_file: Option<PathBuf>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The secret stays out of logs.
+        f.debug_struct("Key")
+            .field("name", &self.name)
+            .field("algorithm", &self.algorithm)
+            .field("secret_file", &self.secret_file)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The algorithm of a key (RFC 8945 §6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyAlgorithm {
+    /// HMAC-MD5, for old peers that know no other.
+    HmacMd5,
+    /// HMAC-SHA1.
+    HmacSha1,
+    /// HMAC-SHA224.
+    HmacSha224,
+    /// HMAC-SHA256.
+    #[default]
+    HmacSha256,
+    /// HMAC-SHA384.
+    HmacSha384,
+    /// HMAC-SHA512.
+    HmacSha512,
+}
+
+/// Notification of secondaries. dns-authd notifies them of every new version of a zone that it publishes, over UDP, and
+/// repeats a message until the secondary responds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Notify {
+    /// Servers to notify of new versions of every zone.
+    #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
+    pub also: Vec<Address>,
+    /// Whether dns-authd also notifies the servers of a zone's NS records, except the one that its SOA record names. It
+    /// knows the addresses of those that are in its own zones.
+    pub name_servers: bool,
+    /// The key that signs the messages. Default: they are not signed.
+    #[schemars(extend("x-example" = "\"transfer.ocp4.redhat.ren\""))]
+    pub key: Option<String>,
+    /// How many messages dns-authd sends to a server that does not respond, before it gives up on this version.
+    pub attempts: Whole<u32, 1, 20>,
+    /// How long dns-authd waits for the response to the first message; it waits twice as long for each further one.
+    pub timeout: HumanDuration,
+}
+
+impl Default for Notify {
+    fn default() -> Self {
+        Self {
+            also: Vec::new(),
+            name_servers: false,
+            key: None,
+            attempts: Whole::clamped(6),
+            timeout: HumanDuration(Duration::from_secs(2)),
         }
     }
 }

@@ -38,4 +38,4 @@ pub use name::{Name, NameError};
 pub use query::{Query, QueryError};
 pub use records::{RecordRef, Records, Section};
 pub use rtype::{Class, Type};
-pub use tsig::Tsig;
+pub use tsig::{Key, Keys, Session, Tsig, TsigError};

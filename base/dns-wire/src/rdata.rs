@@ -26,6 +26,7 @@ use field::Field;
 use text::Text;
 use wire::Wire;
 
+pub(crate) use base::base64_word;
 pub use text::{character_string, seconds, tokens};
 
 /// One word of a master file: text between blanks, or between quotes.

@@ -32,13 +32,13 @@ pub(crate) struct Draft<'q, 'o> {
 }
 
 impl<'q, 'o> Draft<'q, 'o> {
-    /// Begins a response with the question, in its original letter case.
+    /// Begins a response with the question, in its original letter case. A signature of this length will follow it.
     #[inline]
     pub(crate) fn new(
         query: &'q Query<'q>,
         client: &'q Client,
         settings: &'q Settings,
-        out: &'o mut [u8],
+        (out, signature): (&'o mut [u8], usize),
     ) -> Option<Self> {
         let end = header::LENGTH + query.question.len();
         out.get_mut(header::LENGTH..end)?
@@ -55,6 +55,7 @@ impl<'q, 'o> Draft<'q, 'o> {
             Some(_) => edns::OPT_LENGTH + options.length(),
             None => 0,
         };
+        let reserved = reserved + signature;
         Some(Self {
             query,
             client,
@@ -88,7 +89,7 @@ impl<'q, 'o> Draft<'q, 'o> {
     /// The zone's answer for names without data of the type.
     pub(crate) fn copy_nodata(&mut self, zone: &Zone) {
         match zone.nodata() {
-            Answer::Rendered(number) => self.copy(zone, number),
+            Answer::Rendered(number) | Answer::Onward(number) => self.copy(zone, number),
             _ => self.compose(&zone.resolve_negative()),
         }
     }
@@ -217,6 +218,7 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
         Some(Verdict::Transfer {
             apex: zone.apex().clone(),
+            session: None,
         })
     }
 

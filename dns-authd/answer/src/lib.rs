@@ -32,6 +32,6 @@ pub use client::{Client, Transport};
 pub use dns_zone::MAX_MESSAGE;
 pub use programs::{Call, NoPrograms, Programs};
 pub use responder::{Responder, refuse};
-pub use settings::{Any, Settings};
+pub use settings::{Any, Notifiers, Settings};
 pub use snapshot::Snapshot;
 pub use verdict::Verdict;

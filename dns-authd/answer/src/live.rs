@@ -13,7 +13,7 @@ use dns_lua::{LivenessView, LuaSettings, Snippet};
 use dns_wire::{Class, Type};
 
 /// The current answers of a zone's live sets, by their numbers in the zone.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LiveSets {
     sets: Box<[Arc<LiveAnswer>]>,
     context: Option<Arc<Context>>,

@@ -12,16 +12,16 @@ use dns_lua::select::{Draw, Random};
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
-use dns_wire::query::{reply_to_error, reply_to_signed};
-use dns_wire::{Class, Opcode, Query, QueryError, Rcode, Type};
-use dns_zone::{Answer, Pick, Unresolved, Zone};
+use dns_wire::query::reply_to_error;
+use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
+use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
 use crate::client::Client;
 use crate::draft::Draft;
 use crate::live::{Failure, Filled, LiveAnswer, push_record};
 use crate::programs::{Call, Programs};
 use crate::snapshot::Snapshot;
-use crate::table::Served;
+use crate::table::{Served, Table};
 use crate::tally::Tally;
 use crate::verdict::Verdict;
 
@@ -30,6 +30,8 @@ use crate::verdict::Verdict;
 pub struct Responder<P> {
     programs: P,
     names: Suffixes,
+    /// The name behind an alias that leads out of its zone.
+    onward: Suffixes,
     random: Random,
     picks: Vec<usize>,
     tally: Tally,
@@ -41,6 +43,7 @@ impl<P: Programs> Responder<P> {
         Self {
             programs,
             names: Suffixes::default(),
+            onward: Suffixes::default(),
             random: Random::new(seed),
             picks: Vec::with_capacity(16),
             tally: Tally::default(),
@@ -72,12 +75,12 @@ impl<P: Programs> Responder<P> {
     ) -> Verdict {
         let query = match Query::parse(message) {
             Ok(query) => query,
-            Err(error) => return self.refuse_message(message, error, client, out),
+            Err(error) => return self.respond_other(snapshot, (message, error), client, out),
         };
         if query.tsig.is_some() && client.may_ask {
-            return self.refuse_signed(&query, client, out);
+            return Verdict::Signed;
         }
-        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, out) else {
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, (out, 0)) else {
             return Verdict::Silent;
         };
         let verdict = self.fill(snapshot, &mut draft);
@@ -92,6 +95,120 @@ impl<P: Programs> Responder<P> {
         draft
             .finish(&snapshot.settings)
             .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a signed query (RFC 8945 §5). `now` is the time, in seconds since 1970; signatures have no other.
+    #[cold]
+    pub fn respond_signed(
+        &mut self,
+        snapshot: &Snapshot,
+        (message, now): (&[u8], u64),
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let Ok(query) = Query::parse_any_opcode(message) else {
+            return Verdict::Silent;
+        };
+        let Some(tsig) = query.tsig else {
+            return Verdict::Silent;
+        };
+        let mut session = match snapshot.settings.keys.check(message, &tsig, now) {
+            Ok(session) => session,
+            Err(rejection) => {
+                self.tally
+                    .count(&query, client, Rcode::NOTAUTH, Flags::default());
+                self.tally.count_rejected();
+                let reply = rejection.reply(&query, now, out);
+                return reply.map_or(Verdict::Silent, Verdict::Reply);
+            }
+        };
+        if query.opcode() == Opcode::NOTIFY {
+            let key = Some(session.key().name());
+            let verdict = self.take_notify(snapshot, &query, (client, key), out);
+            return match verdict {
+                Verdict::Notified { apex, length } => session
+                    .sign(out, length, now)
+                    .map_or(Verdict::Silent, |length| Verdict::Notified { apex, length }),
+                Verdict::Reply(length) => session
+                    .sign(out, length, now)
+                    .map_or(Verdict::Silent, Verdict::Reply),
+                other => other,
+            };
+        }
+        let room = (&mut *out, session.length());
+        let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
+            return Verdict::Silent;
+        };
+        match self.fill(snapshot, &mut draft) {
+            Some(Verdict::Transfer { apex, .. }) => {
+                self.tally
+                    .count(&query, client, Rcode::NOERROR, draft.flags);
+                let session = Some(Box::new(session));
+                return Verdict::Transfer { apex, session };
+            }
+            Some(verdict) => return verdict,
+            None => {}
+        }
+        self.tally.count(&query, client, draft.rcode, draft.flags);
+        draft
+            .finish(&snapshot.settings)
+            .and_then(|length| session.sign(out, length, now))
+            .map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// Answers a message that is not a query: NOTIFY about a secondary zone, or what has no answer here.
+    #[cold]
+    fn respond_other(
+        &mut self,
+        snapshot: &Snapshot,
+        (message, error): (&[u8], QueryError),
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let is_notify = error == QueryError::NotImp(Opcode::NOTIFY);
+        let notifiers = &snapshot.settings.notifiers;
+        let query = Query::parse_any_opcode(message).ok().filter(|query| {
+            let zone = Name::from_wire(query.qname).map(|(name, _)| name);
+            is_notify && client.may_ask && zone.is_ok_and(|zone| notifiers.contains_key(&zone))
+        });
+        match query {
+            Some(query) if query.tsig.is_some() => Verdict::Signed,
+            Some(query) => self.take_notify(snapshot, &query, (client, None), out),
+            None => self.refuse_message(message, error, client, out),
+        }
+    }
+
+    /// Takes a NOTIFY (RFC 1996 §3.11): of a primary, or of the holder of the zone's key.
+    fn take_notify(
+        &mut self,
+        snapshot: &Snapshot,
+        query: &Query<'_>,
+        (client, key): (&Client, Option<&Name>),
+        out: &mut [u8],
+    ) -> Verdict {
+        let Ok((apex, _)) = Name::from_wire(query.qname) else {
+            return Verdict::Silent;
+        };
+        let address = client.peer.ip().to_canonical();
+        let notifiers = snapshot.settings.notifiers.get(&apex);
+        let is_allowed = notifiers.is_some_and(|notifiers| {
+            notifiers.addresses.contains(&address) || key.is_some() && notifiers.key.as_ref() == key
+        });
+        let rcode = match (is_allowed, query.qtype, query.qclass) {
+            (true, Type::SOA, Class::IN) => Rcode::NOERROR,
+            (true, ..) => Rcode::FORMERR,
+            (false, ..) => Rcode::REFUSED,
+        };
+        self.tally.count(query, client, rcode, Flags::default());
+        let flags = query.flags.of_authority().with_rcode(rcode);
+        match (reply_without_data(query, flags, out), rcode) {
+            (Some(length), Rcode::NOERROR) => {
+                header::set_word(out, 2, flags.with(Flags::AA).0);
+                Verdict::Notified { apex, length }
+            }
+            (Some(length), _) => Verdict::Reply(length),
+            (None, _) => Verdict::Silent,
+        }
     }
 
     /// Answers a message that is not a query.
@@ -109,14 +226,6 @@ impl<P: Programs> Responder<P> {
         }
         self.tally.count_refused(error, client);
         reply_to_error(message, error, out).map_or(Verdict::Silent, Verdict::Reply)
-    }
-
-    /// Answers a signed query: this server has no keys to check it with.
-    #[cold]
-    fn refuse_signed(&mut self, query: &Query<'_>, client: &Client, out: &mut [u8]) -> Verdict {
-        self.tally
-            .count(query, client, Rcode::NOTAUTH, Flags::default());
-        reply_to_signed(query, out).map_or(Verdict::Silent, Verdict::Reply)
     }
 
     /// Fills in the response's records; returns a verdict when there is no response now.
@@ -162,8 +271,32 @@ impl<P: Programs> Responder<P> {
                 draft.copy(zone, number);
                 None
             }
+            Answer::Onward(number) => self.fill_onward(snapshot, (served, zone), number, draft),
             Answer::Live(number) => self.fill_live(served, zone, number, draft),
-            Answer::Resolve => self.fill_resolved(served, zone, draft),
+            Answer::Resolve => self.fill_resolved(snapshot, served, zone, draft),
+        }
+    }
+
+    /// Copies a rendered answer whose alias leads out of the zone, or continues it in the zone that the server has.
+    #[inline]
+    fn fill_onward(
+        &mut self,
+        snapshot: &Snapshot,
+        (served, zone): (&Served, &Zone),
+        number: u32,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let target = zone.onward(number);
+        let elsewhere = target.and_then(|target| {
+            self.onward.read(snapshot.table.seed(), target.as_wire());
+            zone_behind(&snapshot.table, &self.onward, draft.query.qtype, served)
+        });
+        match elsewhere {
+            Some(_) => self.fill_resolved(snapshot, served, zone, draft),
+            None => {
+                draft.copy(zone, number);
+                None
+            }
         }
     }
 
@@ -265,100 +398,196 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// Resolves and encodes an answer that could not be rendered beforehand.
+    /// Resolves and encodes an answer that could not be rendered beforehand. Its aliases are followed through all
+    /// zones of the server.
     #[cold]
-    fn fill_resolved(
+    fn fill_resolved<'s>(
         &mut self,
-        served: &Served,
-        zone: &Zone,
+        snapshot: &'s Snapshot,
+        served: &'s Served,
+        zone: &'s Zone,
         draft: &mut Draft<'_, '_>,
     ) -> Option<Verdict> {
-        let (client, query, subnet) = (draft.client, draft.query, draft.subnet);
-        let mut waiting = None;
-        let mut failure = None;
-        let mut is_tailored = false;
-        let (programs, random) = (&mut self.programs, &mut self.random);
-        let mut pick = |number: u32| {
-            let Some(answer) = served.live.get(number) else {
-                failure = Some(Failure::Incomplete);
-                return Pick::Fail;
-            };
-            if answer.hold && client.can_wait {
-                waiting = Some(number);
-                return Pick::Fail;
-            }
-            is_tailored |= answer.depends_on_client();
-            let draw = Draw {
-                client: subnet.map_or_else(|| client.peer.ip(), |subnet| subnet.address),
-                qname: query.qname,
-                seed: random.bits(),
-            };
-            let mut rdata = answer.rdata(&draw);
-            let mut ttl = answer.ttl;
-            failure = answer.failure;
-            for program in answer.programs() {
-                let call = Call {
-                    live: &served.live,
-                    set: number,
-                    program,
-                    query,
-                    client,
-                    subnet,
-                    seed: random.bits(),
-                };
-                match programs.run(&call) {
-                    Ok((its_ttl, items)) => {
-                        ttl = if rdata.is_empty() {
-                            its_ttl
-                        } else {
-                            ttl.min(its_ttl)
-                        };
-                        rdata.extend(items);
-                    }
-                    Err(error) => failure = Some(error),
-                }
-            }
-            match (failure, rdata.is_empty()) {
-                (Some(_), _) => Pick::Fail,
-                (None, true) => Pick::Empty,
-                (None, false) => Pick::Records { ttl, rdata },
-            }
+        let query = draft.query;
+        let asked = Asked::new(query.qname, &self.names, query.qtype);
+        let asked = asked.signed(draft.wants_signatures());
+        let mut picker = Picker {
+            programs: &mut self.programs,
+            random: &mut self.random,
+            query,
+            client: draft.client,
+            subnet: draft.subnet,
+            failure: None,
+            is_tailored: false,
         };
-        let asked = (query.qname, &self.names);
-        let wanted = (query.qtype, draft.wants_signatures());
-        let resolved = zone.resolve(asked, wanted, &mut pick);
-        if let Some(subnet) = subnet.filter(|_| is_tailored) {
+        let resolved = follow(&snapshot.table, (served, zone), asked, &mut picker);
+        let (failure, is_tailored) = (picker.failure, picker.is_tailored);
+        if let Some(subnet) = draft.subnet.filter(|_| is_tailored) {
             draft.options.set_scope(subnet.source_prefix);
         }
         match resolved {
             Ok(resolution) => draft.compose(&resolution),
-            Err(Unresolved::Failed | Unresolved::PerQuery) => {
-                if let Some(set) = waiting {
-                    let apex = zone.apex().clone();
-                    return Some(Verdict::Wait { apex, set });
-                }
-                draft.fail_live(failure.unwrap_or(Failure::Defect));
-            }
+            Err(Stop::Wait { apex, set }) => return Some(Verdict::Wait { apex, set }),
+            Err(Stop::Failed) => draft.fail_live(failure.unwrap_or(Failure::Defect)),
         }
         None
+    }
+}
+
+/// The reason why there is no answer.
+enum Stop {
+    /// A live set failed.
+    Failed,
+    /// A live set has no result yet.
+    Wait { apex: Name, set: u32 },
+}
+
+/// Resolves a question in its zone, and the names behind its aliases in theirs.
+fn follow<'s, P: Programs>(
+    table: &'s Table,
+    mut here: (&'s Served, &'s Zone),
+    asked: Asked<'_>,
+    picker: &mut Picker<'_, P>,
+) -> Result<Resolution<'s>, Stop> {
+    let qname = picker.query.qname;
+    let mut whole = resolve(table, here, asked, picker)?;
+    while whole.n_aliases() < MAX_CHAIN
+        && let Some(target) = whole.onward().cloned()
+    {
+        let mut read = Suffixes::default();
+        read.read(table.seed(), target.as_wire());
+        let Some(next) = zone_behind(table, &read, picker.query.qtype, here.0) else {
+            break;
+        };
+        here = next;
+        let part = resolve(table, here, asked.behind(&target, &read), picker)?;
+        if !whole.continue_with(qname, part) {
+            break;
+        }
+    }
+    Ok(whole)
+}
+
+/// Resolves a question within one zone, as far as its aliases stay there.
+fn resolve<'s, P: Programs>(
+    table: &Table,
+    (served, zone): (&'s Served, &'s Zone),
+    asked: Asked<'_>,
+    picker: &mut Picker<'_, P>,
+) -> Result<Resolution<'s>, Stop> {
+    let qtype = picker.query.qtype;
+    let elsewhere = |name: &Name| {
+        let mut read = Suffixes::default();
+        read.read(table.seed(), name.as_wire());
+        zone_behind(table, &read, qtype, served).is_some()
+    };
+    let mut waiting = None;
+    let mut pick = |number| picker.pick(served, number, &mut waiting);
+    let resolved = zone.resolve(asked, &mut pick, &elsewhere);
+    resolved.map_err(|_| match waiting {
+        Some(set) => Stop::Wait {
+            apex: zone.apex().clone(),
+            set,
+        },
+        None => Stop::Failed,
+    })
+}
+
+/// The other zone to which the name behind an alias belongs, if the server has its data.
+fn zone_behind<'s>(
+    table: &'s Table,
+    target: &Suffixes,
+    qtype: Type,
+    current: &Served,
+) -> Option<(&'s Served, &'s Zone)> {
+    let served = table.find(target, qtype)?;
+    let zone = served.zone.as_deref()?;
+    (served.apex != current.apex).then_some((served, zone))
+}
+
+/// Draws from live sets for one query.
+struct Picker<'p, P> {
+    programs: &'p mut P,
+    random: &'p mut Random,
+    query: &'p Query<'p>,
+    client: &'p Client,
+    subnet: Option<ClientSubnet>,
+    failure: Option<Failure>,
+    /// Whether an answer depends on the client.
+    is_tailored: bool,
+}
+
+impl<P: Programs> Picker<'_, P> {
+    /// Draws from a live set of a zone; its number is in `waiting` if it has no result yet.
+    fn pick(&mut self, served: &Served, number: u32, waiting: &mut Option<u32>) -> Pick {
+        let Some(answer) = served.live.get(number) else {
+            self.failure = Some(Failure::Incomplete);
+            return Pick::Fail;
+        };
+        if answer.hold && self.client.can_wait {
+            *waiting = Some(number);
+            return Pick::Fail;
+        }
+        self.is_tailored |= answer.depends_on_client();
+        let address = self.subnet.map(|subnet| subnet.address);
+        let draw = Draw {
+            client: address.unwrap_or_else(|| self.client.peer.ip()),
+            qname: self.query.qname,
+            seed: self.random.bits(),
+        };
+        let mut rdata = answer.rdata(&draw);
+        let mut ttl = answer.ttl;
+        self.failure = answer.failure;
+        for program in answer.programs() {
+            let call = Call {
+                live: &served.live,
+                set: number,
+                program,
+                query: self.query,
+                client: self.client,
+                subnet: self.subnet,
+                seed: self.random.bits(),
+            };
+            match self.programs.run(&call) {
+                Ok((its_ttl, items)) => {
+                    ttl = if rdata.is_empty() {
+                        its_ttl
+                    } else {
+                        ttl.min(its_ttl)
+                    };
+                    rdata.extend(items);
+                }
+                Err(error) => self.failure = Some(error),
+            }
+        }
+        match (self.failure, rdata.is_empty()) {
+            (Some(_), _) => Pick::Fail,
+            (None, true) => Pick::Empty,
+            (None, false) => Pick::Records { ttl, rdata },
+        }
     }
 }
 
 /// Writes the refusal of a query, such as a transfer that the access list forbids; returns its length.
 pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let query = Query::parse(message).ok()?;
+    let flags = query.flags.of_authority().with_rcode(rcode);
+    reply_without_data(&query, flags, out)
+}
+
+/// Writes a response that has the question, and OPT if the query has; returns its length.
+fn reply_without_data(query: &Query<'_>, flags: Flags, out: &mut [u8]) -> Option<usize> {
     let end = header::LENGTH + query.question.len();
     out.get_mut(..header::LENGTH)?.fill(0);
     out.get_mut(header::LENGTH..end)?
         .copy_from_slice(query.question);
     header::set_word(out, 0, query.id);
-    header::set_word(out, 2, query.flags.of_authority().with_rcode(rcode).0);
+    header::set_word(out, 2, flags.0);
     header::set_word(out, 4, 1);
-    debug_assert_eq!(query.opcode(), Opcode::QUERY);
     let Some(edns) = query.edns else {
         return Some(end);
     };
-    let opt = edns::opt_record(1232, rcode.high(), edns.dnssec_ok);
+    let opt = edns::opt_record(1232, flags.rcode().high(), edns.dnssec_ok);
     out.get_mut(end..end + opt.len())?.copy_from_slice(&opt);
     header::set_word(out, 10, 1);
     Some(end + opt.len())

@@ -1,6 +1,10 @@
 //! Settings of answers.
 
-use dns_wire::Name;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
 
@@ -19,6 +23,19 @@ pub struct Settings {
     pub client_subnet: bool,
     /// How long a stream may be idle, in tenths of a second, as RFC 7828 tells clients.
     pub keepalive: u16,
+    /// The keys of transaction signatures (RFC 8945).
+    pub keys: Keys,
+    /// The zones that others may send NOTIFY about, and who.
+    pub notifiers: Arc<HashMap<Name, Notifiers>>,
+}
+
+/// Who may send NOTIFY about a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notifiers {
+    /// The primaries.
+    pub addresses: Vec<IpAddr>,
+    /// The key whose holder may too, from any address.
+    pub key: Option<Name>,
 }
 
 impl Default for Settings {
@@ -30,6 +47,8 @@ impl Default for Settings {
             nsid: None,
             client_subnet: false,
             keepalive: 100,
+            keys: Keys::default(),
+            notifiers: Arc::default(),
         }
     }
 }

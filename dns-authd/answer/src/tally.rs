@@ -69,6 +69,8 @@ pub struct Tally {
     pub ignored: u64,
     /// Messages from senders outside the access list.
     pub outsiders: u64,
+    /// Signed queries whose signature was refused.
+    pub rejected: u64,
 }
 
 impl Tally {
@@ -108,6 +110,12 @@ impl Tally {
     #[cold]
     pub(crate) const fn count_outsider(&mut self) {
         self.outsiders += 1;
+    }
+
+    /// Counts a signature that was refused.
+    #[cold]
+    pub(crate) const fn count_rejected(&mut self) {
+        self.rejected += 1;
     }
 
     /// Counts an answer drawn from a live set.

@@ -12,6 +12,7 @@ use dns_wire::{Class, Name, Records, Section, Type, rdata};
 use dns_zone::{Record, RecordData, Zone};
 
 use crate::client::{Client, Transport};
+use crate::live::LiveSets;
 use crate::programs::NoPrograms;
 use crate::responder::Responder;
 use crate::settings::Settings;
@@ -87,16 +88,23 @@ fn record(line: usize, text: &str) -> Record {
 
 /// A server of one zone.
 pub fn snapshot(apex: &str, records: &[Record]) -> Snapshot {
-    let apex: Name = apex.parse().expect("tests write what can be read");
+    snapshot_of(&[(apex, records, LiveSets::default())])
+}
+
+/// A server of several zones, with the answers of their live sets.
+pub fn snapshot_of(zones: &[(&str, &[Record], LiveSets)]) -> Snapshot {
     let seed = Seed(0x5eed);
-    let zone = Zone::build(&apex, records, seed).expect("tests write what can be read");
-    let served = Served {
-        apex,
-        zone: Some(Arc::new(zone)),
-        live: Arc::default(),
-    };
+    let served = zones.iter().map(|(apex, records, live)| {
+        let apex: Name = apex.parse().expect("tests write what can be read");
+        let zone = Zone::build(&apex, records, seed).expect("tests write what can be read");
+        Arc::new(Served {
+            apex,
+            zone: Some(Arc::new(zone)),
+            live: Arc::new(live.clone()),
+        })
+    });
     Snapshot {
-        table: Table::new(seed, &[Arc::new(served)]),
+        table: Table::new(seed, &served.collect::<Vec<_>>()),
         settings: Settings::default(),
     }
 }
@@ -120,10 +128,18 @@ pub fn query(name: &Name, qtype: Type) -> Vec<u8> {
     message
 }
 
+/// The time of signatures.
+pub const NOW: u64 = 1_800_000_000;
+
 pub fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8> {
     let mut responder = Responder::new(NoPrograms, 1);
     let mut out = vec![0xee; 65_535];
-    match responder.respond(snapshot, message, &client(transport), &mut out) {
+    let client = client(transport);
+    let verdict = match responder.respond(snapshot, message, &client, &mut out) {
+        Verdict::Signed => responder.respond_signed(snapshot, (message, NOW), &client, &mut out),
+        verdict => verdict,
+    };
+    match verdict {
         Verdict::Reply(length) => {
             out.truncate(length);
             out

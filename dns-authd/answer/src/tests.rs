@@ -1,5 +1,6 @@
 //! Whole responses.
 
+mod across;
 mod answers;
 mod loops;
 mod random_zones;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use dns_wire::composer::{Composer, Owner};
 use dns_wire::header::Flags;
-use dns_wire::{Class, Query, Section, Type};
+use dns_wire::{Class, Query, Section, Session, Type};
 use dns_zone::zone::cursor::{Cursor, ZoneRecord};
 use dns_zone::{MAX_MESSAGE, Soa, Zone};
 
@@ -24,6 +24,8 @@ pub struct Transfer {
     question: Vec<u8>,
     next: Next,
     is_first: bool,
+    /// Signs the messages, if the query was signed.
+    session: Option<Session>,
 }
 
 /// The next record of a transfer.
@@ -38,9 +40,9 @@ enum Next {
 }
 
 impl Transfer {
-    /// Begins the transfer of a zone that this message requests.
+    /// Begins the transfer of a zone that this message requests; the session of a signed message signs it.
     #[must_use]
-    pub fn new(zone: &Arc<Zone>, message: &[u8]) -> Self {
+    pub fn new(zone: &Arc<Zone>, message: &[u8], session: Option<Session>) -> Self {
         let query = Query::parse(message).ok();
         let has_current = query.as_ref().is_some_and(|query| {
             let known = known_serial(query);
@@ -59,14 +61,16 @@ impl Transfer {
                 is_only: has_current,
             },
             is_first: true,
+            session,
         }
     }
 
-    /// Writes the next message; `None` when all are written.
-    pub fn next_message(&mut self, out: &mut [u8]) -> Option<usize> {
+    /// Writes the next message; `None` when all are written. `now` is the time of a signature, in seconds since 1970.
+    pub fn next_message(&mut self, out: &mut [u8], now: u64) -> Option<usize> {
         let zone = Arc::clone(&self.zone);
         self.next.record(&zone)?;
-        let mut message = Composer::new(out, MAX_MESSAGE, self.id, self.flags).ok()?;
+        let limit = MAX_MESSAGE - self.session.as_ref().map_or(0, Session::length);
+        let mut message = Composer::new(out, limit, self.id, self.flags).ok()?;
         // RFC 5936 §2.2.1: later messages need not repeat the question.
         if self.is_first {
             message.question(&self.question).ok()?;
@@ -91,7 +95,11 @@ impl Transfer {
                 break;
             }
         }
-        Some(message.finish())
+        let length = message.finish();
+        match &mut self.session {
+            Some(session) => session.sign(out, length, now),
+            None => Some(length),
+        }
     }
 }
 
@@ -134,7 +142,8 @@ pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use dns_wire::{Name, Records};
+    use dns_wire::tsig::Algorithm;
+    use dns_wire::{Key, Keys, Name, Records};
 
     use super::*;
     use crate::testing::{query, records, snapshot, zone_at};
@@ -146,10 +155,10 @@ mod tests {
 
     /// Owners and types of all records, message by message.
     fn transfer(zone: &Arc<Zone>, message: &[u8]) -> Vec<Vec<(Name, Type)>> {
-        let mut transfer = Transfer::new(zone, message);
+        let mut transfer = Transfer::new(zone, message, None);
         let mut out = vec![0; MAX_MESSAGE];
         let mut messages = Vec::new();
-        while let Some(length) = transfer.next_message(&mut out) {
+        while let Some(length) = transfer.next_message(&mut out, 0) {
             let whole = &out[..length];
             assert!(Flags::read(whole).unwrap().has(Flags::QR | Flags::AA));
             assert_eq!(whole[..2], message[..2]);
@@ -196,6 +205,28 @@ mod tests {
         let messages = transfer(&zone(&text), &asked);
         assert!(messages.len() > 3);
         assert_eq!(messages.iter().flatten().count(), 5007);
+    }
+
+    #[test]
+    fn every_message_of_a_signed_transfer_is_signed() {
+        let mut text = SMALL.to_owned();
+        for number in 0..5000 {
+            text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
+        }
+        let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
+        let mut asked = query(&"example.".parse().unwrap(), Type::AXFR);
+        let mut responses = key.sign(&mut asked, 7).unwrap();
+        let tsig = Query::parse(&asked).unwrap().tsig.unwrap();
+        let session = Keys::new([key]).check(&asked, &tsig, 7).unwrap();
+        let mut transfer = Transfer::new(&zone(&text), &asked, Some(session));
+        let mut out = vec![0; MAX_MESSAGE];
+        let mut n = 0;
+        while let Some(length) = transfer.next_message(&mut out, 9) {
+            responses.check(&out[..length], 9).unwrap();
+            assert!(responses.is_complete());
+            n += 1;
+        }
+        assert!(n > 3, "{n}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The result of a query.
 
-use dns_wire::Name;
+use dns_wire::{Name, Session};
 
 /// The next step for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,5 +20,16 @@ pub enum Verdict {
     Transfer {
         /// The zone.
         apex: Name,
+        /// The signature of a signed query, which also signs the transfer.
+        session: Option<Box<Session>>,
     },
+    /// Send this many octets of the buffer, and ask the primaries of the zone: one of them has sent NOTIFY.
+    Notified {
+        /// The zone.
+        apex: Name,
+        /// The length of the response.
+        length: usize,
+    },
+    /// The query is signed: pass it to [`Responder::respond_signed`](crate::Responder::respond_signed), with the time.
+    Signed,
 }

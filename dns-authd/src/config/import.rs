@@ -1,9 +1,11 @@
 //! A peer's files as a configuration of this server: `pdns_server`'s own defaults where it has the setting.
 
-use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use ::config::dns_authd::{Answers, Any, DnsAuthd, Health, Lua, Tcp, Transfers, Zone, Zones};
+use ::config::dns_authd::{
+    Answers, Any, DnsAuthd, Health, Lua, Notify, Tcp, Transfers, Zone, Zones,
+};
 use ::config::{Address, Class, Draft, Every, HumanDuration, Notes, Whole};
 use config_text::{Position, Problem};
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
@@ -70,7 +72,15 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
             serial_must_rise: false,
             ..Zones::default()
         },
-        zone: zones(named, &mut notes),
+        zone: zones(named, pdns.notify.enabled, &mut notes),
+        notify: match pdns.notify.enabled {
+            true => Notify {
+                also: addresses(pdns.notify.also.iter().chain(&named.also_notify)),
+                name_servers: pdns.notify.name_servers,
+                ..Notify::default()
+            },
+            false => Notify::default(),
+        },
         lua: Lua {
             enabled: pdns.lua.records != LuaRecords::No,
             instructions: pdns.lua.exec_limit.unwrap_or(0),
@@ -114,7 +124,11 @@ pub fn named_conf(named: &NamedConf) -> Draft<DnsAuthd> {
             directory: directory(named),
             ..Zones::default()
         },
-        zone: zones(named, &mut notes),
+        zone: zones(named, true, &mut notes),
+        notify: Notify {
+            also: addresses(&named.also_notify),
+            ..Notify::default()
+        },
         ..DnsAuthd::default()
     };
     Draft {
@@ -157,17 +171,12 @@ fn answers(pdns: &PdnsConf, version: Option<&str>) -> Answers {
     }
 }
 
-/// The zones that are served, and notes about the others.
-fn zones(named: &NamedConf, notes: &mut Notes) -> Vec<Zone> {
-    if let Some(servers) = notified(named) {
-        let reason = "this server sends no NOTIFY; they find changes at their next refresh";
-        notes.lost(
-            Class::Behaviour,
-            None,
-            &format!("also-notify {servers}"),
-            reason,
-        );
-    }
+fn addresses<'a>(servers: impl IntoIterator<Item = &'a SocketAddr>) -> Vec<Address> {
+    servers.into_iter().copied().map(Address).collect()
+}
+
+/// The zones that are served, and notes about the others. Their secondaries are carried over if `notifies`.
+fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
     // The list's own remark about a zone that is not served says no more than the note below.
     let unserved_at = |position: &Position| {
         let mut unserved = named.zones.iter().filter(|zone| !zone.is_served());
@@ -184,6 +193,12 @@ fn zones(named: &NamedConf, notes: &mut Notes) -> Vec<Zone> {
             (Some(file), true) => zones.push(Zone {
                 name: zone.name.to_string(),
                 file: file.clone(),
+                primaries: Vec::new(),
+                key: None,
+                also_notify: match notifies {
+                    true => addresses(&zone.also_notify),
+                    false => Vec::new(),
+                },
             }),
             _ => {
                 let what = format!("zone {}", zone.name);
@@ -194,18 +209,9 @@ fn zones(named: &NamedConf, notes: &mut Notes) -> Vec<Zone> {
     zones
 }
 
-/// The servers of `also-notify`, separated by commas.
-fn notified(named: &NamedConf) -> Option<String> {
-    let of_zones = named.zones.iter().flat_map(|zone| &zone.also_notify);
-    let all = named.also_notify.iter().chain(of_zones);
-    let servers: BTreeSet<String> = all.map(ToString::to_string).collect();
-    let servers: Vec<String> = servers.into_iter().collect();
-    (!servers.is_empty()).then(|| servers.join(", "))
-}
-
 fn reason(zone: &ZoneDecl) -> String {
     match &zone.kind {
-        ZoneKind::Secondary => "secondary zones are not transferred here".to_owned(),
+        ZoneKind::Secondary => "a secondary zone needs `primaries` in its [[zone]]".to_owned(),
         ZoneKind::Primary | ZoneKind::Native => "it has no file".to_owned(),
         ZoneKind::Other(word) => format!("no zone is of type {word} here"),
     }

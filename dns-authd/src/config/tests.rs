@@ -6,6 +6,8 @@ use ::config::dns_authd::{DnsAuthd, PORT, Tls};
 use ::config::{Address, restart_needed};
 use daemon::config::{Document, Problem, Problems};
 use dns_answer::Any;
+use dns_wire::Keys;
+use dns_wire::tsig::Algorithm;
 use peer_bind::NamedConf;
 use peer_pdns::PdnsConf;
 
@@ -16,14 +18,23 @@ const TEMPLATE: &str = include_str!("../../../deploy/config/dns-authd.toml");
 fn read(text: &str) -> Result<Config, Problems> {
     let document = Document::inline("/etc/x/dns-authd.toml", text);
     let none = |path: &Path| Err(Problem::new(format!("{} is not here", path.display())).into());
-    Config::from_document(&document, "node", none)
+    let mut secret = |path: &Path| match path.to_str() {
+        Some("transfer.secret") => Ok("c2VjcmV0\n".to_owned()),
+        _ => Err(std::io::ErrorKind::NotFound.into()),
+    };
+    Config::from_document(&document, "node", none, &mut secret)
 }
 
 /// As the server reads it, without the TOML.
 fn direct(pdns: &PdnsConf, named: &NamedConf) -> Config {
     let draft = import::pdns_conf(pdns, named, Some("0.1.0"));
     let served = named.zones.iter().filter(|zone| zone.is_served());
-    Config::of(draft.config, served.cloned().collect(), Vec::new(), "node")
+    Config::of(
+        draft.config,
+        (served.cloned().collect(), Keys::default()),
+        Vec::new(),
+        "node",
+    )
 }
 
 fn problems(text: &str) -> String {
@@ -230,5 +241,54 @@ fn an_imported_pdns_conf_without_an_id_has_none_and_its_udp_limit_is_legal() {
                 ["version.bind.", "version.server."]
             );
         }
+    }
+}
+
+#[test]
+fn keys_are_read_inline_and_from_files_and_their_problems_have_places() {
+    let config = read(
+        "version = \"v1\"\ntransfers.allow-keys = [\"A.key.\"]\nnotify.key = \"b.key\"\n\
+         [[key]]\nname = \"a.key\"\nsecret = \"AAAA\"\n\
+         [[key]]\nname = \"b.key\"\nalgorithm = \"hmac-md5\"\nsecret-file = \"transfer.secret\"\n",
+    )
+    .unwrap();
+    let a = "a.key.".parse().unwrap();
+    assert!(config.answers.keys.get(&a).is_some());
+    assert!(
+        config
+            .access
+            .may_transfer("192.0.2.1".parse().unwrap(), Some(&a))
+    );
+    assert_eq!(config.notify.key.unwrap().algorithm(), Algorithm::Md5);
+    for (text, expected) in [
+        (
+            "[[key]]\nname = \"a\"",
+            "key a. needs either `secret` or `secret-file`",
+        ),
+        (
+            "[[key]]\nname = \"a\"\nsecret = \"%\"",
+            "key a.: the secret is not base 64",
+        ),
+        (
+            "[[key]]\nname = \"a\"\nsecret-file = \"x\"",
+            "cannot read x",
+        ),
+        (
+            "[[key]]\nname = \"a..b\"\nsecret = \"AAAA\"",
+            "is no name of a key",
+        ),
+        (
+            "transfers.allow-keys = [\"a\"]",
+            "no [[key]] has the name `a`",
+        ),
+        ("notify.key = \"a\"", "no [[key]] has the name `a`"),
+        (
+            "[[key]]\nname = \"a\"\nsecret = \"AAAA\"\n[[key]]\nname = \"A.\"\nsecret = \"AAAA\"",
+            "is declared twice",
+        ),
+    ] {
+        let found = problems(&format!("version = \"v1\"\n{text}\n"));
+        assert!(found.contains(expected), "{text}: {found}");
+        assert!(!found.contains("AAAA"), "{found}");
     }
 }

@@ -130,7 +130,7 @@ impl Publisher {
         };
         Arc::new(Served {
             apex: kept.declared.name.clone(),
-            zone: kept.zone.clone(),
+            zone: kept.zone.clone().filter(|_| !kept.is_expired),
             live: Arc::new(live),
         })
     }

@@ -47,6 +47,8 @@ pub(super) struct ZoneState {
     pub(super) load: ItsLoad,
     /// Whether files may have changed while the zone was being loaded.
     pub(super) must_look: bool,
+    /// Whether its primaries were not reached for so long that its data counts no more.
+    pub(super) is_expired: bool,
 }
 
 /// The load of a zone that runs or is next.
@@ -79,6 +81,7 @@ impl ZoneState {
                 must_log: false,
             },
             must_look: false,
+            is_expired: false,
         }
     }
 
@@ -89,6 +92,8 @@ impl ZoneState {
             Arc::make_mut(&mut report).file.clone_from(&declared.file);
         }
         Self {
+            // A zone that is edited here does not expire.
+            is_expired: self.is_expired && !declared.primaries.is_empty(),
             declared,
             report,
             ..self

@@ -27,6 +27,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 use super::*;
 use crate::access::Access;
 use crate::metrics::Totals;
+use crate::secondary::Notified;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
@@ -110,7 +111,7 @@ async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
     let access = Latest::new(Access::default());
     let shared = Shared::new(
         cell,
-        (limits, transfers()),
+        (limits, transfers(), Notified::nowhere()),
         Duration::ZERO,
         access,
         Totals::default(),
@@ -203,7 +204,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
     let totals = Totals::default();
     let shared = Shared::new(
         cell,
-        (limits, transfers()),
+        (limits, transfers(), Notified::nowhere()),
         hold,
         Arc::clone(&access),
         totals,
@@ -366,7 +367,7 @@ async fn other_clients_are_answered_while_a_zone_is_transferred_at_its_pace() {
         rate: ::config::ByteSize(512 << 10),
         ..Default::default()
     });
-    let bounds = (Tcp::default(), transfers);
+    let bounds = (Tcp::default(), transfers, Notified::nowhere());
     let shared = Shared::new(cell, bounds, Duration::ZERO, access, Totals::default());
     let (address, _stop) = listen(shared).await;
     let mut first = TcpStream::connect(address).await.unwrap();

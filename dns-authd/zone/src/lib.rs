@@ -13,21 +13,24 @@
 pub mod check;
 mod generate;
 pub mod guard;
+pub mod incoming;
 mod lexer;
 pub mod load_queue;
 mod merge;
 pub mod name_table;
+pub mod notify;
 pub mod parse;
 pub mod program;
 pub mod record;
+pub mod refresh;
 pub mod resolution;
 pub mod store;
 pub mod zone;
 
 pub use guard::{Doubt, Guard};
 pub use program::Program;
-pub use record::{Record, RecordData};
+pub use record::{Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
 pub use zone::cursor::Cursor;
-pub use zone::{Answer, LiveSet, Soa, Zone};
+pub use zone::{Answer, Asked, LiveSet, MAX_CHAIN, Soa, Zone};

@@ -48,6 +48,23 @@ impl Program {
     }
 }
 
+/// A LUA record's data in master-file form, of its data in a transfer.
+pub(crate) fn display_wire(rdata: &[u8]) -> String {
+    let display = || {
+        let (rtype, mut rest) = rdata.split_first_chunk::<2>()?;
+        let mut text = Type(u16::from_be_bytes(*rtype)).to_string();
+        while let Some((length, behind)) = rest.split_first() {
+            let (string, tail) = behind.split_at_checked(usize::from(*length))?;
+            text.push(' ');
+            text.push_str(&quoted(std::str::from_utf8(string).ok()?)?);
+            rest = tail;
+        }
+        Some(text)
+    };
+    // Strings cut in the middle of a character are octets, too.
+    display().unwrap_or_else(|| dns_wire::rdata::display(Type::LUA, rdata))
+}
+
 fn wire<'p>(rtype: Type, parts: impl Iterator<Item = &'p [u8]>) -> Vec<u8> {
     let mut rdata = rtype.0.to_be_bytes().to_vec();
     for part in parts {

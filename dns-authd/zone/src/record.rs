@@ -1,10 +1,24 @@
 //! Records of a zone, as a master file states them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dns_wire::{Class, Name, Type};
 
 use config_text::Position;
+
+/// The serial and the timers of a SOA record (RFC 1035 §3.3.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoaTimes {
+    /// The version.
+    pub serial: u32,
+    /// How long a secondary waits before it asks again.
+    pub refresh: Duration,
+    /// How long it waits when the primaries do not respond.
+    pub retry: Duration,
+    /// How long it answers without a response.
+    pub expire: Duration,
+}
 
 /// One resource record and where it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,6 +14,9 @@ pub struct Resolution<'z> {
     pub(crate) n_required: usize,
     /// The nodes that the lookup visited.
     pub(crate) visited: Vec<Index>,
+    /// The name behind the last alias, if it may belong to another zone: it is outside this one, or below a
+    /// delegation.
+    pub(crate) onward: Option<Name>,
 }
 
 /// One RRset of a response.
@@ -82,6 +85,60 @@ impl Data<'_> {
     }
 }
 
+impl<'z> Resolution<'z> {
+    /// Continues this answer with that of another zone for the name behind the last alias. The sections of both
+    /// are joined; the response code is that of the chain's end (RFC 6604 §2.1), and the authority that of its
+    /// beginning (RFC 1035 §4.1.1).
+    ///
+    /// Returns `false` and changes nothing if the chain would repeat itself: an alias or a redirection of the
+    /// other answer is part of this one.
+    pub fn continue_with(&mut self, qname: &[u8], other: Resolution<'z>) -> bool {
+        let is_here = |entry: &Entry<'z>| self.entries.iter().any(|own| own.is_set(entry, qname));
+        let mut answer = other.entries.iter();
+        if answer.any(|entry| entry.section == Section::Answer && is_here(entry)) {
+            return false;
+        }
+        let is_new: Vec<bool> = other.entries.iter().map(|entry| !is_here(entry)).collect();
+        let split = |entries: Vec<Entry<'z>>, n_required: usize| {
+            let numbered = entries.into_iter().enumerate();
+            numbered.partition::<Vec<_>, _>(|(place, _)| *place < n_required)
+        };
+        let own = split(std::mem::take(&mut self.entries), self.n_required);
+        let others = split(other.entries, other.n_required);
+        // A proof of the first zone may serve the end of the chain too.
+        let is_new = |(place, _): &(usize, Entry<'z>)| is_new.get(*place) == Some(&true);
+        let new_ones = others.0.into_iter().filter(is_new);
+        let mut required: Vec<_> = own.0.into_iter().chain(new_ones).collect();
+        self.n_required = required.len();
+        // The sort is stable: each section keeps its order.
+        required.sort_by_key(|(_, entry)| entry.section);
+        let optional = own.1.into_iter().chain(others.1.into_iter().filter(is_new));
+        let entries = required.into_iter().chain(optional);
+        self.entries = entries.map(|(_, entry)| entry).collect();
+        self.rcode = other.rcode;
+        self.onward = other.onward;
+        true
+    }
+}
+
+impl Entry<'_> {
+    /// Whether this is the same RRset, or the same signatures, in the same section.
+    fn is_set(&self, other: &Entry<'_>, qname: &[u8]) -> bool {
+        let owner = self.owner.as_ref().map_or(qname, Name::as_wire);
+        let their_owner = other.owner.as_ref().map_or(qname, Name::as_wire);
+        (self.section, self.rtype, self.covered()) == (other.section, other.rtype, other.covered())
+            && owner.eq_ignore_ascii_case(their_owner)
+    }
+
+    /// The type that signatures cover.
+    const fn covered(&self) -> Option<Type> {
+        match self.data {
+            Data::Signatures(_, covered) => Some(covered),
+            Data::Zone(_) | Data::Made(_) => None,
+        }
+    }
+}
+
 impl Resolution<'_> {
     /// Whether it only says that the name has no data of the type.
     pub(crate) fn is_plain_nodata(&self) -> bool {
@@ -89,6 +146,30 @@ impl Resolution<'_> {
             return false;
         };
         self.rcode == Rcode::NOERROR && entry.section == Section::Authority && self.authoritative
+    }
+
+    /// The name behind the last alias, if it may belong to another zone.
+    #[must_use]
+    pub const fn onward(&self) -> Option<&Name> {
+        self.onward.as_ref()
+    }
+
+    /// How many aliases the answer has.
+    #[must_use]
+    pub fn n_aliases(&self) -> usize {
+        let is_alias = |entry: &&Entry<'_>| entry.rtype == Type::CNAME;
+        self.entries.iter().filter(is_alias).count()
+    }
+
+    /// Whether the chain passes this name, of which the question has `qname`: to follow it again is a loop.
+    pub(crate) fn was_at(&self, target: &Name, qname: &[u8]) -> bool {
+        let is = |owner: &Option<Name>| match owner {
+            Some(owner) => owner == target,
+            None => target.as_wire().eq_ignore_ascii_case(qname),
+        };
+        self.entries
+            .iter()
+            .any(|entry| entry.rtype == Type::CNAME && is(&entry.owner))
     }
 
     /// Whether an alias led back to the node where the answer began.
@@ -108,6 +189,7 @@ impl Default for Resolution<'_> {
             entries: Vec::new(),
             n_required: 0,
             visited: Vec::new(),
+            onward: None,
         }
     }
 }

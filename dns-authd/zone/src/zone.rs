@@ -16,6 +16,8 @@ mod proof;
 mod rendering;
 mod resolve;
 
+pub use resolve::{Asked, MAX_CHAIN};
+
 use std::collections::BTreeMap;
 
 use dns_wire::hash::{Seed, Suffixes};
@@ -53,6 +55,8 @@ pub struct Zone {
     libraries: Vec<(Name, Program)>,
     answers: Box<[TypedAnswer]>,
     store: Store,
+    /// The responses whose last alias may lead into another zone, in their order, with its target.
+    onward: Box<[(u32, Name)]>,
     /// The answers of the whole zone: a name without the question's type, and a name that does not exist.
     nodata: Answer,
     nxdomain: Answer,
@@ -168,6 +172,9 @@ struct TypedAnswer {
 pub enum Answer {
     /// With the response of this number in the zone's store.
     Rendered(u32),
+    /// With the response of this number, unless the server has the zone that its last alias leads into
+    /// ([`Zone::onward`]).
+    Onward(u32),
     /// With the current answer of the live set of this number.
     Live(u32),
     /// By resolving it for each query: the response depends on more than the question's type.
@@ -305,6 +312,7 @@ impl Zone {
             + self.rdata.len()
             + size_of_val(&*self.answers)
             + self.store.memory()
+            + size_of_val(&*self.onward)
             + self.denial.as_ref().map_or(0, Denial::memory)
             + size_of_val(&*self.signed)
     }
@@ -400,6 +408,13 @@ impl Zone {
     #[inline]
     pub fn rendered(&self, number: u32) -> Option<Rendered<'_>> {
         self.store.get(number)
+    }
+
+    /// The name that the last alias of this response leads to.
+    #[must_use]
+    pub fn onward(&self, number: u32) -> Option<&Name> {
+        let found = self.onward.binary_search_by_key(&number, |(of, _)| *of);
+        self.onward.get(found.ok()?).map(|(_, target)| target)
     }
 
     #[inline]

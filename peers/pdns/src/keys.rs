@@ -11,6 +11,7 @@ pub(super) static CATALOGUE: Catalogue = Catalogue {
 
 const KEPT: &[&str] = &[
     "allow-axfr-ips",
+    "also-notify",
     "any-to-tcp",
     "bind-check-interval",
     "bind-config",
@@ -27,9 +28,11 @@ const KEPT: &[&str] = &[
     "lua-health-checks-interval",
     "lua-records-exec-limit",
     "lua-records-insert-whitespace",
+    "master",
     "max-generate-steps",
     "max-include-depth",
     "max-tcp-connections",
+    "primary",
     "receiver-threads",
     "server-id",
     "tcp-idle-timeout",
@@ -176,14 +179,11 @@ const DROPPED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "other servers are not notified of changes",
+        "NOTIFY goes to every listed server at once, from the address that the system chooses",
         &[
-            "also-notify",
             "delay-notifications",
-            "master",
             "only-notify",
             "prevent-self-notification",
-            "primary",
             "query-local-address",
             "send-signed-notify",
         ],

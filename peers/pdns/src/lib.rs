@@ -46,6 +46,8 @@ pub struct PdnsConf {
     pub answers: Answers,
     /// Networks that may transfer zones.
     pub transfers: Transfers,
+    /// Who is notified of new versions.
+    pub notify: Notify,
     /// The settings of the network.
     pub network: Network,
     /// Settings without a counterpart here.
@@ -139,6 +141,17 @@ pub struct Transfers {
     pub allowed: Vec<IpNet>,
 }
 
+/// Who is notified of new versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notify {
+    /// `primary`, or `master`: whether anybody is.
+    pub enabled: bool,
+    /// `also-notify`.
+    pub also: Vec<SocketAddr>,
+    /// Whether the servers of NS records are: an empty `only-notify` leaves all of them out.
+    pub name_servers: bool,
+}
+
 /// The settings of the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
@@ -210,6 +223,11 @@ impl Reader {
             transfers: Transfers {
                 disabled: self.0.switch("disable-axfr", false),
                 allowed: self.networks("allow-axfr-ips"),
+            },
+            notify: Notify {
+                enabled: self.0.switch("primary", self.0.switch("master", false)),
+                also: self.0.addresses("also-notify", 53).unwrap_or_default(),
+                name_servers: self.notifies_name_servers(),
             },
             network: Network {
                 receivers: self.0.number("receiver-threads", 1),
@@ -323,6 +341,12 @@ impl Reader {
     }
 
     /// Networks that may transfer zones; without the setting only this host.
+    /// Whether NOTIFY goes to name servers. `only-notify` has no counterpart but this.
+    fn notifies_name_servers(&self) -> bool {
+        let setting = self.0.get("only-notify");
+        setting.is_none_or(|setting| items(&setting.value).next().is_some())
+    }
+
     fn networks(&mut self, key: &str) -> Vec<IpNet> {
         let setting = self.0.get(key).cloned().unwrap_or_else(|| Setting {
             value: "127.0.0.0/8,::1".to_owned(),

@@ -51,9 +51,16 @@ impl World {
             can_wait: false,
             may_ask: true,
         };
-        let verdict = self
+        let mut verdict = self
             .responder
             .respond(&self.snapshot, data, &client, &mut self.reply);
+        if verdict == Verdict::Signed {
+            // The world has no keys.
+            let asked = (data, 1_800_000_000);
+            verdict =
+                self.responder
+                    .respond_signed(&self.snapshot, asked, &client, &mut self.reply);
+        }
         let Verdict::Reply(length) = verdict else {
             return None;
         };

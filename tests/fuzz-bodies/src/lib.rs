@@ -64,6 +64,8 @@ mod response;
 mod settings;
 #[cfg(feature = "site_file")]
 mod site_file;
+#[cfg(feature = "tsig")]
+mod tsig;
 #[cfg(feature = "vrrp")]
 mod vrrp;
 #[cfg(feature = "zone")]
@@ -289,6 +291,13 @@ pub const TARGETS: &[Target] = &[
         body: site_file::body,
         words: site_file::WORDS,
         steps: 1_500,
+    },
+    #[cfg(feature = "tsig")]
+    Target {
+        name: "tsig",
+        body: tsig::body,
+        words: &["transfer", "hmac-sha256", "hmac-md5"],
+        steps: 10_000,
     },
     #[cfg(feature = "vrrp")]
     Target {

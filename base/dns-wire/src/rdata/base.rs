@@ -121,7 +121,7 @@ pub(super) fn parse_base64(
 }
 
 /// Reads one word of base 64.
-pub(super) fn base64_word(text: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn base64_word(text: &[u8]) -> Option<Vec<u8>> {
     let mut octets = Vec::new();
     parse_base64(&[Token::bare(text)], 0, &mut octets).ok()?;
     Some(octets)

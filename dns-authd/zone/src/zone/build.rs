@@ -205,6 +205,7 @@ impl<'r> Builder<'r> {
             libraries: packer.libraries,
             answers: Box::default(),
             store: Store::default(),
+            onward: Box::default(),
             nodata: Answer::Resolve,
             nxdomain: Answer::Resolve,
             denial: None,

@@ -3,6 +3,7 @@
 use dns_wire::hash::Suffixes;
 use dns_wire::{Name, Type};
 
+use super::resolve::Asked;
 use super::{Answer, Kind, NO_TYPE, Node, NodeAnswers, SetData, TypedAnswer, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Pick, Unresolved};
@@ -17,6 +18,7 @@ pub(super) fn render(zone: &mut Zone) {
         store: StoreBuilder::new(),
         answers: Vec::new(),
         suffixes: Suffixes::default(),
+        onward: Vec::new(),
         signed: false,
     };
     renderer.render_negative(zone);
@@ -35,12 +37,15 @@ pub(super) fn render(zone: &mut Zone) {
     }
     zone.answers = renderer.answers.into();
     zone.store = renderer.store.finish();
+    zone.onward = renderer.onward.into();
 }
 
 struct Renderer {
     store: StoreBuilder,
     answers: Vec<TypedAnswer>,
     suffixes: Suffixes,
+    /// The answers whose alias may lead into another zone, in their order, with its target.
+    onward: Vec<(u32, Name)>,
     /// Whether the answers have signatures and proofs.
     signed: bool,
 }
@@ -129,18 +134,26 @@ impl Renderer {
 
     fn answer(&mut self, zone: &Zone, name: &Name, reference: &Name, rtype: Type) -> Answer {
         self.suffixes.read(zone.seed, name.as_wire());
-        let asked = (spelled(name), &self.suffixes);
-        let wanted = (rtype, self.signed);
-        let resolved = zone.resolve(asked, wanted, &mut |_| Pick::PerQuery);
+        let asked = Asked::new(spelled(name), &self.suffixes, rtype).signed(self.signed);
+        let resolved = zone.resolve(asked, &mut |_| Pick::PerQuery, &|_| false);
         let rendered = match resolved {
             // The negative answer is the zone's own unless an alias comes before it.
             Ok(resolution) if !self.signed && resolution.is_plain_nodata() => return zone.nodata,
             // If the alias of a wildcard leads back to it, some names are in a loop and others are not yet.
             Ok(resolution) if name.is_wildcard() && resolution.returns() => None,
-            Ok(resolution) => self.store.render(reference, &resolution).ok(),
+            Ok(resolution) => {
+                let rendered = self.store.render(reference, &resolution).ok();
+                rendered.map(|number| match resolution.onward {
+                    Some(target) => {
+                        self.onward.push((number, target));
+                        Answer::Onward(number)
+                    }
+                    None => Answer::Rendered(number),
+                })
+            }
             Err(Unresolved::Failed | Unresolved::PerQuery) => None,
         };
-        rendered.map_or(Answer::Resolve, Answer::Rendered)
+        rendered.unwrap_or(Answer::Resolve)
     }
 }
 

@@ -14,9 +14,9 @@ use super::{Kind, Node, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
-/// The most aliases that are followed for one question. Longer chains are cut: the resolver asks for the
-/// rest itself.
-const MAX_CHAIN: usize = 16;
+/// The most aliases that are followed within one zone; behind so many, no further zone is begun. Longer chains are
+/// cut: the resolver asks for the rest itself.
+pub const MAX_CHAIN: usize = 16;
 /// The most names whose addresses one response carries in addition.
 const MAX_ADDITIONAL: usize = 128;
 
@@ -51,7 +51,8 @@ impl Zone {
 
     /// The types for which a name that owns an alias has an answer beyond the alias.
     pub(crate) fn types_behind(&self, (qname, read): (&[u8], &Suffixes), none: Type) -> Vec<Type> {
-        let resolution = self.resolve((qname, read), (none, false), &mut |_| Pick::PerQuery);
+        let asked = Asked::new(qname, read, none);
+        let resolution = self.resolve(asked, &mut |_| Pick::PerQuery, &|_| false);
         let visited = resolution.map(|resolution| resolution.visited);
         let nodes = visited.unwrap_or_default();
         let mut types = Vec::new();
@@ -69,34 +70,38 @@ impl Zone {
         types
     }
 
-    /// Resolves a question for a name within the zone, in wire form and as suffixes, with signatures and proofs
-    /// or without them; `pick` draws from a live set.
+    /// Resolves a question for a name within the zone; `pick` draws from a live set. The chain of aliases ends
+    /// before names that are `elsewhere`: another zone answers for them, though this one has a delegation.
     pub fn resolve(
         &self,
-        (qname, read): (&[u8], &Suffixes),
-        (qtype, signed): (Type, bool),
+        asked: Asked<'_>,
         pick: &mut dyn FnMut(u32) -> Pick,
+        elsewhere: &dyn Fn(&Name) -> bool,
     ) -> Result<Resolution<'_>, Unresolved> {
         let mut resolver = Resolver {
             zone: self,
-            qtype,
-            signed: signed && self.is_signed(),
+            qtype: asked.qtype,
+            signed: asked.signed && self.is_signed(),
             pick,
             resolution: Resolution::default(),
             proofs: Vec::new(),
             referral: None,
         };
-        let mut owner: Option<Name> = None;
+        let mut owner: Option<Name> = asked.behind.cloned();
         let mut suffixes: Option<Suffixes> = None;
         for _ in 0..MAX_CHAIN {
-            let spelled = owner.as_ref().map_or(qname, Name::as_wire);
-            let step = resolver.step(suffixes.as_ref().unwrap_or(read), spelled, owner.as_ref())?;
+            let spelled = owner.as_ref().map_or(asked.qname, Name::as_wire);
+            let read = suffixes.as_ref().unwrap_or(asked.read);
+            let step = resolver.step(read, spelled, owner.as_ref())?;
             let Step::Follow(target) = step else {
                 break;
             };
-            // Data of other zones is for the resolver to fetch: RFC 1034 §4.3.2 step 3a would
-            // restart there, and resolvers would not trust it (RFC 2181 §5.4.1).
-            if !target.is_within(&self.apex) || resolver.was_at(&target, qname) {
+            if resolver.resolution.was_at(&target, asked.qname) {
+                break;
+            }
+            // RFC 1034 §4.3.2 step 3a restarts in the zone of the target. The caller has the other zones.
+            if !target.is_within(&self.apex) || elsewhere(&target) {
+                resolver.resolution.onward = Some(target);
                 break;
             }
             let mut next = Suffixes::default();
@@ -105,6 +110,47 @@ impl Zone {
             owner = Some(target);
         }
         Ok(resolver.finish())
+    }
+}
+
+/// A question within a zone.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    qname: &'a [u8],
+    read: &'a Suffixes,
+    qtype: Type,
+    signed: bool,
+    behind: Option<&'a Name>,
+}
+
+impl<'a> Asked<'a> {
+    /// A question for a name, in wire form and as suffixes.
+    #[must_use]
+    pub const fn new(qname: &'a [u8], read: &'a Suffixes, qtype: Type) -> Self {
+        Self {
+            qname,
+            read,
+            qtype,
+            signed: false,
+            behind: None,
+        }
+    }
+
+    /// With signatures and proofs, if the zone has them.
+    #[must_use]
+    pub const fn signed(self, signed: bool) -> Self {
+        Self { signed, ..self }
+    }
+
+    /// The same question for a name to which an alias of another zone leads.
+    #[must_use]
+    pub const fn behind(self, target: &'a Name, read: &'a Suffixes) -> Self {
+        let behind = Some(target);
+        Self {
+            read,
+            behind,
+            ..self
+        }
     }
 }
 
@@ -137,11 +183,15 @@ impl<'z> Resolver<'z, '_> {
                 self.prove(name, Fact::NoName);
                 Ok(Step::Done)
             }
-            Place::BelowCut(cut) => Ok(self.refer(cut, name)),
+            Place::BelowCut(cut) => {
+                self.resolution.onward = owner.cloned();
+                Ok(self.refer(cut, name))
+            }
             Place::BelowDname(dname) => Ok(self.redirect(dname, spelled, owner)),
             Place::Exact(index) => match self.zone.node(index).map(|node| node.kind) {
                 Some(Kind::Cut) if self.qtype != Type::DS => {
                     self.resolution.visited.push(index);
+                    self.resolution.onward = owner.cloned();
                     Ok(self.refer(index, name))
                 }
                 _ => self.answer(index, owner, (name, Fact::NoType(index))),
@@ -391,18 +441,6 @@ impl<'z> Resolver<'z, '_> {
                 }
             }
         }
-    }
-
-    /// Whether the chain was at this name before: it is a loop.
-    fn was_at(&self, target: &Name, qname: &[u8]) -> bool {
-        let is = |owner: &Option<Name>| match owner {
-            Some(owner) => owner == target,
-            None => target.as_wire().eq_ignore_ascii_case(qname),
-        };
-        self.resolution
-            .entries
-            .iter()
-            .any(|entry| entry.rtype == Type::CNAME && is(&entry.owner))
     }
 
     //--- Additional data
