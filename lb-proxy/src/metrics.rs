@@ -204,7 +204,7 @@ impl Scrape {
             let name = &*front.frontend;
             let n_flows = u64::try_from(front.flows).unwrap_or(u64::MAX);
             flows.push((labels(&[("frontend", name)]), float(n_flows)));
-            let counts = &front.counts;
+            let (counts, lost) = (&front.counts, &front.lost);
             for (event, count) in [
                 ("opened", counts.opened),
                 ("idle", counts.idle),
@@ -215,6 +215,11 @@ impl Scrape {
                 ("no-way", counts.no_way),
                 ("nobody", counts.nobody),
                 ("full", counts.full),
+                ("truncated", lost.truncated),
+                ("queue-full", lost.queue_full),
+                ("too-long", lost.too_long),
+                ("unsent", lost.unsent),
+                ("undelivered", lost.undelivered),
             ] {
                 events.push((labels(&[("frontend", name), ("event", event)]), count));
             }

@@ -123,9 +123,15 @@ impl Flows {
 
     //--- Inputs
 
-    /// A datagram came from `client`, sent to `local`.
+    /// Datagrams came from `client`, sent to `local`: one, unless the kernel has merged several.
     #[inline]
-    pub fn handle_request(&mut self, client: SocketAddr, local: Option<IpAddr>, now: Instant) {
+    pub fn handle_request(
+        &mut self,
+        client: SocketAddr,
+        local: Option<IpAddr>,
+        datagrams: u64,
+        now: Instant,
+    ) {
         self.advance(now);
         let key = Key { client, local };
         let index = match self.by_key.get(&key).copied() {
@@ -143,7 +149,7 @@ impl Flows {
         let Some((flow, entry)) = self.at_mut(index) else {
             return;
         };
-        entry.requests += 1;
+        entry.requests += datagrams;
         let requests = entry.requests;
         self.outputs.push_back(Output::Forward { flow });
         if self.settings.responses == Some(0) {
@@ -158,16 +164,16 @@ impl Flows {
         }
     }
 
-    /// A datagram came from the server of `flow`, and is on its way to the client.
+    /// Datagrams came from the server of `flow`, and are on their way to the client.
     #[inline]
-    pub fn handle_response(&mut self, flow: FlowId, now: Instant) {
+    pub fn handle_response(&mut self, flow: FlowId, datagrams: u64, now: Instant) {
         self.advance(now);
         let Some(index) = self.find(flow) else { return };
         self.touch(index);
         let Some((_, entry)) = self.at_mut(index) else {
             return;
         };
-        entry.responses += 1;
+        entry.responses += datagrams;
         let (requests, responses) = (entry.requests, entry.responses);
         if let Some(most) = self.settings.responses
             && responses >= requests.saturating_mul(most.into())
