@@ -11,15 +11,15 @@
 //! `Saved` grows as the contract does: fields are added, so that a version of healthd reads what the
 //! version after it has written.
 
-use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use daemon::disk;
 use prost::Message as _;
-use proto::health::{AdminState, Liveness};
+use proto::health::{AdminState, Liveness, Terms};
 use proto::wire;
 
 use crate::wire_form;
@@ -142,10 +142,12 @@ fn decision(rule: &Rule) -> Decision {
     let time = |millis: u64| (millis > 0).then(|| Duration::from_millis(millis));
     Decision {
         state: AdminState::from(rule.state()),
-        since: time(rule.since),
-        until: time(rule.until),
-        reason: rule.reason.clone(),
-        by: rule.by.clone(),
+        terms: Terms {
+            since: time(rule.since),
+            until: time(rule.until),
+            reason: rule.reason.clone(),
+            by: rule.by.clone(),
+        },
     }
 }
 
@@ -162,10 +164,10 @@ fn rule((scope, decision): (Scope, &Decision)) -> Rule {
         address: address.to_string(),
         port: port.into(),
         state: wire::AdminState::from(decision.state).into(),
-        until: millis(decision.until),
-        since: millis(decision.since),
-        reason: decision.reason.clone(),
-        by: decision.by.clone(),
+        until: millis(decision.terms.until),
+        since: millis(decision.terms.since),
+        reason: decision.terms.reason.clone(),
+        by: decision.terms.by.clone(),
     }
 }
 
@@ -266,19 +268,7 @@ impl Store {
     /// # Errors
     /// When it cannot be written; the state that was there stays.
     pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        let new = self.directory.join("state.new");
-        let mut options = File::options();
-        let mut file = options
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o640)
-            .open(&new)?;
-        file.write_all(octets)?;
-        file.sync_all()?;
-        fs::rename(&new, self.path())?;
-        // The rename itself is on disk when its directory is.
-        File::open(&self.directory)?.sync_all()
+        disk::replace(&self.path(), octets)
     }
 }
 

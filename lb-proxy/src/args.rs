@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::args::{ServeArgs, StatusArgs};
+use daemon::decision::DecisionArgs;
 use ipnet::IpNet;
 use proto::endpoint::HealthdArg;
 
@@ -206,7 +207,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| "expected an address or a network".to_owned())
 }
 
-/// An action on servers.
+/// An action on servers. It holds over restarts and swaps, until its end or until an operator takes it back.
 #[derive(Debug, Subcommand)]
 pub enum BackendVerb {
     /// Let it keep its sessions, and give it no new ones
@@ -223,6 +224,9 @@ pub enum BackendVerb {
         /// Its weight, 0 to 256; `reset` for the configured one
         #[arg(value_name = "N|reset")]
         weight: Weight,
+        /// What the operator says of it.
+        #[command(flatten)]
+        decision: DecisionArgs,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
@@ -239,6 +243,9 @@ pub enum BackendVerb {
         /// How many; `none` for as many as come, `reset` for the configured number
         #[arg(value_name = "N|none|reset")]
         most: SessionLimit,
+        /// What the operator says of it.
+        #[command(flatten)]
+        decision: DecisionArgs,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
@@ -251,6 +258,9 @@ pub struct ServerArgs {
     /// The server.
     #[arg(value_name = "BACKEND/SERVER")]
     pub server: ServerName,
+    /// What the operator says of it.
+    #[command(flatten)]
+    pub decision: DecisionArgs,
     /// The running proxy.
     #[command(flatten)]
     pub status: StatusArgs,

@@ -95,6 +95,8 @@ pub const SERVER_RESETS: &str = "lb_proxy_server_resets";
 pub const SERVER_RECEIVED: &str = "lb_proxy_server_received_bytes";
 /// Bytes to clients.
 pub const SERVER_SENT: &str = "lb_proxy_server_sent_bytes";
+/// Whether a server is avoided because its last connection has failed.
+pub const SERVER_AVOIDED: &str = "lb_proxy_server_avoided";
 /// How long a server was down.
 pub const SERVER_DOWNTIME: &str = "lb_proxy_server_downtime_seconds";
 /// Flows of datagrams.
@@ -459,6 +461,15 @@ fn server_counts(page: &mut Page<'_, '_>, all: &[Row<'_>], now: Instant) -> fmt:
         SERVER_CONNECT_SECONDS,
         "Time it took to connect",
         connect.collect(),
+    )?;
+    let avoided = all.iter().map(|(names, server, _)| {
+        let is_avoided = server.avoided(now).is_some();
+        (names.clone(), f64::from(u8::from(is_avoided)))
+    });
+    page.gauges(
+        SERVER_AVOIDED,
+        "Whether a server is avoided because its last connection has failed",
+        avoided.collect(),
     )?;
     let downtime = all.iter().filter_map(|(names, _, history)| {
         Some((names.clone(), history.as_ref()?.downtime(now).as_secs_f64()))

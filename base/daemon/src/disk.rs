@@ -1,8 +1,8 @@
 //! Small files off the disk: read within a bound, and looked at without being read.
 
 use std::fs::{self, File};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use config_text::Files;
@@ -27,6 +27,26 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
         )));
     }
     Ok(octets)
+}
+
+/// Replaces a file as a whole: there is the old one or the new one, never half of one. Blocks until it is on disk.
+///
+/// # Errors
+///
+/// When it cannot be written; a file that was there stays.
+pub fn replace(path: &Path, octets: &[u8]) -> io::Result<()> {
+    let new = path.with_added_extension("new");
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o640);
+    let mut file = options.open(&new)?;
+    file.write_all(octets)?;
+    file.sync_all()?;
+    fs::rename(&new, path)?;
+    // The rename itself is on disk when its directory is.
+    let directory = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 /// The file system, as parsers reach it: files of no more than [`MAX_FILE_SIZE`].

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use balance::limits::Admission;
-use balance::pool::{Choice, Hint, Pool, Server, Slot, Tried, mix};
+use balance::pool::{Choice, Failure, Hint, Pool, Server, Slot, Tried, mix};
 use balance::table::Frontend;
 
 use self::hash::Seed;
@@ -174,6 +174,7 @@ impl Flows {
             return;
         };
         entry.responses += datagrams;
+        entry.server.load.connected();
         let (requests, responses) = (entry.requests, entry.responses);
         if let Some(most) = self.settings.responses
             && responses >= requests.saturating_mul(most.into())
@@ -192,6 +193,7 @@ impl Flows {
         let server = Arc::clone(&entry.server);
         let errors = &server.load.tally.connect_errors;
         errors.fetch_add(1, Ordering::Relaxed);
+        server.load.failed(Failure::Refusal, self.now);
         self.close(index, Ending::Refused);
         self.pass_over(&server);
         self.outputs.push_back(Output::Refused { server });
