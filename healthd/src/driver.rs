@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use daemon::clock;
 use daemon::run::Heartbeat;
 use parking_lot::{Mutex, MutexGuard};
-use proto::health::{Liveness, Target};
+use proto::health::{Liveness, Target, Terms};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -170,7 +170,8 @@ impl Shared {
         drop(monitor);
         for (scope, decision) in ended {
             let Decision {
-                state, reason, by, ..
+                state,
+                terms: Terms { reason, by, .. },
             } = decision;
             tracing::info!(%scope, %state, reason, by, "Administrative state has ended; probes decide again");
         }

@@ -1,13 +1,12 @@
 //! Decisions of operators: the change itself, for the contract and for the admin socket.
 
 use std::net::{IpAddr, SocketAddr};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use api::healthd::Marked;
 use daemon::admin::{Reply, Request, Routes};
-use daemon::calendar::Timestamp;
 use daemon::clock;
-use daemon::config::HumanDuration;
+use daemon::decision;
 use liveness::admin_rules::{AdminRules, Decision, Scope};
 use proto::health::AdminState;
 
@@ -18,12 +17,6 @@ pub(crate) const PATH: &str = "/marks";
 
 /// Decisions of operators that differ from the rule. People do not take as many.
 const MAX_RULES: usize = 4096;
-
-/// The longest time that a decision may have: a longer one is meant to have no end.
-const MAX_TIME: Duration = Duration::from_hours(366 * 24);
-
-/// The longest reason and name, in characters.
-const MAX_TEXT: usize = 200;
 
 /// How long a decision may take to be on disk.
 const ON_DISK: Duration = Duration::from_secs(3);
@@ -84,42 +77,12 @@ fn parse(request: &Request, now: Duration) -> Result<(Scope, Decision), String> 
     };
     let decision = Decision {
         state,
-        since: Some(now),
-        until: end(request, state)?.map(|time| now + time),
-        reason: text_of(request, "reason")?,
-        by: text_of(request, "by")?,
+        terms: decision::read(request, now)?,
     };
-    Ok((scope, decision))
-}
-
-/// The time that a decision has, if it has an end.
-fn end(request: &Request, state: AdminState) -> Result<Option<Duration>, String> {
-    let Some(text) = request.parameter("for") else {
-        return Ok(None);
-    };
-    let time: HumanDuration = text
-        .parse()
-        .map_err(|error| format!("{text:?} is no time: {error}"))?;
-    if state == AdminState::Ready {
+    if state == AdminState::Ready && decision.terms.until.is_some() {
         return Err("`ready` has no end: it takes decisions back".to_owned());
     }
-    match time.0 {
-        Duration::ZERO => Err("a decision lasts longer than 0s".to_owned()),
-        time if time > MAX_TIME => Err("a decision with an end lasts 366 days at most".to_owned()),
-        time => Ok(Some(time)),
-    }
-}
-
-/// A text that goes into logs and pages: one line.
-fn text_of(request: &Request, name: &str) -> Result<String, String> {
-    let text = request.parameter(name).unwrap_or_default();
-    if text.chars().any(char::is_control) {
-        return Err(format!("`{name}` is one line of text"));
-    }
-    if text.chars().count() > MAX_TEXT {
-        return Err(format!("`{name}` has {MAX_TEXT} characters at most"));
-    }
-    Ok(text)
+    Ok((scope, decision))
 }
 
 /// Takes a decision up, and waits until a crash does not undo it.
@@ -129,10 +92,9 @@ pub(crate) async fn set(
     decision: Decision,
 ) -> Result<Marked, MarkError> {
     let state = decision.state;
-    let until = decision
-        .until
-        .map(|until| Timestamp(UNIX_EPOCH + until).to_string());
-    let (reason, by) = (decision.reason.clone(), decision.by.clone());
+    let api::Terms {
+        until, reason, by, ..
+    } = decision::shown(&decision.terms);
     let set = driver.step(|monitor, _| {
         if is_one_too_many(monitor.table().rules(), scope, &decision) {
             return None;
@@ -160,6 +122,8 @@ fn is_one_too_many(rules: &AdminRules, scope: Scope, decision: &Decision) -> boo
 
 #[cfg(test)]
 mod tests {
+    use proto::health::Terms;
+
     use super::*;
 
     const NOW: Duration = Duration::from_secs(1_800_000_000);
@@ -174,8 +138,11 @@ mod tests {
             parse(&request, NOW)
         };
         let since = |state: AdminState| Decision {
-            since: Some(NOW),
-            ..state.into()
+            state,
+            terms: Terms {
+                since: Some(NOW),
+                ..Terms::default()
+            },
         };
         let api = SocketAddr::from(([192, 168, 7, 13], 6443));
         assert_eq!(
@@ -191,20 +158,20 @@ mod tests {
             Ok((
                 Scope::Address(api.ip()),
                 Decision {
-                    until: Some(NOW + Duration::from_mins(30)),
-                    reason: "a new disk".to_owned(),
-                    by: "anna".to_owned(),
-                    ..since(AdminState::Drain)
+                    state: AdminState::Drain,
+                    terms: Terms {
+                        since: Some(NOW),
+                        until: Some(NOW + Duration::from_mins(30)),
+                        reason: "a new disk".to_owned(),
+                        by: "anna".to_owned(),
+                    },
                 }
             ))
         );
         for bad in [
             "",
             "address=192.168.7.13&state=drain&for=soon",
-            "address=192.168.7.13&state=drain&for=0s",
-            "address=192.168.7.13&state=drain&for=400d",
             "address=192.168.7.13&state=ready&for=30m",
-            "address=192.168.7.13&state=drain&reason=two%0Alines",
             "address=master-0&state=drain",
             "address=192.168.7.13",
             "address=192.168.7.13&state=up",

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use durable::Rights;
 use prost::Message as _;
-use proto::health::{AdminState, Liveness};
+use proto::health::{AdminState, Liveness, Terms};
 use proto::wire;
 
 use crate::wire_form;
@@ -134,10 +134,12 @@ fn decision(rule: &Rule) -> Decision {
     let time = |millis: u64| (millis > 0).then(|| Duration::from_millis(millis));
     Decision {
         state: AdminState::from(rule.state()),
-        since: time(rule.since),
-        until: time(rule.until),
-        reason: rule.reason.clone(),
-        by: rule.by.clone(),
+        terms: Terms {
+            since: time(rule.since),
+            until: time(rule.until),
+            reason: rule.reason.clone(),
+            by: rule.by.clone(),
+        },
     }
 }
 
@@ -154,10 +156,10 @@ fn rule((scope, decision): (Scope, &Decision)) -> Rule {
         address: address.to_string(),
         port: port.into(),
         state: wire::AdminState::from(decision.state).into(),
-        until: millis(decision.until),
-        since: millis(decision.since),
-        reason: decision.reason.clone(),
-        by: decision.by.clone(),
+        until: millis(decision.terms.until),
+        since: millis(decision.terms.since),
+        reason: decision.terms.reason.clone(),
+        by: decision.terms.by.clone(),
     }
 }
 

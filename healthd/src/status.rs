@@ -7,6 +7,7 @@ use api::healthd::{Clock, Decision, Detail, Deviation, Probes, Subscriber, Targe
 use config_text::counted;
 use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
+use daemon::decision;
 use daemon::run::headline;
 
 use proto::health::{AdminState, Leap, Liveness};
@@ -88,10 +89,7 @@ fn decision((scope, decision): (Scope, &admin_rules::Decision)) -> Decision {
     Decision {
         place: scope.to_string(),
         state: decision.state,
-        since: time(decision.since),
-        until: time(decision.until),
-        reason: decision.reason.clone(),
-        by: decision.by.clone(),
+        terms: decision::shown(&decision.terms),
     }
 }
 
@@ -239,20 +237,7 @@ pub(crate) fn clock_words(clock: &Clock) -> String {
 
 /// A decision in words: `192.0.2.13: drain until … by anna: a new disk`.
 pub(crate) fn decision_words(decision: &Decision) -> String {
-    let mut words = format!("{}: {}", decision.place, decision.state);
-    if let Some(since) = &decision.since {
-        words.push_str(&format!(" since {since}"));
-    }
-    if let Some(until) = &decision.until {
-        words.push_str(&format!(" until {until}"));
-    }
-    if !decision.by.is_empty() {
-        words.push_str(&format!(" by {}", decision.by));
-    }
-    if !decision.reason.is_empty() {
-        words.push_str(&format!(": {}", decision.reason));
-    }
-    words
+    format!("{}: {}{}", decision.place, decision.state, decision.terms)
 }
 
 fn row(target: &Target, width: usize) -> String {
@@ -282,7 +267,10 @@ pub(crate) fn or_dash(text: Option<&str>) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use api::Terms;
+
     use super::*;
+
     #[test]
     fn a_decision_says_who_took_it_why_and_until_when() {
         let detail = Detail {
@@ -291,18 +279,17 @@ mod tests {
                 Decision {
                     place: "192.168.7.13".to_owned(),
                     state: AdminState::Drain,
-                    since: Some("2026-11-21T09:31:00.000Z".to_owned()),
-                    until: Some("2026-11-21T10:01:00.000Z".to_owned()),
-                    reason: "a new disk".to_owned(),
-                    by: "anna".to_owned(),
+                    terms: Terms {
+                        since: Some("2026-11-21T09:31:00.000Z".to_owned()),
+                        until: Some("2026-11-21T10:01:00.000Z".to_owned()),
+                        reason: "a new disk".to_owned(),
+                        by: "anna".to_owned(),
+                    },
                 },
                 Decision {
                     place: "192.168.7.14:443".to_owned(),
                     state: AdminState::Maintenance,
-                    since: None,
-                    until: None,
-                    reason: String::new(),
-                    by: String::new(),
+                    terms: Terms::default(),
                 },
             ],
             ..Detail::default()

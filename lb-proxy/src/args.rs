@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::args::{OverrideArgs, ServeArgs, StatusArgs};
+use daemon::decision::DecisionArgs;
 use ipnet::IpNet;
 
 /// The configuration that is read when none is named.
@@ -200,7 +201,7 @@ fn network(text: &str) -> Result<IpNet, String> {
         .map_err(|_| "expected an address or a network".to_owned())
 }
 
-/// An action on servers.
+/// An action on servers. It holds over restarts and swaps, until its end or until an operator takes it back.
 #[derive(Debug, Subcommand)]
 pub enum BackendVerb {
     /// Let it keep its sessions, and give it no new ones
@@ -217,6 +218,9 @@ pub enum BackendVerb {
         /// Its weight, 0 to 256; `reset` for the configured one
         #[arg(value_name = "N|reset")]
         weight: Weight,
+        /// What the operator says of it.
+        #[command(flatten)]
+        decision: DecisionArgs,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
@@ -233,6 +237,9 @@ pub enum BackendVerb {
         /// How many; `none` for as many as come, `reset` for the configured number
         #[arg(value_name = "N|none|reset")]
         most: SessionLimit,
+        /// What the operator says of it.
+        #[command(flatten)]
+        decision: DecisionArgs,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,
@@ -245,6 +252,9 @@ pub struct ServerArgs {
     /// The server.
     #[arg(value_name = "BACKEND/SERVER")]
     pub server: ServerName,
+    /// What the operator says of it.
+    #[command(flatten)]
+    pub decision: DecisionArgs,
     /// The running proxy.
     #[command(flatten)]
     pub status: StatusArgs,

@@ -15,7 +15,7 @@ use daemon::run;
 use daemon::{errln, exit, outln};
 use serde::de::DeserializeOwned;
 
-use crate::args::{BackendVerb, Cli, ConfigArgs, Format, ServerName, SessionArgs, Verb};
+use crate::args::{BackendVerb, Cli, ConfigArgs, Format, SessionArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::host;
 use crate::import;
@@ -142,52 +142,44 @@ fn parameters(which: &SessionArgs) -> Vec<(&'static str, Option<String>)> {
 }
 
 fn backend(verb: &BackendVerb) -> ExitCode {
-    let (server, status, path, key, value) = match verb {
-        BackendVerb::Drain(args) => state(&args.server, &args.status, "drain"),
-        BackendVerb::Ready(args) => state(&args.server, &args.status, "ready"),
-        BackendVerb::Maintenance(args) => state(&args.server, &args.status, "maintenance"),
+    let (server, decision, status) = match verb {
+        BackendVerb::Drain(args) | BackendVerb::Ready(args) | BackendVerb::Maintenance(args) => {
+            (&args.server, &args.decision, &args.status)
+        }
         BackendVerb::Weight {
             server,
-            weight,
+            decision,
             status,
-        } => {
-            let weight = weight
-                .0
-                .map_or_else(|| "reset".to_owned(), |n| n.to_string());
-            (server, status, "/backends/weight", "weight", weight)
+            ..
         }
-        BackendVerb::MaxConnections {
+        | BackendVerb::MaxConnections {
             server,
-            most,
+            decision,
             status,
-        } => {
-            let path = "/backends/max-connections";
-            (server, status, path, "most", most.to_string())
+            ..
+        } => (server, decision, status),
+    };
+    let (path, key, value) = match verb {
+        BackendVerb::Drain(_) => ("/backends/state", "state", "drain".to_owned()),
+        BackendVerb::Ready(_) => ("/backends/state", "state", "ready".to_owned()),
+        BackendVerb::Maintenance(_) => ("/backends/state", "state", "maintenance".to_owned()),
+        BackendVerb::Weight { weight, .. } => {
+            let weight = weight.0.map(|weight| weight.to_string());
+            let weight = weight.unwrap_or_else(|| "reset".to_owned());
+            ("/backends/weight", "weight", weight)
+        }
+        BackendVerb::MaxConnections { most, .. } => {
+            ("/backends/max-connections", "most", most.to_string())
         }
     };
-    let path = with_query(
-        path,
-        &[
-            ("backend", Some(server.backend.clone())),
-            ("server", Some(server.server.clone())),
-            (key, Some(value)),
-        ],
-    );
+    let mut parameters = vec![
+        ("backend", Some(server.backend.clone())),
+        ("server", Some(server.server.clone())),
+        (key, Some(value)),
+    ];
+    parameters.extend(decision.parameters());
+    let path = with_query(path, &parameters);
     ask(status, &path, Method::Post, str::to_owned)
-}
-
-fn state<'a>(
-    server: &'a ServerName,
-    status: &'a StatusArgs,
-    state: &str,
-) -> (
-    &'a ServerName,
-    &'a StatusArgs,
-    &'static str,
-    &'static str,
-    String,
-) {
-    (server, status, "/backends/state", "state", state.to_owned())
 }
 
 /// Sends a request to the running proxy and prints what `render` makes from the answer.

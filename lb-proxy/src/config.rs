@@ -272,6 +272,12 @@ impl Config {
         limit.map(|limit| u64::from(limit.get()))
     }
 
+    /// The largest receive buffer of a connection, in bytes.
+    #[must_use]
+    pub fn receive_buffer(&self) -> usize {
+        usize::try_from(self.file.receive_buffer.get()).unwrap_or(usize::MAX)
+    }
+
     /// Whether addresses are bound that the node does not have, as it does not while another holds a virtual IP.
     #[must_use]
     pub fn freebind(&self) -> bool {

@@ -4,6 +4,7 @@ pub mod args;
 pub mod commands;
 pub mod config;
 mod datagrams;
+mod decisions;
 pub mod health;
 pub mod host;
 pub mod import;

@@ -95,6 +95,8 @@ pub const SERVER_RESETS: &str = "lb_proxy_server_resets";
 pub const SERVER_RECEIVED: &str = "lb_proxy_server_received_bytes";
 /// Bytes to clients.
 pub const SERVER_SENT: &str = "lb_proxy_server_sent_bytes";
+/// Whether a server is avoided because its last connection has failed.
+pub const SERVER_AVOIDED: &str = "lb_proxy_server_avoided";
 /// How long a server was down.
 pub const SERVER_DOWNTIME: &str = "lb_proxy_server_downtime_seconds";
 /// Flows of datagrams.
@@ -204,7 +206,7 @@ impl Scrape {
             let name = &*front.frontend;
             let n_flows = u64::try_from(front.flows).unwrap_or(u64::MAX);
             flows.push((labels(&[("frontend", name)]), float(n_flows)));
-            let counts = &front.counts;
+            let (counts, lost) = (&front.counts, &front.lost);
             for (event, count) in [
                 ("opened", counts.opened),
                 ("idle", counts.idle),
@@ -215,6 +217,11 @@ impl Scrape {
                 ("no-way", counts.no_way),
                 ("nobody", counts.nobody),
                 ("full", counts.full),
+                ("truncated", lost.truncated),
+                ("queue-full", lost.queue_full),
+                ("too-long", lost.too_long),
+                ("unsent", lost.unsent),
+                ("undelivered", lost.undelivered),
             ] {
                 events.push((labels(&[("frontend", name), ("event", event)]), count));
             }
@@ -454,6 +461,15 @@ fn server_counts(page: &mut Page<'_, '_>, all: &[Row<'_>], now: Instant) -> fmt:
         SERVER_CONNECT_SECONDS,
         "Time it took to connect",
         connect.collect(),
+    )?;
+    let avoided = all.iter().map(|(names, server, _)| {
+        let is_avoided = server.avoided(now).is_some();
+        (names.clone(), f64::from(u8::from(is_avoided)))
+    });
+    page.gauges(
+        SERVER_AVOIDED,
+        "Whether a server is avoided because its last connection has failed",
+        avoided.collect(),
     )?;
     let downtime = all.iter().filter_map(|(names, _, history)| {
         Some((names.clone(), history.as_ref()?.downtime(now).as_secs_f64()))

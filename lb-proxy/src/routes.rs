@@ -18,18 +18,20 @@ use std::sync::Arc;
 use api::lb_proxy::{Flow, Killed, Path, Relayed, Session};
 use daemon::admin::{Reply, Request, Routes};
 use daemon::clock;
+use daemon::decision;
 use ipnet::IpNet;
 use l4::relay::{Engine, Filter, SessionInfo};
 use l4_core::flow::FlowInfo;
 use netfilter::{Forwarded, KernelFrontend};
-use proto::health::AdminState;
+use proto::health::{AdminState, Terms};
 
 use crate::datagrams::Datagrams;
+use crate::decisions::Decisions;
 use crate::kernel_path::{self, KernelPath};
 use crate::self_check;
 use crate::table_builder::{NoSuchServer, ServerKey, TableBuilder, View};
 
-use crate::server_state::Override;
+use crate::server_state::{Decided, Override};
 use crate::sources;
 
 /// The most flows that `/sessions` shows.
@@ -38,6 +40,9 @@ const FLOWS: usize = 10_000;
 /// The most sessions forwarded by the kernel that it shows.
 const FORWARDED: usize = 10_000;
 
+/// Takes an operator's decision; says what it is, or why it is none.
+type Decide = fn(&Request, &TableBuilder) -> Result<String, Reply>;
+
 /// Adds the paths.
 pub(crate) fn add(
     routes: &Routes,
@@ -45,6 +50,7 @@ pub(crate) fn add(
     builder: &Arc<TableBuilder>,
     datagrams: &Datagrams,
     kernel: &KernelPath,
+    decisions: &Decisions,
 ) {
     let asked = (Arc::clone(engine), Arc::clone(builder), datagrams.clone());
     routes.get("/sessions", move |request| {
@@ -82,21 +88,31 @@ pub(crate) fn add(
         );
         async move { reply }
     });
-    let changed = Arc::clone(builder);
-    routes.post("/backends/state", move |request| {
-        let reply = set_state(&request, &changed);
-        async move { reply }
-    });
-    let changed = Arc::clone(builder);
-    routes.post("/backends/weight", move |request| {
-        let reply = set_weight(&request, &changed);
-        async move { reply }
-    });
-    let changed = Arc::clone(builder);
-    routes.post("/backends/max-connections", move |request| {
-        let reply = set_max_connections(&request, &changed);
-        async move { reply }
-    });
+    let decide: [(&str, Decide); 3] = [
+        ("/backends/state", set_state),
+        ("/backends/weight", set_weight),
+        ("/backends/max-connections", set_max_connections),
+    ];
+    for (path, decide) in decide {
+        let (builder, decisions) = (Arc::clone(builder), decisions.clone());
+        routes.post(path, move |request| {
+            let decided = decide(&request, &builder);
+            let decisions = decisions.clone();
+            async move {
+                let told = match decided {
+                    Ok(told) => told,
+                    Err(reply) => return reply,
+                };
+                match decisions.save_soon().await {
+                    Ok(()) => Reply::text(200, told),
+                    Err(error) => {
+                        let told = told.trim_end();
+                        Reply::text(500, format!("{told} until a restart: {error}\n"))
+                    }
+                }
+            }
+        });
+    }
 }
 
 //--- Sessions
@@ -318,18 +334,11 @@ fn explain(request: &Request, view: &View) -> Reply {
 fn why(view: &View, key: &ServerKey) -> String {
     let mut text = String::new();
     if let Some(said) = view.overrides.get(key) {
-        if let Some(state) = said.state {
-            text.push_str(&format!("; an operator said {state}"));
-        }
-        if let Some(weight) = said.weight {
-            text.push_str(&format!("; an operator gave it weight {weight}"));
-        }
-        match said.max_connections {
-            None => {}
-            Some(0) => text.push_str("; an operator took its limit away"),
-            Some(most) => {
-                text.push_str(&format!("; an operator gave it {most} sessions at a time"));
-            }
+        for (decided, terms) in said.decisions() {
+            text.push_str(&format!(
+                "; an operator said {decided}{}",
+                decision::shown(terms)
+            ));
         }
     }
     let config = view.config.as_deref();
@@ -359,66 +368,77 @@ fn server(request: &Request) -> Result<(String, String), Reply> {
     }
 }
 
-fn set_state(request: &Request, builder: &TableBuilder) -> Reply {
-    let (backend, server) = match server(request) {
-        Ok(server) => server,
-        Err(reply) => return reply,
-    };
+fn set_state(request: &Request, builder: &TableBuilder) -> Result<String, Reply> {
+    let (backend, server) = server(request)?;
     let Some(state) = request.parameter("state").as_deref().and_then(state_of) else {
-        return Reply::text(400, "state= is ready, drain or maintenance\n");
+        return Err(Reply::text(400, "state= is ready, drain or maintenance\n"));
     };
-    changed(
-        builder.set_state(&backend, &server, state),
-        format!("{backend}/{server} is {state}\n"),
-    )
+    let terms = terms(request, state == AdminState::Ready)?;
+    let set = builder.set_state(&backend, &server, state, terms);
+    changed(set, format!("{backend}/{server} is {state}\n"))
 }
 
-fn set_weight(request: &Request, builder: &TableBuilder) -> Reply {
-    let (backend, server) = match server(request) {
-        Ok(server) => server,
-        Err(reply) => return reply,
-    };
+fn set_weight(request: &Request, builder: &TableBuilder) -> Result<String, Reply> {
+    let (backend, server) = server(request)?;
     let weight = match request.parameter("weight").as_deref() {
         Some("reset") => None,
         Some(text) => match text.parse() {
             Ok(weight) if weight <= balance::pool::MAX_WEIGHT => Some(weight),
-            _ => return Reply::text(400, "weight= is a number from 0 to 256, or reset\n"),
+            _ => {
+                let words = "weight= is a number from 0 to 256, or reset\n";
+                return Err(Reply::text(400, words));
+            }
         },
-        None => return Reply::text(400, "weight= is missing\n"),
+        None => return Err(Reply::text(400, "weight= is missing\n")),
     };
     let told = match weight {
         Some(weight) => format!("{backend}/{server} has weight {weight}\n"),
         None => format!("{backend}/{server} has its configured weight\n"),
     };
-    changed(builder.set_weight(&backend, &server, weight), told)
+    let terms = terms(request, weight.is_none())?;
+    changed(builder.set_weight(&backend, &server, weight, terms), told)
 }
 
-fn set_max_connections(request: &Request, builder: &TableBuilder) -> Reply {
-    let (backend, server) = match server(request) {
-        Ok(server) => server,
-        Err(reply) => return reply,
-    };
+fn set_max_connections(request: &Request, builder: &TableBuilder) -> Result<String, Reply> {
+    let (backend, server) = server(request)?;
     let most = match request.parameter("most").as_deref() {
         Some("reset") => None,
         Some("none") => Some(0),
         Some(text) => match text.parse() {
             Ok(most @ 1..) => Some(most),
-            _ => return Reply::text(400, "most= is a number from 1, none or reset\n"),
+            _ => {
+                return Err(Reply::text(
+                    400,
+                    "most= is a number from 1, none or reset\n",
+                ));
+            }
         },
-        None => return Reply::text(400, "most= is missing\n"),
+        None => return Err(Reply::text(400, "most= is missing\n")),
     };
     let told = match most {
         None => format!("{backend}/{server} has its configured limit\n"),
         Some(0) => format!("{backend}/{server} has no limit\n"),
         Some(most) => format!("{backend}/{server} may have {most} sessions at a time\n"),
     };
-    changed(builder.set_max_connections(&backend, &server, most), told)
+    let terms = terms(request, most.is_none())?;
+    let set = builder.set_max_connections(&backend, &server, most, terms);
+    changed(set, told)
 }
 
-fn changed(result: Result<(), NoSuchServer>, told: String) -> Reply {
+/// What an operator says of a decision; one that takes another back has no end.
+fn terms(request: &Request, takes_back: bool) -> Result<Terms, Reply> {
+    let terms = decision::read(request, clock::since_1970());
+    let terms = terms.map_err(|error| Reply::text(400, format!("{error}\n")))?;
+    match takes_back && terms.until.is_some() {
+        true => Err(Reply::text(400, "what takes a decision back has no end\n")),
+        false => Ok(terms),
+    }
+}
+
+fn changed(result: Result<(), NoSuchServer>, told: String) -> Result<String, Reply> {
     match result {
-        Ok(()) => Reply::text(200, told),
-        Err(error) => Reply::text(404, format!("{error}\n")),
+        Ok(()) => Ok(told),
+        Err(error) => Err(Reply::text(404, format!("{error}\n"))),
     }
 }
 
@@ -436,27 +456,51 @@ fn state_of(text: &str) -> Option<AdminState> {
 /// The operators' overrides.
 pub(crate) fn overrides(view: &View) -> Vec<api::lb_proxy::Override> {
     let all = view.overrides.iter();
-    let one = |((backend, server), said): (&ServerKey, &Override)| api::lb_proxy::Override {
-        backend: backend.to_string(),
-        server: server.to_string(),
-        state: said.state,
-        weight: said.weight,
-        max_connections: said.max_connections,
+    let one = |((backend, server), said): (&ServerKey, &Override)| {
+        let (state, state_terms) = parts(said.state.as_ref());
+        let (weight, weight_terms) = parts(said.weight.as_ref());
+        let (max_connections, max_connections_terms) = parts(said.max_connections.as_ref());
+        api::lb_proxy::Override {
+            backend: backend.to_string(),
+            server: server.to_string(),
+            state,
+            state_terms,
+            weight,
+            weight_terms,
+            max_connections,
+            max_connections_terms,
+        }
     };
     all.map(one).collect()
 }
 
-/// A predecessor's answer to `GET /backends/overrides`.
+fn parts<T: Copy>(decided: Option<&Decided<T>>) -> (Option<T>, api::Terms) {
+    let terms = decided.map(|decided| decision::shown(&decided.terms));
+    (
+        decided.map(|decided| decided.value),
+        terms.unwrap_or_default(),
+    )
+}
+
+/// A predecessor's answer to `GET /backends/overrides`, or the file of before a restart.
 #[must_use]
 pub fn parse_overrides(said: Vec<api::lb_proxy::Override>) -> Vec<(ServerKey, Override)> {
     let one = |said: api::lb_proxy::Override| {
         let key = (said.backend.into(), said.server.into());
         let said = Override {
-            state: said.state,
-            weight: said.weight,
-            max_connections: said.max_connections,
+            state: decided(said.state, &said.state_terms),
+            weight: decided(said.weight, &said.weight_terms),
+            max_connections: decided(said.max_connections, &said.max_connections_terms),
         };
         (key, said)
     };
     said.into_iter().map(one).collect()
+}
+
+/// A decision with times that cannot be read holds until an operator ends it.
+fn decided<T>(value: Option<T>, terms: &api::Terms) -> Option<Decided<T>> {
+    Some(Decided {
+        value: value?,
+        terms: decision::of_shown(terms).unwrap_or_default(),
+    })
 }

@@ -10,17 +10,27 @@
 use std::time::{Duration, Instant};
 
 use balance::pool::Eligibility;
-use proto::health::{AdminState, Liveness, TargetStatus};
+use config_text::counted;
+use proto::health::{AdminState, Liveness, TargetStatus, Terms};
+
+/// A value that an operator has decided on, and what the operator says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decided<T> {
+    /// The value.
+    pub value: T,
+    /// What the operator says of it. After its end, the configuration and probes decide again.
+    pub terms: Terms,
+}
 
 /// An operator's override for a server of this proxy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Override {
     /// Its administrative state.
-    pub state: Option<AdminState>,
+    pub state: Option<Decided<AdminState>>,
     /// Its weight.
-    pub weight: Option<u16>,
+    pub weight: Option<Decided<u16>>,
     /// Sessions at a time; zero stands for no limit.
-    pub max_connections: Option<u32>,
+    pub max_connections: Option<Decided<u32>>,
 }
 
 impl Override {
@@ -28,6 +38,40 @@ impl Override {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The decisions in words, each with its terms.
+    pub fn decisions(&self) -> impl Iterator<Item = (String, &Terms)> {
+        let state = self.state.as_ref();
+        let state = state.map(|it| (it.value.to_string(), &it.terms));
+        let weight = self.weight.as_ref();
+        let weight = weight.map(|it| (format!("weight {}", it.value), &it.terms));
+        let most = self.max_connections.as_ref();
+        let most = most.map(|it| (in_words(it.value), &it.terms));
+        state.into_iter().chain(weight).chain(most)
+    }
+
+    /// The first end of a decision.
+    #[must_use]
+    pub fn first_end(&self) -> Option<Duration> {
+        self.decisions().filter_map(|(_, terms)| terms.until).min()
+    }
+
+    /// Takes back the decisions that have ended by this time, and returns them.
+    pub fn end(&mut self, now: Duration) -> Self {
+        Self {
+            state: self.state.take_if(|it| it.terms.is_over(now)),
+            weight: self.weight.take_if(|it| it.terms.is_over(now)),
+            max_connections: self.max_connections.take_if(|it| it.terms.is_over(now)),
+        }
+    }
+}
+
+/// A limit of sessions in words; zero stands for none.
+fn in_words(most: u32) -> String {
+    match most {
+        0 => "no limit of sessions".to_owned(),
+        most => format!("{} at a time", counted(most, "session")),
     }
 }
 
@@ -47,9 +91,9 @@ pub enum Verdict {
 impl Verdict {
     /// The state of one server. `maintenance` is what its configuration says.
     #[must_use]
-    pub fn of(said: Override, maintenance: bool, status: Option<&TargetStatus>) -> Self {
+    pub fn of(said: Option<AdminState>, maintenance: bool, status: Option<&TargetStatus>) -> Self {
         let at_healthd = status.map_or(AdminState::Ready, |status| status.admin);
-        let state = match (said.state, at_healthd) {
+        let state = match (said, at_healthd) {
             // healthd takes a target out for all its users.
             (Some(AdminState::Ready), AdminState::Ready) => AdminState::Ready,
             (Some(AdminState::Ready) | None, AdminState::Maintenance) => AdminState::Maintenance,
@@ -201,11 +245,7 @@ mod tests {
                 admin,
                 ..TargetStatus::default()
             });
-            let said = Override {
-                state,
-                ..Override::default()
-            };
-            let verdict = Verdict::of(said, maintenance, status.as_ref());
+            let verdict = Verdict::of(state, maintenance, status.as_ref());
             assert_eq!(verdict, expected, "{state:?} {maintenance} {status:?}");
         }
     }

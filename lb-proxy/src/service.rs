@@ -2,6 +2,7 @@
 
 mod swap;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,7 @@ use vrrp_net::routers::check_capabilities;
 
 use crate::config::Config;
 use crate::datagrams::Datagrams;
+use crate::decisions::Decisions;
 use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
@@ -44,6 +46,7 @@ pub struct Proxy {
     is_handed_over: Arc<AtomicBool>,
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
+    decisions: Decisions,
     link: Link,
     reports: Arc<FailureReports>,
     log: Writer,
@@ -88,7 +91,7 @@ impl Service for Proxy {
             Some(predecessor) => (predecessor.take_listeners(), predecessor.take_others()),
             None => (Vec::new(), Vec::new()),
         };
-        let left = PredecessorState::read(&mut others).unwrap_or_default();
+        let left = PredecessorState::read(&mut others);
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
         let log = Writer::start(&config.file.access_log).map_err(|error| {
@@ -97,7 +100,11 @@ impl Service for Proxy {
         })?;
         let link = Link::start(config.health(), Self::NAME, config.targets());
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
-        let active = left.tell(&builder);
+        let decisions = Decisions::new(&config.file.state, &builder);
+        if predecessor.is_none() {
+            decisions.restore();
+        }
+        let active = left.map_or_else(BTreeSet::new, |left| left.tell(&builder));
         let reports = FailureReports::start(config.health(), builder.targets());
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let (report, options) = (Arc::clone(&passive), relay_options(&config));
@@ -133,6 +140,7 @@ impl Service for Proxy {
             is_handed_over: Arc::default(),
             engine,
             builder,
+            decisions,
             link,
             reports,
             log,
@@ -313,6 +321,21 @@ impl Proxy {
         let builder = Arc::clone(&self.builder);
         self.tasks
             .extend(self.link.follow(move |snapshot| builder.observe(snapshot)));
+        if let Some(mut is_connected) = self.link.is_connected() {
+            let builder = Arc::clone(&self.builder);
+            self.tasks.push(tokio::spawn(async move {
+                loop {
+                    builder.note_healthd(*is_connected.shared());
+                    is_connected.changed().await;
+                }
+            }));
+        }
+        let decisions = self.decisions.clone();
+        self.tasks.push(tokio::spawn(async move {
+            // Those of a predecessor of an earlier version are on no disk.
+            decisions.save_soon().await.ok();
+            decisions.end_those_that_are_over().await;
+        }));
         let engine = Arc::clone(&self.engine);
         let readiness = context.readiness.clone();
         let kernel = self.kernel.clone();
@@ -364,6 +387,7 @@ impl Proxy {
             &self.builder,
             &self.datagrams,
             &self.kernel,
+            &self.decisions,
         );
     }
 }
@@ -405,6 +429,7 @@ fn relay_options(config: &Config) -> relay::Options {
     relay::Options {
         workers: config.workers(),
         max_connections: config.max_connections(),
+        receive_buffer: config.receive_buffer(),
     }
 }
 

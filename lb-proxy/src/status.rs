@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 
 use api::Status;
 use api::lb_proxy::{
-    Backend, Connections, Detail, FlowTable, Frontend, FrontendTally, Healthd, Kernel, Path, Probe,
-    Protocol, Server, Service, Session, Vip,
+    Backend, Connections, Decision, Detail, FlowTable, Frontend, FrontendTally, Healthd, Kernel,
+    Path, Probe, Protocol, Server, Service, Session, Vip,
 };
 use balance::table;
 use config_text::counted;
 use daemon::clock;
 use daemon::config::HumanDuration;
+use daemon::decision;
 use daemon::run::headline;
 use l4::datagram;
 use l4::relay::Engine;
@@ -26,6 +27,7 @@ use vrrp_net::status::RouterStatus;
 use crate::config::{self, Config};
 use crate::datagrams::Datagrams;
 use crate::kernel_path;
+use crate::server_state::Override;
 use crate::table_builder::View;
 
 /// The most sessions of the kernel that are counted: this bounds the cost, a tenth of a second
@@ -152,6 +154,8 @@ impl Report {
                         .map(|history| now.saturating_duration_since(history.since).as_secs()),
                     chosen: explained.reason.is_chosen(),
                     why: explained.reason.to_string(),
+                    decisions: self.decisions(&key),
+                    avoided_seconds: server.avoided(now).map(|left| left.as_secs_f64()),
                     probe: self.probe(&key),
                     weight: server.weight,
                     backup: server.backup,
@@ -170,6 +174,17 @@ impl Report {
             queued: pool.queue.waiting(),
             servers: servers.collect(),
         }
+    }
+
+    /// What operators have decided about a server.
+    fn decisions(&self, key: &crate::table_builder::ServerKey) -> Vec<Decision> {
+        let said = self.view.overrides.get(key);
+        let decisions = said.into_iter().flat_map(Override::decisions);
+        let decision = |(decided, terms)| Decision {
+            decided,
+            terms: decision::shown(terms),
+        };
+        decisions.map(decision).collect()
     }
 
     /// healthd's last result about a server.
@@ -431,7 +446,8 @@ fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
     )?;
     for server in &backend.servers {
         write!(text, "  {} {} {}", server.name, server.address, server.why)?;
-        if let Some(since) = server.since_seconds {
+        // It says itself how long it is avoided.
+        if let (Some(since), None) = (server.since_seconds, server.avoided_seconds) {
             write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;
         }
         let sessions = counted(server.sessions, "session");
@@ -450,6 +466,9 @@ fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
             }
         }
         writeln!(text)?;
+        for Decision { decided, terms } in &server.decisions {
+            writeln!(text, "    an operator said {decided}{terms}")?;
+        }
     }
     Ok(())
 }

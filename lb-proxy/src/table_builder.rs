@@ -10,21 +10,22 @@
 //! Every change makes a new table; the unchanged parts keep their counters, their sessions and their
 //! place. Never asks healthd itself, and never touches a socket.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use balance::limits::Limits;
 use balance::pool::{Registry, ServerSettings, Settings};
 use balance::table::{Backend, Frontend, FrontendTally, Names, Route, Table};
 use daemon::clock;
+use daemon::decision;
 use daemon::latest::{Latest, Reader};
 use parking_lot::Mutex;
-use proto::health::{AdminState, Snapshot, Watched};
+use proto::health::{AdminState, Liveness, Snapshot, Terms, Watched};
 
 use crate::config::{self, Config, Path};
-use crate::server_state::{History, Override, Verdict};
+use crate::server_state::{Decided, History, Override, Verdict};
 
 /// The servers that can be reported to healthd, by backend and server.
 pub type Targets = HashMap<(Arc<str>, Arc<str>), Watched>;
@@ -66,6 +67,10 @@ struct Inner {
     overrides: BTreeMap<ServerKey, Override>,
     registry: Registry,
     histories: BTreeMap<ServerKey, History>,
+    /// healthd is connected: what it says is what its probes find now.
+    has_healthd: bool,
+    /// The servers of which it says something.
+    probed: BTreeSet<ServerKey>,
     backends: BTreeMap<Arc<str>, History>,
     frontends: HashMap<Arc<str>, SharedFrontend>,
     /// Secret: decides where sources are in the tables of limits.
@@ -156,6 +161,15 @@ impl TableBuilder {
         }
     }
 
+    /// healthd came or went. Without it, its last word stays in force, and servers that fail are avoided besides.
+    pub fn note_healthd(&self, is_there: bool) {
+        let mut inner = self.inner.lock();
+        inner.has_healthd = is_there;
+        if inner.would_change() {
+            self.publish(&mut inner);
+        }
+    }
+
     /// Takes up what an operator says of a server.
     ///
     /// # Errors
@@ -165,10 +179,15 @@ impl TableBuilder {
         backend: &str,
         server: &str,
         state: AdminState,
+        terms: Terms,
     ) -> Result<(), NoSuchServer> {
         self.change(backend, server, |said, maintenance| {
             // Ready is nothing said, unless the configuration says otherwise.
-            said.state = (state != AdminState::Ready || maintenance).then_some(state);
+            let is_said = state != AdminState::Ready || maintenance;
+            said.state = is_said.then_some(Decided {
+                value: state,
+                terms,
+            });
         })
     }
 
@@ -181,12 +200,14 @@ impl TableBuilder {
         backend: &str,
         server: &str,
         weight: Option<u16>,
+        terms: Terms,
     ) -> Result<(), NoSuchServer> {
-        self.change(backend, server, |said, _| said.weight = weight)
+        self.change(backend, server, |said, _| {
+            said.weight = weight.map(|value| Decided { value, terms });
+        })
     }
 
-    /// Gives a server another limit of sessions, none with zero, or the configured one. Sessions beyond it
-    /// stay; a waiting one is called when there is room.
+    /// Gives a server another number of sessions at a time, zero for any, or the configured one.
     ///
     /// # Errors
     /// When there is no such server.
@@ -195,13 +216,40 @@ impl TableBuilder {
         backend: &str,
         server: &str,
         most: Option<u32>,
+        terms: Terms,
     ) -> Result<(), NoSuchServer> {
-        self.change(backend, server, |said, _| said.max_connections = most)
+        self.change(backend, server, |said, _| {
+            said.max_connections = most.map(|value| Decided { value, terms });
+        })
+    }
+
+    /// Takes back the decisions of operators that have ended by this time; true when there were any.
+    pub fn end(&self, now: Duration) -> bool {
+        let mut inner = self.inner.lock();
+        let mut has_ended = false;
+        for ((backend, server), said) in &mut inner.overrides {
+            for (decided, Terms { reason, by, .. }) in said.end(now).decisions() {
+                has_ended = true;
+                tracing::info!(
+                    backend = &**backend,
+                    server = &**server,
+                    decided,
+                    reason,
+                    by,
+                    "An operator's decision has ended"
+                );
+            }
+        }
+        inner.overrides.retain(|_, said| !said.is_empty());
+        if has_ended {
+            self.publish(&mut inner);
+        }
+        has_ended
     }
 
     /// Takes over what operators told a predecessor, in place of all that is known; servers that are not
-    /// here are passed over.
-    pub fn take_over(&self, overrides: impl IntoIterator<Item = (ServerKey, Override)>) {
+    /// here are passed over. Returns of how many servers something is known.
+    pub fn take_over(&self, overrides: impl IntoIterator<Item = (ServerKey, Override)>) -> usize {
         let mut inner = self.inner.lock();
         let config = Arc::clone(&inner.config);
         let is_here = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
@@ -210,6 +258,7 @@ impl TableBuilder {
             .filter(|(key, _)| is_here(key))
             .collect();
         self.publish(&mut inner);
+        inner.overrides.len()
     }
 
     fn change(
@@ -224,9 +273,14 @@ impl TableBuilder {
         };
         let maintenance = configured.maintenance;
         let key = (backend.into(), server.into());
-        let mut said = inner.overrides.get(&key).copied().unwrap_or_default();
+        let mut said = inner.overrides.get(&key).cloned().unwrap_or_default();
         change(&mut said, maintenance);
-        tracing::info!(backend, server, ?said, "An operator has decided");
+        let decisions: Vec<String> = said.decisions().map(in_words).collect();
+        let decisions = match decisions.is_empty() {
+            true => "none".to_owned(),
+            false => decisions.join("; "),
+        };
+        tracing::info!(backend, server, decisions, "An operator has decided");
         match said.is_empty() {
             true => inner.overrides.remove(&key),
             false => inner.overrides.insert(key, said),
@@ -267,6 +321,8 @@ impl Inner {
             overrides: BTreeMap::new(),
             registry: Registry::new(),
             histories: BTreeMap::new(),
+            has_healthd: false,
+            probed: BTreeSet::new(),
             backends: BTreeMap::new(),
             frontends: HashMap::new(),
             seed,
@@ -315,6 +371,10 @@ impl Inner {
         for server in &backend.servers {
             let key = (Arc::clone(&backend.name), Arc::clone(&server.name));
             let verdict = self.verdict(&key, server);
+            match self.is_probed(server) {
+                true => self.probed.insert(key.clone()),
+                false => self.probed.remove(&key),
+            };
             let reason = server.target.as_ref().and_then(|target| {
                 let status = self.snapshot.watched(target)?;
                 Some(status.reason.as_str())
@@ -325,18 +385,19 @@ impl Inner {
                 tell(&key, before, verdict, reason.unwrap_or_default());
             }
             let eligibility = history.eligibility();
-            let said = self.overrides.get(&key).copied().unwrap_or_default();
+            let said = self.overrides.get(&key).cloned().unwrap_or_default();
             servers.push(ServerSettings {
                 name: Arc::clone(&server.name),
                 address: server.address,
-                weight: said.weight.unwrap_or(server.weight),
+                weight: said.weight.map_or(server.weight, |weight| weight.value),
                 backup: server.backup,
                 max_connections: match said.max_connections {
                     None => server.max_connections,
-                    Some(most) => (most > 0).then_some(most),
+                    Some(most) => (most.value > 0).then_some(most.value),
                 },
                 slow_start: server.slow_start,
                 eligibility,
+                is_probed: self.probed.contains(&key),
             });
         }
         let pool = self.registry.pool(Settings {
@@ -361,10 +422,18 @@ impl Inner {
     }
 
     fn verdict(&self, key: &ServerKey, server: &config::Server) -> Verdict {
-        let said = self.overrides.get(key).copied().unwrap_or_default();
+        let said = self.overrides.get(key).and_then(|said| said.state.as_ref());
+        let said = said.map(|state| state.value);
         let target = server.target.as_ref();
         let status = target.and_then(|target| self.snapshot.watched(target));
         Verdict::of(said, server.maintenance, status)
+    }
+
+    /// Whether healthd probes a server now.
+    fn is_probed(&self, server: &config::Server) -> bool {
+        let target = server.target.as_ref();
+        let status = target.and_then(|target| self.snapshot.watched(target));
+        self.has_healthd && status.is_some_and(|status| status.liveness != Liveness::Unknown)
     }
 
     /// Whether the snapshot makes another table than the last.
@@ -375,6 +444,7 @@ impl Inner {
                 let verdict = self.verdict(&key, server);
                 let known = self.histories.get(&key);
                 known.is_none_or(|known| known.verdict != verdict)
+                    || self.probed.contains(&key) != self.is_probed(server)
             })
         })
     }
@@ -434,6 +504,7 @@ impl Inner {
         let config = &self.config;
         let is_there = |key: &ServerKey| config.server(&key.0, &key.1).is_some();
         self.histories.retain(|key, _| is_there(key));
+        self.probed.retain(|key| is_there(key));
         self.backends
             .retain(|name, _| config.backends.iter().any(|b| b.name == *name));
         self.overrides.retain(|key, _| is_there(key));
@@ -453,6 +524,11 @@ impl Inner {
         }
         targets
     }
+}
+
+/// A decision and its terms in words.
+fn in_words((decided, terms): (String, &Terms)) -> String {
+    format!("{decided}{}", decision::shown(terms))
 }
 
 /// The things virtual IPs may track, and whether each has a server to choose.
@@ -492,4 +568,4 @@ fn tell(key: &ServerKey, before: Verdict, verdict: Verdict, reason: &str) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

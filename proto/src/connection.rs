@@ -1,8 +1,10 @@
 //! The state of a stream to healthd, and the log of its changes: each is logged once.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use daemon::clock;
+use daemon::latest::{Latest, Reader};
 use parking_lot::Mutex;
 
 use crate::endpoint::Endpoint;
@@ -46,6 +48,8 @@ pub(crate) struct Connection {
     endpoint: Endpoint,
     sentences: Sentences,
     state: Mutex<State>,
+    /// Whether healthd is connected.
+    is_connected: Arc<Latest<bool>>,
 }
 
 impl Connection {
@@ -54,6 +58,7 @@ impl Connection {
             endpoint,
             sentences,
             state: Mutex::default(),
+            is_connected: Latest::new(false),
         }
     }
 
@@ -65,6 +70,11 @@ impl Connection {
         self.state.lock().clone()
     }
 
+    /// Reads whether healthd is connected, and waits for changes of it.
+    pub(crate) fn is_connected(&self) -> Reader<bool> {
+        self.is_connected.reader()
+    }
+
     /// healthd has answered; logged when it had not before.
     pub(crate) fn connected(&self) {
         let mut state = self.state.lock();
@@ -72,6 +82,7 @@ impl Connection {
             return;
         }
         state.connected = true;
+        self.is_connected.publish_if_changed(true);
         state.connections += 1;
         state.error.clear();
         tracing::info!(endpoint = %self.endpoint, "{}", self.sentences.connected);
@@ -92,6 +103,7 @@ impl Connection {
             state.heard = Some(clock::now());
         }
         state.connected = false;
+        self.is_connected.publish_if_changed(false);
         error.clone_into(&mut state.error);
     }
 }

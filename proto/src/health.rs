@@ -14,7 +14,7 @@ mod tests;
 
 pub use ::health::{
     AdminState, ClockReport, ClockState, Deviation, DnsProbe, HealthError, HttpProbe, Leap,
-    Liveness, Schedule, Snapshot, Target, TargetKind, TargetStatus, Verify, Watched,
+    Liveness, Schedule, Snapshot, Target, TargetKind, TargetStatus, Terms, Verify, Watched,
 };
 
 /// A snapshot with a response of the `Watch` stream applied, where `stated` is the statement that it

@@ -80,6 +80,12 @@ impl Link {
         }))
     }
 
+    /// Reads whether healthd is connected, and waits for changes of it; `None` without healthd.
+    #[must_use]
+    pub fn is_connected(&self) -> Option<Reader<bool>> {
+        self.watcher.as_ref().map(|watcher| watcher.is_connected())
+    }
+
     /// The state of the stream; `None` without healthd.
     #[must_use]
     pub fn state(&self) -> Option<State> {

@@ -107,6 +107,12 @@ impl Watcher {
         self.snapshots.current()
     }
 
+    /// Reads whether healthd is connected, and waits for changes of it.
+    #[must_use]
+    pub fn is_connected(&self) -> Reader<bool> {
+        self.connection.is_connected()
+    }
+
     /// How the stream is doing.
     #[must_use]
     pub fn state(&self) -> State {

@@ -65,10 +65,11 @@ impl Place {
     pub fn configure(&self, text: &str) -> PathBuf {
         let head = format!(
             "version = \"v1\"\nworkers = 2\nadmin.listen = \"{}\"\nhealth.endpoint = \"unix:{}\"\n\
-             swap.socket = \"{}\"\n",
+             swap.socket = \"{}\"\nstate = \"{}\"\n",
             self.admin(),
             self.healthd_socket().display(),
             self.files.join("swap.sock").display(),
+            self.files.join("lb-proxy-state").display(),
         );
         // Top-level keys come before every table.
         self.files.write("lb-proxy.toml", &format!("{head}{text}"))

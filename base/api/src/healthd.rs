@@ -3,6 +3,8 @@
 use health::{AdminState, ClockState, Leap, Liveness};
 use serde::{Deserialize, Serialize};
 
+use crate::Terms;
+
 /// The targets that healthd probes, their subscribers, and the clocks of the site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
@@ -101,14 +103,9 @@ pub struct Decision {
     pub place: String,
     /// The state that it sets.
     pub state: AdminState,
-    /// When it was taken (RFC 3339).
-    pub since: Option<String>,
-    /// When it ends by itself (RFC 3339); `None` for never.
-    pub until: Option<String>,
-    /// The reason that the operator gave; may be empty.
-    pub reason: String,
-    /// The operator; may be empty.
-    pub by: String,
+    /// What the operator says of it.
+    #[serde(flatten)]
+    pub terms: Terms,
 }
 
 /// The answer to an operator's decision.

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use health::{AdminState, Liveness};
 use serde::{Deserialize, Serialize};
 
+use crate::Terms;
+
 /// The detail of lb-proxy's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Detail {
@@ -143,6 +145,12 @@ pub struct Server {
     pub chosen: bool,
     /// The reason, in words.
     pub why: String,
+    /// The decisions of operators about it.
+    #[serde(default)]
+    pub decisions: Vec<Decision>,
+    /// Seconds until it is tried again, if its last connections failed and healthd says nothing of it.
+    #[serde(default)]
+    pub avoided_seconds: Option<f64>,
     /// healthd's last result; none for a server that is not probed.
     pub probe: Option<Probe>,
     /// Its weight.
@@ -163,6 +171,16 @@ pub struct Server {
     pub bytes_in: u64,
     /// Bytes to clients.
     pub bytes_out: u64,
+}
+
+/// An operator's decision about a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Decision {
+    /// The decision in words, such as `drain` or `weight 20`.
+    pub decided: String,
+    /// What the operator says of it.
+    #[serde(flatten)]
+    pub terms: Terms,
 }
 
 /// healthd's last result about a server.
@@ -414,10 +432,19 @@ pub struct Override {
     /// The state that an operator gave it.
     #[serde(default)]
     pub state: Option<AdminState>,
+    /// What the operator says of the state.
+    #[serde(default)]
+    pub state_terms: Terms,
     /// The weight that an operator gave it.
     #[serde(default)]
     pub weight: Option<u16>,
+    /// What the operator says of the weight.
+    #[serde(default)]
+    pub weight_terms: Terms,
     /// The limit of sessions that an operator gave it.
     #[serde(default)]
     pub max_connections: Option<u32>,
+    /// What the operator says of the limit.
+    #[serde(default)]
+    pub max_connections_terms: Terms,
 }

@@ -17,6 +17,37 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// What an operator says of a decision; as text, how it is read behind the decision.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// When it was taken (RFC 3339).
+    pub since: Option<String>,
+    /// When it ends by itself (RFC 3339); `None` for never.
+    pub until: Option<String>,
+    /// The reason that the operator gave; may be empty.
+    pub reason: String,
+    /// The operator; may be empty.
+    pub by: String,
+}
+
+impl fmt::Display for Terms {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(since) = &self.since {
+            write!(formatter, " since {since}")?;
+        }
+        if let Some(until) = &self.until {
+            write!(formatter, " until {until}")?;
+        }
+        if !self.by.is_empty() {
+            write!(formatter, " by {}", self.by)?;
+        }
+        if !self.reason.is_empty() {
+            write!(formatter, ": {}", self.reason)?;
+        }
+        Ok(())
+    }
+}
+
 /// The answer of `GET /status`; `D` is the part of the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status<D> {

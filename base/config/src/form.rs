@@ -9,6 +9,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::number::out_of_range;
 use crate::{HumanDuration, Ip, Whole};
 
 /// The form of a field in the file: `#[serde(with = "As::<Whole<i8, -7, 24>>")]` on a field of type `i8`.
@@ -143,9 +144,7 @@ impl<'de, const MIN: i64, const MAX: i64, const SCALE: i64> Deserialize<'de>
         let [least, most] = Self::RANGE;
         match (least..=most).contains(&number) {
             true => Ok(Self(number)),
-            false => Err(de::Error::custom(format_args!(
-                "{number} is out of range; it is from {least} to {most}"
-            ))),
+            false => Err(out_of_range(number, least, Some(most))),
         }
     }
 }
@@ -212,9 +211,11 @@ impl<'de, const MIN: i64, const MAX: i64> Deserialize<'de> for Seconds<MIN, MAX>
         let [least, most] = Self::RANGE;
         match (least..=most).contains(&seconds) {
             true => Ok(Self(seconds)),
-            false => Err(de::Error::custom(format_args!(
-                "{seconds} s is out of range; it is from {least} s to {most} s"
-            ))),
+            false => {
+                let in_seconds = |value: f64| format!("{value} s");
+                let (least, most) = (in_seconds(least), in_seconds(most));
+                Err(out_of_range(in_seconds(seconds), least, Some(most)))
+            }
         }
     }
 }
@@ -331,18 +332,18 @@ mod tests {
     #[test]
     fn a_number_out_of_range_is_refused_with_the_range() {
         for (line, words) in [
-            ("poll = 25", "25 is out of range; it is from -7 to 24"),
+            ("poll = 25", "25 is out of range; `poll` is from -7 to 24"),
             (
                 "asymmetry = 0.6",
-                "0.6 is out of range; it is from -0.5 to 0.5",
+                "0.6 is out of range; `asymmetry` is from -0.5 to 0.5",
             ),
             (
                 "asymmetry = nan",
-                "NaN is out of range; it is from -0.5 to 0.5",
+                "NaN is out of range; `asymmetry` is from -0.5 to 0.5",
             ),
             (
                 "offset = \"2s\"",
-                "2 s is out of range; it is from -1 s to 1 s",
+                "2 s is out of range; `offset` is from -1 s to 1 s",
             ),
             ("offset = inf", "a duration, as in"),
             ("offset = \"2\"", "`2` is not a duration"),

@@ -12,7 +12,7 @@ use health::HealthdArg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, Whole};
+use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, SizeWithin, Whole};
 
 pub use backend::{
     Backend, Balance, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy, Server,
@@ -48,10 +48,20 @@ pub struct LbProxy {
     /// The largest number of sessions. Default: as many as the limit of file descriptors allows, two for each session.
     #[schemars(extend("x-example" = "20000", "x-reload" = "restart"))]
     pub max_connections: Option<Positive<u32>>,
+    /// The largest receive buffer of a connection that carries much. The kernel lets it grow with the speed, up to
+    /// `net.ipv4.tcp_rmem`, and it is full as soon as the receiver on the other side pauses. Raise it for links whose
+    /// bandwidth times delay is larger. Without `CAP_NET_ADMIN` it has no effect if `net.core.rmem_max` is below half
+    /// of it.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub receive_buffer: SizeWithin<{ 64 << 10 }>,
     /// Whether lb-proxy binds addresses that the node does not have, such as a virtual IP that another node holds.
     /// Default: `true` with a `[[vip]]` or a `[[service]]`.
     #[schemars(extend("x-example" = "true"))]
     pub freebind: Option<bool>,
+    /// The directory of lb-proxy's state: what operators have decided about servers. lb-proxy continues from it after a
+    /// restart, and makes it when there is something to keep.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub state: PathBuf,
     /// How long lb-proxy may take to stop. It first gives its virtual IPs to other nodes, then waits for connections
     /// to end. A swap does not use this time.
     pub drain: HumanDuration,
@@ -94,7 +104,9 @@ impl Default for LbProxy {
         Self {
             workers: 0,
             max_connections: None,
+            receive_buffer: SizeWithin::clamped(6 << 20),
             freebind: None,
+            state: "/var/lib/outpost/lb-proxy".into(),
             drain: HumanDuration(Duration::from_secs(10)),
             log: Log::default(),
             admin: Admin::default(),

@@ -74,12 +74,7 @@ impl<T: Serialize, const MIN: i64, const MAX: i64> Serialize for Whole<T, MIN, M
 impl<'de, T: TryFrom<i64>, const MIN: i64, const MAX: i64> Deserialize<'de> for Whole<T, MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let number = deserializer.deserialize_i64(WholeNumber)?;
-        Self::new(number).ok_or_else(|| {
-            de::Error::custom(match MAX {
-                i64::MAX => format!("{number} is too small; at least {MIN} is needed"),
-                _ => format!("{number} is out of range; it is from {MIN} to {MAX}"),
-            })
-        })
+        Self::new(number).ok_or_else(|| out_of_range(number, MIN, (MAX < i64::MAX).then_some(MAX)))
     }
 }
 
@@ -98,6 +93,19 @@ impl<T, const MIN: i64, const MAX: i64> JsonSchema for Whole<T, MIN, MAX> {
             _ => json_schema!({ "type": "integer", "minimum": MIN, "maximum": MAX }),
         }
     }
+}
+
+/// The error of a value beyond its range; the reader of a document adds the key.
+pub(crate) fn out_of_range<E: de::Error>(
+    value: impl fmt::Display,
+    least: impl fmt::Display,
+    most: Option<impl fmt::Display>,
+) -> E {
+    let range = match most {
+        Some(most) => format!("from {least} to {most}"),
+        None => format!("at least {least}"),
+    };
+    E::invalid_value(de::Unexpected::Other(&value.to_string()), &range.as_str())
 }
 
 /// Reads a whole number of any size.
@@ -168,16 +176,8 @@ impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for DurationWithin<MI
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = HumanDuration::deserialize(deserializer)?;
         let end = |milliseconds| HumanDuration(Duration::from_millis(milliseconds));
-        Self::new(written.0).ok_or_else(|| {
-            de::Error::custom(match MAX {
-                u64::MAX => format!("{written} is too short; at least {} is needed", end(MIN)),
-                _ => format!(
-                    "{written} is out of range; it is from {} to {}",
-                    end(MIN),
-                    end(MAX)
-                ),
-            })
-        })
+        Self::new(written.0)
+            .ok_or_else(|| out_of_range(written, end(MIN), (MAX < u64::MAX).then(|| end(MAX))))
     }
 }
 
@@ -240,13 +240,8 @@ impl<const MIN: u64, const MAX: u64> Serialize for SizeWithin<MIN, MAX> {
 impl<'de, const MIN: u64, const MAX: u64> Deserialize<'de> for SizeWithin<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = ByteSize::deserialize(deserializer)?;
-        let (least, most) = (ByteSize(MIN), ByteSize(MAX));
-        Self::new(written.0).ok_or_else(|| {
-            de::Error::custom(match MAX {
-                u64::MAX => format!("{written} is too small; at least {least} is needed"),
-                _ => format!("{written} is out of range; it is from {least} to {most}"),
-            })
-        })
+        let most = (MAX < u64::MAX).then_some(ByteSize(MAX));
+        Self::new(written.0).ok_or_else(|| out_of_range(written, ByteSize(MIN), most))
     }
 }
 

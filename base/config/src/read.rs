@@ -93,12 +93,14 @@ fn parse_table<T: DeserializeOwned>(
             Err(error) => error,
         };
         let place = error.span.clone().unwrap_or_default();
+        let way = remove_entry(table, &place);
         // A missing key may be the one that was taken out, or be there under a misspelt name.
         if !matches!(error.kind, Kind::MissingKey(name) if removed.iter().any(|key| key == name)) {
-            problems.push(document.problem(place.clone(), error.to_string()));
+            let key = way.as_deref().and_then(last_key);
+            problems.push(document.problem(place, error.of_key(key)));
         }
         removed.extend(error.meant().map(str::to_owned));
-        match remove_entry(table, &place) {
+        match way {
             Some(way) if problems.0.len() < MAX_PROBLEMS => {
                 removed.extend(last_key(&way).map(str::to_owned));
                 lost.add(way, error.meant());

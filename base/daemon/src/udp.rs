@@ -32,7 +32,7 @@ mod worker;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
@@ -50,9 +50,11 @@ use worker::Worker;
 
 use crate::progress::Heartbeat;
 
-/// The largest datagram that is received whole; a larger one is dropped. No DNS query, NTP packet or
-/// other request that these daemons answer comes near.
-pub use sys::batch::RECEIVE_CAPACITY;
+/// The longest payload of a datagram; no longer one can be sent or received.
+pub use sys::batch::LONGEST;
+
+/// Enough for requests that a daemon answers itself: no DNS query or NTP packet comes near.
+const RECEIVE_CAPACITY: usize = 4096;
 
 /// The timeout of a receive. After several timeouts in a row the thread sleeps without one.
 const WAKE: Duration = Duration::from_millis(250);
@@ -117,6 +119,7 @@ pub struct Datagram<'a> {
     peer: RawAddress,
     source: Source,
     arrived: Option<Duration>,
+    merged: Option<u16>,
     turn: Turn,
     socket: Option<&'a Arc<UdpSocket>>,
     bound: Option<IpAddr>,
@@ -132,6 +135,7 @@ impl<'a> Datagram<'a> {
             peer: RawAddress::new(peer),
             source: Source::Bound,
             arrived: None,
+            merged: None,
             turn: Turn {
                 before: 0,
                 to_answer: 1,
@@ -164,6 +168,13 @@ impl<'a> Datagram<'a> {
     #[must_use]
     pub fn arrived(&self) -> Option<Duration> {
         self.arrived
+    }
+
+    /// The length of each datagram in the content, the last of which may be shorter, if the kernel merged several of
+    /// this sender; only if the engine was made [so](EngineOptions::merged).
+    #[must_use]
+    pub fn merged(&self) -> Option<u16> {
+        self.merged
     }
 
     /// The position of its reply among those that are sent together.
@@ -208,7 +219,9 @@ pub enum Fragments {
 pub struct EngineOptions {
     /// Threads are called `name-udp-0` and so on.
     pub name: &'static str,
-    /// The longest reply, at most 65535 bytes.
+    /// The longest datagram that is received whole, at most [`LONGEST`]; longer ones are dropped and counted.
+    pub receive_capacity: usize,
+    /// The longest reply, at most [`LONGEST`].
     pub reply_capacity: usize,
     /// Datagrams received with one system call at most.
     pub batch: usize,
@@ -220,17 +233,23 @@ pub struct EngineOptions {
     pub stamps: bool,
     /// Whether replies may be cut on the way.
     pub fragments: Fragments,
+    /// Whether the kernel may merge datagrams of one sender into one that is received (`UDP_GRO`); a kernel without it
+    /// does not. For services that pass datagrams on: a reply answers all of them. When the engine stops, it has the
+    /// kernel merge no more, as another program may have the socket next.
+    pub merged: bool,
 }
 
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             name: "engine",
+            receive_capacity: RECEIVE_CAPACITY,
             reply_capacity: 4096,
             batch: 64,
             send_batch: 64,
             stamps: false,
             fragments: Fragments::Allowed,
+            merged: false,
         }
     }
 }
@@ -424,6 +443,7 @@ impl Socket {
         let asked = Asked {
             destination: bound.is_none(),
             stamps: options.stamps,
+            merged: options.merged && merge(&socket, true),
         };
         if asked.destination {
             receive_destination(&socket, address)?;
@@ -446,6 +466,15 @@ fn receive_destination(socket: &UdpSocket, address: IpAddr) -> io::Result<()> {
         IpAddr::V4(_) => option::set(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
         IpAddr::V6(_) => option::set(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1),
     }
+}
+
+/// Lets the kernel merge datagrams of one sender, or lets it not; true if the kernel can.
+pub fn merge(socket: impl AsFd, is_merged: bool) -> bool {
+    let set = option::set(socket, libc::SOL_UDP, libc::UDP_GRO, is_merged.into());
+    if let Err(error) = &set {
+        tracing::debug!(%error, "The kernel does not merge datagrams");
+    }
+    set.is_ok()
 }
 
 /// Makes replies over IPv4 as long as the link takes, whatever ICMP says of the path. A datagram that is too

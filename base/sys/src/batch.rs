@@ -16,18 +16,12 @@ use crate::control::{Room, put_stamp_request};
 use crate::source::{Ancillary, Source};
 use crate::{length_of, message};
 
-/// The largest datagram that is received whole; a larger one is dropped.
-pub const RECEIVE_CAPACITY: usize = 4096;
-
-/// Room for one control message with the larger `in6_pktinfo` (40 bytes), one with timestamps (64 bytes)
-/// and, with a reply that comes back from the error queue, one that says why (48 bytes with an address).
-const CONTROL_SIZE: usize = 160;
+/// Room for one control message with the larger `in6_pktinfo` (40 bytes), one with timestamps (64 bytes), one
+/// with the length of merged datagrams (24 bytes) and, with a reply that comes back from the error queue, one
+/// that says why (48 bytes with an address).
+const CONTROL_SIZE: usize = 192;
 
 type Control = Room<CONTROL_SIZE>;
-
-/// Distance of one received datagram from the next: an odd number of cache lines, so that their
-/// beginnings do not all fall into one set of the cache.
-const RECEIVE_STRIDE: usize = RECEIVE_CAPACITY + 64;
 
 /// Most replies are shorter than this; the arena has room for a batch of them.
 const USUAL_REPLY: usize = 512;
@@ -35,8 +29,11 @@ const USUAL_REPLY: usize = 512;
 /// The longest frame whose departure time is reported, headers included.
 const LONGEST_FRAME: usize = 2048;
 
-/// The longest reply a UDP datagram carries.
-const LONGEST_REPLY: usize = 65_535;
+/// More than the longest payload of a datagram, or of several that the kernel merged.
+pub const LONGEST: usize = 65_535;
+
+/// The length of a cache line, to which datagrams are aligned.
+const CACHE_LINE: usize = 64;
 
 /// The most datagrams one call handles (linux/socket.h, `UIO_MAXIOV`).
 const LARGEST_BATCH: usize = 1024;
@@ -68,12 +65,23 @@ pub struct Asked {
     pub destination: bool,
     /// When it came, and on request when a reply left.
     pub stamps: bool,
+    /// The length of each of several that the kernel merged.
+    pub merged: bool,
 }
 
 impl Asked {
     fn anything(self) -> bool {
-        self.destination || self.stamps
+        self.destination || self.stamps || self.merged
     }
+}
+
+/// The longest datagrams, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Longest {
+    /// The longest that is received whole; a longer one is dropped.
+    pub received: usize,
+    /// The longest reply.
+    pub reply: usize,
 }
 
 //--- Memory
@@ -146,6 +154,8 @@ impl<T> Drop for Memory<T> {
 #[derive(Debug)]
 pub struct Batch {
     size: usize,
+    receive_capacity: usize,
+    receive_stride: usize,
     reply_capacity: usize,
     /// Replies that are sent together at most.
     send_size: usize,
@@ -168,21 +178,23 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Makes room for `size` datagrams, and to send `send_size` replies together, each of at most
-    /// `reply_capacity` bytes.
+    /// Makes room for `size` datagrams, and to send `send_size` replies together.
     #[must_use]
-    pub fn new(size: usize, send_size: usize, reply_capacity: usize, asked: Asked) -> Self {
+    pub fn new(size: usize, send_size: usize, longest: Longest, asked: Asked) -> Self {
         let size = size.clamp(1, LARGEST_BATCH);
-        let reply_capacity = reply_capacity.clamp(512, LONGEST_REPLY);
-        let payloads = Memory::new(0, size * RECEIVE_STRIDE);
+        let receive_capacity = longest.received.clamp(512, LONGEST);
+        // An odd number of cache lines, so that the beginnings do not all fall into one set of the cache.
+        let receive_stride = (receive_capacity.div_ceil(CACHE_LINE) | 1) * CACHE_LINE;
+        let reply_capacity = longest.reply.clamp(512, LONGEST);
+        let payloads = Memory::new(0, size * receive_stride);
         let mut peers = Memory::new(RawAddress::EMPTY, size);
         let controls = Memory::new(Control::EMPTY, size);
         let mut receive_vectors = Memory::new(empty_vector(), size);
         let mut received = Memory::new(empty_header(), size);
         for index in 0..size {
             *receive_vectors.get_mut(index) = libc::iovec {
-                iov_base: payloads.at(index * RECEIVE_STRIDE).cast(),
-                iov_len: RECEIVE_CAPACITY,
+                iov_base: payloads.at(index * receive_stride).cast(),
+                iov_len: receive_capacity,
             };
             peers.get_mut(index).length = 0;
             let header = &mut received.get_mut(index).msg_hdr;
@@ -195,6 +207,8 @@ impl Batch {
         }
         Self {
             size,
+            receive_capacity,
+            receive_stride,
             reply_capacity,
             send_size: send_size.clamp(1, size),
             asked,
@@ -233,13 +247,13 @@ impl Batch {
         let payload = self.payloads.at(0);
         let peer = self.peers.at(0);
         let header = self.received.get_mut(0);
-        // SAFETY: `payload` is the beginning of memory for `RECEIVE_CAPACITY` bytes, `peer` of memory
+        // SAFETY: `payload` is the beginning of memory for `receive_capacity` bytes, `peer` of memory
         // for `msg_namelen` bytes; both belong to this batch, which is borrowed exclusively.
         let length = unsafe {
             libc::recvfrom(
                 socket.as_raw_fd(),
                 payload.cast(),
-                RECEIVE_CAPACITY,
+                self.receive_capacity,
                 libc::MSG_TRUNC,
                 peer.cast(),
                 &raw mut header.msg_hdr.msg_namelen,
@@ -248,7 +262,7 @@ impl Batch {
         // With MSG_TRUNC this is the length of the datagram, not of what fitted.
         let length = u32::try_from(length).map_err(|_| io::Error::last_os_error())?;
         header.msg_len = length;
-        header.msg_hdr.msg_flags = if length > length_of(RECEIVE_CAPACITY) {
+        header.msg_hdr.msg_flags = if length > length_of(self.receive_capacity) {
             libc::MSG_TRUNC
         } else {
             0
@@ -309,7 +323,7 @@ impl Batch {
         }
         let length = usize::try_from(header.msg_len)
             .unwrap_or(0)
-            .min(RECEIVE_CAPACITY);
+            .min(self.receive_capacity);
         let peer = self.peers.get_mut(index);
         peer.length = header.msg_hdr.msg_namelen.min(length_of(address::SIZE));
         let peer = *peer;
@@ -322,7 +336,7 @@ impl Batch {
             Ancillary::NONE
         };
         let message = Message {
-            payload: self.payloads.slice(index * RECEIVE_STRIDE, length),
+            payload: self.payloads.slice(index * self.receive_stride, length),
             peer,
             ancillary,
         };

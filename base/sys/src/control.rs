@@ -63,6 +63,8 @@ pub enum Parsed {
     HopLimit(u8),
     /// The type of service or traffic class (`IP_TOS`, `IPV6_TCLASS`); the last two bits are ECN.
     TrafficClass(u8),
+    /// The kernel merged datagrams of this length, the last of which may be shorter (`UDP_GRO`).
+    Merged(u16),
     /// Something else.
     Other,
 }
@@ -139,6 +141,7 @@ impl Message<'_> {
                 Parsed::TrafficClass(u8::try_from(word(data, 0)?).ok()?)
             }
             (libc::IPPROTO_IP, libc::IP_TOS) => Parsed::TrafficClass(*data.first()?),
+            (libc::SOL_UDP, libc::UDP_GRO) => Parsed::Merged(u16::try_from(word(data, 0)?).ok()?),
             _ => return None,
         })
     }
@@ -196,6 +199,13 @@ pub fn put_source(room: &mut [u8], length: usize, address: IpAddr, interface: u3
             put(room, length, libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &data)
         }
     }
+}
+
+/// Writes the control message that makes the kernel cut what is sent into datagrams of `length_of_each`
+/// octets, the last of what is left (`UDP_SEGMENT`).
+pub fn put_segment(room: &mut [u8], length: usize, length_of_each: u16) -> usize {
+    let (level, kind) = (libc::SOL_UDP, libc::UDP_SEGMENT);
+    put(room, length, level, kind, &length_of_each.to_ne_bytes())
 }
 
 /// Writes the control message that asks when this datagram leaves: `flags` as for `SO_TIMESTAMPING`.
@@ -278,6 +288,12 @@ mod tests {
                 Parsed::Sent(7),
             ),
             ((0, libc::IP_RECVERR), vec![0, 0, 0, 7], Parsed::Other),
+            (
+                (libc::SOL_UDP, libc::UDP_GRO),
+                vec![1200],
+                Parsed::Merged(1200),
+            ),
+            ((libc::SOL_UDP, libc::UDP_GRO), vec![65_536], Parsed::Other),
             ((1, 99), vec![1], Parsed::Other),
         ];
         for ((level, kind), data, told) in table {

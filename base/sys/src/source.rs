@@ -64,6 +64,8 @@ pub struct Ancillary {
     pub source: Source,
     /// The time of arrival or departure, since 1970.
     pub stamp: Option<Duration>,
+    /// The length of each datagram, if the kernel merged several of them.
+    pub merged: Option<u16>,
 }
 
 impl Ancillary {
@@ -71,6 +73,7 @@ impl Ancillary {
     pub const NONE: Self = Self {
         source: Source::Bound,
         stamp: None,
+        merged: None,
     };
 
     /// Reads the control messages of a received datagram.
@@ -85,6 +88,9 @@ impl Ancillary {
                 Parsed::Stamps { software, .. } => {
                     let nanoseconds = software.and_then(|stamp| u64::try_from(stamp).ok());
                     ancillary.stamp = nanoseconds.map(Duration::from_nanos);
+                }
+                Parsed::Merged(length) => {
+                    ancillary.merged = Some(length).filter(|length| *length > 0)
                 }
                 _ => {}
             }
@@ -104,6 +110,7 @@ mod tests {
         Ancillary {
             source,
             stamp: None,
+            merged: None,
         }
     }
 
@@ -130,7 +137,10 @@ mod tests {
             (1, -1, None),
         ] {
             let control = [&message(seconds, nanoseconds), &rest[..length]].concat();
-            let ancillary = Ancillary { source, stamp };
+            let ancillary = Ancillary {
+                stamp,
+                ..only(source)
+            };
             assert_eq!(Ancillary::read(&control), ancillary);
             let control = [&rest[..length], &message(seconds, nanoseconds)].concat();
             assert_eq!(Ancillary::read(&control), ancillary);

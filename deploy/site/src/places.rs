@@ -96,7 +96,8 @@ pub fn state(service: Service) -> Option<PathBuf> {
         Service::RegistrySvc => "registry",
         Service::TimesyncAgent => "timesync-agent",
         Service::DnsRecursor => "dns-recursor",
-        Service::DnsAuthd | Service::LbProxy => return None,
+        Service::LbProxy => "lb-proxy",
+        Service::DnsAuthd => return None,
     };
     Some(Path::new(STATE).join(name))
 }

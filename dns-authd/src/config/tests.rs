@@ -115,7 +115,7 @@ fn what_makes_no_sense_is_told_with_its_place() {
         ("health.endpoint = \"tcp:1\"", "dns-authd.toml:2:19: "),
         (
             "answers.udp-payload = 100",
-            "dns-authd.toml:2:23: 100 is out of range; it is from 512 to 4096",
+            "dns-authd.toml:2:23: 100 is out of range; `udp-payload` is from 512 to 4096",
         ),
         ("transfers.allow = [\"x\"]", "dns-authd.toml:2:20: "),
         ("allow-from = [\"10.0.0.0/33\"]", "dns-authd.toml:2:15: "),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use health::AdminState;
+use health::{AdminState, Terms};
 
 /// The decisions that differ from `ready`, and those of ports that differ from their address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,26 +14,20 @@ pub struct AdminRules {
     ports: BTreeMap<SocketAddr, Decision>,
 }
 
-/// A decision, and what an operator says of it. Times are since 1970.
+/// A decision, and what an operator says of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The state of the targets.
     pub state: AdminState,
-    /// The time of the decision, if it is known.
-    pub since: Option<Duration>,
-    /// The end, after which probes decide again; `None` for a decision that an operator ends.
-    pub until: Option<Duration>,
-    /// The reason; may be empty.
-    pub reason: String,
-    /// The operator; may be empty.
-    pub by: String,
+    /// What the operator says of it. After its end, probes decide again.
+    pub terms: Terms,
 }
 
 impl From<AdminState> for Decision {
     fn from(state: AdminState) -> Self {
         Self {
             state,
-            ..Self::default()
+            terms: Terms::default(),
         }
     }
 }
@@ -91,7 +85,7 @@ impl AdminRules {
                 let of_address = self.addresses.get(&port.ip());
                 let state = of_address.map(|it| it.state).unwrap_or_default();
                 // The longer one of two must not be lost.
-                let lasts = of_address.is_none_or(|it| it.until.is_none());
+                let lasts = of_address.is_none_or(|it| it.terms.until.is_none());
                 if decision.state == state && lasts {
                     self.ports.remove(&port);
                 } else {
@@ -103,7 +97,7 @@ impl AdminRules {
 
     /// Takes back the decisions that have ended by this time, and returns them.
     pub fn end(&mut self, now: Duration) -> Vec<(Scope, Decision)> {
-        let is_over = |decision: &Decision| decision.until.is_some_and(|until| until <= now);
+        let is_over = |decision: &Decision| decision.terms.is_over(now);
         let ended: Vec<(Scope, Decision)> = self
             .iter()
             .filter(|(_, decision)| is_over(decision))
@@ -121,7 +115,8 @@ impl AdminRules {
     /// The first end of a decision.
     #[must_use]
     pub fn first_end(&self) -> Option<Duration> {
-        self.iter().filter_map(|(_, decision)| decision.until).min()
+        let ends = self.iter().filter_map(|(_, decision)| decision.terms.until);
+        ends.min()
     }
 
     /// How many decisions there are.
@@ -189,9 +184,12 @@ mod tests {
         let all = Scope::Address("192.168.7.13".parse().unwrap());
         let api = port("192.168.7.13:6443");
         let until = |state: AdminState, until| Decision {
-            until: Some(seconds(until)),
-            reason: "disk".to_owned(),
-            ..state.into()
+            state,
+            terms: Terms {
+                until: Some(seconds(until)),
+                reason: "disk".to_owned(),
+                ..Terms::default()
+            },
         };
         let mut rules = AdminRules::default();
         rules.set(all, until(Maintenance, 100));

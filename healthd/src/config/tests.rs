@@ -160,13 +160,13 @@ rise = 0
     let expected = [
         "2:11: 192.168.7.13:9400 can be reached",
         "2:39: \"tcp:x\" is no endpoint",
-        "4:13: 0 is too small; at least 1",
-        "8:12: 50ms is out of range; it is from 100ms",
+        "4:13: 0 is out of range; `in-flight` is at least 1",
+        "8:12: 50ms is out of range; `interval` is from 100ms",
         "9:8: a target of kind tcp has no `path`",
         "11:8: unknown value `ping`",
         "16:10: `ca-file` is missing",
-        "17:10: 99 is out of range; it is from 100 to 999",
-        "18:8: 0 is too small; at least 1",
+        "17:10: 99 is out of range; `status` is from 100 to 999",
+        "18:8: 0 is out of range; `rise` is at least 1",
     ];
     for (told, expected) in told.iter().zip(expected) {
         assert!(

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-use proto::health::{Target, TargetKind};
+use proto::health::{Target, TargetKind, Terms};
 
 use super::*;
 use liveness::monitor::Limits;
@@ -24,11 +24,13 @@ fn restored() -> Restored {
     rules.set(
         Scope::Address([192, 168, 7, 13].into()),
         Decision {
-            since: Some(Duration::from_millis(1_800_000_000_001)),
-            until: Some(Duration::from_millis(1_800_000_060_000)),
-            reason: "a new disk".to_owned(),
-            by: "anna".to_owned(),
-            ..AdminState::Maintenance.into()
+            state: AdminState::Maintenance,
+            terms: Terms {
+                since: Some(Duration::from_millis(1_800_000_000_001)),
+                until: Some(Duration::from_millis(1_800_000_060_000)),
+                reason: "a new disk".to_owned(),
+                by: "anna".to_owned(),
+            },
         },
     );
     let api = SocketAddr::from(([192, 168, 7, 13], 6443));

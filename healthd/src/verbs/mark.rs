@@ -10,7 +10,7 @@ use config_text::counted;
 use config_text::web::with_query;
 use daemon::admin::Method;
 use daemon::args::StatusArgs;
-use daemon::config::HumanDuration;
+use daemon::decision::DecisionArgs;
 use daemon::{errln, exit, outln, run};
 
 use crate::config::DEFAULT_ADMIN;
@@ -29,17 +29,8 @@ pub(super) struct Args {
     #[arg(value_name = "STATE")]
     state: State,
 
-    /// End the decision by itself after this time, such as 30m or 2h
-    #[arg(long = "for", value_name = "DURATION")]
-    lasts: Option<HumanDuration>,
-
-    /// The reason, for status, page and log
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-
-    /// The operator, for status, page and log [default: the user who runs this]
-    #[arg(long, value_name = "NAME")]
-    by: Option<String>,
+    #[command(flatten)]
+    decision: DecisionArgs,
 
     #[command(flatten)]
     status: StatusArgs,
@@ -83,29 +74,19 @@ impl Place {
     }
 }
 
-/// The user who runs this, also by sudo.
-fn user() -> Option<String> {
-    let names = ["SUDO_USER", "USER", "LOGNAME"];
-    names.into_iter().find_map(|name| std::env::var(name).ok())
-}
-
 pub(super) fn run(args: &Args) -> ExitCode {
     let (address, port) = match args.place {
         Place::Address(address) => (address, None),
         Place::Port(port) => (port.ip(), Some(port.port())),
     };
     let state = args.state.to_possible_value();
-    let path = with_query(
-        marks::PATH,
-        &[
-            ("address", Some(address.to_string())),
-            ("port", port.map(|port| port.to_string())),
-            ("state", state.map(|state| state.get_name().to_owned())),
-            ("for", args.lasts.map(|lasts| lasts.to_string())),
-            ("reason", args.reason.clone()),
-            ("by", args.by.clone().or_else(user)),
-        ],
-    );
+    let mut parameters = vec![
+        ("address", Some(address.to_string())),
+        ("port", port.map(|port| port.to_string())),
+        ("state", state.map(|state| state.get_name().to_owned())),
+    ];
+    parameters.extend(args.decision.parameters());
+    let path = with_query(marks::PATH, &parameters);
     let response = match run::ask(&args.status, DEFAULT_ADMIN, &path, Method::Post) {
         Ok(response) => response,
         Err(code) => return code,

@@ -11,13 +11,15 @@
 //! 3. with [`Pool::fail_open`] and no server up, servers that are down, then backup servers that are
 //!    down.
 //!
-//! Never chosen: weight 0, drain, maintenance.
+//! Never chosen: weight 0, drain, maintenance. A server that nobody probes and whose last connection has failed is
+//! avoided for a while: it is chosen if there is no other in any group.
 //!
 //! Never reads a clock, waits or allocates for a choice.
 
 mod attempt;
 mod choose;
 mod explain;
+mod failures;
 mod hash;
 mod load;
 mod maglev;
@@ -34,6 +36,7 @@ pub use config::lb_proxy::{Balance as Algorithm, MAX_WEIGHT};
 
 pub use self::choose::Wait;
 pub use self::explain::{Explanation, Reason};
+pub use self::failures::Failure;
 pub use self::hash::mix;
 pub use self::load::{Load, Slot, Tally};
 pub use self::registry::{Registry, ServerSettings, Settings};
@@ -86,6 +89,8 @@ pub struct Server {
     pub slow_start: Duration,
     /// Whether it may be chosen.
     pub eligibility: Eligibility,
+    /// Its eligibility is what probes find now: its own failures do not count beside them.
+    pub is_probed: bool,
     /// Its load; shared by successive snapshots.
     pub load: Arc<Load>,
 }
@@ -158,6 +163,16 @@ impl Server {
     pub fn has_room(&self, now: Instant) -> bool {
         self.limit(now)
             .is_none_or(|limit| self.load.sessions() < limit)
+    }
+
+    /// How much longer it is avoided because its last connection has failed.
+    #[must_use]
+    #[inline]
+    pub fn avoided(&self, now: Instant) -> Option<Duration> {
+        match self.is_probed {
+            true => None,
+            false => self.load.avoided(now),
+        }
     }
 
     /// Its part of its weight and limit, of [`slow_start::FULL`].

@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use balance::limits::Admission;
-use balance::pool::{Choice, Hint, Pool, Server, Slot, Tried, mix};
+use balance::pool::{Choice, Failure, Hint, Pool, Server, Slot, Tried, mix};
 use balance::table::Frontend;
 
 use self::hash::Seed;
@@ -123,9 +123,15 @@ impl Flows {
 
     //--- Inputs
 
-    /// A datagram came from `client`, sent to `local`.
+    /// Datagrams came from `client`, sent to `local`: one, unless the kernel has merged several.
     #[inline]
-    pub fn handle_request(&mut self, client: SocketAddr, local: Option<IpAddr>, now: Instant) {
+    pub fn handle_request(
+        &mut self,
+        client: SocketAddr,
+        local: Option<IpAddr>,
+        datagrams: u64,
+        now: Instant,
+    ) {
         self.advance(now);
         let key = Key { client, local };
         let index = match self.by_key.get(&key).copied() {
@@ -143,7 +149,7 @@ impl Flows {
         let Some((flow, entry)) = self.at_mut(index) else {
             return;
         };
-        entry.requests += 1;
+        entry.requests += datagrams;
         let requests = entry.requests;
         self.outputs.push_back(Output::Forward { flow });
         if self.settings.responses == Some(0) {
@@ -158,16 +164,17 @@ impl Flows {
         }
     }
 
-    /// A datagram came from the server of `flow`, and is on its way to the client.
+    /// Datagrams came from the server of `flow`, and are on their way to the client.
     #[inline]
-    pub fn handle_response(&mut self, flow: FlowId, now: Instant) {
+    pub fn handle_response(&mut self, flow: FlowId, datagrams: u64, now: Instant) {
         self.advance(now);
         let Some(index) = self.find(flow) else { return };
         self.touch(index);
         let Some((_, entry)) = self.at_mut(index) else {
             return;
         };
-        entry.responses += 1;
+        entry.responses += datagrams;
+        entry.server.load.connected();
         let (requests, responses) = (entry.requests, entry.responses);
         if let Some(most) = self.settings.responses
             && responses >= requests.saturating_mul(most.into())
@@ -186,6 +193,7 @@ impl Flows {
         let server = Arc::clone(&entry.server);
         let errors = &server.load.tally.connect_errors;
         errors.fetch_add(1, Ordering::Relaxed);
+        server.load.failed(Failure::Refusal, self.now);
         self.close(index, Ending::Refused);
         self.pass_over(&server);
         self.outputs.push_back(Output::Refused { server });

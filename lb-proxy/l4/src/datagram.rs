@@ -14,6 +14,8 @@
 //!   source port per flow is also what makes answers hard to forge.
 //! - One receive per socket that is ready, as each is one flow: a batch would mostly be of one.
 //! - Answers leave from the address the client sent to, also on a wildcard listener.
+//! - Datagrams have any length that UDP has. Where the kernel merges those of one client or server, they are sent on as
+//!   one and cut by the kernel or the NIC (`UDP_GRO`, `UDP_SEGMENT`); a frontend that counts datagrams takes each alone.
 //! - When a server refuses a datagram (ICMP), the flow moves at once, and a request that was not
 //!   answered yet goes to the next server.
 //!
@@ -24,6 +26,7 @@
 
 mod flow_handover;
 mod flow_socket;
+mod lost;
 mod shard;
 
 use std::collections::HashMap;
@@ -38,11 +41,12 @@ use balance::table::Table;
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
-use daemon::udp::{Engine, EngineOptions};
+use daemon::udp::{Engine, EngineOptions, LONGEST};
 use l4_core::flow::{Counts, FlowInfo, Settings};
 use tracing::{error, warn};
 
 pub use self::flow_handover::{IncomingFlow, OutgoingFlow};
+pub use self::lost::Lost;
 
 use self::shard::{Requests, Shard};
 use crate::relay::{Report, raise_descriptor_limit};
@@ -59,6 +63,10 @@ const ALERT_LIMIT: Duration = Duration::from_secs(1);
 
 /// How often to look whether they are.
 const ALERT_LOOK: Duration = Duration::from_millis(1);
+
+/// Datagrams received with one system call at most. Each has room for the longest there are, so that a thread has 2 MiB
+/// of memory for them; of that, it uses no more than the datagrams that come are long.
+const BATCH: usize = 32;
 
 /// Descriptors of which flows may have this part; the rest is for connections.
 const PART_OF_DESCRIPTORS: u64 = 2;
@@ -83,6 +91,8 @@ pub struct Status {
     pub flows: usize,
     /// The counters.
     pub counts: Counts,
+    /// Datagrams that got lost.
+    pub lost: Lost,
 }
 
 /// Threads that balance datagrams. Dropping it stops them.
@@ -96,6 +106,8 @@ struct Front {
     /// As many as there are shards, and their inodes.
     sockets: Vec<(u64, Arc<UdpSocket>)>,
     engine: Option<Engine>,
+    /// Whether the kernel may merge datagrams of one client.
+    merged: bool,
     shards: Vec<Arc<Shard>>,
     threads: Vec<(String, JoinHandle<()>, Heartbeat)>,
 }
@@ -210,11 +222,13 @@ impl Balancer {
                     frontend: Arc::clone(&front.name),
                     flows: 0,
                     counts: Counts::default(),
+                    lost: front.lost_before(),
                 };
                 for shard in &front.shards {
-                    let (flows, counts) = shard.status();
+                    let (flows, counts, lost) = shard.status();
                     status.flows += flows;
                     status.counts.add(&counts);
+                    status.lost.add(&lost);
                 }
                 status
             })
@@ -315,6 +329,7 @@ impl Front {
             name: listener.frontend,
             sockets: Vec::with_capacity(listener.sockets.len()),
             engine: None,
+            merged: !listener.settings.counts_datagrams(),
             shards: Vec::with_capacity(listener.sockets.len()),
             threads: Vec::new(),
         };
@@ -338,6 +353,9 @@ impl Front {
             name: "balance",
             // Nothing is answered here: answers come from servers, later.
             reply_capacity: 1,
+            receive_capacity: LONGEST,
+            batch: BATCH,
+            merged: self.merged,
             ..EngineOptions::default()
         };
         let sockets = self.sockets.iter().map(|(_, socket)| socket.try_clone());
@@ -359,6 +377,16 @@ impl Front {
             self.threads.push((name, handle, heartbeat));
         }
         Ok(())
+    }
+
+    /// Datagrams that got lost before a shard saw them.
+    fn lost_before(&self) -> Lost {
+        let counters = self.engine.as_ref().map(Engine::counters);
+        counters.map_or_else(Lost::default, |counters| Lost {
+            truncated: counters.dropped(),
+            queue_full: counters.queue_drops(),
+            ..Lost::default()
+        })
     }
 
     fn stop(&mut self) {

@@ -51,6 +51,7 @@ pub(crate) use connection::{Epoch, FrozenSession};
 pub(crate) use session_handover::Assembler;
 
 use command::{Command, Mailbox};
+use descriptors::Budget;
 use listener::Open;
 
 /// How long to wait for a worker's answer: one that does not answer by then has
@@ -81,6 +82,8 @@ pub struct Options {
     pub workers: usize,
     /// Sessions at a time in all; as many as there are descriptors for, unless given.
     pub max_connections: Option<u64>,
+    /// The largest receive buffer of a connection, in bytes.
+    pub receive_buffer: usize,
 }
 
 impl Default for Options {
@@ -88,6 +91,7 @@ impl Default for Options {
         Self {
             workers: thread::available_parallelism().map_or(1, usize::from),
             max_connections: None,
+            receive_buffer: usize::MAX,
         }
     }
 }
@@ -133,7 +137,8 @@ pub(crate) struct Shared {
     pub(crate) log: Log,
     pub(crate) report: Arc<dyn Report>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) most_sessions: u64,
+    pub(crate) budget: Budget,
+    pub(crate) receive_buffer: usize,
     pub(crate) mailboxes: Vec<Arc<Mailbox>>,
     /// A worker has a listener that rests until a session ends.
     pub(crate) resting: AtomicBool,
@@ -171,7 +176,7 @@ impl Engine {
         options: Options,
     ) -> io::Result<Self> {
         let n_workers = options.workers.max(1);
-        let most_sessions = descriptors::most_sessions(options.max_connections, n_workers);
+        let budget = Budget::new(options.max_connections, n_workers);
         let mailboxes = (0..n_workers)
             .map(|_| Mailbox::new().map(Arc::new))
             .collect::<io::Result<Vec<_>>>()?;
@@ -180,7 +185,8 @@ impl Engine {
             log,
             report,
             counters: Arc::default(),
-            most_sessions,
+            budget,
+            receive_buffer: options.receive_buffer,
             mailboxes,
             resting: AtomicBool::new(false),
             next_id: AtomicU64::new(1),
@@ -235,7 +241,7 @@ impl Engine {
     /// Sessions at a time in all.
     #[must_use]
     pub fn most_sessions(&self) -> u64 {
-        self.shared.most_sessions
+        self.shared.budget.sessions
     }
 
     /// Every thread's name and heartbeat, for [`daemon::run::Progress::register_all`].

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 
 use daemon::config::Document;
-use proto::health::AdminState;
+use proto::health::{AdminState, Terms};
 
 use super::*;
 use crate::config::Config;
@@ -46,7 +46,7 @@ fn datagram_server() -> SocketAddr {
 
 fn config(text: &str) -> Config {
     let text = format!(
-        "version = \"v1\"\nworkers = 2\nhealth.endpoint = \"none\"\nadmin.listen = \"none\"\n{text}"
+        "version = \"v1\"\nworkers = 2\nhealth.endpoint = \"none\"\nadmin.listen = \"none\"\nstate = \"/proc/nowhere\"\n{text}"
     );
     Config::from_document(&Document::inline("x", text)).unwrap()
 }
@@ -112,14 +112,14 @@ async fn until_ended(mut stream: TcpStream) {
 async fn an_operator_takes_a_server_out_and_back() {
     let proxy = start(&pair(&[("a", server("A")), ("b", server("B"))])).await;
     let address = address_of(&proxy, "front");
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for _ in 0..4 {
         seen.insert(connect(address).await.1);
     }
     assert_eq!(seen.len(), 2);
     proxy
         .builder
-        .set_state("back", "a", AdminState::Drain)
+        .set_state("back", "a", AdminState::Drain, Terms::default())
         .unwrap();
     for _ in 0..4 {
         assert_eq!(connect(address).await.1, "B");
@@ -130,11 +130,11 @@ async fn an_operator_takes_a_server_out_and_back() {
     assert!(is_well);
     proxy
         .builder
-        .set_state("back", "a", AdminState::Ready)
+        .set_state("back", "a", AdminState::Ready, Terms::default())
         .unwrap();
     proxy
         .builder
-        .set_state("back", "b", AdminState::Maintenance)
+        .set_state("back", "b", AdminState::Maintenance, Terms::default())
         .unwrap();
     until_ended(stream).await;
     assert_eq!(connect(address).await.1, "A");
@@ -236,7 +236,7 @@ async fn status_and_metrics_show_what_is_there() {
     for part in [
         &format!("frontend front on {address}: "),
         "backend back: 2 of 2 servers\n",
-        " failed connects",
+        " avoided for 1 s more: its last connection failed, 0 sessions, 1 in all, 1 failed connect",
         "healthd is not asked\n",
     ] {
         assert!(text.contains(part), "{part}\n{text}");
@@ -246,6 +246,7 @@ async fn status_and_metrics_show_what_is_there() {
         .encode(daemon::metrics::Exposition::Prometheus);
     for line in [
         "lb_proxy_server_state{backend=\"back\",server=\"a\",state=\"up\"} 1",
+        "lb_proxy_server_avoided{backend=\"back\",server=\"a\"} 0",
         "haproxy_server_status{proxy=\"back\",server=\"a\",state=\"UP\"} 1",
         "haproxy_frontend_sessions_total{proxy=\"front\"} 4",
         "haproxy_backend_active_servers{proxy=\"back\"} 2",
@@ -272,7 +273,7 @@ async fn a_frontend_without_a_server_is_told_of() {
         .unwrap();
     proxy
         .builder
-        .set_state("back", "a", AdminState::Maintenance)
+        .set_state("back", "a", AdminState::Maintenance, Terms::default())
         .unwrap();
     let told = || context.readiness.details();
     let deadline = clock::now() + LONG;
@@ -287,7 +288,7 @@ async fn a_frontend_without_a_server_is_told_of() {
     assert!(context.readiness.is_ready());
     proxy
         .builder
-        .set_state("back", "a", AdminState::Ready)
+        .set_state("back", "a", AdminState::Ready, Terms::default())
         .unwrap();
     while !told().is_empty() && clock::now() < deadline {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -298,12 +299,18 @@ async fn a_frontend_without_a_server_is_told_of() {
 #[tokio::test]
 async fn what_a_predecessor_leaves_is_read_back() {
     let proxy = start(&pair(&[("a", server("A"))])).await;
-    proxy.builder.set_weight("back", "a", Some(9)).unwrap();
+    proxy
+        .builder
+        .set_weight("back", "a", Some(9), Terms::default())
+        .unwrap();
     let state = swap::state(&proxy.builder.view(), &[]).unwrap();
     let mut others = vec![state];
     let left = PredecessorState::read(&mut others).unwrap();
     assert!(others.is_empty() && left.active.is_empty());
-    assert_eq!(left.overrides[0].1.weight, Some(9));
+    assert_eq!(
+        left.overrides[0].1.weight.as_ref().map(|it| it.value),
+        Some(9)
+    );
     assert!(PredecessorState::read(&mut others).is_none());
 }
 
@@ -318,7 +325,9 @@ async fn what_is_said_while_a_successor_starts_counts() {
     // An operator speaks before each time that the state is asked for.
     let state: State = Box::new(move || {
         let weight = next.fetch_add(1, Ordering::Relaxed);
-        builder.set_weight("back", "a", Some(weight)).unwrap();
+        builder
+            .set_weight("back", "a", Some(weight), Terms::default())
+            .unwrap();
         swap::state(&builder.view(), &[])
     });
     let engine = Arc::clone(&old.engine);
@@ -329,7 +338,10 @@ async fn what_is_said_while_a_successor_starts_counts() {
     let swaps = format!("swap.socket = \"{}\"", socket.display());
     let new = start(&text.replace("swap.socket = \"none\"", &swaps)).await;
     let said = new.builder.view().overrides.clone();
-    let weights: Vec<_> = said.values().map(|said| said.weight).collect();
+    let weights: Vec<_> = said
+        .values()
+        .map(|said| said.weight.as_ref().map(|it| it.value))
+        .collect();
     assert_eq!(weights, [Some(2)]);
     drop((giver, old));
     assert!(new.drain(LONG).await);

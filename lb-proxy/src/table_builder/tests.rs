@@ -28,6 +28,21 @@ fn config(text: &str) -> Config {
     Config::from_document(&Document::inline("x", format!("version = \"v1\"\n{text}"))).unwrap()
 }
 
+/// One backend `api` with servers of these names.
+pub(crate) fn builder_of(servers: &[&str]) -> Arc<TableBuilder> {
+    let mut text = "[[backend]]\nname = \"api\"\n".to_owned();
+    for name in servers {
+        let server = format!("name = \"{name}\"\naddress = \"192.0.2.1:6443\"\n");
+        text.push_str(&format!("[[backend.server]]\n{server}"));
+    }
+    builder(&text)
+}
+
+/// Nothing said of a decision.
+fn none() -> Terms {
+    Terms::default()
+}
+
 fn builder(text: &str) -> Arc<TableBuilder> {
     TableBuilder::new(config(text), Arc::default(), 1)
 }
@@ -156,18 +171,22 @@ fn a_server_that_is_back_starts_slowly() {
 #[test]
 fn what_an_operator_said_outlives_a_reload() {
     let builder = builder(TWO);
-    builder.set_state("api", "a", AdminState::Drain).unwrap();
-    builder.set_weight("api", "b", Some(7)).unwrap();
+    builder
+        .set_state("api", "a", AdminState::Drain, none())
+        .unwrap();
+    builder.set_weight("api", "b", Some(7), none()).unwrap();
     assert_eq!(eligibilities(&builder), [Eligibility::Drain, UP]);
     builder.adopt(config(&TWO.replace("\"10s\"", "\"20s\"")));
     assert_eq!(eligibilities(&builder), [Eligibility::Drain, UP]);
     let table = builder.cell().current();
     assert_eq!(table.backends[0].pool.servers[1].weight, 7);
-    builder.set_state("api", "a", AdminState::Ready).unwrap();
-    builder.set_weight("api", "b", None).unwrap();
+    builder
+        .set_state("api", "a", AdminState::Ready, none())
+        .unwrap();
+    builder.set_weight("api", "b", None, none()).unwrap();
     assert!(builder.view().overrides.is_empty());
     assert_eq!(
-        builder.set_state("api", "c", AdminState::Drain),
+        builder.set_state("api", "c", AdminState::Drain, none()),
         Err(NoSuchServer("api".to_owned(), "c".to_owned()))
     );
 }
@@ -190,8 +209,12 @@ fn an_operator_changes_how_many_sessions_a_server_may_have() {
         (Some(0), [None, None]),
         (None, [Some(5), None]),
     ] {
-        builder.set_max_connections("api", "a", said).unwrap();
-        builder.set_max_connections("api", "b", said).unwrap();
+        builder
+            .set_max_connections("api", "a", said, none())
+            .unwrap();
+        builder
+            .set_max_connections("api", "b", said, none())
+            .unwrap();
         assert_eq!(limits(), expected, "{said:?}");
     }
     assert!(builder.view().overrides.is_empty());
@@ -201,10 +224,12 @@ fn an_operator_changes_how_many_sessions_a_server_may_have() {
 fn a_successor_takes_over_what_operators_said() {
     let before = builder(TWO);
     before
-        .set_state("api", "a", AdminState::Maintenance)
+        .set_state("api", "a", AdminState::Maintenance, none())
         .unwrap();
-    before.set_weight("api", "a", Some(3)).unwrap();
-    before.set_max_connections("api", "a", Some(0)).unwrap();
+    before.set_weight("api", "a", Some(3), none()).unwrap();
+    before
+        .set_max_connections("api", "a", Some(0), none())
+        .unwrap();
     let told = crate::routes::overrides(&before.view());
     let after = builder(TWO);
     let gone = (("api".into(), "gone".into()), Override::default());
@@ -224,7 +249,9 @@ fn what_is_configured_out_of_service_is_brought_in_by_hand() {
     let text = TWO.replace("2.1:6443\"", "2.1:6443\"\nmaintenance = true");
     let builder = builder(&text);
     assert_eq!(eligibilities(&builder)[0], Eligibility::Maintenance);
-    builder.set_state("api", "a", AdminState::Ready).unwrap();
+    builder
+        .set_state("api", "a", AdminState::Ready, none())
+        .unwrap();
     assert!(eligibilities(&builder)[0].is_up());
 }
 
@@ -248,4 +275,29 @@ fn targets_are_known_by_server() {
     let targets = builder.targets().current();
     let target = &targets[&("api".into(), "b".into())];
     assert_eq!(target.to_string(), "tcp 192.0.2.2:6443");
+}
+
+#[test]
+fn servers_that_healthd_probes_now_are_told_from_others() {
+    let builder = builder(TWO);
+    let config = config(TWO);
+    let probed = || -> Vec<bool> {
+        let table = builder.cell().current();
+        let servers = &table.backends[0].pool.servers;
+        servers.iter().map(|server| server.is_probed).collect()
+    };
+    builder.observe(snapshot(&config, &[(1, Liveness::Up, AdminState::Ready)]));
+    assert_eq!(probed(), [false, false], "healthd is not connected");
+    builder.note_healthd(true);
+    assert_eq!(probed(), [true, false]);
+    let generation = builder.cell().generation();
+    builder.note_healthd(true);
+    assert_eq!(builder.cell().generation(), generation);
+    builder.note_healthd(false);
+    assert_eq!(probed(), [false, false]);
+    assert_eq!(
+        eligibilities(&builder),
+        [UP, UP],
+        "its last word stays in force"
+    );
 }

@@ -3,12 +3,15 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use config::lb_proxy::{self as file, Checksum, Interval, LbProxy, Vip};
+use config::lb_proxy::{
+    self as file, Backend, Checksum, Interval, LbProxy, Vip, Weigh, WhenUnable,
+};
 use config::{Class, Draft, Every, HumanDuration, Ip, Notes, Whole};
 use vrrp::settings::MAX_INTERVAL_V3;
 
-use super::instance::{Announce, Family, Instance};
+use super::instance::{Announce, Family, Instance, Script, name, track_scripts};
 use super::reasons;
+use super::scripts::{Definition, Meaning};
 use super::tree::{Node, Tree};
 
 /// The whole file.
@@ -17,7 +20,9 @@ pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
         notes: Notes::default(),
         defaults: Defaults::default(),
         groups: HashMap::new(),
-        weights: HashMap::new(),
+        group_scripts: HashMap::new(),
+        scripts: HashMap::new(),
+        backends: Vec::new(),
     };
     for (at, text) in &tree.conditional {
         let reason = "it counts on some machines only; say which one this is";
@@ -38,6 +43,7 @@ pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
         let instance = Instance::read(node, importer.defaults.interface, &mut importer.notes);
         config.vip.extend(importer.vips(&instance));
     }
+    config.backend = importer.backends;
     Draft {
         config,
         notes: importer.notes.into_notes(),
@@ -59,8 +65,12 @@ struct Importer<'a> {
     defaults: Defaults<'a>,
     /// The settings of each instance.
     groups: HashMap<&'a str, &'a str>,
-    /// The settings of each script.
-    weights: HashMap<&'a str, i16>,
+    /// The scripts that each group tracks.
+    group_scripts: HashMap<&'a str, Vec<Script<'a>>>,
+    /// The scripts, by name.
+    scripts: HashMap<&'a str, Definition<'a>>,
+    /// The backends that stand for scripts.
+    backends: Vec<Backend>,
 }
 
 impl<'a> Importer<'a> {
@@ -70,15 +80,9 @@ impl<'a> Importer<'a> {
             "global_defs" => node.children().iter().for_each(|child| self.global(child)),
             "vrrp_sync_group" => self.sync_group(node),
             "vrrp_script" => {
-                let weight = node
-                    .children()
-                    .iter()
-                    .find(|child| child.keyword() == "weight");
-                let weight = weight.and_then(|weight| weight.word(1).parse().ok());
-                self.weights.insert(node.word(1), weight.unwrap_or(0));
-                let reason = "no scripts are run: healthd probes, and what it finds decides";
-                self.notes
-                    .lost(Class::Behaviour, &node.position, &node.text(), reason);
+                let definition = Definition::read(node);
+                definition.note(node, &mut self.notes);
+                self.scripts.insert(node.word(1), definition);
             }
             "vrrp_instance" => {}
             keyword => {
@@ -117,6 +121,10 @@ impl<'a> Importer<'a> {
                 for member in child.children() {
                     self.groups.insert(member.keyword(), node.word(1));
                 }
+            } else if child.keyword() == "track_script" {
+                let scripts = track_scripts(child, &mut self.notes);
+                let of_group = self.group_scripts.entry(node.word(1)).or_default();
+                of_group.extend(scripts);
             } else {
                 let what = format!("vrrp_sync_group {}: {}", node.word(1), child.text());
                 let reason = "write it for each router of the group";
@@ -142,7 +150,7 @@ impl<'a> Importer<'a> {
             return Vec::new();
         }
         let version = self.version(instance);
-        let priority = self.priority(instance);
+        let tracking = self.tracking(instance);
         let interval = self.interval(instance, version);
         let has_rfc_checksum = instance.has_rfc_checksum || self.defaults.has_rfc_checksum;
         let has_companions = !instance.companions.is_empty();
@@ -152,7 +160,7 @@ impl<'a> Importer<'a> {
         let own_name = name(instance.name);
         let common = Vip {
             router_id: Some(Whole::clamped(router_id.into())),
-            priority: Some(Whole::clamped(priority.into())),
+            priority: Some(Whole::clamped(tracking.priority.into())),
             preempt,
             preempt_delay,
             group: group.map(name),
@@ -170,9 +178,15 @@ impl<'a> Importer<'a> {
             password: self.password(instance, version),
             checksum: checksum(version == 3 && has_rfc_checksum),
             notify: instance.notify.map(Into::into),
+            when_unable: match tracking.required.is_empty() {
+                true => WhenUnable::default(),
+                // As in its state FAULT.
+                false => WhenUnable::Release,
+            },
+            track: (!tracking.required.is_empty()).then_some(tracking.required),
+            weigh: tracking.weighed,
             ..common.clone()
         };
-        self.scripts(instance);
         let is_ipv6 = instance.family == Some(Family::V4);
         let family = if is_ipv6 { "ipv6" } else { "ipv4" };
         // Addresses of the other family: in keepalived they come and go with the instance and are not
@@ -228,33 +242,85 @@ impl<'a> Importer<'a> {
         whole
     }
 
-    /// The weight that scripts add while they succeed is unknown to a reader of the file.
-    fn priority(&mut self, instance: &Instance<'_>) -> u8 {
+    /// The priority, and what decides about it, by the scripts of an instance and of its group.
+    fn tracking(&mut self, instance: &Instance<'a>) -> Tracking {
         let base = instance.priority.unwrap_or(100);
-        let weight = |script: &super::instance::Script<'_>| {
-            script
-                .weight
-                .or_else(|| self.weights.get(script.name).copied())
-                .unwrap_or(0)
+        let group = self.groups.get(instance.name).copied();
+        let of_group = group.and_then(|group| self.group_scripts.get(group));
+        let of_group = of_group.cloned().unwrap_or_default();
+        let mut tracking = Tracking {
+            priority: base,
+            required: Vec::new(),
+            weighed: Vec::new(),
         };
-        let added: i32 = instance
-            .scripts
-            .iter()
-            .map(|script| i32::from(weight(script)).max(0))
-            .sum();
-        if added > 0 {
-            let sum = (i32::from(base) + added).min(254);
-            let how = format!(
-                "its scripts add {added} while they succeed: write priority = {sum} while other routers run keepalived"
-            );
-            self.notes.differs(
-                Class::Behaviour,
-                instance.at,
-                &format!("priority {base} of {}", instance.name),
-                how,
-            );
+        // Weights that scripts add while they succeed, which is unknown to a reader of the file.
+        let mut unknown = 0;
+        for script in instance.scripts.iter().chain(&of_group) {
+            let what = format!("track_script {} of {}", script.name, instance.name);
+            let Some(definition) = self.scripts.get(script.name) else {
+                let reason = "there is no such script";
+                self.notes.lost(Class::Behaviour, script.at, &what, reason);
+                continue;
+            };
+            let weight = script.weight.unwrap_or(definition.weight);
+            let meaning = definition.meaning(script.name, weight);
+            let mut lost = |reason: &str| {
+                self.notes.lost(Class::Behaviour, script.at, &what, reason);
+            };
+            match meaning {
+                Meaning::Nothing => {}
+                Meaning::Added(weight) => {
+                    tracking.priority = tracking.priority.saturating_add(weight).min(254);
+                }
+                Meaning::Unknown(weight @ 1..) => {
+                    unknown += i32::from(weight);
+                    lost("nothing here tells what it asks: its weight is not added");
+                }
+                Meaning::Unknown(weight) => {
+                    let lower = i32::from(tracking.priority) + i32::from(weight);
+                    tracking.priority = u8::try_from(lower.max(1)).unwrap_or(1);
+                    lost("nothing here tells what it asks: its weight counts as if it failed");
+                }
+                Meaning::Required(backend) => {
+                    if backend.server.is_empty() {
+                        let name = &backend.name;
+                        lost(&format!(
+                            "nothing here tells what it asks: this node does not hold the address until backend \
+                             `{name}` has a server that can be probed in its place, or is no longer in `track`"
+                        ));
+                    }
+                    tracking.required.push(self.backend(backend));
+                }
+                Meaning::Weighed(backend, weight) => {
+                    let what = self.backend(backend);
+                    tracking.weighed.push(Weigh {
+                        what,
+                        weight: Whole::clamped(weight.into()),
+                        rise: None,
+                        fall: None,
+                    });
+                }
+            }
         }
-        base
+        if unknown > 0 {
+            let sum = (i32::from(tracking.priority) + unknown).min(254);
+            let how = format!(
+                "its scripts add {unknown} while they succeed: write priority = {sum} while other routers run keepalived"
+            );
+            let what = format!("priority {base} of {}", instance.name);
+            self.notes
+                .differs(Class::Behaviour, instance.at, &what, how);
+        }
+        tracking
+    }
+
+    /// Adds the backend that stands for a script, once; returns what virtual IPs track.
+    fn backend(&mut self, backend: Backend) -> String {
+        let what = format!("backend:{}", backend.name);
+        if !self.backends.iter().any(|known| known.name == backend.name) {
+            self.backends.push(backend);
+        }
+        what
     }
 
     fn password(&mut self, instance: &Instance<'_>, version: u8) -> Option<String> {
@@ -285,28 +351,14 @@ impl<'a> Importer<'a> {
         let delay = instance.preempt_delay.unwrap_or_default();
         (true, HumanDuration(delay))
     }
+}
 
-    fn scripts(&mut self, instance: &Instance<'_>) {
-        for script in &instance.scripts {
-            let weight = script
-                .weight
-                .or_else(|| self.weights.get(script.name).copied());
-            let what = format!("track_script {} of {}", script.name, instance.name);
-            let reason = match weight {
-                None => "there is no such script".to_owned(),
-                Some(0) => {
-                    "no scripts are run: `track = [\"frontend:…\"]` names what must be able to \
-                    serve"
-                        .to_owned()
-                }
-                Some(weight) => format!(
-                    "no scripts are run: `[[vip.weigh]]` with `what = \"frontend:…\"` and `weight = {weight}` \
-                     lets what is probed decide"
-                ),
-            };
-            self.notes.lost(Class::Behaviour, script.at, &what, reason);
-        }
-    }
+/// The priority of a virtual IP, and what decides about it.
+struct Tracking {
+    priority: u8,
+    /// What must be able to serve.
+    required: Vec<String>,
+    weighed: Vec<Weigh>,
 }
 
 fn announce(announce: Announce) -> file::Announce {
@@ -323,11 +375,4 @@ fn checksum(is_rfc: bool) -> Checksum {
         true => Checksum::Rfc,
         false => Checksum::PseudoHeader,
     }
-}
-
-/// A name as the configuration has them.
-fn name(written: &str) -> String {
-    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
-    let fine = |letter| if is_fine(letter) { letter } else { '-' };
-    written.chars().map(fine).collect()
 }

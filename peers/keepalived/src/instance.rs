@@ -151,7 +151,7 @@ impl<'a> Instance<'a> {
             "authentication" => self.authentication(node, notes),
             "virtual_ipaddress" => self.virtual_addresses(node, notes),
             "virtual_ipaddress_excluded" => self.excluded(node, notes),
-            "track_script" => self.track_scripts(node, notes),
+            "track_script" => self.scripts.extend(track_scripts(node, notes)),
             "notify" if node.words.len() > 2 || value.contains(' ') => {
                 wrong("`notify` is the path of a program, which gets arguments of its own");
             }
@@ -305,29 +305,38 @@ impl<'a> Instance<'a> {
         };
         self.family.is_some_and(|own| own != family)
     }
+}
 
-    fn track_scripts(&mut self, node: &'a Node, notes: &mut Notes) {
-        for child in node.children() {
-            let weight = match (child.word(1), child.word(2)) {
-                ("weight", weight) => weight.parse().ok(),
-                ("", _) => None,
-                _ => {
-                    notes.lost(
-                        Class::Behaviour,
-                        &child.position,
-                        &child.text(),
-                        "unknown here",
-                    );
-                    None
-                }
-            };
-            self.scripts.push(Script {
-                name: child.keyword(),
-                at: &child.position,
-                weight,
-            });
+/// A name as the configuration has them.
+pub(super) fn name(written: &str) -> String {
+    let is_fine = |letter: char| letter.is_ascii_alphanumeric() || "-_.:/".contains(letter);
+    let fine = |letter| if is_fine(letter) { letter } else { '-' };
+    written.chars().map(fine).collect()
+}
+
+/// The scripts of a `track_script` block, of an instance or of a group.
+pub(super) fn track_scripts<'a>(node: &'a Node, notes: &mut Notes) -> Vec<Script<'a>> {
+    let script = |child: &'a Node| {
+        let weight = match (child.word(1), child.word(2)) {
+            ("weight", weight) => weight.parse().ok(),
+            ("", _) => None,
+            _ => {
+                notes.lost(
+                    Class::Behaviour,
+                    &child.position,
+                    &child.text(),
+                    "unknown here",
+                );
+                None
+            }
+        };
+        Script {
+            name: child.keyword(),
+            at: &child.position,
+            weight,
         }
-    }
+    };
+    node.children().iter().map(script).collect()
 }
 
 impl Announce {

@@ -7,7 +7,9 @@
 mod import;
 mod instance;
 mod lexer;
+mod question;
 mod reasons;
+mod scripts;
 mod substitute;
 mod tree;
 

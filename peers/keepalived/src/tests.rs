@@ -42,6 +42,20 @@ fn vips_of(toml: &str) -> Vec<toml::Value> {
     vips.cloned().unwrap_or_default()
 }
 
+/// The backends of a file.
+fn backends(toml: &str) -> toml::Value {
+    let values: toml::Table = toml.parse().unwrap();
+    let none = toml::Value::Array(Vec::new());
+    values.get("backend").cloned().unwrap_or(none)
+}
+
+/// The backends of our own file written by the same rules.
+fn as_backends(text: &str) -> toml::Value {
+    let document = Document::inline("x.toml", format!("version = \"v1\"\n{text}"));
+    let file: LbProxy = document.parse().unwrap();
+    backends(&Written::new(&file).unwrap().to_string())
+}
+
 /// The virtual IPs of our own file written by the same rules: durations have more than one form.
 fn as_written(text: &str) -> toml::Value {
     let document = Document::inline("x.toml", format!("version = \"v1\"\n{text}"));
@@ -278,6 +292,8 @@ fn the_template_of_openshift_comes_over() {
         source = "192.168.7.13"
         peers = ["192.168.7.14"]
         password = "ocp4_ing"
+        track = ["backend:chk_ingress"]
+        when-unable = "release"
         announce = { refresh = "1m" }
     "#,
     );
@@ -291,7 +307,6 @@ fn the_template_of_openshift_comes_over() {
         "chk_ocp_lb",
         "chk_ocp_both",
         "chk_mcs",
-        "chk_ingress",
         "chk_default_ingress",
     ] {
         assert!(
@@ -299,6 +314,84 @@ fn the_template_of_openshift_comes_over() {
             "{remarks}"
         );
     }
+}
+
+#[test]
+fn a_script_that_asks_a_url_is_a_probe() {
+    let expected = as_backends(
+        r#"
+        [[backend]]
+        name = "chk_ingress"
+        check = { kind = "http", path = "/healthz", interval = "1s", rise = 3, fall = 2 }
+        [[backend.server]]
+        name = "asked"
+        address = "127.0.0.1:1936"
+    "#,
+    );
+    assert_eq!(backends(&written(&imported(ON_PREM, None))), expected);
+}
+
+/// The only virtual IP of an instance that tracks the script `s`, the backends, and the notes.
+fn tracking(script: &str, weight: &str) -> (toml::Value, toml::Value, String) {
+    let text = format!(
+        "vrrp_script s {{\nscript \"{script}\"\n}}\n{}",
+        instance(&format!("track_script {{ s {weight} }}"))
+    );
+    let draft = imported(&text, None);
+    let toml = written(&draft);
+    let notes: Vec<String> = draft.notes.iter().map(ToString::to_string).collect();
+    (vips_of(&toml).remove(0), backends(&toml), notes.join("\n"))
+}
+
+#[test]
+fn what_a_script_means_depends_on_its_weight() {
+    let probe = "curl -sf http://localhost:1936/healthz";
+    let (vip, backends, notes) = tracking(probe, "");
+    assert_eq!(vip["track"][0], "backend:s".into());
+    assert_eq!(vip["when-unable"], "release".into());
+    assert_eq!(backends[0]["server"][0]["address"], "127.0.0.1:1936".into());
+    assert!(notes.contains("healthd asks in its place"), "{notes}");
+    let (vip, _, _) = tracking(probe, "weight -20");
+    assert_eq!(vip["weigh"][0]["what"], "backend:s".into());
+    assert_eq!(vip["weigh"][0]["weight"], (-20).into());
+    assert_eq!((vip.get("track"), vip.get("when-unable")), (None, None));
+
+    // lb-proxy answers for itself.
+    for (weight, priority) in [("", 100), ("weight 20", 120), ("weight -20", 100)] {
+        let (vip, backends, _) = tracking("killall -0 haproxy", weight);
+        assert_eq!(vip["priority"], priority.into(), "{weight}");
+        assert_eq!((vip.get("track"), vip.get("weigh")), (None, None));
+        assert_eq!(backends, toml::Value::Array(Vec::new()));
+    }
+}
+
+#[test]
+fn a_script_that_nobody_understands_counts_as_one_that_fails() {
+    for (weight, priority) in [("weight 20", 100), ("weight -20", 80), ("weight -253", 1)] {
+        let (vip, _, notes) = tracking("/etc/keepalived/chk.sh", weight);
+        assert_eq!(vip["priority"], priority.into(), "{weight}");
+        assert_eq!((vip.get("track"), vip.get("weigh")), (None, None));
+        assert!(notes.contains("nothing here tells what it asks"), "{notes}");
+    }
+    let (vip, backends, notes) = tracking("/etc/keepalived/chk.sh", "");
+    assert_eq!(vip["track"][0], "backend:s".into());
+    assert_eq!(vip["when-unable"], "release".into());
+    assert_eq!(backends[0].get("server"), None, "so that it is never able");
+    assert!(notes.contains("does not hold the address until"), "{notes}");
+}
+
+#[test]
+fn scripts_of_a_group_count_for_each_of_its_instances() {
+    let text = format!(
+        "vrrp_sync_group g {{\ngroup {{\nV\n}}\ntrack_script {{\nweighed\ns weight 5\n}}\n}}\n\
+         vrrp_script weighed {{\nscript \"/usr/bin/true\"\nweight 28\n}}\n\
+         vrrp_script s {{\nscript \"nc -z 127.0.0.1 80\"\n}}\n{}",
+        instance("priority 40")
+    );
+    let vip = vips(&text, None).remove(0);
+    assert_eq!(vip["weigh"][0]["weight"], 5.into());
+    let remarks = remarks(&text);
+    assert!(remarks.contains("write priority = 68"), "{remarks}");
 }
 
 #[test]

@@ -374,6 +374,27 @@ impl std::fmt::Display for AdminState {
     }
 }
 
+/// What an operator says of a decision. Times are since 1970.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// The time of the decision, if it is known.
+    pub since: Option<Duration>,
+    /// The end, after which the decision does not hold; `None` for a decision that an operator ends.
+    pub until: Option<Duration>,
+    /// The reason; may be empty.
+    pub reason: String,
+    /// The operator; may be empty.
+    pub by: String,
+}
+
+impl Terms {
+    /// Whether the decision has ended by this time.
+    #[must_use]
+    pub fn is_over(&self, now: Duration) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
+}
+
 /// The status of one target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetStatus {

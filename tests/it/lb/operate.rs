@@ -29,6 +29,15 @@ impl Site {
         Self { place, servers, lb }
     }
 
+    fn restart(self) -> Self {
+        let Self { place, servers, lb } = self;
+        lb.stop();
+        let mut serve = place.serve();
+        serve.arg("--admin-socket").arg(place.admin_socket());
+        let lb = Daemon::start("lb-proxy", serve);
+        Self { place, servers, lb }
+    }
+
     fn next(&self) -> (TcpStream, String) {
         let stream = connect(self.place.front());
         let name = line(&stream);
@@ -62,6 +71,48 @@ fn a_server_is_drained_and_made_ready() {
     assert!(status.contains("drain"), "{status}");
     site.place.done(&["backend", "ready", "back/s1"]);
     assert_eq!(site.chosen(), names(["s0", "s1"]));
+}
+
+#[test]
+fn a_decision_has_an_end_a_reason_and_a_name_and_outlives_a_restart() {
+    let site = Site::new("", "");
+    let weigh = ["backend", "weight", "back/s0", "90", "--for", "1h"];
+    site.place
+        .done(&[&weigh[..], &["--reason", "a new disk", "--by", "anna"]].concat());
+    site.place
+        .done(&["backend", "drain", "back/s1", "--for", "3s"]);
+    let status = site.place.done(&["status"]);
+    let line = |text: &str, word: &str| {
+        let line = text.lines().find(|line| line.contains(word));
+        line.unwrap_or_else(|| panic!("no {word} in {text}"))
+            .to_owned()
+    };
+    let told = line(&status, "an operator said weight 90 since ");
+    assert!(
+        told.contains(" until ") && told.ends_with(" by anna: a new disk"),
+        "{told}"
+    );
+    // What takes a decision back has no end.
+    for verb in [
+        &["backend", "ready", "back/s1"][..],
+        &["backend", "weight", "back/s0", "reset"],
+    ] {
+        let (status, _, stderr) = site.place.verb(&[verb, &["--for", "1h"]].concat());
+        assert!(
+            !status.success() && stderr.contains("has no end"),
+            "{stderr}"
+        );
+    }
+
+    let site = site.restart();
+    let explained = site.place.done(&["explain"]);
+    assert!(explained.contains(told.trim()), "{explained}");
+    wait::for_it("the drain has ended", PATIENCE, || {
+        site.chosen() == names(["s0", "s1"])
+    });
+    let status = site.place.done(&["status"]);
+    assert!(!status.contains("said drain"), "{status}");
+    line(&status, "an operator said weight 90");
 }
 
 #[test]
@@ -385,7 +436,7 @@ fn mistakes_in_the_configuration_are_named_with_their_place() {
         (
             "[[backend.server]]",
             "[[backend.server]]\nweight = 257",
-            "257 is out of range; it is from 0 to 256",
+            "257 is out of range; `weight` is from 0 to 256",
         ),
         (
             "[[frontend]]",

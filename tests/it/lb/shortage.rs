@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
@@ -93,5 +94,31 @@ fn clients_wait_while_descriptors_are_short() {
     let log = lb.log();
     let told = log.lines().filter(|line| line.contains("for want of"));
     assert_eq!(told.count(), 1, "{log}");
+    lb.stop();
+}
+
+/// As many as HAProxy serves with that limit, but for one.
+#[test]
+fn few_descriptors_serve_all_the_sessions_that_they_can() {
+    const DESCRIPTORS: &str = "220";
+    const SESSIONS: usize = 100;
+    let server = Server::echo(at(loopback(), FRONT));
+    let place = Place::new();
+    place.configure(&pair(&place, "", "", &[server.address()]));
+    let serve = place.serve();
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -n {DESCRIPTORS} && exec \"$@\"");
+    command.args(["-c", &script, "sh"]).arg(serve.get_program());
+    command.args(serve.get_args());
+    let lb = Daemon::start("lb-proxy", command);
+    let clients: Vec<TcpStream> = (0..SESSIONS).map(|_| connect(place.front())).collect();
+    for _ in 0..3 {
+        for client in &clients {
+            send(client, 7, 500, 500).unwrap();
+        }
+        for client in &clients {
+            assert_eq!(exchange(client), Ok(()));
+        }
+    }
     lb.stop();
 }

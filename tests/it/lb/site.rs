@@ -98,6 +98,7 @@ impl<'n> Node<'n> {
             .collect();
         let mut text = format!(
             "version = \"v1\"\nhealth.endpoint = \"unix:{}\"\nswap.socket = \"{}\"\n\
+             state = \"{}\"\n\
              [[frontend]]\nname = \"api\"\nlisten = [\"{VIP}:{API}\"]\nbackend = \"api\"\n\
              [[frontend]]\nname = \"ingress\"\nlisten = [\"{VIP}:{INGRESS}\"]\nbackend = \"ingress\"\n\
              [[vip]]\nname = \"api\"\naddresses = [\"{VIP}/24\"]\ninterface = \"eth0\"\n\
@@ -105,6 +106,7 @@ impl<'n> Node<'n> {
              peers = [{}]\ntrack = [\"frontend:api\"]\n",
             path("healthd.sock"),
             path("swap.sock"),
+            path("lb-proxy-state"),
             100 - 10 * self.number,
             peers.join(", "),
         );

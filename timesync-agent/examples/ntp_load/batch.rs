@@ -26,10 +26,15 @@ impl Batch {
         let asked = Asked {
             destination: false,
             stamps: false,
+            merged: false,
+        };
+        let longest = batch::Longest {
+            received: LENGTH,
+            reply: LENGTH,
         };
         Self {
             requests: Box::new([request; SIZE]),
-            answers: batch::Batch::new(SIZE, 1, LENGTH, asked),
+            answers: batch::Batch::new(SIZE, 1, longest, asked),
             number: 0,
         }
     }

@@ -156,7 +156,7 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[[server]]\nhost = \"a\"\nminpoll = 99\n",
-            "x.toml:4:11: 99 is out of range; it is from -7 to 24",
+            "x.toml:4:11: 99 is out of range; `minpoll` is from -7 to 24",
         ),
         (
             "version = \"v1\"\n[[server]]\nhost = \"a\"\nminpoll = 8\nmaxpoll = 4",
@@ -172,11 +172,11 @@ fn every_problem_has_its_place() {
         ),
         (
             "version = \"v1\"\n[local]\nstratum = 16\n",
-            "x.toml:3:11: 16 is out of range; it is from 1 to 15",
+            "x.toml:3:11: 16 is out of range; `stratum` is from 1 to 15",
         ),
         (
             "version = \"v1\"\n[selection]\nmaxdistance = \"-1s\"\n",
-            "x.toml:3:15: -1 s is out of range; it is from 0 s to 1000000000 s",
+            "x.toml:3:15: -1 s is out of range; `maxdistance` is from 0 s to 1000000000 s",
         ),
         (
             "version = \"v1\"\n[selection]\nauthselectmode = \"x\"\n",

@@ -19,6 +19,8 @@ pub(super) enum Kind {
     UnknownKey(String, &'static [&'static str]),
     UnknownValue(String, &'static [&'static str]),
     MissingKey(&'static str),
+    /// The value, and its range in words.
+    OutOfRange(String, String),
     /// Said by the value's own type.
     Other(String),
 }
@@ -43,7 +45,17 @@ impl Refusal {
             Kind::UnknownKey(word, known) | Kind::UnknownValue(word, known) => {
                 nearest(word, known.iter().copied())
             }
-            Kind::MissingKey(_) | Kind::Other(_) => None,
+            Kind::MissingKey(_) | Kind::OutOfRange(..) | Kind::Other(_) => None,
+        }
+    }
+
+    /// The error as people read it, for the value of a key.
+    pub(super) fn of_key(&self, key: Option<&str>) -> String {
+        match (&self.kind, key) {
+            (Kind::OutOfRange(value, range), Some(key)) => {
+                format!("{value} is out of range; `{key}` is {range}")
+            }
+            _ => self.to_string(),
         }
     }
 
@@ -75,6 +87,9 @@ impl fmt::Display for Refusal {
             Kind::UnknownKey(word, known) => self.unknown(formatter, "key", word, known),
             Kind::UnknownValue(word, known) => self.unknown(formatter, "value", word, known),
             Kind::MissingKey(key) => write!(formatter, "missing key `{key}`"),
+            Kind::OutOfRange(value, range) => {
+                write!(formatter, "{value} is out of range; it is {range}")
+            }
             Kind::Other(words) => formatter.write_str(words),
         }
     }
@@ -85,6 +100,18 @@ impl std::error::Error for Refusal {}
 impl de::Error for Refusal {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Kind::Other(message.to_string()).into()
+    }
+
+    fn invalid_value(unexpected: de::Unexpected<'_>, expected: &dyn de::Expected) -> Self {
+        match unexpected {
+            // As the types with a range say it.
+            de::Unexpected::Other(value) => {
+                Kind::OutOfRange(value.to_owned(), expected.to_string()).into()
+            }
+            _ => Self::custom(format_args!(
+                "invalid value: {unexpected}, expected {expected}"
+            )),
+        }
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {

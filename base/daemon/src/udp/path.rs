@@ -98,6 +98,29 @@ impl ReturnPath {
             }
         }
     }
+
+    /// Sends replies of `length_of_each` bytes that lie behind one another, the last of what is left; gives each error
+    /// of the kernel to `failed`.
+    pub fn send_merged(
+        &self,
+        payload: &[u8],
+        length_of_each: u16,
+        mut failed: impl FnMut(&io::Error),
+    ) {
+        let Some(socket) = &self.socket else {
+            return failed(&io::ErrorKind::NotConnected.into());
+        };
+        let (to, source) = (Some(self.peer.exact()), &self.source);
+        let each = |sent: io::Result<usize>| {
+            if let Err(error) = &sent {
+                failed(error);
+            }
+        };
+        let sent = message::send_merged(socket, payload, length_of_each, to, source, each);
+        if let Err(error) = &sent {
+            failed(error);
+        }
+    }
 }
 
 impl fmt::Debug for ReturnPath {

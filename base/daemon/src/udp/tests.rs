@@ -259,6 +259,28 @@ fn what_is_too_large_is_dropped_and_counted() {
 }
 
 #[test]
+fn an_engine_receives_as_much_as_it_is_made_for() {
+    let options = EngineOptions {
+        receive_capacity: LONGEST,
+        reply_capacity: LONGEST,
+        ..options()
+    };
+    for address in ["127.0.0.1:0", "0.0.0.0:0"] {
+        let (socket, bound) = bind(address);
+        let engine = Engine::start(vec![socket], 1, options, |_| Shout::new()).unwrap();
+        let asker = client("127.0.0.1:0");
+        asker.connect(("127.0.0.1", bound.port())).unwrap();
+        for length in [RECEIVE_CAPACITY + 1, 65_507] {
+            asker.send(&vec![b'x'; length]).unwrap();
+            let mut buffer = vec![0; LONGEST];
+            assert_eq!(asker.recv(&mut buffer).unwrap(), length);
+            assert!(buffer[..length].iter().all(|byte| *byte == b'X'));
+        }
+        assert_eq!(engine.counters().dropped(), 0);
+    }
+}
+
+#[test]
 fn every_socket_is_served_and_threads_share_one() {
     let bound: Vec<_> = (0..5).map(|_| bind("127.0.0.1:0")).collect();
     let (sockets, addresses): (Vec<_>, Vec<_>) = bound.into_iter().unzip();

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sys::batch::{Batch, Sent, Wait};
+use sys::batch::{Batch, Longest, Sent, Wait};
 use sys::wait::{self, Events};
 
 use super::counters::Counts;
-use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn};
+use super::{ALERT_WAKE, Alarm, Datagram, EngineOptions, Outcome, Respond, Socket, Turn, merge};
 use crate::progress::Heartbeat;
 
 /// When it is quiet, a worker tries a batch receive every this many datagrams.
@@ -60,7 +60,10 @@ impl<R: Respond> Worker<R> {
         let mut batch = Batch::new(
             self.options.batch,
             self.options.send_batch,
-            self.options.reply_capacity,
+            Longest {
+                received: self.options.receive_capacity,
+                reply: self.options.reply_capacity,
+            },
             self.socket.asked,
         );
         let mut pace = Pace::Quiet {
@@ -197,6 +200,7 @@ impl<R: Respond> Worker<R> {
                 peer: message.peer,
                 source,
                 arrived: message.ancillary.stamp,
+                merged: message.ancillary.merged,
                 turn,
                 socket: Some(&self.socket.socket),
                 bound: self.socket.bound,
@@ -242,6 +246,9 @@ impl<R: Respond> Worker<R> {
 
     /// Answers what is queued, without waiting for more.
     fn finish(&mut self, batch: &mut Batch) {
+        if self.socket.asked.merged {
+            merge(&self.socket.socket, false);
+        }
         let mut answered = 0;
         let mut errors = 0;
         while answered < LAST_DATAGRAMS && errors < ERRORS_AT_ONCE {

@@ -37,6 +37,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         health: file::Health {
             endpoint: endpoint(layout),
         },
+        state: in_utf8(&layout.state.join("lb-proxy")),
         swap: Swap::at(in_utf8(&layout.swap_socket)),
         openshift: OpenShift {
             cluster: has_vips.then(|| site.name.clone()),

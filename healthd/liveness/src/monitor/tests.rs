@@ -1,4 +1,4 @@
-use health::{AdminState, Deviation, Schedule};
+use health::{AdminState, Deviation, Schedule, Terms};
 
 use super::*;
 
@@ -494,8 +494,11 @@ fn a_restart_goes_on_from_where_it_was() {
 fn a_decision_ends_by_itself_also_after_a_restart() {
     let scope = Scope::Address([192, 168, 7, 13].into());
     let decision = |site: &Site, seconds| Decision {
-        until: Some(site.now.wall + Duration::from_secs(seconds)),
-        ..AdminState::Drain.into()
+        state: AdminState::Drain,
+        terms: Terms {
+            until: Some(site.now.wall + Duration::from_secs(seconds)),
+            ..Terms::default()
+        },
     };
     let admin = |site: &Site| {
         let mut entries = site.monitor.table().entries();

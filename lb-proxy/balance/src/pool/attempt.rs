@@ -23,6 +23,8 @@ pub(super) struct Attempt<'a> {
     spoken_for: bool,
     /// A server has less than its whole share.
     slow: bool,
+    /// Servers whose last connection has failed are left to themselves.
+    avoids: bool,
 }
 
 impl<'a> Attempt<'a> {
@@ -41,34 +43,43 @@ impl<'a> Attempt<'a> {
             now,
             spoken_for,
             slow: pool.is_slow(now),
+            avoids: true,
         }
     }
 
-    /// Chooses from the first group that has a server this connection has not tried.
-    pub(super) fn make(&self) -> Choice {
-        for tier in &self.pool.tiers {
-            let untried = if self.tried.is_empty() {
-                true
-            } else {
-                self.pool
-                    .members(tier)
-                    .any(|(_, server)| !self.tried.contains(server))
-            };
-            if !untried {
-                continue;
+    /// Chooses from the first group that has a server this connection has not tried and need not avoid; when there is
+    /// none, from the first that has one that was not tried.
+    pub(super) fn make(mut self) -> Choice {
+        let choice = self.first_group();
+        if !matches!(choice, Choice::Nobody) {
+            return choice;
+        }
+        self.avoids = false;
+        self.first_group()
+    }
+
+    fn first_group(&self) -> Choice {
+        let in_question = |tier: &Tier| {
+            let mut members = self.pool.members(tier);
+            members.any(|(_, server)| self.comes_into_question(server))
+        };
+        for tier in self.pool.tiers.iter().filter(|tier| in_question(tier)) {
+            match self.choose_in(tier) {
+                Some((index, slot)) => {
+                    return Choice::Take {
+                        index: usize::from(index),
+                        slot,
+                    };
+                }
+                None if in_question(tier) => return Choice::Full,
+                // The last that was left is on trial with another connection by now.
+                None => {}
             }
-            return match self.choose_in(tier) {
-                Some((index, slot)) => Choice::Take {
-                    index: usize::from(index),
-                    slot,
-                },
-                None => Choice::Full,
-            };
         }
         Choice::Nobody
     }
 
-    /// A server of `tier`, in which there is one that was not tried; none when those are full.
+    /// A server of `tier`, in which there is one that comes into question; none when those are full.
     fn choose_in(&self, tier: &Tier) -> Option<(u16, Slot)> {
         if tier.backup && !self.pool.all_backups {
             return self.first(tier);
@@ -81,12 +92,12 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// The first that was not tried, and no other when it is full.
+    /// The first that comes into question, and no other when it is full.
     fn first(&self, tier: &Tier) -> Option<(u16, Slot)> {
         let (index, server) = self
             .pool
             .members(tier)
-            .find(|(_, server)| !self.tried.contains(server))?;
+            .find(|(_, server)| self.comes_into_question(server))?;
         if !self.may_take(server) {
             return None;
         }
@@ -180,7 +191,8 @@ impl<'a> Attempt<'a> {
             let (index, server, busy) = best?;
             // Only if no other came in between: two that look at once must not both go to the
             // same server.
-            if let Some(slot) = server.load.reserve_at(busy.sessions, self.limit(server)) {
+            let slot = server.load.reserve_at(busy.sessions, self.limit(server));
+            if let Some(slot) = slot.filter(|_| self.tries(server)) {
                 self.mark_chosen(server);
                 return Some((index, slot));
             }
@@ -294,14 +306,24 @@ impl<'a> Attempt<'a> {
             .any(|(_, server)| self.may_take(server))
     }
 
-    /// True when `server` was not tried and has room for this connection.
+    /// True when `server` was not tried, and is not avoided because its last connection has failed.
+    fn comes_into_question(&self, server: &Server) -> bool {
+        !self.tried.contains(server) && !(self.avoids && server.avoided(self.now).is_some())
+    }
+
+    /// True when this connection may go to a server that it has chosen: one at a time tries one that has failed.
+    fn tries(&self, server: &Server) -> bool {
+        !self.avoids || server.is_probed || server.load.try_again(self.now)
+    }
+
+    /// True when `server` comes into question and has room for this connection.
     fn may_take(&self, server: &Server) -> bool {
         self.may_take_at(server, server.load.sessions())
     }
 
     /// As [`may_take`](Self::may_take), with this many sessions on it.
     fn may_take_at(&self, server: &Server, sessions: u32) -> bool {
-        if self.tried.contains(server) {
+        if !self.comes_into_question(server) {
             return false;
         }
         match self.limit(server) {
@@ -311,7 +333,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn reserve(&self, server: &Server) -> Option<Slot> {
-        server.load.reserve(self.limit(server))
+        let slot = server.load.reserve(self.limit(server));
+        slot.filter(|_| self.tries(server))
     }
 
     fn limit(&self, server: &Server) -> Option<u32> {

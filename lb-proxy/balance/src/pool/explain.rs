@@ -46,6 +46,11 @@ pub enum Reason {
         /// Its share of connections in thousandths.
         share: u32,
     },
+    /// Its last connection has failed, and nobody probes it.
+    Avoided {
+        /// How long until it is tried again.
+        left: Duration,
+    },
     /// As many sessions as it may have.
     Full,
     /// A backup server while others are up.
@@ -98,6 +103,9 @@ impl Pool {
         }
         if !server.has_room(now) {
             return Reason::Full;
+        }
+        if let Some(left) = server.avoided(now) {
+            return Reason::Avoided { left };
         }
         let total: u64 = if alone {
             server.effective_weight(now)
@@ -166,6 +174,11 @@ impl fmt::Display for Reason {
                 formatter,
                 "down, chosen for {} all the same: no server is up (fail-open)",
                 thousandths(*share)
+            ),
+            Self::Avoided { left } => write!(
+                formatter,
+                "avoided for {} s more: its last connection failed",
+                left.as_secs() + 1
             ),
             Self::Full => formatter.write_str("not chosen: as many sessions as it may have"),
             Self::Backup => formatter.write_str("not chosen: backup, and others are up"),

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use super::failures::{Failure, Failures};
 use crate::queue::Queue;
 
 /// Sessions and counters of one server; lives as long as a session or a snapshot knows it.
@@ -16,6 +18,7 @@ pub struct Load {
     /// The pool's count of choices when this server was chosen last.
     chosen: AtomicU64,
     queue: Arc<Queue>,
+    failures: Failures,
     /// The sums over its sessions.
     pub tally: Tally,
 }
@@ -61,6 +64,7 @@ impl Load {
             total: AtomicU64::new(0),
             chosen: AtomicU64::new(0),
             queue,
+            failures: Failures::default(),
             tally: Tally::default(),
         }
     }
@@ -125,6 +129,33 @@ impl Load {
             .compare_exchange(seen, seen + 1, Ordering::SeqCst, Ordering::Relaxed)
             .ok()?;
         Some(self.count(seen + 1))
+    }
+
+    /// A connection has failed; true for the first in a row.
+    pub fn failed(&self, failure: Failure, now: Instant) -> bool {
+        self.failures.note(failure, now)
+    }
+
+    /// A connection was made; true when it ends failures in a row.
+    pub fn connected(&self) -> bool {
+        self.failures.forget()
+    }
+
+    /// How many connections have failed since one was made.
+    #[must_use]
+    pub fn failures(&self) -> u32 {
+        self.failures.in_a_row()
+    }
+
+    /// How much longer connections go elsewhere because the last one has failed.
+    #[must_use]
+    pub fn avoided(&self, now: Instant) -> Option<Duration> {
+        self.failures.avoided(now)
+    }
+
+    /// Puts a connection on trial, if the last one has failed; false when it has to go elsewhere.
+    pub(super) fn try_again(&self, now: Instant) -> bool {
+        self.failures.try_again(now)
     }
 
     /// The pool's count of choices when this server was chosen last.

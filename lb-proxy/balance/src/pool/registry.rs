@@ -56,6 +56,8 @@ pub struct ServerSettings {
     pub slow_start: Duration,
     /// Whether it may be chosen.
     pub eligibility: Eligibility,
+    /// Its eligibility is what probes find now.
+    pub is_probed: bool,
 }
 
 impl Settings {
@@ -85,6 +87,7 @@ impl ServerSettings {
             max_connections: None,
             slow_start: Duration::ZERO,
             eligibility: Eligibility::Up { since: None },
+            is_probed: false,
         }
     }
 }
@@ -196,6 +199,7 @@ impl Shared {
             max_connections: settings.max_connections,
             slow_start: settings.slow_start,
             eligibility: settings.eligibility,
+            is_probed: settings.is_probed,
         }
     }
 

@@ -23,6 +23,12 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Whether flows end by the number of datagrams, so that each has to come alone.
+    #[must_use]
+    pub fn counts_datagrams(&self) -> bool {
+        self.requests.is_some() || self.responses.is_some()
+    }
+
     /// The settings of a configuration.
     #[must_use]
     pub fn of(flows: &file::Flows) -> Self {

@@ -100,11 +100,11 @@ fn run(seed: u64) {
             }
             1..=8 => {
                 let client = address(chance.small(60));
-                world.flows.handle_request(client, None, world.now);
+                world.flows.handle_request(client, None, 1, world.now);
             }
             9..=13 => {
                 if let Some(flow) = outside.any(&mut chance) {
-                    world.flows.handle_response(flow, world.now);
+                    world.flows.handle_response(flow, 1, world.now);
                 }
             }
             14 => {
@@ -115,7 +115,7 @@ fn run(seed: u64) {
             15 => {
                 // A name from long ago, or of nobody.
                 let flow = FlowId::from_bits(chance.below(u64::MAX));
-                world.flows.handle_response(flow, world.now);
+                world.flows.handle_response(flow, 1, world.now);
                 world.flows.handle_refused(flow, world.now);
                 world.flows.handle_kill(flow);
             }
@@ -123,7 +123,7 @@ fn run(seed: u64) {
                 // A thread that read the clock before another.
                 let before = world.now.checked_sub(Duration::from_millis(5)).unwrap();
                 let client = address(chance.small(60));
-                world.flows.handle_request(client, None, before);
+                world.flows.handle_request(client, None, 1, before);
             }
             _ => {
                 world.now += Duration::from_millis(chance.below(40));

@@ -54,13 +54,14 @@ impl World {
     }
 
     fn request(&mut self, client: u16) -> String {
-        self.flows.handle_request(address(client), None, self.now);
+        self.flows
+            .handle_request(address(client), None, 1, self.now);
         self.outputs()
     }
 
     fn response(&mut self, index: u32, generation: u32) -> String {
         self.flows
-            .handle_response(FlowId { index, generation }, self.now);
+            .handle_response(FlowId { index, generation }, 1, self.now);
         self.outputs()
     }
 
@@ -154,7 +155,7 @@ fn a_flow_stays_with_its_server() {
     assert_eq!(world.request(1), "forward 0.0");
     // The same client that sends to another address has another flow.
     let local = Some(IpAddr::from([192, 0, 2, 1]));
-    world.flows.handle_request(address(1), local, world.now);
+    world.flows.handle_request(address(1), local, 1, world.now);
     assert_eq!(world.outputs(), "open 2.0 s0, forward 2.0");
 }
 

@@ -14,7 +14,7 @@ use balance::table::{Frontend, Route, Table};
 use daemon::clock;
 use daemon::latest::Reader;
 use daemon::run::Heartbeat;
-use daemon::udp::{Datagram, Outcome, Respond};
+use daemon::udp::{Datagram, LONGEST, Outcome, Respond, merge};
 use l4_core::flow::{Counts, FlowId, FlowInfo, Flows, Known, Settings};
 use parking_lot::Mutex;
 use rustix::event::EventfdFlags;
@@ -23,16 +23,17 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 use tracing::{debug, error};
 
-use self::state::State;
+use self::state::{Request, State};
 use super::flow_handover::{IncomingFlow, OutgoingFlow};
 use super::flow_socket::FlowSocket;
+use super::lost::Lost;
 use crate::relay::Report;
 
 /// Sockets that are looked at after one wait.
 const EVENTS: usize = 256;
 
-/// The longest datagram of a server.
-const BUFFER: usize = 65_536;
+/// The longest datagram of a server, or several that the kernel has merged.
+const BUFFER: usize = LONGEST;
 
 /// How long the thread sleeps at most before it looks whether it is to stop.
 const WAKE: Duration = Duration::from_millis(250);
@@ -73,7 +74,16 @@ impl Respond for Requests {
             let mut state = shard.state.lock();
             let back = || datagram.return_path();
             let (client, local) = (datagram.peer(), datagram.local());
-            state.deliver(&shard.epoll, datagram.payload(), client, local, &back);
+            state.deliver(
+                &shard.epoll,
+                &Request {
+                    payload: datagram.payload(),
+                    merged: datagram.merged(),
+                    client,
+                    local,
+                    back: &back,
+                },
+            );
         }
         Outcome::Silent
     }
@@ -107,6 +117,8 @@ impl Shard {
             flows,
             flow_sockets: Vec::new(),
             kept: 0,
+            merged: !settings.counts_datagrams(),
+            lost: Lost::default(),
             source: None,
             table,
             report,
@@ -123,9 +135,9 @@ impl Shard {
         })
     }
 
-    pub(super) fn status(&self) -> (usize, Counts) {
+    pub(super) fn status(&self) -> (usize, Counts, Lost) {
         let state = self.state.lock();
-        (state.flows.len(), state.flows.counts())
+        (state.flows.len(), state.flows.counts(), state.lost)
     }
 
     pub(super) fn list(&self, most: usize, is_wanted: impl Fn(&FlowInfo) -> bool) -> Vec<FlowInfo> {
@@ -163,6 +175,8 @@ impl Shard {
         let time = clock::now();
         let flows = state.flows.list(time).filter_map(|flow| {
             let held = state.flow_sockets.get(flow.id.index())?.as_ref()?;
+            // A successor of an earlier version does not know of it; the next balancer says what it wants.
+            merge(&held.flow_socket.socket, false);
             Some(OutgoingFlow {
                 frontend: Arc::clone(&state.frontend),
                 listener,

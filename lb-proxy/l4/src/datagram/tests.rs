@@ -111,3 +111,122 @@ fn datagrams_go_to_servers_and_answers_come_back() {
     assert_eq!(balancer.kill(|frontend, _| frontend == "dns"), 1);
     balancer.stop(PATIENCE);
 }
+
+/// A frontend with one server.
+struct Rig {
+    balancer: Balancer,
+    client: UdpSocket,
+    server: UdpSocket,
+}
+
+impl Rig {
+    fn new(settings: Settings) -> Self {
+        let server = socket();
+        let up = Eligibility::Up { since: None };
+        let servers = [(server.local_addr().unwrap(), up)];
+        let cell = Latest::new(table(&mut Registry::new(), &servers));
+        let report: Arc<dyn Report> = Arc::new(Reported::default());
+        let listener = socket();
+        let client = socket();
+        client.connect(listener.local_addr().unwrap()).unwrap();
+        let listeners = vec![Listener {
+            frontend: "dns".into(),
+            sockets: vec![listener],
+            settings,
+        }];
+        Self {
+            balancer: Balancer::start(listeners, &cell, &report).unwrap(),
+            client,
+            server,
+        }
+    }
+
+    fn status(&self) -> Status {
+        self.balancer.status().remove(0)
+    }
+}
+
+/// The longest payload of a datagram over IPv4.
+const LONGEST_OF_IPV4: usize = 65_507;
+
+#[test]
+fn datagrams_of_any_length_go_both_ways() {
+    let rig = Rig::new(Settings::default());
+    let mut buffer = vec![0; LONGEST];
+    for length in [0, 1, 4096, 4097, 8192, 20_000, LONGEST_OF_IPV4] {
+        let sent: Vec<u8> = (0..length).map(|at| (at * 7 % 251) as u8).collect();
+        rig.client.send(&sent).unwrap();
+        let (received, peer) = rig.server.recv_from(&mut buffer).unwrap();
+        assert!(buffer[..received] == sent, "{length}");
+        rig.server.send_to(&sent, peer).unwrap();
+        let received = rig.client.recv(&mut buffer).unwrap();
+        assert!(buffer[..received] == sent, "{length}");
+    }
+    assert_eq!(rig.status().lost, Lost::default());
+}
+
+#[test]
+fn datagrams_that_the_kernel_merges_stay_those_they_were() {
+    let one_by_one = Settings {
+        requests: Some(7),
+        ..Settings::default()
+    };
+    for (settings, n_flows) in [(Settings::default(), 1), (one_by_one, 2)] {
+        let rig = Rig::new(settings);
+        let mut sent: Vec<u8> = (0..12_u8).flat_map(|number| [number; 1000]).collect();
+        sent.extend([12; 13]);
+        let source = sys::source::Source::Bound;
+        let peer = |socket: &UdpSocket| {
+            let mut received = Vec::new();
+            let mut buffer = [0; 9999];
+            let mut peers = std::collections::BTreeSet::new();
+            for _ in 0..13 {
+                let (length, peer) = socket.recv_from(&mut buffer).unwrap();
+                assert!(length <= 1000);
+                received.extend_from_slice(&buffer[..length]);
+                peers.insert(peer);
+            }
+            assert!(received == sent);
+            peers
+        };
+        let each = |sent: io::Result<usize>| drop(sent.unwrap());
+        sys::message::send_merged(&rig.client, &sent, 1000, None, &source, each).unwrap();
+        let flows = peer(&rig.server);
+        assert_eq!(flows.len(), n_flows);
+        let info = rig.balancer.flows(9, |_, _| true);
+        assert_eq!(info.iter().map(|(_, flow)| flow.requests).sum::<u64>(), 13);
+
+        // Answers, too.
+        let to = flows.first().copied();
+        let each = |sent: io::Result<usize>| drop(sent.unwrap());
+        sys::message::send_merged(&rig.server, &sent, 1000, to, &source, each).unwrap();
+        peer(&rig.client);
+        let answered = || {
+            let info = rig.balancer.flows(9, |_, _| true);
+            info.iter().map(|(_, flow)| flow.responses).sum::<u64>()
+        };
+        // They are counted after they were sent.
+        let deadline = clock::now() + PATIENCE;
+        while answered() < 13 {
+            assert!(clock::now() < deadline, "{}", answered());
+            thread::yield_now();
+        }
+    }
+}
+
+#[test]
+fn flows_continue_in_the_same_process_after_a_pause() {
+    let mut rig = Rig::new(Settings::default());
+    let mut buffer = [0; 64];
+    for letter in [b"a", b"b"] {
+        rig.client.send(letter).unwrap();
+        let (length, peer) = rig.server.recv_from(&mut buffer).unwrap();
+        rig.balancer.pause();
+        assert_eq!(rig.balancer.give().len(), 1);
+        // It waits in the socket.
+        rig.server.send_to(&buffer[..length], peer).unwrap();
+        rig.balancer.run().unwrap();
+        let length = rig.client.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], letter);
+    }
+}

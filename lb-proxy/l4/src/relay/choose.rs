@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use balance::pool::{Choice, Hint, Server, Slot, Tried, Wait};
+use balance::pool::{Choice, Failure, Hint, Server, Slot, Tried, Wait};
 use balance::queue::Wake;
 use balance::table::{Backend, Policy, SendProxy};
 use daemon::clock;
@@ -363,7 +363,17 @@ impl Worker {
             early.failure = Some(error);
             let tally = &server.load.tally;
             tally.connect_errors.fetch_add(1, Ordering::Relaxed);
-            // A shortage of our own ports says nothing about the server.
+            // A shortage of our own ports says nothing about the server, nor does that it was taken out meanwhile.
+            if !matches!(error, Errno::ADDRNOTAVAIL | Errno::CONNABORTED) {
+                let failure = match error {
+                    Errno::TIMEDOUT => Failure::Silence,
+                    _ => Failure::Refusal,
+                };
+                if server.load.failed(failure, clock::now()) && !server.is_probed {
+                    let (backend, server) = (&*backend.pool.name, &*server.name);
+                    tracing::warn!(backend, server, %error, "Server is avoided: a connection to it failed");
+                }
+            }
             if error != Errno::ADDRNOTAVAIL {
                 let report = &self.shared.report;
                 report.connect_failed(&backend.pool.name, &server, &error.into());
@@ -428,6 +438,14 @@ impl Worker {
         if let Some(server) = &session.target {
             let tally = &server.load.tally;
             tally.connects.fetch_add(1, Ordering::Relaxed);
+            if server.load.connected() && !server.is_probed {
+                let (backend, server) = (session.backend_name().map(|name| &**name), &*server.name);
+                tracing::info!(
+                    backend,
+                    server,
+                    "Server is not avoided any more: a connection to it was made"
+                );
+            }
             let micros = u64::try_from(taken.as_micros()).unwrap_or(u64::MAX);
             tally
                 .connect_microseconds

@@ -64,6 +64,8 @@ pub(crate) struct Session {
     pub(super) moved_at: [Micros; 2],
     /// The worker has it among those that are gathered.
     pub(super) is_listed: bool,
+    /// The worker has it among those that hold a pipe.
+    pub(super) holds_pipe: bool,
     /// Its server was gone already when it was taken out of its worker, and it went on.
     pub(super) has_outlived_server: bool,
 }
@@ -150,6 +152,7 @@ impl Session {
             deliveries: None,
             moved_at: [Micros::default(); 2],
             is_listed: false,
+            holds_pipe: false,
             has_outlived_server: false,
         }
     }
@@ -157,6 +160,11 @@ impl Session {
     /// True when the kernel may have bytes of this session that it does not report.
     pub(super) fn is_gathering(&self) -> bool {
         self.up.is_gathering() || self.down.is_gathering()
+    }
+
+    /// The fills of its pipes that are not sent yet, up and down.
+    pub(super) fn fills(&self) -> [Option<u8>; 2] {
+        [self.up.fill(), self.down.fill()]
     }
 
     /// The client's address, by the PROXY header if there was one.

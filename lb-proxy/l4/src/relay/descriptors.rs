@@ -2,19 +2,36 @@
 
 use rustix::process::{Resource, Rlimit};
 
-/// Descriptors for everything but sessions: logs, listeners, probes, the admin listener, swaps.
-const RESERVED: u64 = 256;
-
 /// Descriptors of one session: client and server.
 const PER_SESSION: u64 = 2;
+
+/// Descriptors of a pipe: both ends.
+const PER_PIPE: u64 = 2;
+
+/// Descriptors of a worker, besides listeners: its mailbox and its epoll.
+const PER_WORKER: u64 = 2;
+
+/// Of so many descriptors, one is kept back for what comes later: probes, the admin listener, swaps, pipes.
+const PER_SPARE: u64 = 100;
+
+/// Descriptors that are kept back at least and at most.
+const SPARE: std::ops::RangeInclusive<u64> = 2..=512;
 
 /// How many files this process may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DescriptorLimit {
     /// The limit in force.
     pub descriptors: u64,
-    /// Sessions it allows.
-    pub sessions: u64,
+}
+
+/// The descriptors for sessions and, while sessions leave some, for pipes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// Sessions at a time.
+    pub(crate) sessions: u64,
+    /// Descriptors for both.
+    descriptors: u64,
+    n_workers: u64,
 }
 
 /// Raises the soft limit of open files to the hard one, and says what that allows.
@@ -32,35 +49,53 @@ pub fn raise_descriptor_limit() -> DescriptorLimit {
     let descriptors = rustix::process::getrlimit(Resource::Nofile)
         .current
         .unwrap_or(u64::MAX);
-    DescriptorLimit {
-        descriptors,
-        sessions: sessions_within(descriptors, 0),
-    }
+    DescriptorLimit { descriptors }
 }
 
-/// The limit of sessions: the wanted one, as far as descriptors go.
-pub(super) fn most_sessions(wanted: Option<u64>, n_workers: usize) -> u64 {
-    let limit = raise_descriptor_limit();
-    let possible = sessions_within(limit.descriptors, n_workers);
-    match wanted {
-        Some(wanted) if wanted > possible => {
-            tracing::warn!(
-                wanted,
-                possible,
-                descriptors = limit.descriptors,
-                "Fewer sessions than configured: raise LimitNOFILE"
-            );
-            possible
+impl Budget {
+    /// The descriptors that are left now, for the wanted number of sessions as far as they go.
+    pub(super) fn new(wanted: Option<u64>, n_workers: usize) -> Self {
+        let limit = raise_descriptor_limit().descriptors;
+        let mut budget = Self::within(limit, open_now(), n_workers as u64);
+        let possible = budget.sessions;
+        if let Some(wanted) = wanted {
+            budget.sessions = wanted.min(possible);
+            if wanted > possible {
+                tracing::warn!(
+                    wanted,
+                    possible,
+                    descriptors = limit,
+                    "Fewer sessions than configured: raise LimitNOFILE"
+                );
+            }
         }
-        Some(wanted) => wanted,
-        None => possible,
+        budget
+    }
+
+    fn within(limit: u64, open: u64, n_workers: u64) -> Self {
+        let spare = (limit / PER_SPARE).clamp(*SPARE.start(), *SPARE.end());
+        let kept = open + PER_WORKER * n_workers + spare;
+        let descriptors = limit.saturating_sub(kept);
+        Self {
+            // With hardly a descriptor there is room for a few, or nothing would work at all.
+            sessions: (descriptors / PER_SESSION).max(16),
+            descriptors,
+            n_workers,
+        }
+    }
+
+    /// The pipes that each worker may have beside so many sessions.
+    pub(super) fn pipes(&self, sessions: u64) -> usize {
+        let taken = sessions.saturating_mul(PER_SESSION);
+        let pipes = self.descriptors.saturating_sub(taken) / PER_PIPE / self.n_workers.max(1);
+        usize::try_from(pipes).unwrap_or(usize::MAX)
     }
 }
 
-fn sessions_within(descriptors: u64, n_workers: usize) -> u64 {
-    let pipes = 2 * (super::pipes::MOST as u64) * (n_workers as u64);
-    // With a limit as low as the reserve there is room for a few, or nothing would work at all.
-    (descriptors.saturating_sub(RESERVED + pipes) / PER_SESSION).max(16)
+/// Descriptors that are open, as far as the system says.
+fn open_now() -> u64 {
+    let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count);
+    open.map_or(0, |open| u64::try_from(open).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -69,9 +104,19 @@ mod tests {
 
     #[test]
     fn sessions_are_what_descriptors_allow() {
-        assert_eq!(sessions_within(20_000, 2), (20_000 - 256 - 128) / 2);
-        assert_eq!(sessions_within(100, 2), 16);
-        assert!(most_sessions(Some(3), 1) == 3);
-        assert_eq!(most_sessions(None, 1), most_sessions(Some(u64::MAX), 1));
+        let sessions = |limit, open| Budget::within(limit, open, 2).sessions;
+        assert_eq!(sessions(220, 14), 100);
+        assert_eq!(sessions(20_000, 100), (20_000 - 304) / 2);
+        assert_eq!(sessions(1 << 20, 100), ((1 << 20) - 616) / 2);
+        assert_eq!(sessions(10, 12), 16);
+        assert!(Budget::new(Some(3), 1).sessions == 3);
+        assert!(open_now() > 2);
+    }
+
+    #[test]
+    fn pipes_get_what_sessions_leave() {
+        let budget = Budget::within(220, 14, 2);
+        let pipes = [0, 50, 98, 100, 101].map(|sessions| budget.pipes(sessions));
+        assert_eq!(pipes, [50, 25, 1, 0, 0]);
     }
 }

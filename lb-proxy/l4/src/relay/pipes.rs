@@ -10,8 +10,8 @@ use rustix::pipe::PipeFlags;
 /// buffer has.
 const CAPACITY: usize = 1 << 20;
 
-/// Pipes in use by one worker at most; a session that gets none is copied. The kernel lets an
-/// unprivileged user have 64 MiB of pipes in all (`fs.pipe-user-pages-soft`).
+/// Pipes in use by one worker at most, and fewer where descriptors are scarce; a flow that gets none is copied for a
+/// round. The kernel lets an unprivileged user have 64 MiB of pipes in all (`fs.pipe-user-pages-soft`).
 pub(super) const MOST: usize = 32;
 
 /// Empty pipes that are kept open.
@@ -25,18 +25,36 @@ pub(crate) struct Pipe {
 }
 
 /// The pipes of one worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pipes {
     empty: Vec<Pipe>,
     n_taken: usize,
+    /// Pipes that there may be, in use or not.
+    most: usize,
+}
+
+impl Default for Pipes {
+    fn default() -> Self {
+        Self {
+            empty: Vec::new(),
+            n_taken: 0,
+            most: MOST,
+        }
+    }
 }
 
 impl Pipes {
+    /// Says how many pipes there may be from now on; sessions go before them.
+    pub(super) fn set_most(&mut self, most: usize) {
+        self.most = most.min(MOST);
+        self.empty.truncate(self.most.saturating_sub(self.n_taken));
+    }
+
     /// An empty pipe, unless all are in use or the system gives none.
     pub(super) fn take(&mut self) -> Option<Pipe> {
         let pipe = match self.empty.pop() {
             Some(pipe) => pipe,
-            None if self.n_taken >= MOST => return None,
+            None if self.n_taken >= self.most => return None,
             None => Pipe::open()?,
         };
         self.n_taken += 1;
@@ -46,7 +64,7 @@ impl Pipes {
     /// Takes back a pipe that is empty.
     pub(super) fn put(&mut self, pipe: Pipe) {
         self.n_taken = self.n_taken.saturating_sub(1);
-        if self.empty.len() < KEPT {
+        if self.empty.len() < KEPT && self.n_taken + self.empty.len() < self.most {
             self.empty.push(pipe);
         }
     }
@@ -55,6 +73,12 @@ impl Pipes {
     pub(super) fn discard(&mut self, pipe: Pipe) {
         self.n_taken = self.n_taken.saturating_sub(1);
         drop(pipe);
+    }
+
+    /// Pipes in use.
+    #[cfg(test)]
+    pub(super) fn n_taken(&self) -> usize {
+        self.n_taken
     }
 
     /// Counts a pipe out that goes elsewhere with its session.
@@ -97,5 +121,13 @@ mod tests {
         let pipe = pipes.take().unwrap();
         pipes.discard(pipe);
         assert_eq!((pipes.n_taken, pipes.empty.len()), (0, KEPT - 1));
+        // Descriptors are scarce.
+        let pipe = pipes.take().unwrap();
+        pipes.set_most(3);
+        assert_eq!((pipes.n_taken, pipes.empty.len()), (1, 2));
+        pipes.set_most(0);
+        pipes.put(pipe);
+        assert_eq!((pipes.n_taken, pipes.empty.len()), (0, 0));
+        assert!(pipes.take().is_none());
     }
 }

@@ -12,8 +12,9 @@
 //! ```
 //!
 //! A flow never reads while bytes of an earlier read wait, so a slow reader slows the sender down and
-//! costs at most one scratch buffer or one pipe. And it never splices into a pipe that is not empty,
-//! so that `EAGAIN` can only mean that the source has nothing. A flow that stays bulk is gathered
+//! costs about one scratch buffer: a flow splices little more than the destination's send buffer takes, and
+//! the rest leaves the pipe for memory when the reader is slow ([`Flow::unload`]). And it never splices into
+//! a pipe that is not empty, so that `EAGAIN` can only mean that the source has nothing. A flow that stays bulk is gathered
 //! in the kernel before it is read ([`Gathering`]).
 
 use std::os::fd::{AsFd, OwnedFd};
@@ -144,6 +145,8 @@ pub(crate) struct Flow {
     /// Full reads in a row while copying, small rounds in a row while splicing.
     streak: u8,
     gathering: Gathering,
+    /// Counts the fills of a pipe, from the beginning again at its end.
+    fills: u8,
 }
 
 /// How far a flow has come.
@@ -170,7 +173,7 @@ enum Mode {
 }
 
 /// Bytes from `start` on are still to be sent.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Held {
     bytes: Vec<u8>,
     start: usize,
@@ -183,14 +186,16 @@ pub(super) struct Tools {
     pub(super) pipes: Pipes,
     /// Bytes that went through pipes.
     pub(super) spliced: u64,
+    pub(super) receive_buffer: ReceiveBuffer,
 }
 
 impl Tools {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(receive_buffer: usize) -> Self {
         Self {
             scratch: vec![0; SCRATCH],
             pipes: Pipes::default(),
             spliced: 0,
+            receive_buffer: ReceiveBuffer::new(receive_buffer),
         }
     }
 }
@@ -362,7 +367,7 @@ impl Flow {
         if self.mode == Mode::Splice
             && let Some(pipe) = tools.pipes.take()
         {
-            return self.splice_in(pipe, source, &mut tools.pipes);
+            return self.splice_in(pipe, source, destination, tools);
         }
         let scratch = tools.scratch.as_mut_slice();
         let capacity = scratch.len();
@@ -411,15 +416,24 @@ impl Flow {
         }
     }
 
-    fn splice_in(&mut self, pipe: Pipe, source: &Side, pipes: &mut Pipes) -> Read {
-        match splice(&source.socket, &pipe.write, ROUND) {
+    fn splice_in(
+        &mut self,
+        pipe: Pipe,
+        source: &Side,
+        destination: &Side,
+        tools: &mut Tools,
+    ) -> Read {
+        let most = round(send_room(destination));
+        match splice(&source.socket, &pipe.write, most) {
             Ok(0) => {
-                pipes.put(pipe);
+                tools.pipes.put(pipe);
                 Read::End
             }
             Ok(received) => {
                 self.in_pipe = u32::try_from(received).unwrap_or(u32::MAX);
                 self.pipe = Some(pipe);
+                self.fills = self.fills.wrapping_add(1);
+                tools.receive_buffer.bound(source);
                 self.streak = if received < SMALL_ROUND {
                     self.streak + 1
                 } else {
@@ -435,13 +449,97 @@ impl Flow {
                 Read::Some
             }
             Err(error) => {
-                pipes.put(pipe);
+                tools.pipes.put(pipe);
                 match error {
                     Errno::AGAIN => Read::Nothing,
                     Errno::INTR => Read::Some,
                     _ => Read::Failed,
                 }
             }
+        }
+    }
+}
+
+//--- Pressure
+
+impl Flow {
+    /// The fill of the pipe that is not sent yet; another fill has another number, up to 255 of them later.
+    pub(super) fn fill(&self) -> Option<u8> {
+        (self.in_pipe > 0).then_some(self.fills)
+    }
+
+    /// Takes the bytes of a slow reader out of the pipe, which others get. The flow is copied until it is bulk again.
+    pub(super) fn unload(&mut self, source: &Side, pipes: &mut Pipes) {
+        let Some(pipe) = self.pipe.take() else { return };
+        let mut held = self.held.take().unwrap_or_default();
+        let sent = std::mem::take(&mut held.start);
+        held.bytes.drain(..sent);
+        let length = held.bytes.len() + self.in_pipe as usize;
+        held.bytes.reserve_exact(self.in_pipe as usize);
+        while held.bytes.len() < length {
+            let room = rustix::buffer::spare_capacity(&mut held.bytes);
+            match rustix::io::read(&pipe.read, room) {
+                Ok(1..) | Err(Errno::INTR) => {}
+                Ok(0) | Err(_) => break,
+            }
+        }
+        self.in_pipe = u32::try_from(length - held.bytes.len()).unwrap_or(u32::MAX);
+        self.held = Some(held);
+        if self.in_pipe > 0 {
+            self.pipe = Some(pipe);
+            return;
+        }
+        pipes.put(pipe);
+        self.mode = Mode::Copy;
+        self.streak = 0;
+        self.stop_gathering(source);
+    }
+}
+
+/// The bytes to splice, with so much room in the destination's send buffer: little more than that, so that the kernel
+/// reports when there is room again, and a slow reader leaves no more behind than a copied one does.
+fn round(send_room: usize) -> usize {
+    send_room.saturating_add(SCRATCH).min(ROUND)
+}
+
+/// The bytes that a socket's send buffer takes now, as it is.
+fn send_room(side: &Side) -> usize {
+    let size = rustix::net::sockopt::socket_send_buffer_size(&side.socket).unwrap_or(0);
+    size.saturating_sub(sys::tcp::unacknowledged(&side.socket))
+}
+
+/// The largest receive buffer of a connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ReceiveBuffer {
+    /// Bytes, half of which are for the kernel's own records (`socket(7)`).
+    size: usize,
+    /// The system lets any process set as much.
+    is_free: bool,
+}
+
+impl ReceiveBuffer {
+    pub(super) fn new(size: usize) -> Self {
+        let most = std::fs::read_to_string("/proc/sys/net/core/rmem_max");
+        let most = most.ok().and_then(|text| text.trim().parse().ok());
+        Self {
+            size,
+            is_free: most.is_some_and(|most: usize| most >= size / 2),
+        }
+    }
+
+    /// Bounds what the kernel buffers for a flow. The buffer grows as fast as the flow is read, in recent kernels up to
+    /// 32 MiB (`tcp_rmem`), and is full as soon as the reader on the other side pauses.
+    fn bound(self, source: &Side) {
+        use rustix::net::sockopt;
+        let socket = &source.socket;
+        let size = sockopt::socket_recv_buffer_size(socket);
+        if size.is_ok_and(|size| size <= self.size) {
+            return;
+        }
+        // Beyond `net.core.rmem_max` it takes CAP_NET_ADMIN. Without, the plain call would leave a slow connection.
+        let forced = sockopt::set_socket_recv_buffer_size_force(socket, self.size / 2);
+        if forced.is_err() && self.is_free {
+            sockopt::set_socket_recv_buffer_size(socket, self.size / 2).ok();
         }
     }
 }

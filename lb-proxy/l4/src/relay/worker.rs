@@ -40,6 +40,10 @@ const STIR: Duration = Duration::from_millis(100);
 /// Events taken with one call.
 const EVENTS: usize = 512;
 
+/// How long one fill may stay in a pipe before it goes to memory. A flow that takes longer for it gains little by
+/// the pipe.
+const SLOW_PIPE: Duration = Duration::from_millis(250);
+
 /// A session as old as this gets the options that only matter to long ones: short ones, which are most,
 /// are spared the calls.
 const GROWN_UP: Duration = Duration::from_secs(1);
@@ -76,6 +80,8 @@ pub(super) struct Worker {
     /// Sessions of which the kernel does not report everything, and when they are looked at at the
     /// earliest; each once.
     gathering: VecDeque<(Token, Micros)>,
+    /// Sessions that hold a pipe, the fills of both ways, and when those were slow; each session once.
+    piped: VecDeque<(Token, [Option<u8>; 2], Micros)>,
     /// Sessions whose sockets get their options once they are old enough.
     young: VecDeque<(Token, u64)>,
     /// Sessions in a row that have ended before they were old.
@@ -133,6 +139,7 @@ impl Worker {
             .get(number)
             .map(Arc::clone)
             .ok_or(io::ErrorKind::NotFound)?;
+        let tools = Tools::new(shared.receive_buffer);
         let table = Reader::new(Arc::clone(&shared.cell));
         let now = shared.epoch.micros(clock::now());
         let mut seed = [0; 8];
@@ -148,9 +155,10 @@ impl Worker {
             knocked: Vec::new(),
             sessions: Slab::new(),
             wheel: Wheel::new(),
-            tools: Tools::new(),
+            tools,
             again: Vec::new(),
             gathering: VecDeque::new(),
+            piped: VecDeque::new(),
             young: VecDeque::new(),
             brief: 0,
             n_queued: 0,
@@ -217,6 +225,8 @@ impl Worker {
                 self.on_deadline(index);
             }
             self.look_below_marks();
+            self.empty_slow_pipes();
+            self.budget_pipes();
             self.raise_young();
             self.wake_listeners();
             self.stir_now_and_then();
@@ -261,7 +271,9 @@ impl Worker {
         };
         let most = if self.n_queued > 0 { STIR } else { SLEEP };
         let mut sleep = sleep.min(most);
-        if let Some((_, due)) = self.gathering.front() {
+        let gathered = self.gathering.front().map(|(_, due)| due);
+        let piped = self.piped.front().map(|(_, _, due)| due);
+        for due in gathered.into_iter().chain(piped) {
             sleep = sleep.min(due.since(self.now));
         }
         Some(Timespec {
@@ -383,6 +395,56 @@ impl Worker {
             self.gathering
                 .push_back((token, self.now.after(FETCH_DELAY)));
         }
+    }
+
+    /// Makes sure that a session does not keep a pipe from others while its reader is slow.
+    pub(super) fn watch_pipes(&mut self, index: u32) {
+        let due = self.now.after(SLOW_PIPE);
+        if let Some(token) = self.sessions.token(index)
+            && let Some(session) = self.sessions.get_mut(index)
+            && !session.holds_pipe
+            && session.fills() != [None; 2]
+        {
+            session.holds_pipe = true;
+            self.piped.push_back((token, session.fills(), due));
+        }
+    }
+
+    /// Empties pipes that are still not empty: their bytes go to memory.
+    fn empty_slow_pipes(&mut self) {
+        while let Some((token, before, due)) = self.piped.front().copied() {
+            if due > self.now {
+                break;
+            }
+            self.piped.pop_front();
+            if !self.sessions.is_current(token) {
+                continue;
+            }
+            let Some(session) = self.sessions.get_mut(token.index) else {
+                continue;
+            };
+            session.holds_pipe = false;
+            let [up, down] = session.fills();
+            let [up_before, down_before] = before;
+            let pipes = &mut self.tools.pipes;
+            if up.is_some() && up == up_before {
+                session.up.unload(&session.client, pipes);
+            }
+            if down.is_some()
+                && down == down_before
+                && let Some(server) = &session.server
+            {
+                session.down.unload(server, pipes);
+            }
+            self.watch_pipes(token.index);
+        }
+    }
+
+    /// Leaves descriptors to sessions, which need them more than pipes do.
+    fn budget_pipes(&mut self) {
+        let sessions = self.counters().sessions.load(Ordering::Relaxed);
+        let most = self.shared.budget.pipes(sessions);
+        self.tools.pipes.set_most(most);
     }
 
     fn raise_young(&mut self) {

@@ -11,16 +11,19 @@ use balance::pool::Server;
 use balance::table::Table;
 use daemon::clock;
 use daemon::latest::Reader;
-use daemon::udp::ReturnPath;
+use daemon::udp::{ReturnPath, merge};
 use l4_core::flow::{FlowId, Flows, Known, Output};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
+use sys::message;
+use sys::source::Source;
 use tracing::debug;
 
 use super::WAKE;
 use crate::datagram::flow_handover::IncomingFlow;
-use crate::datagram::flow_socket::{Arrival, FlowSocket};
+use crate::datagram::flow_socket::{Arrival, FlowSocket, datagrams, length_of_each};
+use crate::datagram::lost::Lost;
 use crate::relay::Report;
 
 /// Servers tried for one datagram.
@@ -40,6 +43,9 @@ pub(super) struct State {
     /// By the index of the flow.
     pub(super) flow_sockets: Vec<Option<Held>>,
     pub(super) kept: usize,
+    /// Whether the kernel may merge answers.
+    pub(super) merged: bool,
+    pub(super) lost: Lost,
     pub(super) source: Option<IpAddr>,
     pub(super) backend: Arc<str>,
     pub(super) table: Reader<Table>,
@@ -90,22 +96,13 @@ impl State {
     }
 
     /// Sends a client's datagram to a server, to the next if one refuses.
-    pub(super) fn deliver(
-        &mut self,
-        epoll: &OwnedFd,
-        payload: &[u8],
-        client: SocketAddr,
-        local: Option<IpAddr>,
-        back: &dyn Fn() -> ReturnPath,
-    ) {
+    pub(super) fn deliver(&mut self, epoll: &OwnedFd, request: &Request<'_>) {
+        let n_datagrams = datagrams(request.payload, request.merged);
+        let Request { client, local, .. } = *request;
         for _ in 0..ATTEMPTS {
-            self.flows.handle_request(client, local, clock::now());
-            let request = Request {
-                payload,
-                local,
-                back,
-            };
-            if self.perform(epoll, Some(&request)) == Attempt::Done {
+            self.flows
+                .handle_request(client, local, n_datagrams, clock::now());
+            if self.perform(epoll, Some(request)) == Attempt::Done {
                 return;
             }
         }
@@ -128,7 +125,7 @@ impl State {
                     }
                 }
                 (Output::Forward { flow }, Some(request)) => {
-                    if self.forward(flow, request.payload) == Attempt::Again {
+                    if self.forward(flow, request) == Attempt::Again {
                         attempt = Attempt::Again;
                     }
                 }
@@ -201,6 +198,9 @@ impl State {
     /// Watches a way, and keeps it until its flow ends.
     fn hold(&mut self, epoll: &OwnedFd, flow_socket: FlowSocket) -> io::Result<()> {
         let flow = flow_socket.flow;
+        if self.merged {
+            merge(&flow_socket.socket, true);
+        }
         let data = EventData::new_u64(flow.to_bits());
         epoll::add(epoll, &flow_socket.socket, data, EventFlags::IN)?;
         let index = flow.index();
@@ -216,36 +216,45 @@ impl State {
         Ok(())
     }
 
-    fn forward(&mut self, flow: FlowId, payload: &[u8]) -> Attempt {
+    fn forward(&mut self, flow: FlowId, request: &Request<'_>) -> Attempt {
         // Without a way it has ended already, and the caller knows.
         let Some(flow_socket) = self.flow_socket(flow) else {
             return Attempt::Done;
         };
-        match flow_socket.socket.send(payload) {
-            Ok(length) => {
-                let length = u64::try_from(length).unwrap_or(0);
-                let tally = &flow_socket.server.load.tally;
-                tally.bytes_in.fetch_add(length, Ordering::Relaxed);
-                let tally = &self.flows.frontend().tally;
-                tally.bytes_in.fetch_add(length, Ordering::Relaxed);
-                flow_socket.sent.fetch_add(1, Ordering::Relaxed);
-                self.keep(flow, payload);
-                Attempt::Done
+        let Request {
+            payload, merged, ..
+        } = *request;
+        let each = length_of_each(payload, merged);
+        let (mut length, lost) = (0, &mut self.lost);
+        let socket = &flow_socket.socket;
+        let sent = message::send_merged(socket, payload, each, None, &Source::Bound, |sent| {
+            match sent {
+                Ok(octets) => length += u64::try_from(octets).unwrap_or(0),
+                Err(failure) if message::is_too_long(&failure) => lost.too_long += 1,
+                // No room on the way: datagrams get lost.
+                Err(_) => lost.unsent += 1,
             }
-            Err(failure) => match failure.kind() {
-                // An earlier datagram caused it; this one is not sent yet.
-                io::ErrorKind::ConnectionRefused => {
-                    self.flows.handle_refused(flow, clock::now());
-                    Attempt::Again
-                }
-                io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-                    self.flows.handle_no_way(flow, clock::now());
-                    Attempt::Again
-                }
-                // No room on the way, or too long for it: datagrams get lost.
-                _ => Attempt::Done,
-            },
+        });
+        if let Err(failure) = sent {
+            // Earlier datagrams caused it; this one is not sent yet.
+            if failure.kind() == io::ErrorKind::ConnectionRefused {
+                self.flows.handle_refused(flow, clock::now());
+            } else {
+                self.flows.handle_no_way(flow, clock::now());
+            }
+            return Attempt::Again;
         }
+        let tally = &flow_socket.server.load.tally;
+        tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+        let tally = &self.flows.frontend().tally;
+        tally.bytes_in.fetch_add(length, Ordering::Relaxed);
+        flow_socket
+            .sent
+            .fetch_add(datagrams(payload, merged), Ordering::Relaxed);
+        if let Some(last) = payload.chunks(each.into()).next_back() {
+            self.keep(flow, last);
+        }
+        Attempt::Done
     }
 
     pub(super) fn arrived(
@@ -255,7 +264,13 @@ impl State {
         arrival: &Arrival,
     ) {
         match arrival {
-            Arrival::Answer { length, sent } => {
+            Arrival::Answer {
+                length,
+                datagrams,
+                undelivered,
+                sent,
+            } => {
+                self.lost.undelivered += undelivered;
                 if flow_socket.sent.load(Ordering::Relaxed) == *sent {
                     drop(self.take_kept(flow_socket.flow));
                 }
@@ -264,17 +279,24 @@ impl State {
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
                 let tally = &self.flows.frontend().tally;
                 tally.bytes_out.fetch_add(length, Ordering::Relaxed);
-                self.flows.handle_response(flow_socket.flow, clock::now());
+                self.flows
+                    .handle_response(flow_socket.flow, *datagrams, clock::now());
                 self.perform(epoll, None);
             }
+            Arrival::TooLong => self.lost.too_long += 1,
             Arrival::Refused => {
                 let kept = self.take_kept(flow_socket.flow);
                 self.flows.handle_refused(flow_socket.flow, clock::now());
                 self.perform(epoll, None);
                 if let Some(request) = kept {
-                    let client = flow_socket.back.peer();
-                    let back = || flow_socket.back.clone();
-                    self.deliver(epoll, &request, client, flow_socket.local, &back);
+                    let request = Request {
+                        payload: &request,
+                        merged: None,
+                        client: flow_socket.back.peer(),
+                        local: flow_socket.local,
+                        back: &|| flow_socket.back.clone(),
+                    };
+                    self.deliver(epoll, &request);
                 }
             }
         }
@@ -330,9 +352,12 @@ impl State {
 
 /// A client's datagram on its way.
 pub(super) struct Request<'a> {
-    payload: &'a [u8],
-    local: Option<IpAddr>,
-    back: &'a dyn Fn() -> ReturnPath,
+    pub(super) payload: &'a [u8],
+    /// The length of each datagram, if the kernel has merged several.
+    pub(super) merged: Option<u16>,
+    pub(super) client: SocketAddr,
+    pub(super) local: Option<IpAddr>,
+    pub(super) back: &'a dyn Fn() -> ReturnPath,
 }
 
 fn is_exhausted(failure: &io::Error) -> bool {

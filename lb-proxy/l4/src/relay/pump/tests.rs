@@ -3,6 +3,9 @@ use std::net::{TcpListener, TcpStream};
 
 use super::*;
 
+/// Enough for all that is carried here.
+const RECEIVE_BUFFER: usize = 6 << 20;
+
 /// A connection on this machine: where it was made from, and where it was accepted.
 fn connection() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -35,7 +38,7 @@ impl Line {
             flow: Flow::default(),
             destination: side(destination),
             reader,
-            tools: Tools::new(),
+            tools: Tools::new(RECEIVE_BUFFER),
         }
     }
 
@@ -63,6 +66,14 @@ impl Line {
             self.carry();
         }
         self.flow.moved - before
+    }
+
+    fn carry_until_spliced(&mut self) {
+        while self.flow.mode != Mode::Splice {
+            self.carry();
+        }
+        // One fill of a pipe.
+        self.carry();
     }
 
     fn mark(&self) -> i32 {
@@ -113,4 +124,75 @@ fn a_flow_that_turns_to_small_rounds_is_marked_no_more() {
     }
     assert_eq!(line.mark(), 1);
     assert!(!line.flow.is_gathering());
+}
+
+/// Fills a pipe towards a reader that takes nothing: what was sent in all, and the line.
+fn blocked() -> (Vec<u8>, Line) {
+    let mut line = Line::new();
+    line.carry_until_spliced();
+    line.sender.set_nonblocking(true).unwrap();
+    let mut sent = Vec::new();
+    let bytes: Vec<u8> = (0..1 << 16).map(|at: u32| (at * 7 % 251) as u8).collect();
+    while line.flow.fill().is_none() {
+        if let Ok(length) = line.sender.write(&bytes) {
+            sent.extend_from_slice(&bytes[..length]);
+        }
+        line.source.signs.set(Readiness::READABLE);
+        let (source, destination) = (&mut line.source, &mut line.destination);
+        line.flow
+            .pump(source, destination, End::Open, &mut line.tools);
+    }
+    (sent, line)
+}
+
+#[test]
+fn a_slow_reader_gives_its_pipe_back_and_loses_nothing() {
+    let (sent, mut line) = blocked();
+    assert_eq!(line.tools.pipes.n_taken(), 1);
+    line.flow.unload(&line.source, &mut line.tools.pipes);
+    assert_eq!(line.tools.pipes.n_taken(), 0);
+    assert!(line.flow.fill().is_none() && !line.flow.is_empty());
+    // As much as a reader that is copied for leaves behind, and some.
+    assert!(
+        line.flow.held().len() <= 2 * SCRATCH,
+        "{}",
+        line.flow.held().len()
+    );
+    line.reader.set_nonblocking(true).unwrap();
+    let mut received = vec![0; sent.len()];
+    let mut length = 0;
+    while length < received.len() {
+        if let Ok(read) = line.reader.read(&mut received[length..]) {
+            length += read;
+        }
+        line.source.signs.set(Readiness::READABLE);
+        line.destination.signs.set(Readiness::WRITABLE);
+        let (source, destination) = (&mut line.source, &mut line.destination);
+        line.flow
+            .pump(source, destination, End::Open, &mut line.tools);
+    }
+    assert!(received == sent);
+}
+
+#[test]
+fn the_receive_buffer_of_a_bulk_flow_is_bounded() {
+    let mut line = Line::new();
+    let size = |line: &Line| rustix::net::sockopt::socket_recv_buffer_size(&line.source.socket);
+    rustix::net::sockopt::set_socket_recv_buffer_size(&line.source.socket, 1 << 20).unwrap();
+    line.tools = Tools::new(256 << 10);
+    let before = size(&line).unwrap();
+    assert!(before > 256 << 10, "{before}");
+    line.carry();
+    assert_eq!(size(&line).unwrap(), before, "it is not known to be bulk");
+    line.carry_until_spliced();
+    assert_eq!(size(&line).unwrap(), 256 << 10);
+    line.carry_until_gathered();
+    assert_eq!(size(&line).unwrap(), 256 << 10);
+}
+
+#[test]
+fn a_round_is_little_more_than_there_is_room_for() {
+    assert_eq!(round(0), SCRATCH);
+    assert_eq!(round(100 << 10), (100 << 10) + SCRATCH);
+    assert_eq!(round(usize::MAX), ROUND);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::net::RecvFlags;
 
-use super::rig::{Rig, accept, pattern, read_exact, read_to_end, reset, server};
+use super::rig::{Rig, accept, pattern, read_exact, read_to_end, reset, server, until};
 
 #[test]
 fn bulk_is_spliced_and_arrives_whole_both_ways_at_once() {
@@ -104,6 +104,61 @@ fn many_bulk_sessions_share_few_pipes() {
         })
         .collect();
     assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+}
+
+#[test]
+fn clients_that_pause_leave_the_pipes_to_others() {
+    let (listener, address) = server();
+    let mut rig = Rig::new(&[address]);
+    rig.options.workers = 1;
+    let rig = rig.start();
+    // More than there are pipes.
+    let paused: Vec<_> = (0..40_u64)
+        .map(|number| {
+            let client = rig.connect();
+            let mut far = accept(&listener);
+            far.set_nonblocking(true).unwrap();
+            let bytes = pattern(1 << 20, number);
+            let mut sent = 0;
+            let mut full = 0;
+            while full < 5 {
+                match far.write(&bytes[sent % bytes.len()..]) {
+                    Ok(written) => sent += written,
+                    Err(_) => {
+                        full += 1;
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                }
+            }
+            (client, far, bytes, sent)
+        })
+        .collect();
+    let spliced = || {
+        let counters = rig.engine().counters();
+        counters.spliced_bytes.load(Ordering::Relaxed)
+    };
+    let bytes = pattern(8 << 20, 99);
+    until("splice", || {
+        let mut client = rig.connect();
+        let mut far = accept(&listener);
+        let before = spliced();
+        let copy = bytes.clone();
+        let writer = std::thread::spawn(move || far.write_all(&copy));
+        assert!(read_to_end(&mut client).unwrap() == bytes);
+        writer.join().unwrap().unwrap();
+        spliced() - before > bytes.len() as u64 / 2
+    });
+    // They lose nothing by it.
+    for (mut client, far, bytes, sent) in paused {
+        drop(far);
+        let received = read_to_end(&mut client).unwrap();
+        assert_eq!(received.len(), sent);
+        assert!(
+            received
+                .chunks(bytes.len())
+                .all(|part| part == &bytes[..part.len()])
+        );
+    }
 }
 
 #[test]

@@ -69,6 +69,7 @@ impl Rig {
             options: Options {
                 workers: 2,
                 max_connections: None,
+                ..Options::default()
             },
             log: None,
         }

@@ -117,7 +117,7 @@ impl Worker {
     /// True when neither the frontend nor the process takes another session.
     fn is_full(&self, frontend: &Frontend) -> bool {
         let sessions = self.counters().sessions.load(Ordering::Relaxed);
-        sessions >= self.shared.most_sessions
+        sessions >= self.shared.budget.sessions
             || frontend.max_connections.is_some_and(|most| {
                 frontend.tally.sessions.load(Ordering::Relaxed) >= u64::from(most)
             })
@@ -127,7 +127,7 @@ impl Worker {
     fn reserve(&self, frontend: &Frontend) -> bool {
         let all = &self.counters().sessions;
         let of_frontend = &frontend.tally.sessions;
-        if all.fetch_add(1, Ordering::Relaxed) >= self.shared.most_sessions {
+        if all.fetch_add(1, Ordering::Relaxed) >= self.shared.budget.sessions {
             all.fetch_sub(1, Ordering::Relaxed);
             return false;
         }

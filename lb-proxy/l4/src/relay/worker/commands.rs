@@ -243,11 +243,13 @@ impl Worker {
                 session.up.leave(Some(&session.client), pipes);
                 session.down.leave(session.server.as_ref(), pipes);
                 session.is_listed = false;
+                session.holds_pipe = false;
                 parcels.push(FrozenSession(session));
             }
         }
         self.again.clear();
         self.gathering.clear();
+        self.piped.clear();
         self.n_queued = 0;
         parcels
     }

@@ -67,6 +67,7 @@ impl Worker {
                         Turn::Rest => self.gather(token),
                     }
                 }
+                self.watch_pipes(index);
                 self.set_deadline(index);
             }
         }
