@@ -3,9 +3,14 @@
 use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let file = "outpost/health/v1/health.proto";
-    println!("cargo:rerun-if-changed=proto/{file}");
-    let descriptors = protox::compile([file], ["proto"])?;
+    let files = [
+        "outpost/health/v1/health.proto",
+        "outpost/health/v1/exchange.proto",
+    ];
+    for file in files {
+        println!("cargo:rerun-if-changed=proto/{file}");
+    }
+    let descriptors = protox::compile(files, ["proto"])?;
     tonic_prost_build::configure()
         .build_client(cfg!(feature = "client"))
         .build_server(cfg!(feature = "server"))
