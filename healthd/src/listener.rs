@@ -105,10 +105,10 @@ impl Listeners {
     }
 }
 
-/// A connection with its room within the bound.
-struct Accepted<S> {
-    stream: S,
-    _permit: Permit,
+/// A connection with what ends with it: its room within the bound.
+pub(crate) struct Accepted<S, H = Permit> {
+    pub(crate) stream: S,
+    pub(crate) held: H,
 }
 
 /// The connections of a listener, for tonic; the listener is closed when the stream is dropped.
@@ -125,7 +125,7 @@ fn accept<L: Listener>(
             };
             let connection = Accepted {
                 stream,
-                _permit: permit,
+                held: permit,
             };
             if accepted.send(Ok(connection)).await.is_err() {
                 return;
@@ -143,7 +143,7 @@ impl<S: Connected> Connected for Accepted<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
+impl<S: AsyncRead + Unpin, H: Unpin> AsyncRead for Accepted<S, H> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -153,7 +153,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Accepted<S> {
+impl<S: AsyncWrite + Unpin, H: Unpin> AsyncWrite for Accepted<S, H> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
