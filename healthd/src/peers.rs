@@ -190,3 +190,6 @@ fn say_unreadable(error: &TlsError, readiness: &Readiness) {
     let words = format!("no findings are exchanged with other nodes: {error}");
     readiness.set_reason(DETAIL, Some(words));
 }
+
+#[cfg(test)]
+mod tests;

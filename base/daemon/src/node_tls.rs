@@ -119,15 +119,16 @@ impl Identity {
                 continue;
             }
             seen = stamps;
-            match self.reload() {
-                Ok(()) => {
-                    tracing::info!(path = %self.files.certificate.display(), "Certificate of the node is read again")
-                }
-                Err(error) => tracing::error!(
-                    error = exit::chain(&error),
+            if let Err(error) = self.reload() {
+                let error = exit::chain(&error);
+                tracing::error!(
+                    error,
                     "Certificate of the node cannot be used, the old one stays"
-                ),
+                );
+                continue;
             }
+            let path = self.files.certificate.display();
+            tracing::info!(%path, "Certificate of the node is read again");
         }
     }
 

@@ -767,7 +767,7 @@ impl Monitor {
         if !is_shared(&target) {
             return;
         }
-        let (before, own) = (entry.liveness(), entry.finding());
+        let own = entry.finding();
         let verdict = exchange.judge(&target, own, now.steady);
         let findings = exchange.members().findings(&target);
         let findings = findings.map(|(node, row)| NodeFinding {
@@ -782,14 +782,9 @@ impl Monitor {
             findings: findings.collect(),
         };
         let words = word.words(own);
-        let was_contradicted = entry.contradicting().is_some();
-        self.table.set_site(id, word, now.wall);
-        let Some(entry) = self.table.get(id) else {
-            return;
-        };
-        let after = entry.liveness();
-        let is_contradicted = entry.contradicting().is_some();
-        if before != after || was_contradicted != is_contradicted {
+        let before = self.table.set_site(id, word, now.wall);
+        let after = self.table.get(id).map(Entry::liveness);
+        if let (Some(before), Some(after)) = (before, after) {
             self.site_changes.push(SiteChange {
                 target,
                 before,

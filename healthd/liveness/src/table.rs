@@ -95,6 +95,8 @@ pub struct Entry {
     pub site: Option<SiteWord>,
     /// When the liveness that subscribers see last changed, where that is not by this node's results alone.
     seen_since: Option<Duration>,
+    /// What subscribers saw when the word of the site was last made, and whether it was against this node's probes.
+    settled: (Liveness, bool),
     /// The schedule of probes: the site's with the shortest intervals that subscribers state.
     in_force: Schedule,
     views: BTreeMap<u64, View>,
@@ -221,6 +223,7 @@ impl LivenessTable {
             changed: 0,
             site: None,
             seen_since: None,
+            settled: (known.liveness, false),
             in_force: schedule,
             views: BTreeMap::new(),
         };
@@ -460,22 +463,26 @@ impl LivenessTable {
         effect
     }
 
-    /// Takes up the word of the site about a target. Returns whether it is another one than before.
-    pub fn set_site(&mut self, id: TargetId, word: SiteWord, wall: Duration) -> bool {
-        let Some(entry) = self.entries.get_mut(&id) else {
-            return false;
-        };
-        if entry.site.as_ref() == Some(&word) {
-            return false;
+    /// Takes up the word of the site about a target. Returns the liveness that subscribers saw before, if it is another
+    /// one now or the site now overrules this node.
+    pub fn set_site(&mut self, id: TargetId, word: SiteWord, wall: Duration) -> Option<Liveness> {
+        let entry = self.entries.get_mut(&id)?;
+        let is_other = entry.site.as_ref() != Some(&word);
+        if is_other {
+            let (before, since) = (entry.liveness(), entry.seen_since());
+            entry.site = Some(word);
+            entry.seen_since = match entry.liveness() == before {
+                true => since,
+                false => since.max(Some(wall)),
+            };
         }
-        let (before, since) = (entry.liveness(), entry.seen_since());
-        entry.site = Some(word);
-        entry.seen_since = match entry.liveness() == before {
-            true => since,
-            false => since.max(Some(wall)),
-        };
-        self.change_all(id);
-        true
+        let is_known = entry.finding() != Liveness::Unknown;
+        let settled = (entry.liveness(), is_known && entry.overruling().is_some());
+        let before = std::mem::replace(&mut entry.settled, settled);
+        if is_other {
+            self.change_all(id);
+        }
+        (before != settled).then_some(before.0)
     }
 
     /// Takes an operator's decision; says how many targets it covers.
@@ -606,7 +613,7 @@ impl Entry {
     #[must_use]
     pub fn liveness(&self) -> Liveness {
         let site = self.site.as_ref().and_then(|site| site.liveness);
-        site.unwrap_or(self.state.liveness())
+        site.unwrap_or_else(|| self.state.liveness())
     }
 
     /// The finding of this node's probes, for other nodes; unknown until a probe has ended since the start.
@@ -618,9 +625,9 @@ impl Entry {
         }
     }
 
-    /// The word of the site that contradicts this node's probes, if there is one.
+    /// The word of the site where it is another one than that of this node's probes.
     #[must_use]
-    pub fn contradicting(&self) -> Option<&SiteWord> {
+    pub fn overruling(&self) -> Option<&SiteWord> {
         let differs = |site: &&SiteWord| {
             let own = self.state.liveness();
             site.liveness.is_some_and(|liveness| liveness != own)
@@ -677,7 +684,7 @@ impl Seen<'_> {
     #[must_use]
     pub fn liveness(&self) -> Liveness {
         match self.view {
-            Some(view) if self.entry.contradicting().is_none() => view.state.liveness(),
+            Some(view) if self.entry.overruling().is_none() => view.state.liveness(),
             _ => self.entry.liveness(),
         }
     }
@@ -694,7 +701,7 @@ impl Seen<'_> {
     #[must_use]
     pub fn since(&self) -> Option<Duration> {
         match self.view {
-            Some(view) if self.entry.contradicting().is_none() => view.since,
+            Some(view) if self.entry.overruling().is_none() => view.since,
             _ => self.entry.seen_since(),
         }
     }
@@ -741,12 +748,16 @@ impl Seen<'_> {
         }
     }
 
-    /// The reason that the last probe gave, after that of the site if the site contradicts it.
+    /// The reason that the last probe gave, after that of the site if the site overrules it.
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = self.entry.reason.clone();
-        if let Some(site) = self.entry.contradicting() {
-            return format!("{}; here: {reason}", site.words(self.entry.finding()));
+        if let Some(site) = self.entry.overruling() {
+            let words = site.words(self.entry.finding());
+            return match reason.is_empty() {
+                true => words,
+                false => format!("{words}; here: {reason}"),
+            };
         }
         match self.view {
             Some(view) if view.late => {
