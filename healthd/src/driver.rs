@@ -123,10 +123,10 @@ impl Driver {
     }
 
     /// Keeps why a peer is not heard, empty if it is. Returns whether that is another reason than before.
-    pub(crate) fn set_peer_error(&self, peer: PeerId, error: String) -> bool {
+    pub(crate) fn set_peer_error(&self, peer: PeerId, error: &str) -> bool {
         let mut errors = self.shared.peer_errors.lock();
-        let before = errors.insert(peer, error.clone());
-        before != Some(error)
+        let before = errors.insert(peer, error.to_owned());
+        before.as_deref() != Some(error)
     }
 
     /// Why peers are not heard; empty for those that are.
@@ -219,7 +219,7 @@ impl Shared {
         self.wake.notify_one();
         log_changes(changes);
         match (effect, good) {
-            // The words of the site about it are logged when they change.
+            // The verdicts of the site about it are logged when they change.
             (Effect::Flipped, true) if is_shared => {
                 tracing::info!(%target, reason, "Probes of this node find the target up");
             }

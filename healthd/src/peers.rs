@@ -157,7 +157,7 @@ async fn report(driver: &Driver, readiness: &Readiness, hold: Duration) {
                         .to_owned(),
                 ),
                 Standing::CutOff => Some(format!(
-                    "this node is cut off: no majority of the nodes answers; the last word of the site holds for {hold}, \
+                    "this node is cut off: no majority of the nodes answers; the last verdict of the site holds for {hold}, \
                      then the probes of this node decide"
                 )),
             };
@@ -169,7 +169,7 @@ async fn report(driver: &Driver, readiness: &Readiness, hold: Duration) {
                 ),
                 Standing::CutOff => tracing::warn!(
                     %hold,
-                    "This node is cut off from the other nodes; the last word of the site holds for a while"
+                    "This node is cut off from the other nodes; the last verdict of the site holds for a while"
                 ),
             }
             readiness.set_reason(DETAIL, reason);

@@ -76,11 +76,12 @@ impl Service for Healthd {
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
+        let lock = take_state(&config, context).await?;
+        // Its predecessor holds the port until then, where systemd does not.
         let exchange = match config.exchange.clone() {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
             None => None,
         };
-        let lock = take_state(&config, context).await?;
         let store = Store::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)

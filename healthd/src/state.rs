@@ -139,7 +139,7 @@ pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
     })
 }
 
-/// A target with the liveness that subscribers see, which is the site's where it has a word: a restart begins with it.
+/// A target with the liveness that subscribers see, which is the site's where it has a verdict: a restart begins with it.
 /// Why it is so does not outlive the process.
 fn on_disk(entry: &Entry) -> wire::TargetStatus {
     wire::TargetStatus {

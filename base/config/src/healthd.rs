@@ -113,7 +113,7 @@ pub struct Healthd {
     ///
     /// With three nodes or more, a target is down for the site when more than half of the nodes that probe it, and two at
     /// least, find it down; every node's subscribers see that. A target that this node alone cannot reach stays up. A
-    /// node that reaches no majority of the others is cut off: it says so, and serves the last word of the site for
+    /// node that reaches no majority of the others is cut off: it says so, and serves the last verdict of the site for
     /// `hold`. With two nodes, healthd shows the findings of the other one, and its own probes decide.
     #[schemars(extend("x-example" = EXCHANGE, "x-reload" = "restart"))]
     pub exchange: Option<Exchange>,
@@ -272,7 +272,7 @@ pub struct Exchange {
     /// still hold.
     #[serde(default = "Exchange::default_silence")]
     pub silence: DurationWithin<1000, 60_000>,
-    /// How long the last word of the site holds when nothing newer can be said: while this node is cut off, or the nodes
+    /// How long the last verdict of the site holds when nothing newer can be said: while this node is cut off, or the nodes
     /// are split.
     #[serde(default = "Exchange::default_hold")]
     pub hold: DurationWithin<0, 3_600_000>,

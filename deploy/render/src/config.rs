@@ -158,7 +158,11 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         files.push(file(places::CA, READABLE, authority, Part::Common));
     }
     let has_registry = node.services.contains(&Service::RegistrySvc);
-    if let Some(pair) = secrets.nodes.get(&node.name).filter(|_| site.has_certificate(node)) {
+    if let Some(pair) = secrets
+        .nodes
+        .get(&node.name)
+        .filter(|_| site.has_certificate(node))
+    {
         let part = match (has_registry, site.observes(node)) {
             (true, true) => Part::Common,
             (true, false) => Part::Service(Service::RegistrySvc),

@@ -26,7 +26,7 @@ pub struct Settings {
     pub peers: Vec<String>,
     /// How long the findings of a peer count after it was last heard.
     pub silence: Duration,
-    /// How long the last word of the site holds when nothing newer can be said.
+    /// How long the last verdict of the site holds when nothing newer can be said.
     pub hold: Duration,
     /// Findings of one peer that are kept; further ones are ignored.
     pub max_findings: usize,
@@ -287,7 +287,7 @@ impl Members {
 
     /// When the newest word of any peer ceases to count; `None` before the first.
     #[must_use]
-    pub fn last_word(&self) -> Option<Instant> {
+    pub fn newest_end(&self) -> Option<Instant> {
         let heard = self.peers.iter().filter_map(|peer| peer.heard).max();
         heard.map(|heard| after(heard, self.settings.silence))
     }

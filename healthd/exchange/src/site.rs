@@ -3,11 +3,11 @@
 //! | findings of the nodes that are heard | verdict | basis |
 //! | --- | --- | --- |
 //! | more than half of them agree, two at least | what they say | [`Basis::Site`] |
-//! | none does, and there are two or more | the last word, while it holds | [`Basis::Last`] |
+//! | none does, and there are two or more | the last verdict, while it holds | [`Basis::Last`] |
 //! | the same, and it does not hold | up | [`Basis::Split`] |
 //! | one or none | what this node's probes find | [`Basis::Own`] |
 //!
-//! A last word holds from the instant at which its findings ceased to agree, or to count, for
+//! A last verdict holds from the instant at which its findings ceased to agree, or to count, for
 //! [`Settings::hold`](crate::members::Settings::hold).
 
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ use crate::members::{
 #[derive(Debug)]
 pub struct Exchange {
     members: Members,
-    /// The last word about each target of this node that has one; targets without probes here have none.
+    /// The last verdict about each target of this node that has one; targets without probes here have none.
     decided: BTreeMap<Target, Decided>,
-    /// When the first last word ceases to hold.
+    /// When the first last verdict ceases to hold.
     first_end: Option<Instant>,
 }
 
-/// The last word of the site about a target.
+/// The last verdict of the site about a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Decided {
     liveness: Liveness,
@@ -117,7 +117,7 @@ impl Exchange {
         members.into_iter().chain(self.first_end).min()
     }
 
-    /// Takes up what the site said before a restart. It holds as a last word from now on.
+    /// Takes up what the site said before a restart. It holds as a last verdict from now on.
     pub fn restore(&mut self, target: &Target, liveness: Liveness, now: Instant) {
         if self.has_verdicts_of(target) && liveness != Liveness::Unknown {
             let decided = Decided {
@@ -133,7 +133,7 @@ impl Exchange {
         self.decided.remove(target);
     }
 
-    /// How many last words are kept: of targets of this node, never more.
+    /// How many last verdicts are kept: of targets of this node, never more.
     #[must_use]
     pub fn n_decided(&self) -> usize {
         self.decided.len()
@@ -147,7 +147,7 @@ impl Exchange {
         let (n_up, n_down) = match self.members.standing().0 {
             Standing::Connected => self.count(target, own),
             Standing::Joining | Standing::CutOff => {
-                return self.last_word(target, now).unwrap_or(Verdict::OWN);
+                return self.last_verdict(target, now).unwrap_or(Verdict::OWN);
             }
             Standing::Alone => (0, 0),
         };
@@ -155,7 +155,7 @@ impl Exchange {
             self.decide(target, liveness);
             return Verdict::new(liveness, Basis::Site);
         }
-        let last = self.last_word(target, now);
+        let last = self.last_verdict(target, now);
         match n_up + n_down {
             0 | 1 => Verdict::OWN,
             _ => last.unwrap_or(Verdict::new(Liveness::Up, Basis::Split)),
@@ -174,7 +174,7 @@ impl Exchange {
         (n_of(Liveness::Up), n_of(Liveness::Down))
     }
 
-    /// Keeps what the site says, as its last word for later.
+    /// Keeps what the site says, as its last verdict for later.
     fn decide(&mut self, target: &Target, liveness: Liveness) {
         let decided = Decided {
             liveness,
@@ -188,9 +188,9 @@ impl Exchange {
         }
     }
 
-    /// The last word about a target, while it holds. The site has ceased to say it.
-    fn last_word(&mut self, target: &Target, now: Instant) -> Option<Verdict> {
-        let newest = self.members.last_word();
+    /// The last verdict about a target, while it holds. The site has ceased to say it.
+    fn last_verdict(&mut self, target: &Target, now: Instant) -> Option<Verdict> {
+        let newest = self.members.newest_end();
         let hold = self.members.settings().hold;
         let decided = self.decided.get_mut(target)?;
         let ended = *decided.ended.get_or_insert_with(|| {

@@ -30,7 +30,7 @@ use crate::clocks::Clocks;
 use crate::now::Now;
 use crate::schedule::{Pace, Scheduler, TargetId};
 use crate::schedules::Schedules;
-use crate::table::{Entry, Finding, Key, Known, LivenessTable, Seen, SiteWord};
+use crate::table::{Entry, Finding, Key, Known, LivenessTable, Seen, SiteVerdict};
 use crate::target_state::Effect;
 
 /// Bounds of the work.
@@ -115,7 +115,7 @@ pub struct OwnFindings {
     pub findings: Vec<SharedFinding>,
 }
 
-/// The word of the site about a target has become another one.
+/// The verdict of the site about a target has become another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiteChange {
     /// The target.
@@ -168,7 +168,7 @@ pub struct Monitor {
     ended: Vec<(Scope, Decision)>,
     /// What other nodes find, if they are asked.
     exchange: Option<(Arc<str>, Exchange)>,
-    /// Words of the site that have changed and are not reported yet.
+    /// verdicts of the site that have changed and are not reported yet.
     site_changes: Vec<SiteChange>,
 }
 
@@ -628,7 +628,7 @@ impl Monitor {
 
     //--- Other nodes
 
-    /// Exchanges findings with other nodes from now on. The states from before the restart are the last words of the site.
+    /// Exchanges findings with other nodes from now on. The states from before the restart are the last verdicts of the site.
     pub fn exchange(&mut self, settings: Settings, now: Now) {
         let node = settings.node.as_str().into();
         let mut exchange = Exchange::new(settings, now.steady);
@@ -726,7 +726,7 @@ impl Monitor {
         }
     }
 
-    /// The words of the site that have changed since the last call.
+    /// The verdicts of the site that have changed since the last call.
     pub fn take_site_changes(&mut self) -> Vec<SiteChange> {
         std::mem::take(&mut self.site_changes)
     }
@@ -758,7 +758,7 @@ impl Monitor {
         }
     }
 
-    /// Makes the word of the site about a target.
+    /// Makes the verdict of the site about a target.
     fn settle(&mut self, id: TargetId, now: Now) {
         let (Some((node, exchange)), Some(entry)) = (&mut self.exchange, self.table.get(id)) else {
             return;
@@ -775,14 +775,14 @@ impl Monitor {
             liveness: row.liveness,
             reason: row.reason.clone(),
         });
-        let word = SiteWord {
+        let site = SiteVerdict {
             liveness: verdict.liveness,
             basis: verdict.basis,
             node: Arc::clone(node),
             findings: findings.collect(),
         };
-        let words = word.words(own);
-        let before = self.table.set_site(id, word, now.wall);
+        let words = site.words(own);
+        let before = self.table.set_site(id, site, now.wall);
         let after = self.table.get(id).map(Entry::liveness);
         if let (Some(before), Some(after)) = (before, after) {
             self.site_changes.push(SiteChange {

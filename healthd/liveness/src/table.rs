@@ -8,7 +8,7 @@
 //! A subscriber with a deviation sees a *view* of a target: a second state, which the same results make by
 //! another rise, fall and timeout. Views have generations of their own.
 //!
-//! Where nodes exchange findings, a target has the word of the site besides ([`SiteWord`]). It is what subscribers see. A
+//! Where nodes exchange findings, a target has the verdict of the site besides ([`SiteVerdict`]). It is what subscribers see. A
 //! view sees it too while the results of this node contradict it: they are the odd ones then, whatever the rise and fall.
 //!
 //! Pure: never probes, sends or reads a clock.
@@ -91,20 +91,20 @@ pub struct Entry {
     pub schedule: Schedule,
     /// The generation of its last change.
     pub changed: u64,
-    /// The word of the site, where nodes exchange findings about the target.
-    pub site: Option<SiteWord>,
+    /// The verdict of the site, where nodes exchange findings about the target.
+    pub site: Option<SiteVerdict>,
     /// When the liveness that subscribers see last changed, where that is not by this node's results alone.
     seen_since: Option<Duration>,
-    /// What subscribers saw when the word of the site was last made, and whether it was against this node's probes.
+    /// What subscribers saw when the verdict of the site was last made, and whether it was against this node's probes.
     settled: (Liveness, bool),
     /// The schedule of probes: the site's with the shortest intervals that subscribers state.
     in_force: Schedule,
     views: BTreeMap<u64, View>,
 }
 
-/// The word of the site about a target.
+/// The verdict of the site about a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SiteWord {
+pub struct SiteVerdict {
     /// The liveness; `None` where the results of this node decide.
     pub liveness: Option<Liveness>,
     /// What it rests on.
@@ -463,14 +463,19 @@ impl LivenessTable {
         effect
     }
 
-    /// Takes up the word of the site about a target. Returns the liveness that subscribers saw before, if it is another
+    /// Takes up the verdict of the site about a target. Returns the liveness that subscribers saw before, if it is another
     /// one now or the site now overrules this node.
-    pub fn set_site(&mut self, id: TargetId, word: SiteWord, wall: Duration) -> Option<Liveness> {
+    pub fn set_site(
+        &mut self,
+        id: TargetId,
+        verdict: SiteVerdict,
+        wall: Duration,
+    ) -> Option<Liveness> {
         let entry = self.entries.get_mut(&id)?;
-        let is_other = entry.site.as_ref() != Some(&word);
+        let is_other = entry.site.as_ref() != Some(&verdict);
         if is_other {
             let (before, since) = (entry.liveness(), entry.seen_since());
-            entry.site = Some(word);
+            entry.site = Some(verdict);
             entry.seen_since = match entry.liveness() == before {
                 true => since,
                 false => since.max(Some(wall)),
@@ -578,7 +583,7 @@ impl LivenessTable {
     }
 }
 
-impl SiteWord {
+impl SiteVerdict {
     /// Why the liveness is what it is: `down for 2 of 3 nodes`.
     #[must_use]
     pub fn words(&self, own: Liveness) -> String {
@@ -594,7 +599,7 @@ impl SiteWord {
                 format!("down for {} of {n_nodes} nodes", n_nodes - n_up)
             }
             (Basis::Site | Basis::Split, _) => format!("up for {n_up} of {n_nodes} nodes"),
-            (Basis::Last, _) => "the last word of the site".to_owned(),
+            (Basis::Last, _) => "the last verdict of the site".to_owned(),
             (Basis::Own, _) => "by the probes of this node".to_owned(),
         }
     }
@@ -609,7 +614,7 @@ const fn liveness(good: bool) -> Liveness {
 }
 
 impl Entry {
-    /// The liveness that subscribers see: the site's where it has a word, else that of this node's probes.
+    /// The liveness that subscribers see: the site's where it has a verdict, else that of this node's probes.
     #[must_use]
     pub fn liveness(&self) -> Liveness {
         let site = self.site.as_ref().and_then(|site| site.liveness);
@@ -625,10 +630,10 @@ impl Entry {
         }
     }
 
-    /// The word of the site where it is another one than that of this node's probes.
+    /// The verdict of the site where it is another one than that of this node's probes.
     #[must_use]
-    pub fn overruling(&self) -> Option<&SiteWord> {
-        let differs = |site: &&SiteWord| {
+    pub fn overruling(&self) -> Option<&SiteVerdict> {
+        let differs = |site: &&SiteVerdict| {
             let own = self.state.liveness();
             site.liveness.is_some_and(|liveness| liveness != own)
         };

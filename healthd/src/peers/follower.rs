@@ -102,7 +102,7 @@ impl Follower {
                 let id = self.id;
                 self.driver.step(|monitor, now| monitor.refused(id, now));
             }
-            self.note(exit::chain(&error));
+            self.note(&exit::chain(&error));
             tokio::time::sleep(backoff.next_wait()).await;
         }
     }
@@ -140,7 +140,7 @@ impl Follower {
             }
             if !*has_heard {
                 *has_heard = true;
-                self.note(String::new());
+                self.note("");
             }
         }
     }
@@ -165,13 +165,13 @@ impl Follower {
     }
 
     /// Keeps why the peer is not heard, empty if it is, and logs it when it changes.
-    fn note(&self, error: String) {
+    fn note(&self, error: &str) {
         let (name, address) = (&self.peer.name, &self.peer.address);
-        if self.driver.set_peer_error(self.id, error.clone()) {
-            match error.as_str() {
+        if self.driver.set_peer_error(self.id, error) {
+            match error {
                 "" => tracing::info!(%name, "Findings of another node are heard"),
                 error => {
-                    tracing::warn!(%name, %address, error, "Findings of another node are not heard")
+                    tracing::warn!(%name, %address, error, "Findings of another node are not heard");
                 }
             }
         }

@@ -217,7 +217,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 use Liveness::{Down, Up};
 
 #[tokio::test]
-async fn nodes_hear_each_other_and_have_one_word() {
+async fn nodes_hear_each_other_and_have_one_verdict() {
     let mut site = Site::new();
     let nodes = [0, 1, 2].map(|number| site.start(number));
     for node in &nodes {
@@ -292,7 +292,10 @@ async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
         nodes[number] = site.start(number);
         nodes[number].find(true);
     }
-    until("their word holds", || nodes[0].sees() == (Up, Basis::Site)).await;
+    until("their verdict holds", || {
+        nodes[0].sees() == (Up, Basis::Site)
+    })
+    .await;
     until("nothing is to be said", || {
         nodes[0].readiness.details().is_empty()
     })

@@ -17,7 +17,7 @@ pub enum Basis {
     Site,
     /// The nodes are split: the target is up for those that reach it.
     Split,
-    /// The last word of the site, while the nodes are split or this node is cut off.
+    /// The last verdict of the site, while the nodes are split or this node is cut off.
     Last,
 }
 

@@ -165,12 +165,21 @@ interval = "500ms"
         let mut site = Site::example();
         let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[1]));
         let three = text(&site);
-        assert!(three.contains("[exchange]\nnode = \"master-1\"\n"), "{three}");
-        for (name, address) in [("master-0", "192.168.7.13:5445"), ("master-2", "192.168.7.15:5445")] {
+        assert!(
+            three.contains("[exchange]\nnode = \"master-1\"\n"),
+            "{three}"
+        );
+        for (name, address) in [
+            ("master-0", "192.168.7.13:5445"),
+            ("master-2", "192.168.7.15:5445"),
+        ] {
             let peer = format!("[[exchange.peers]]\nname = \"{name}\"\naddress = \"{address}\"\n");
             assert!(three.contains(&peer), "{three}");
         }
-        assert!(three.contains("key = \"/etc/outpost/pki/node.key\"\n"), "{three}");
+        assert!(
+            three.contains("key = \"/etc/outpost/pki/node.key\"\n"),
+            "{three}"
+        );
         site.nodes[0].services.clear();
         assert!(!text(&site).contains("exchange"));
     }

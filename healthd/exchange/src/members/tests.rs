@@ -165,7 +165,7 @@ fn a_silent_peer_has_no_opinion() {
     assert_eq!(members.standing(), (Standing::Connected, later));
     let silent = later + SILENCE;
     assert_eq!(members.next_deadline(), Some(silent));
-    assert_eq!(members.last_word(), Some(silent));
+    assert_eq!(members.newest_end(), Some(silent));
     assert_eq!(says(&members, 1).len(), 1);
     assert!(!members.advance(silent - Duration::from_nanos(1)));
     assert!(members.advance(silent));

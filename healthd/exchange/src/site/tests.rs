@@ -122,7 +122,7 @@ fn findings_make_the_verdict() {
 }
 
 #[test]
-fn the_last_word_holds_in_a_split_and_no_longer() {
+fn the_last_verdict_holds_in_a_split_and_no_longer() {
     let mut node = Node::new(2);
     node.hear(&[Some(Down), Some(Down)]);
     assert_eq!(node.judge(Up), (Down, Site));
@@ -139,13 +139,13 @@ fn the_last_word_holds_in_a_split_and_no_longer() {
         held += Duration::from_secs(1);
     }
     assert_eq!(node.judge(Up), (Up, Split));
-    // Agreement makes another last word.
+    // Agreement makes another last verdict.
     node.hear(&[Some(Down), Some(Down)]);
     assert_eq!(node.judge(Up), (Down, Site));
 }
 
 #[test]
-fn a_node_that_is_cut_off_holds_the_last_word_for_its_time() {
+fn a_node_that_is_cut_off_holds_the_last_verdict_for_its_time() {
     let mut node = Node::new(2);
     node.hear(&[Some(Up), Some(Up)]);
     assert_eq!(node.judge(Up), (Up, Site));

@@ -5,7 +5,7 @@
 //! | a node that hears no majority says nothing for the site |
 //! | what the site says, a node that does not lie has found, not longer ago than findings count |
 //! | while all others agree and are heard, the verdict is theirs, whatever one node says |
-//! | a last word holds for its time after the site spoke, and no longer |
+//! | a last verdict holds for its time after the site spoke, and no longer |
 //! | what is kept is bounded by the targets |
 //! | at rest, the nodes of a group that is a majority and hear each other have the same verdicts |
 //!

@@ -155,7 +155,7 @@ fn a_finding_that_contradicts_has_the_target_probed_at_once() {
 }
 
 #[test]
-fn a_node_that_is_cut_off_serves_the_last_word_and_then_its_own() {
+fn a_node_that_is_cut_off_serves_the_last_verdict_and_then_its_own() {
     let mut node = Node::new(Restored::default());
     node.site.open.insert(6443);
     node.hear([Some(Up), Some(Up)]);
@@ -169,7 +169,7 @@ fn a_node_that_is_cut_off_serves_the_last_word_and_then_its_own() {
         "noticed by time alone"
     );
     assert_eq!(node.sees(), (Up, Basis::Last));
-    node.site.run(HOLD - SILENCE);
+    node.site.run(HOLD.saturating_sub(SILENCE));
     assert_eq!(node.sees(), (Up, Basis::Last));
     let generation = node.site.monitor.generation();
     node.site.run(SILENCE);
@@ -265,7 +265,7 @@ fn other_nodes_hear_what_probes_of_this_process_have_found() {
     assert_eq!(own(&node, None), (true, vec![(6443, Up)]));
     assert_eq!(own(&node, Some(generation)), (false, vec![(6443, Up)]));
     let generation = node.site.monitor.generation();
-    // The word of the site is no finding of this node.
+    // The verdict of the site is no finding of this node.
     node.hear([Some(Down), Some(Down)]);
     assert_eq!(node.sees(), (Down, Basis::Site));
     assert_eq!(own(&node, Some(generation)), (false, vec![(6443, Up)]));
