@@ -289,7 +289,7 @@ impl Series {
 fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt::Result {
     let mut family = encoder.encode_descriptor(
         TARGET_UP,
-        "Whether probes find the target up.",
+        "Whether the target is up for subscribers.",
         None,
         MetricType::Gauge,
     )?;

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use ::config::healthd::{ADMIN_PORT, Healthd, Listen};
 use ::config::{Document, Problem, Problems};
 use daemon::config::Common;
+use daemon::exit;
+use daemon::node_tls::Identity;
 use proto::health::Target;
 
 use health_probe::check_authorities;
@@ -115,8 +117,8 @@ impl Config {
         }
     }
 
-    /// Reads the files that targets name. A daemon reads them again for each probe, and does not end for one
-    /// that is not there yet.
+    /// Reads the files that targets and the exchange name. A daemon reads them again, and does not end for one that is
+    /// not there yet.
     ///
     /// # Errors
     /// Those that are of no use.
@@ -125,7 +127,13 @@ impl Config {
             let words = check_authorities(target).err()?;
             Some(Problem::new(format!("{target}: {words}")))
         });
-        wrong.collect::<Problems>().unless_empty(self)
+        let exchange = self.exchange.as_ref();
+        let identity = exchange.and_then(|exchange| {
+            let error = Identity::read(&exchange.node, &exchange.files).err()?;
+            Some(Problem::new(format!("exchange: {}", exit::chain(&error))))
+        });
+        let all = wrong.chain(identity);
+        all.collect::<Problems>().unless_empty(self)
     }
 
     fn with(mut self, overrides: &Overrides) -> Self {

@@ -30,7 +30,7 @@ pub const SUBSCRIBERS: &str = "healthd_subscribers";
 pub const GENERATION: &str = "healthd_generation";
 /// `healthd_state_saves_total{result}`: attempts to write the state to disk.
 pub const STATE_SAVES: &str = "healthd_state_saves";
-/// `healthd_target_up{id,kind,address}`: 1 when probes find the target up.
+/// `healthd_target_up{id,kind,address}`: 1 when the target is up for subscribers.
 pub const TARGET_UP: &str = "healthd_target_up";
 /// `healthd_target_transitions_total{id,kind,address}`: changes of a target's liveness.
 pub const TARGET_TRANSITIONS: &str = "healthd_target_transitions";

@@ -414,6 +414,60 @@ mod tests {
     }
 
     #[test]
+    fn other_nodes_and_what_they_find_are_lines() {
+        let peer = |name: &str, heard_seconds, error: &str| Peer {
+            name: name.to_owned(),
+            heard: error.is_empty(),
+            heard_seconds,
+            findings: 1,
+            ignored: 0,
+            error: error.to_owned(),
+        };
+        let exchange = Exchange {
+            node: "master-0".to_owned(),
+            standing: Standing::CutOff,
+            standing_seconds: 9.0,
+            peers: vec![
+                Peer {
+                    ignored: 2,
+                    ..peer("master-1", Some(0.2), "")
+                },
+                peer("master-2", Some(9.0), "silent"),
+                peer("master-3", None, "refused"),
+            ],
+        };
+        assert_eq!(
+            exchange_words(&exchange),
+            "master-0 among 4 nodes: cut off for 9 s"
+        );
+        let peers: Vec<String> = exchange.peers.iter().map(peer_words).collect();
+        assert_eq!(
+            peers,
+            [
+                "master-1: heard, 1 finding, 2 ignored",
+                "master-2: not heard for 9 s, 1 finding: silent",
+                "master-3: not heard, 1 finding: refused",
+            ]
+        );
+        let finding = |node: &str, reason: &str| NodeFinding {
+            node: node.to_owned(),
+            liveness: Liveness::Down,
+            reason: reason.to_owned(),
+        };
+        let verdict = Verdict {
+            basis: Basis::Site,
+            findings: vec![
+                finding("master-0", "connection refused"),
+                finding("master-1", ""),
+            ],
+        };
+        assert_eq!(
+            verdict_words(&verdict),
+            "by site: master-0 down (connection refused), master-1 down"
+        );
+    }
+
+    #[test]
     fn the_status_is_a_table_of_targets() {
         let detail = Detail {
             serves: "1 target, 0 up".to_owned(),
@@ -452,45 +506,8 @@ mod tests {
                     since: None,
                     generation: 5,
                 }],
-                verdict: Some(Verdict {
-                    basis: Basis::Site,
-                    findings: vec![
-                        NodeFinding {
-                            node: "master-0".to_owned(),
-                            liveness: Liveness::Down,
-                            reason: "connection refused".to_owned(),
-                        },
-                        NodeFinding {
-                            node: "master-1".to_owned(),
-                            liveness: Liveness::Down,
-                            reason: String::new(),
-                        },
-                    ],
-                }),
+                verdict: None,
             }],
-            exchange: Some(Exchange {
-                node: "master-0".to_owned(),
-                standing: Standing::CutOff,
-                standing_seconds: 9.0,
-                peers: vec![
-                    Peer {
-                        name: "master-1".to_owned(),
-                        heard: true,
-                        heard_seconds: Some(0.2),
-                        findings: 1,
-                        ignored: 2,
-                        error: String::new(),
-                    },
-                    Peer {
-                        name: "master-2".to_owned(),
-                        heard: false,
-                        heard_seconds: None,
-                        findings: 0,
-                        ignored: 0,
-                        error: "silent".to_owned(),
-                    },
-                ],
-            }),
             ..Detail::default()
         };
         assert_eq!(
@@ -499,12 +516,8 @@ mod tests {
              1 target, 0 up, generation 7\n  \
              watched by dns-authd: 1 target since 2026-11-21T09:30:00.000Z\n    \
              no room for 3 targets, unknown to it: tcp 192.168.7.14:1, ntp 192.168.7.14:123 and 1 more\n  \
-             master-0 among 3 nodes: cut off for 9 s\n    \
-             master-1: heard, 1 finding, 2 ignored\n    \
-             master-2: not heard, 0 findings: silent\n  \
              down    tcp 192.168.7.13:6443      12.3 ms  since 2026-11-21T09:31:00.000Z  \
              connection refused, drain, from before the restart, generation 7\n          \
-             by site: master-0 down (connection refused), master-1 down\n          \
              up to 1 subscriber with fall 9, since -, generation 5\n"
         );
         let starting = render(&Status {
