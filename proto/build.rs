@@ -6,6 +6,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let files = [
         "outpost/cluster/v1/cluster.proto",
         "outpost/health/v1/health.proto",
+        "outpost/health/v1/exchange.proto",
     ];
     for file in files {
         println!("cargo:rerun-if-changed=proto/{file}");

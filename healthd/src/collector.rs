@@ -6,10 +6,12 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use daemon::metrics::float;
 use daemon::metrics::{Labels as PageLabels, Page, labels};
-use health::{ClockReport, ClockState, Liveness};
+use exchange::members::Standing;
+use health::{Basis, ClockReport, ClockState, Liveness};
 use liveness::counts::{BOUNDS, Counts};
 use liveness::monitor::Monitor;
 use liveness::table::Entry;
@@ -22,9 +24,10 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::driver::Driver;
 use crate::metrics::{
-    CLOCK_AGE, CLOCK_OFFSET, CLOCK_ROOT_DISTANCE, CLOCK_STATE, CLOCK_STRATUM, GENERATION,
-    PROBES_IN_FLIGHT, PROBES_IN_FLIGHT_LIMIT, SUBSCRIBERS, TARGET_PROBE_DURATION,
-    TARGET_TRANSITIONS, TARGET_UP, TARGETS, TARGETS_WITHOUT_SERIES,
+    CLOCK_AGE, CLOCK_OFFSET, CLOCK_ROOT_DISTANCE, CLOCK_STATE, CLOCK_STRATUM, CUT_OFF, GENERATION,
+    PEER_FINDINGS, PEER_HEARD, PEER_IGNORED, PROBES_IN_FLIGHT, PROBES_IN_FLIGHT_LIMIT, SUBSCRIBERS,
+    TARGET_PROBE_DURATION, TARGET_TRANSITIONS, TARGET_UP, TARGETS, TARGETS_WITHOUT_SERIES,
+    VERDICTS,
 };
 
 /// Reads the monitor at each scrape.
@@ -51,16 +54,27 @@ impl Collector for TargetCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let max_series = self.max_series.load(Ordering::Relaxed);
         // This copies first: a slow scraper must not hold the monitor.
-        let (totals, series, clocks) = self.driver.look_now(|monitor, now| {
+        let (totals, series, clocks, peers) = self.driver.look_now(|monitor, now| {
             let series = monitor.table().entries().take(max_series);
             let series = series.map(Series::of).collect::<Vec<_>>();
             let clocks = monitor.clocks().iter();
             let clocks = clocks.map(|clock| (clock.report.clone(), clock.age(now.steady)));
-            (Totals::of(monitor), series, clocks.collect::<Vec<_>>())
+            let clocks = clocks.collect::<Vec<_>>();
+            (
+                Totals::of(monitor),
+                series,
+                clocks,
+                Peers::of(monitor, now.steady),
+            )
         });
         totals.encode(&mut encoder, series.len())?;
         encode_series(&mut encoder, &series)?;
-        encode_clocks(&mut Page::new(&mut encoder), &clocks)
+        let mut page = Page::new(&mut encoder);
+        encode_clocks(&mut page, &clocks)?;
+        match peers {
+            Some(peers) => peers.encode(&mut page),
+            None => Ok(()),
+        }
     }
 }
 
@@ -108,6 +122,79 @@ fn encode_clocks(page: &mut Page<'_, '_>, clocks: &[(ClockReport, Duration)]) ->
     page.gauges(CLOCK_AGE, "How long ago a node's clock was reported.", ages)
 }
 
+/// The other nodes, where there are some.
+struct Peers {
+    is_cut_off: bool,
+    by_basis: [(Basis, usize); 4],
+    /// Each with whether it is heard, and how many findings are kept and were ignored.
+    peers: Vec<(PageLabels, bool, usize, u64)>,
+}
+
+impl Peers {
+    fn of(monitor: &Monitor, now: Instant) -> Option<Self> {
+        let members = monitor.exchanged()?.members();
+        let silence = members.settings().silence;
+        let count = |basis| {
+            let sites = monitor.table().entries();
+            let mut sites = sites.filter_map(|entry| entry.site.as_ref());
+            let all = sites.by_ref().filter(|site| site.basis == basis);
+            (basis, all.count())
+        };
+        let peers = members.peers().iter().map(|peer| {
+            let is_heard = peer.is_heard(silence, now);
+            let labels = labels(&[("peer", &peer.name)]);
+            (labels, is_heard, peer.n_findings(), peer.n_ignored())
+        });
+        Some(Self {
+            is_cut_off: members.standing().0 == Standing::CutOff,
+            by_basis: Basis::ALL.map(count),
+            peers: peers.collect(),
+        })
+    }
+
+    fn encode(&self, page: &mut Page<'_, '_>) -> fmt::Result {
+        page.gauge(
+            CUT_OFF,
+            "Whether this node is cut off from the others.",
+            f64::from(u8::from(self.is_cut_off)),
+        )?;
+        let verdicts = self.by_basis.iter();
+        let verdicts = verdicts.map(|(basis, count)| {
+            let count = u64::try_from(*count).unwrap_or(u64::MAX);
+            (labels(&[("basis", basis.name())]), float(count))
+        });
+        page.gauges(
+            VERDICTS,
+            "Targets by what their liveness rests on.",
+            verdicts.collect(),
+        )?;
+        let peers = self.peers.iter();
+        let heard = peers
+            .clone()
+            .map(|(labels, heard, ..)| (labels.clone(), f64::from(u8::from(*heard))));
+        page.gauges(
+            PEER_HEARD,
+            "Whether the findings of another node count.",
+            heard.collect(),
+        )?;
+        let findings = peers.clone().map(|(labels, _, findings, _)| {
+            let findings = u64::try_from(*findings).unwrap_or(u64::MAX);
+            (labels.clone(), float(findings))
+        });
+        page.gauges(
+            PEER_FINDINGS,
+            "Findings of another node that are kept.",
+            findings.collect(),
+        )?;
+        let ignored = peers.map(|(labels, _, _, ignored)| (labels.clone(), *ignored));
+        page.counters(
+            PEER_IGNORED,
+            "Messages and findings of another node that were ignored.",
+            ignored.collect(),
+        )
+    }
+}
+
 struct Totals {
     by_liveness: [(&'static str, usize); 3],
     n_targets: usize,
@@ -120,9 +207,7 @@ impl Totals {
     fn of(monitor: &Monitor) -> Self {
         let count = |wanted| {
             let entries = monitor.table().entries();
-            entries
-                .filter(|entry| entry.state.liveness() == wanted)
-                .count()
+            entries.filter(|entry| entry.liveness() == wanted).count()
         };
         Self {
             by_liveness: [
@@ -195,7 +280,7 @@ impl Series {
                 kind: entry.target.kind.name(),
                 address: entry.target.address.to_string(),
             },
-            is_up: entry.state.liveness() == Liveness::Up,
+            is_up: entry.liveness() == Liveness::Up,
             counts: entry.counts.clone(),
         }
     }
@@ -204,7 +289,7 @@ impl Series {
 fn encode_series(encoder: &mut DescriptorEncoder<'_>, series: &[Series]) -> fmt::Result {
     let mut family = encoder.encode_descriptor(
         TARGET_UP,
-        "Whether probes find the target up.",
+        "Whether the target is up for subscribers.",
         None,
         MetricType::Gauge,
     )?;

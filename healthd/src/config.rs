@@ -1,5 +1,6 @@
 //! The configuration of healthd: the file, the targets that it names, and the schedules of all targets.
 
+mod exchange;
 mod schedules;
 mod targets;
 
@@ -9,11 +10,15 @@ use std::path::{Path, PathBuf};
 use ::config::healthd::{ADMIN_PORT, Healthd, Listen};
 use ::config::{Document, Problem, Problems};
 use daemon::config::Common;
+use daemon::exit;
+use daemon::node_tls::Identity;
 use proto::health::Target;
 
 use health_probe::check_authorities;
 use liveness::monitor::Limits;
 use liveness::schedules::Schedules;
+
+pub use exchange::{ExchangeConfig, PeerAddress};
 
 /// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr = SocketAddr::new(
@@ -32,11 +37,13 @@ pub struct Config {
     pub targets: Vec<Target>,
     /// When targets are probed.
     pub schedules: Schedules,
+    /// The other nodes, if there are some.
+    pub exchange: Option<ExchangeConfig>,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self::of(Healthd::default(), Vec::new(), Schedules::default())
+        Self::of(Healthd::default(), Vec::new(), Schedules::default(), None)
     }
 }
 
@@ -74,22 +81,29 @@ impl Config {
     /// # Errors
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
-        let (mut targets, mut schedules) = (Vec::new(), Schedules::default());
+        let (mut targets, mut schedules, mut exchange) = (Vec::new(), Schedules::default(), None);
         let file = document.parse_with(|file: &Healthd, check| {
             targets = targets::targets(file, check);
             schedules = schedules::schedules(file, check);
+            exchange = exchange::exchange(file, check);
         })?;
         schedules.targets = targets.iter().cloned().collect();
         let targets = targets.into_iter().map(|(target, _)| target);
-        Ok(Self::of(file, targets.collect(), schedules))
+        Ok(Self::of(file, targets.collect(), schedules, exchange))
     }
 
-    fn of(file: Healthd, targets: Vec<Target>, schedules: Schedules) -> Self {
+    fn of(
+        file: Healthd,
+        targets: Vec<Target>,
+        schedules: Schedules,
+        exchange: Option<ExchangeConfig>,
+    ) -> Self {
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             file,
             targets,
             schedules,
+            exchange,
         }
     }
 
@@ -103,8 +117,8 @@ impl Config {
         }
     }
 
-    /// Reads the files that targets name. A daemon reads them again for each probe, and does not end for one
-    /// that is not there yet.
+    /// Reads the files that targets and the exchange name. A daemon reads them again, and does not end for one that is
+    /// not there yet.
     ///
     /// # Errors
     /// Those that are of no use.
@@ -113,7 +127,13 @@ impl Config {
             let words = check_authorities(target).err()?;
             Some(Problem::new(format!("{target}: {words}")))
         });
-        wrong.collect::<Problems>().unless_empty(self)
+        let exchange = self.exchange.as_ref();
+        let identity = exchange.and_then(|exchange| {
+            let error = Identity::read(&exchange.node, &exchange.files).err()?;
+            Some(Problem::new(format!("exchange: {}", exit::chain(&error))))
+        });
+        let all = wrong.chain(identity);
+        all.collect::<Problems>().unless_empty(self)
     }
 
     fn with(mut self, overrides: &Overrides) -> Self {

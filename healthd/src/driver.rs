@@ -8,6 +8,7 @@
 //! A lock guards the monitor; it is held for one step and never across an await. The driver announces the
 //! changes of a step as a generation; a follower asks for the changes that it has not seen.
 
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,9 +21,10 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::metrics::Counters;
+use exchange::members::{PeerId, Standing, is_shared};
 use health_probe::Prober;
 use liveness::admin_rules::Decision;
-use liveness::monitor::{Limits, Monitor, Probe, Restored};
+use liveness::monitor::{Limits, Monitor, Probe, Restored, SiteChange};
 use liveness::now::Now;
 use liveness::schedule::TargetId;
 use liveness::schedules::Schedules;
@@ -40,6 +42,10 @@ struct Shared {
     monitor: Mutex<Monitor>,
     wake: Arc<Notify>,
     generation: watch::Sender<u64>,
+    /// How this node stands among the others; `None` without an exchange.
+    standing: watch::Sender<Option<Standing>>,
+    /// Why each peer is not heard; empty while it is.
+    peer_errors: Mutex<BTreeMap<PeerId, String>>,
     /// The generation that is on disk.
     saved: watch::Sender<u64>,
     prober: Prober,
@@ -67,6 +73,8 @@ impl Driver {
                 monitor: Mutex::new(monitor),
                 wake,
                 generation,
+                standing: watch::channel(None).0,
+                peer_errors: Mutex::default(),
                 // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
                 prober: Prober::new(),
@@ -86,8 +94,9 @@ impl Driver {
     pub fn step<R>(&self, step: impl FnOnce(&mut Monitor, Now) -> R) -> R {
         let mut monitor = self.shared.lock();
         let result = step(&mut monitor, now());
-        self.shared.announce(&monitor);
+        let changes = self.shared.announce(&mut monitor);
         drop(monitor);
+        log_changes(changes);
         self.shared.wake.notify_one();
         result
     }
@@ -106,6 +115,23 @@ impl Driver {
     #[must_use]
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.shared.generation.subscribe()
+    }
+
+    /// How this node stands among the others, waited for with `changed`.
+    pub(crate) fn standings(&self) -> watch::Receiver<Option<Standing>> {
+        self.shared.standing.subscribe()
+    }
+
+    /// Keeps why a peer is not heard, empty if it is. Returns whether that is another reason than before.
+    pub(crate) fn set_peer_error(&self, peer: PeerId, error: &str) -> bool {
+        let mut errors = self.shared.peer_errors.lock();
+        let before = errors.insert(peer, error.to_owned());
+        before.as_deref() != Some(error)
+    }
+
+    /// Why peers are not heard; empty for those that are.
+    pub(crate) fn peer_errors(&self) -> BTreeMap<PeerId, String> {
+        self.shared.peer_errors.lock().clone()
     }
 
     /// Wakes those who wait for this generation to be on disk.
@@ -166,8 +192,9 @@ impl Shared {
         let probes = std::iter::from_fn(|| monitor.poll(now)).collect();
         let deadline = monitor.next_deadline();
         let ended = monitor.take_ended();
-        self.announce(&monitor);
+        let changes = self.announce(&mut monitor);
         drop(monitor);
+        log_changes(changes);
         for (scope, decision) in ended {
             let Decision {
                 state,
@@ -187,10 +214,19 @@ impl Shared {
             .get(id)
             .is_some_and(|entry| entry.state.liveness() == Liveness::Unknown);
         let effect = monitor.finish(id, finding, now());
-        self.announce(&monitor);
+        let is_shared = monitor.exchanged().is_some() && is_shared(target);
+        let changes = self.announce(&mut monitor);
         drop(monitor);
         self.wake.notify_one();
+        log_changes(changes);
         match (effect, good) {
+            // The verdicts of the site about it are logged when they change.
+            (Effect::Flipped, true) if is_shared => {
+                tracing::info!(%target, reason, "Probes of this node find the target up");
+            }
+            (Effect::Flipped, false) if is_shared => {
+                tracing::info!(%target, reason, "Probes of this node find the target down");
+            }
             (Effect::Flipped, true) => tracing::info!(%target, reason, "Target is up"),
             (Effect::Flipped, false) if first => tracing::info!(%target, reason, "Target is down"),
             (Effect::Flipped, false) => tracing::warn!(%target, reason, "Target is down"),
@@ -198,17 +234,50 @@ impl Shared {
         }
     }
 
-    fn announce(&self, monitor: &Monitor) {
+    /// Announces what a step has changed. Returns what is to be logged.
+    fn announce(&self, monitor: &mut Monitor) -> Vec<SiteChange> {
         let newest = monitor.generation();
         self.generation.send_if_modified(|generation| {
             let moved = *generation != newest;
             *generation = newest;
             moved
         });
+        let standing = monitor.standing().map(|(standing, _)| standing);
+        self.standing.send_if_modified(|known| {
+            let moved = *known != standing;
+            *known = standing;
+            moved
+        });
+        monitor.take_site_changes()
     }
 
     fn lock(&self) -> MutexGuard<'_, Monitor> {
         self.monitor.lock()
+    }
+}
+
+fn log_changes(changes: Vec<SiteChange>) {
+    for change in changes {
+        let SiteChange {
+            target,
+            before,
+            after,
+            own,
+            words,
+        } = change;
+        let contradicts = own != after && own != Liveness::Unknown;
+        match after {
+            Liveness::Up if contradicts => {
+                tracing::warn!(%target, words, "Target is up, and cannot be reached from this node");
+            }
+            Liveness::Down if contradicts => {
+                tracing::warn!(%target, words, "Target is down, although this node reaches it");
+            }
+            Liveness::Down if before == Liveness::Up => {
+                tracing::warn!(%target, words, "Target is down");
+            }
+            after => tracing::info!(%target, words, "Target is {after}"),
+        }
     }
 }
 

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! The crate `liveness` decides: the [`driver`] holds its `Monitor` and passes it the time. The crate
-//! `health-probe` runs probes, and the contract is in the crate `proto`.
+//! `health-probe` runs probes, and the contract is in the crate `proto`. With other nodes configured, `peers` carries
+//! findings between their healthds and this one, over the same monitor.
 
 pub mod collector;
 pub mod config;
@@ -20,6 +21,7 @@ pub mod listener;
 mod marks;
 pub mod metrics;
 pub mod page;
+mod peers;
 pub mod saver;
 pub mod service;
 pub mod state;

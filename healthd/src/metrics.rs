@@ -30,7 +30,7 @@ pub const SUBSCRIBERS: &str = "healthd_subscribers";
 pub const GENERATION: &str = "healthd_generation";
 /// `healthd_state_saves_total{result}`: attempts to write the state to disk.
 pub const STATE_SAVES: &str = "healthd_state_saves";
-/// `healthd_target_up{id,kind,address}`: 1 when probes find the target up.
+/// `healthd_target_up{id,kind,address}`: 1 when the target is up for subscribers.
 pub const TARGET_UP: &str = "healthd_target_up";
 /// `healthd_target_transitions_total{id,kind,address}`: changes of a target's liveness.
 pub const TARGET_TRANSITIONS: &str = "healthd_target_transitions";
@@ -47,6 +47,19 @@ pub const CLOCK_STRATUM: &str = "healthd_clock_stratum";
 /// `healthd_clock_age_seconds{reporter}`: how long ago the report came.
 pub const CLOCK_AGE: &str = "healthd_clock_age_seconds";
 
+/// `healthd_cut_off`: 1 while this node is cut off from the others; absent without other nodes.
+pub const CUT_OFF: &str = "healthd_cut_off";
+/// `healthd_verdicts{basis}`: targets that nodes exchange findings about, by what their liveness rests on.
+pub const VERDICTS: &str = "healthd_verdicts";
+/// `healthd_peer_heard{peer}`: 1 while the findings of another node count.
+pub const PEER_HEARD: &str = "healthd_peer_heard";
+/// `healthd_peer_findings{peer}`: findings of another node that are kept.
+pub const PEER_FINDINGS: &str = "healthd_peer_findings";
+/// `healthd_peer_ignored_total{peer}`: its messages and findings that were ignored.
+pub const PEER_IGNORED: &str = "healthd_peer_ignored";
+/// `healthd_peer_connections_refused_total`: connections for other nodes without a peer's certificate.
+pub const PEER_CONNECTIONS_REFUSED: &str = "healthd_peer_connections_refused";
+
 /// Upper bounds of the buckets of lateness, in seconds: a timer is late by a millisecond or two.
 const LATENESS_BOUNDS: [f64; 7] = [0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5];
 
@@ -61,6 +74,7 @@ pub struct Counters {
     pub lateness: Histogram,
     evidence: Family<Labels, Counter>,
     saves: Family<Labels, Counter>,
+    peers_refused: Counter,
 }
 
 impl Default for Counters {
@@ -71,6 +85,7 @@ impl Default for Counters {
             lateness: Histogram::new(LATENESS_BOUNDS),
             evidence: Family::default(),
             saves: Family::default(),
+            peers_refused: Counter::default(),
         }
     }
 }
@@ -95,6 +110,11 @@ impl Counters {
             "Attempts to write the state to disk",
             self.saves.clone(),
         );
+        metrics.register(
+            PEER_CONNECTIONS_REFUSED,
+            "Connections for other nodes that were refused",
+            self.peers_refused.clone(),
+        );
     }
 
     /// Counts a probe.
@@ -115,6 +135,11 @@ impl Counters {
     /// Counts a report that led to nothing.
     pub fn evidence_dropped(&self) {
         self.evidence.get_or_create(&[("use", "dropped")]).inc();
+    }
+
+    /// Counts a connection for other nodes without a peer's certificate.
+    pub(crate) fn peer_refused(&self) {
+        self.peers_refused.inc();
     }
 
     /// Counts an attempt to write the state.

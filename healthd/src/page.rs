@@ -6,12 +6,15 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use api::healthd::{Clock, Detail, Target};
+use api::healthd::{Clock, Detail, Exchange, Target};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use proto::health::{AdminState, ClockState, Liveness};
 
-use crate::status::{clock_words, decision_words, deviation_words, or_dash, without_room};
+use crate::status::{
+    clock_words, decision_words, deviation_words, exchange_words, or_dash, peer_words,
+    verdict_words, without_room,
+};
 
 /// How often a browser asks again, in seconds.
 const REFRESH: u32 = 2;
@@ -56,6 +59,7 @@ pub fn render(detail: &Detail) -> String {
                 }
                 @for (node, targets) in &nodes { (of_node(*node, targets)) }
                 @if nodes.is_empty() { p { "No service asks for a target yet." } }
+                @if let Some(exchange) = &detail.exchange { (nodes_of(exchange)) }
                 (clocks(&detail.clocks))
             }
         }
@@ -103,9 +107,21 @@ fn row(target: &Target) -> Markup {
             td.number { (target.generation) }
             td { (target.reason) }
         }
+        @if let Some(verdict) = &target.verdict {
+            tr { td {} td colspan="5" { (verdict_words(verdict)) } }
+        }
         @for deviation in &target.deviations {
             tr { td {} td colspan="5" { (deviation_words(deviation)) } }
         }
+    }
+}
+
+/// The other nodes.
+fn nodes_of(exchange: &Exchange) -> Markup {
+    html! {
+        h2 { "Other nodes" }
+        p { (exchange_words(exchange)) "." }
+        ul { @for peer in &exchange.peers { li { (peer_words(peer)) } } }
     }
 }
 
@@ -164,6 +180,7 @@ mod tests {
             rise: 2,
             fall: 2,
             deviations: Vec::new(),
+            verdict: None,
         }
     }
 

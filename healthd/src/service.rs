@@ -26,6 +26,7 @@ use crate::driver::Driver;
 use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
+use crate::peers::Exchange;
 use crate::saver::Saver;
 use crate::state::{Loaded, Store};
 use crate::{marks, page, status};
@@ -76,6 +77,11 @@ impl Service for Healthd {
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
         let lock = take_state(&config, context).await?;
+        // Its predecessor holds the port until then, where systemd does not.
+        let exchange = match config.exchange.clone() {
+            Some(exchange) => Some(Exchange::open(exchange, context)?),
+            None => None,
+        };
         let store = Store::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)
@@ -90,13 +96,16 @@ impl Service for Healthd {
             (id, monitor.state(id, statement(1, config.targets), now))
         });
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
+        let (drain, guard) = Drain::new();
+        if let Some(exchange) = exchange {
+            exchange.start(&driver, &context.readiness, &guard);
+        }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
         let max_series = Arc::new(AtomicUsize::new(config.file.metrics.targets));
         let collector = TargetCollector::new(driver.clone(), Arc::clone(&max_series));
         context.metrics.register_collector(Box::new(collector));
         let saver = Saver::start(store, driver.clone(), context.readiness.clone());
-        let (drain, guard) = Drain::new();
         let names = listeners.names();
         add_page(&context.admin, &driver, &names);
         marks::add(&context.admin, &driver);
@@ -144,8 +153,7 @@ impl Service for Healthd {
     }
 
     fn status(&self) -> Detail {
-        self.driver
-            .look_now(|monitor, now| status::detail(monitor, &self.names, now))
+        detail(&self.driver, &self.names)
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -189,11 +197,16 @@ fn check_self(admin: &Routes, driver: &Driver) {
     });
 }
 
+fn detail(driver: &Driver, names: &[String]) -> Detail {
+    let errors = driver.peer_errors();
+    driver.look_now(|monitor, now| status::detail(monitor, names, &errors, now))
+}
+
 /// The site's page, for a browser.
 fn add_page(admin: &Routes, driver: &Driver, names: &[String]) {
     let (driver, names) = (driver.clone(), names.to_owned());
     admin.get("/", move |_| {
-        let detail = driver.look_now(|monitor, now| status::detail(monitor, &names, now));
+        let detail = detail(&driver, &names);
         async move { Reply::html(page::render(&detail)) }
     });
 }

@@ -25,6 +25,7 @@ use proto::wire;
 use crate::wire_form;
 use liveness::admin_rules::{AdminRules, Decision, Scope};
 use liveness::monitor::{Monitor, Restored};
+use liveness::table::Entry;
 
 /// The first bytes of the file.
 const MAGIC: &[u8] = b"outpost-healthd-state\n";
@@ -86,10 +87,10 @@ pub enum StateError {
 #[must_use]
 pub fn encode(monitor: &Monitor) -> Vec<u8> {
     let known = monitor.table().entries();
-    let known = known.filter(|entry| entry.state.liveness() != Liveness::Unknown);
+    let known = known.filter(|entry| entry.liveness() != Liveness::Unknown);
     let saved = Saved {
         generation: monitor.generation(),
-        targets: known.map(|entry| wire_form::status(0, entry)).collect(),
+        targets: known.map(on_disk).collect(),
         rules: monitor.table().rules().iter().map(rule).collect(),
     };
     let body = saved.encode_to_vec();
@@ -128,6 +129,16 @@ pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
         known: targets.filter_map(wire_form::known).collect(),
         rules,
     })
+}
+
+/// A target with the liveness that subscribers see, which is the site's where it has a verdict: a restart begins with it.
+/// Why it is so does not outlive the process.
+fn on_disk(entry: &Entry) -> wire::TargetStatus {
+    wire::TargetStatus {
+        verdict: None,
+        reason: entry.reason.clone(),
+        ..wire_form::status(0, entry)
+    }
 }
 
 fn decision(rule: &Rule) -> Decision {

@@ -1,16 +1,20 @@
 //! The `detail` of `/status`, and the text that `healthd status` prints from it.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
-use api::healthd::{Clock, Decision, Detail, Deviation, Probes, Subscriber, Target};
+use api::healthd::{
+    Clock, Decision, Detail, Deviation, Exchange, Peer, Probes, Standing, Subscriber, Target,
+};
 use config_text::counted;
 use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
 use daemon::decision;
 use daemon::run::headline;
 
-use proto::health::{AdminState, Leap, Liveness};
+use exchange::members::{self, PeerId};
+use proto::health::{AdminState, Leap, Liveness, Verdict};
 
 use crate::wire_form;
 use liveness::admin_rules::{self, Scope};
@@ -19,9 +23,14 @@ use liveness::monitor::Monitor;
 use liveness::now::Now;
 use liveness::table::{Entry, Seen};
 
-/// Everything an operator would ask the monitor.
+/// Everything an operator would ask the monitor; with why other nodes are not heard.
 #[must_use]
-pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
+pub fn detail(
+    monitor: &Monitor,
+    listeners: &[String],
+    peer_errors: &BTreeMap<PeerId, String>,
+    now: Now,
+) -> Detail {
     let (in_flight, limit) = monitor.in_flight();
     let subscribers = monitor.subscribers().map(|subscriber| Subscriber {
         name: subscriber.name.clone(),
@@ -47,13 +56,42 @@ pub fn detail(monitor: &Monitor, listeners: &[String], now: Now) -> Detail {
             .map(|entry| target(monitor, entry))
             .collect(),
         clocks: monitor.clocks().iter().map(|one| clock(one, now)).collect(),
+        exchange: exchange(monitor, peer_errors, now),
     }
+}
+
+/// The other nodes, where there are some.
+fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> Option<Exchange> {
+    let members = monitor.exchanged()?.members();
+    let (standing, since) = members.standing();
+    let settings = members.settings();
+    let peers = (0..).zip(members.peers()).map(|(number, peer)| Peer {
+        name: peer.name.clone(),
+        heard: peer.is_heard(settings.silence, now.steady),
+        heard_seconds: peer
+            .heard()
+            .map(|heard| now.steady.saturating_duration_since(heard).as_secs_f64()),
+        findings: peer.n_findings(),
+        ignored: peer.n_ignored(),
+        error: errors.get(&PeerId(number)).cloned().unwrap_or_default(),
+    });
+    Some(Exchange {
+        node: settings.node.clone(),
+        standing: match standing {
+            members::Standing::Joining => Standing::Joining,
+            members::Standing::Connected => Standing::Connected,
+            members::Standing::Alone => Standing::Alone,
+            members::Standing::CutOff => Standing::CutOff,
+        },
+        standing_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
+        peers: peers.collect(),
+    })
 }
 
 /// The service in a few words: `9 targets, 6 up`.
 #[must_use]
 pub fn serves(monitor: &Monitor) -> String {
-    let up = |entry: &&Entry| entry.state.liveness() == Liveness::Up;
+    let up = |entry: &&Entry| entry.liveness() == Liveness::Up;
     let n_up = monitor.table().entries().filter(up).count();
     format!("{}, {n_up} up", counted(monitor.table().len(), "target"))
 }
@@ -62,26 +100,28 @@ pub fn serves(monitor: &Monitor) -> String {
 const NAMED: usize = 8;
 
 fn target(monitor: &Monitor, entry: &Entry) -> Target {
-    let schedule = Seen::from(entry).schedule();
+    let seen = Seen::from(entry);
+    let schedule = seen.schedule();
     let views = monitor.views(&entry.target);
     Target {
         id: wire_form::fingerprint(&entry.target),
         target: entry.target.to_string(),
         kind: entry.target.kind.name().to_owned(),
         address: entry.target.address.to_string(),
-        liveness: entry.state.liveness(),
-        warm: entry.state.is_warm(),
+        liveness: seen.liveness(),
+        warm: seen.is_warm(),
         admin: entry.admin,
-        since: time(entry.since),
+        since: time(seen.since()),
         last_check: time(entry.last_check),
         latency_seconds: entry.latency.as_secs_f64(),
         interval: HumanDuration(schedule.interval).to_string(),
-        reason: entry.reason.clone(),
+        reason: seen.reason(),
         transitions: entry.counts.n_transitions,
         generation: entry.changed,
         rise: schedule.rise,
         fall: schedule.fall,
         deviations: views.map(deviation).collect(),
+        verdict: seen.verdict(),
     }
 }
 
@@ -97,7 +137,7 @@ fn deviation((seen, subscribers): (Seen<'_>, usize)) -> Deviation {
     Deviation {
         schedule: seen.deviation().to_string(),
         subscribers,
-        liveness: seen.state().liveness(),
+        liveness: seen.liveness(),
         since: time(seen.since()),
         generation: seen.changed(),
     }
@@ -160,10 +200,19 @@ pub fn render(status: &Status<Detail>) -> String {
     for decision in &detail.decisions {
         text.push_str(&format!("  {}\n", decision_words(decision)));
     }
+    if let Some(exchange) = &detail.exchange {
+        text.push_str(&format!("  {}\n", exchange_words(exchange)));
+        for peer in &exchange.peers {
+            text.push_str(&format!("    {}\n", peer_words(peer)));
+        }
+    }
     let width = |target: &Target| target.target.chars().count();
     let widest = detail.targets.iter().map(width).max().unwrap_or(0);
     for target in &detail.targets {
         text.push_str(&row(target, widest));
+        if let Some(verdict) = &target.verdict {
+            text.push_str(&format!("          {}\n", verdict_words(verdict)));
+        }
         for deviation in &target.deviations {
             text.push_str(&format!("          {}\n", deviation_words(deviation)));
         }
@@ -186,6 +235,50 @@ pub(crate) fn without_room(subscriber: &Subscriber) -> String {
     };
     let targets = counted(subscriber.waiting, "target");
     format!("no room for {targets}, unknown to it: {named}{further}")
+}
+
+/// How this node stands among the others, in a line.
+pub(crate) fn exchange_words(exchange: &Exchange) -> String {
+    format!(
+        "{} among {} nodes: {} for {:.0} s",
+        exchange.node,
+        exchange.peers.len() + 1,
+        exchange.standing,
+        exchange.standing_seconds
+    )
+}
+
+/// Another node, in a line.
+pub(crate) fn peer_words(peer: &Peer) -> String {
+    let ignored = match peer.ignored {
+        0 => String::new(),
+        ignored => format!(", {ignored} ignored"),
+    };
+    let heard = match (peer.heard, peer.heard_seconds) {
+        (true, _) => "heard".to_owned(),
+        (false, Some(seconds)) => format!("not heard for {seconds:.0} s"),
+        (false, None) => "not heard".to_owned(),
+    };
+    let error = match peer.error.as_str() {
+        "" => String::new(),
+        error => format!(": {error}"),
+    };
+    let findings = counted(peer.findings, "finding");
+    format!("{}: {heard}, {findings}{ignored}{error}", peer.name)
+}
+
+/// Why the liveness of a target is what it is: `by site: master-0 up (connected), master-1 down (…)`.
+pub(crate) fn verdict_words(verdict: &Verdict) -> String {
+    let findings = verdict.findings.iter();
+    let findings = findings.map(|finding| {
+        let reason = match finding.reason.as_str() {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        format!("{} {}{reason}", finding.node, finding.liveness)
+    });
+    let findings: Vec<String> = findings.collect();
+    format!("by {}: {}", verdict.basis, findings.join(", "))
 }
 
 /// A deviation in a line: `down to 1 subscriber with fall 1, since …, generation 7`.
@@ -268,6 +361,7 @@ pub(crate) fn or_dash(text: Option<&str>) -> &str {
 #[cfg(test)]
 mod tests {
     use api::Terms;
+    use proto::health::{Basis, NodeFinding};
 
     use super::*;
 
@@ -302,6 +396,60 @@ mod tests {
                 "  192.168.7.13: drain since 2026-11-21T09:31:00.000Z until 2026-11-21T10:01:00.000Z by anna: a new disk",
                 "  192.168.7.14:443: maintenance",
             ]
+        );
+    }
+
+    #[test]
+    fn other_nodes_and_what_they_find_are_lines() {
+        let peer = |name: &str, heard_seconds, error: &str| Peer {
+            name: name.to_owned(),
+            heard: error.is_empty(),
+            heard_seconds,
+            findings: 1,
+            ignored: 0,
+            error: error.to_owned(),
+        };
+        let exchange = Exchange {
+            node: "master-0".to_owned(),
+            standing: Standing::CutOff,
+            standing_seconds: 9.0,
+            peers: vec![
+                Peer {
+                    ignored: 2,
+                    ..peer("master-1", Some(0.2), "")
+                },
+                peer("master-2", Some(9.0), "silent"),
+                peer("master-3", None, "refused"),
+            ],
+        };
+        assert_eq!(
+            exchange_words(&exchange),
+            "master-0 among 4 nodes: cut off for 9 s"
+        );
+        let peers: Vec<String> = exchange.peers.iter().map(peer_words).collect();
+        assert_eq!(
+            peers,
+            [
+                "master-1: heard, 1 finding, 2 ignored",
+                "master-2: not heard for 9 s, 1 finding: silent",
+                "master-3: not heard, 1 finding: refused",
+            ]
+        );
+        let finding = |node: &str, reason: &str| NodeFinding {
+            node: node.to_owned(),
+            liveness: Liveness::Down,
+            reason: reason.to_owned(),
+        };
+        let verdict = Verdict {
+            basis: Basis::Site,
+            findings: vec![
+                finding("master-0", "connection refused"),
+                finding("master-1", ""),
+            ],
+        };
+        assert_eq!(
+            verdict_words(&verdict),
+            "by site: master-0 down (connection refused), master-1 down"
         );
     }
 
@@ -344,6 +492,7 @@ mod tests {
                     since: None,
                     generation: 5,
                 }],
+                verdict: None,
             }],
             ..Detail::default()
         };

@@ -13,23 +13,24 @@ use liveness::table::{Known, Seen};
 #[must_use]
 pub fn status<'a>(place: u32, seen: impl Into<Seen<'a>>) -> wire::TargetStatus {
     let seen = seen.into();
-    let (entry, state) = (seen.entry, seen.state());
+    let entry = seen.entry;
     let deviation = seen.deviation();
     wire::TargetStatus {
         target: Some(wire::Target {
             schedule: (!deviation.is_none()).then(|| (&deviation).into()),
             ..(&*entry.target).into()
         }),
-        liveness: wire::Liveness::from(state.liveness()).into(),
+        liveness: wire::Liveness::from(seen.liveness()).into(),
         admin_state: wire::AdminState::from(entry.admin).into(),
         since_ms: millis(seen.since()),
         last_check_ms: millis(entry.last_check),
         latency_us: u64::try_from(entry.latency.as_micros()).unwrap_or(u64::MAX),
         reason: seen.reason(),
-        warm: state.is_warm(),
+        warm: seen.is_warm(),
         stated: place,
         schedule: Some(seen.schedule().into()),
         generation: seen.changed(),
+        verdict: seen.verdict().as_ref().map(Into::into),
     }
 }
 

@@ -17,6 +17,7 @@ pub fn serve<L>(router: Router, listener: L, acceptor: Acceptor, guard: &Guard)
 where
     L: Listener + Send + Sync + 'static,
     L::Stream: AsyncRead + AsyncWrite + Connected + Send + Unpin + 'static,
+    <L::Stream as Connected>::ConnectInfo: Unpin,
 {
     let incoming = accept(listener, acceptor);
     let mut guard = guard.clone();
@@ -35,18 +36,26 @@ where
     });
 }
 
-/// A connection with its room within the bound.
+/// A connection, the information that its requests carry, and a value that ends with it: its room within a bound.
 #[derive(Debug)]
-struct Accepted<S> {
-    stream: S,
-    _permit: Permit,
+pub struct Accepted<S, I, H> {
+    /// The connection.
+    pub stream: S,
+    /// What tonic puts into the extensions of each request.
+    pub info: I,
+    /// Dropped with the connection.
+    pub held: H,
 }
 
 /// The connections of a listener, for tonic; the listener is closed when the stream is dropped.
-fn accept<L: Listener>(
+fn accept<L>(
     listener: L,
     acceptor: Acceptor,
-) -> impl Stream<Item = io::Result<Accepted<L::Stream>>> {
+) -> impl Stream<Item = io::Result<Accepted<L::Stream, <L::Stream as Connected>::ConnectInfo, Permit>>>
+where
+    L: Listener,
+    L::Stream: Connected,
+{
     let (accepted, connections) = mpsc::channel(1);
     tokio::spawn(async move {
         loop {
@@ -55,8 +64,9 @@ fn accept<L: Listener>(
                 next = acceptor.next(&listener) => next,
             };
             let connection = Accepted {
+                info: stream.connect_info(),
                 stream,
-                _permit: permit,
+                held: permit,
             };
             if accepted.send(Ok(connection)).await.is_err() {
                 return;
@@ -66,15 +76,15 @@ fn accept<L: Listener>(
     ReceiverStream::new(connections)
 }
 
-impl<S: Connected> Connected for Accepted<S> {
-    type ConnectInfo = S::ConnectInfo;
+impl<S, I: Clone + Send + Sync + 'static, H> Connected for Accepted<S, I, H> {
+    type ConnectInfo = I;
 
-    fn connect_info(&self) -> S::ConnectInfo {
-        self.stream.connect_info()
+    fn connect_info(&self) -> I {
+        self.info.clone()
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
+impl<S: AsyncRead + Unpin, I: Unpin, H: Unpin> AsyncRead for Accepted<S, I, H> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -84,7 +94,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Accepted<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Accepted<S> {
+impl<S: AsyncWrite + Unpin, I: Unpin, H: Unpin> AsyncWrite for Accepted<S, I, H> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -14,7 +14,7 @@ use std::path::Path;
 use tests::scratch::Scratch;
 
 /// A site of tests/data/deploy, with every file that its site file names.
-fn copy_site(from: &Path, to: &Scratch) {
+pub(crate) fn copy_site(from: &Path, to: &Scratch) {
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
         if entry.path().is_file() {
             fs::copy(entry.path(), to.path().join(entry.file_name())).unwrap();

@@ -1,5 +1,7 @@
 //! Answers follow liveness, and outlive everyone who finds it out.
 
+mod exchange;
+
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! The detail of healthd's status.
 
-use health::{AdminState, ClockState, Leap, Liveness};
+use health::{AdminState, ClockState, Leap, Liveness, Verdict};
 use serde::{Deserialize, Serialize};
 
 use crate::Terms;
@@ -25,6 +25,64 @@ pub struct Detail {
     pub targets: Vec<Target>,
     /// The clocks that time services report.
     pub clocks: Vec<Clock>,
+    /// The other nodes, where healthd exchanges findings with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<Exchange>,
+}
+
+/// The exchange of findings with other nodes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exchange {
+    /// The name of this node.
+    pub node: String,
+    /// How this node stands among the others.
+    pub standing: Standing,
+    /// For how many seconds it has.
+    pub standing_seconds: f64,
+    /// The other nodes.
+    pub peers: Vec<Peer>,
+}
+
+/// How a node stands among the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Standing {
+    /// It has just started, and has not heard a majority yet.
+    Joining,
+    /// A majority is heard, this node included.
+    Connected,
+    /// No majority is heard, but a majority of machines answers: the other healthds are away.
+    Alone,
+    /// No majority answers.
+    CutOff,
+}
+
+impl std::fmt::Display for Standing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Joining => "joining",
+            Self::Connected => "connected",
+            Self::Alone => "alone",
+            Self::CutOff => "cut off",
+        })
+    }
+}
+
+/// Another node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Peer {
+    /// Its name.
+    pub name: String,
+    /// Whether its findings count.
+    pub heard: bool,
+    /// Seconds since it was last heard; `None` before the first time.
+    pub heard_seconds: Option<f64>,
+    /// How many findings of it are kept.
+    pub findings: usize,
+    /// How many of its messages and findings were ignored: repeated, late, or more than are kept.
+    pub ignored: u64,
+    /// Why it is not connected; empty while it is.
+    pub error: String,
 }
 
 /// The probes under way.
@@ -64,7 +122,7 @@ pub struct Target {
     pub kind: String,
     /// The IP address and port.
     pub address: String,
-    /// The state that the probes found.
+    /// The state that the probes found: those of the site, or those of this node.
     pub liveness: Liveness,
     /// Whether the state is from before a restart, and no probe has confirmed it yet.
     pub warm: bool,
@@ -94,6 +152,9 @@ pub struct Target {
     /// Subscribers that see it by a schedule of their own.
     #[serde(default)]
     pub deviations: Vec<Deviation>,
+    /// Why the state is what it is, where healthd exchanges findings about it with other nodes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
 }
 
 /// A decision of an operator.

@@ -10,6 +10,7 @@ use health::{Endpoint, EndpointError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::nodes::{NodeFiles, Peer, everywhere};
 use crate::text::as_text;
 use crate::{Address, Admin, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole};
 
@@ -18,6 +19,22 @@ pub const ADMIN_PORT: u16 = 9401;
 
 /// The default socket for subscribers.
 pub const SOCKET: &str = "/run/outpost/healthd.sock";
+
+/// The port for the healthds of other nodes.
+pub const EXCHANGE_PORT: u16 = 5445;
+
+/// A node beside two others, for the manual.
+const EXCHANGE: &str = r#"
+[exchange]
+node = "master-0"
+peers = [
+  { name = "master-1", address = "192.168.7.14:5445" },
+  { name = "master-2", address = "192.168.7.15:5445" },
+]
+ca = "/etc/outpost/pki/ca.crt"
+certificate = "/etc/outpost/pki/node.crt"
+key = "/etc/outpost/pki/node.key"
+"#;
 
 /// Targets of every kind, for the manual.
 const TARGETS: &str = r#"
@@ -92,6 +109,14 @@ pub struct Healthd {
     pub probes: Probes,
     /// Bounds of the metrics.
     pub metrics: Metrics,
+    /// The exchange of findings with the healthds of other nodes. Without it, the probes of this node alone decide.
+    ///
+    /// With three nodes or more, a target is down for the site when more than half of the nodes that probe it, and two at
+    /// least, find it down; every node's subscribers see that. A target that this node alone cannot reach stays up. A
+    /// node that reaches no majority of the others is cut off: it says so, and serves the last verdict of the site for
+    /// `hold`. With two nodes, healthd shows the findings of the other one, and its own probes decide.
+    #[schemars(extend("x-example" = EXCHANGE, "x-reload" = "restart"))]
+    pub exchange: Option<Exchange>,
     /// healthd always probes these targets, also without a subscriber. A subscriber that states the same target shares
     /// the probe. The schedule that a target gives here is its schedule for every subscriber.
     #[schemars(extend("x-example" = TARGETS))]
@@ -110,6 +135,7 @@ impl Default for Healthd {
             overrides: Vec::new(),
             probes: Probes::default(),
             metrics: Metrics::default(),
+            exchange: None,
             target: Vec::new(),
         }
     }
@@ -217,6 +243,77 @@ pub struct Metrics {
 impl Default for Metrics {
     fn default() -> Self {
         Self { targets: 1000 }
+    }
+}
+
+//--- Other nodes
+
+/// The exchange of findings with the healthds of other nodes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Exchange {
+    /// The name of this node; its certificate has to be for this name.
+    pub node: String,
+    /// Addresses to listen on for other nodes. healthd uses sockets that systemd hands over under the name `exchange`
+    /// instead.
+    #[serde(default = "Exchange::default_listen")]
+    pub listen: Vec<Address>,
+    /// The other nodes, at most 15.
+    #[serde(default)]
+    pub peers: Vec<Peer>,
+    /// The authority that signs the nodes' certificates, in PEM. healthd reads this file, the certificate and the key
+    /// again when they change.
+    pub ca: PathBuf,
+    /// The certificate of this node, with its name, in PEM.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+    /// How long the findings of a node count after it was last heard. Each node says twice a second that its findings
+    /// still hold.
+    #[serde(default = "Exchange::default_silence")]
+    pub silence: DurationWithin<1000, 60_000>,
+    /// How long the last verdict of the site holds when nothing newer can be said: while this node is cut off, or the nodes
+    /// are split.
+    #[serde(default = "Exchange::default_hold")]
+    pub hold: DurationWithin<0, 3_600_000>,
+}
+
+impl Exchange {
+    /// A node with the defaults.
+    #[must_use]
+    pub fn new(node: impl Into<String>, files: NodeFiles) -> Self {
+        Self {
+            node: node.into(),
+            listen: Self::default_listen(),
+            peers: Vec::new(),
+            ca: files.ca,
+            certificate: files.certificate,
+            key: files.key,
+            silence: Self::default_silence(),
+            hold: Self::default_hold(),
+        }
+    }
+
+    /// The files with which it proves its name.
+    #[must_use]
+    pub fn files(&self) -> NodeFiles {
+        NodeFiles {
+            ca: self.ca.clone(),
+            certificate: self.certificate.clone(),
+            key: self.key.clone(),
+        }
+    }
+
+    fn default_listen() -> Vec<Address> {
+        everywhere(EXCHANGE_PORT).map(Address).to_vec()
+    }
+
+    fn default_silence() -> DurationWithin<1000, 60_000> {
+        DurationWithin::clamped(Duration::from_secs(2))
+    }
+
+    fn default_hold() -> DurationWithin<0, 3_600_000> {
+        DurationWithin::clamped(Duration::from_mins(1))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod healthd;
 pub mod lb_proxy;
 mod log;
 mod networks;
+pub mod nodes;
 mod number;
 mod one_or_many;
 mod read;

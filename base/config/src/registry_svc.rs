@@ -4,7 +4,6 @@ mod names;
 mod others;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -16,25 +15,16 @@ use crate::{
     SizeWithin, Whole,
 };
 
-pub use names::{
-    DEFAULT_SERVICE, NodeName, Realm, RepositoryPrefix, ServerName, ServiceName, WebhookName,
-};
-pub use others::{Acknowledge, Cluster, EventAction, Ignore, Mirror, NodeFiles, Peer, S3, Webhook};
+pub use names::{DEFAULT_SERVICE, Realm, RepositoryPrefix, ServerName, ServiceName, WebhookName};
+pub use others::{Acknowledge, Cluster, EventAction, Ignore, Mirror, S3, Webhook};
+
+pub use crate::nodes::{NodeFiles, NodeName, Peer, everywhere};
 
 /// The port of registry-svc's admin listener.
 pub const ADMIN_PORT: u16 = 9405;
 
 /// The port for clients.
 pub const PORT: u16 = 5443;
-
-/// Every address of the node, with a port.
-#[must_use]
-pub const fn everywhere(port: u16) -> [SocketAddr; 2] {
-    [
-        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
-        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
-    ]
-}
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;

@@ -33,6 +33,8 @@ pub mod life;
 pub mod listen;
 pub mod log;
 pub mod metrics;
+#[cfg(feature = "tls")]
+pub mod node_tls;
 pub mod notify;
 pub mod print;
 pub mod progress;

@@ -98,11 +98,10 @@ pub fn remarks(home: &Path, site: &Site) -> Vec<String> {
     bad.map(|state| format!("warning: {state}")).collect()
 }
 
-/// The nodes that show a certificate: those that run the registry. Others have nothing to lose.
+/// The nodes that show a certificate: those that run the registry, and those whose healthds exchange findings. Others
+/// have nothing to lose.
 fn known(site: &Site) -> impl Iterator<Item = &Node> {
-    site.nodes
-        .iter()
-        .filter(|node| node.services.contains(&Service::RegistrySvc))
+    site.nodes.iter().filter(|node| site.has_certificate(node))
 }
 
 /// The names of a node: for clients of its registry, for the other nodes, and on itself.

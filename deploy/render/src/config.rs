@@ -157,15 +157,25 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         let authority = &secrets.authority;
         files.push(file(places::CA, READABLE, authority, Part::Common));
     }
-    if !node.services.contains(&Service::RegistrySvc) {
+    let has_registry = node.services.contains(&Service::RegistrySvc);
+    if let Some(pair) = secrets
+        .nodes
+        .get(&node.name)
+        .filter(|_| site.has_certificate(node))
+    {
+        let part = match (has_registry, site.observes(node)) {
+            (true, true) => Part::Common,
+            (true, false) => Part::Service(Service::RegistrySvc),
+            (false, _) => Part::Service(Service::Healthd),
+        };
+        let certificate = &pair.certificate;
+        files.push(file(places::CERTIFICATE, READABLE, certificate, part));
+        files.push(file(places::KEY, PRIVATE, &pair.key, part));
+    }
+    if !has_registry {
         return files;
     }
     let registry = Part::Service(Service::RegistrySvc);
-    if let Some(pair) = secrets.nodes.get(&node.name) {
-        let certificate = &pair.certificate;
-        files.push(file(places::CERTIFICATE, READABLE, certificate, registry));
-        files.push(file(places::KEY, PRIVATE, &pair.key, registry));
-    }
     for mirror in &site.registry.mirrors {
         let places = [
             (

@@ -160,6 +160,7 @@ impl Ports {
             (22, "ssh"),
             (53, "dns-recursor"),
             (5301, "dns-authd"),
+            (5445, "healthd, for other nodes"),
             (9401, "healthd's admin listener"),
             (9402, "dns-authd's admin listener"),
             (9403, "dns-recursor's admin listener"),

@@ -27,6 +27,9 @@ use ipnet::IpNet;
 
 use crate::service::Service;
 
+/// The most healthds that exchange findings; masters come first.
+const MAX_OBSERVERS: usize = 16;
+
 /// A site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
@@ -286,6 +289,28 @@ impl Site {
             node.services.contains(&Service::DnsRecursor)
                 && !self.other_authorities(node).is_empty()
         })
+    }
+
+    /// The nodes whose healthds exchange findings, in the order of the site. Fewer than three have no majority, and
+    /// there are none.
+    pub fn observers(&self) -> Vec<&Node> {
+        let all = self.nodes.iter();
+        let all = all.filter(|node| node.services.contains(&Service::Healthd));
+        let observers: Vec<&Node> = all.take(MAX_OBSERVERS).collect();
+        match observers.len() {
+            0..3 => Vec::new(),
+            _ => observers,
+        }
+    }
+
+    /// Whether a node's healthd is one of them.
+    pub fn observes(&self, node: &Node) -> bool {
+        self.observers().iter().any(|one| one.name == node.name)
+    }
+
+    /// Whether a node proves its name to others by a certificate.
+    pub fn has_certificate(&self, node: &Node) -> bool {
+        node.services.contains(&Service::RegistrySvc) || self.observes(node)
     }
 
     /// The site that Outpost was made for: three masters and three workers of `ocp4.redhat.ren`.

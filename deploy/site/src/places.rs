@@ -115,6 +115,9 @@ pub fn admin(service: Service) -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }
 
+/// The port on which healthd answers the healthds of other nodes.
+pub const EXCHANGE_PORT: u16 = config::healthd::EXCHANGE_PORT;
+
 /// The address on which dns-authd answers dns-recursor.
 pub const AUTHORITY_PORT: u16 = 5301;
 

@@ -19,14 +19,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use health::{Liveness, Target, Watched};
+use exchange::members::{
+    Finding as SharedFinding, Heard, Message, PeerId, Settings, Standing, StreamId, is_shared,
+};
+use exchange::site::Exchange;
+use health::{Liveness, NodeFinding, Target, Watched};
 
 use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::clocks::Clocks;
 use crate::now::Now;
 use crate::schedule::{Pace, Scheduler, TargetId};
 use crate::schedules::Schedules;
-use crate::table::{Entry, Finding, Key, Known, LivenessTable, Seen};
+use crate::table::{Entry, Finding, Key, Known, LivenessTable, Seen, SiteVerdict};
 use crate::target_state::Effect;
 
 /// Bounds of the work.
@@ -100,6 +104,32 @@ pub struct Changes<'a> {
     pub waiting: &'a [(u32, Watched)],
 }
 
+/// The findings of this node's probes that another node has not heard yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnFindings {
+    /// The generation it brings the other node to.
+    pub generation: u64,
+    /// Whether these are all.
+    pub full: bool,
+    /// The findings; unknown takes one back.
+    pub findings: Vec<SharedFinding>,
+}
+
+/// The verdict of the site about a target has become another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteChange {
+    /// The target.
+    pub target: Arc<Target>,
+    /// The liveness that subscribers saw before.
+    pub before: Liveness,
+    /// The one that they see now.
+    pub after: Liveness,
+    /// The finding of this node's own probes.
+    pub own: Liveness,
+    /// Why it is so, in words.
+    pub words: String,
+}
+
 /// A subscriber, as healthd lists it.
 #[derive(Clone, Debug)]
 pub struct Subscriber {
@@ -136,6 +166,10 @@ pub struct Monitor {
     first_end: Option<Instant>,
     /// Decisions that have ended and are not reported yet.
     ended: Vec<(Scope, Decision)>,
+    /// What other nodes find, if they are asked.
+    exchange: Option<(Arc<str>, Exchange)>,
+    /// verdicts of the site that have changed and are not reported yet.
+    site_changes: Vec<SiteChange>,
 }
 
 impl Monitor {
@@ -160,6 +194,8 @@ impl Monitor {
             expiry: BTreeSet::new(),
             first_end: None,
             ended: Vec::new(),
+            exchange: None,
+            site_changes: Vec::new(),
         };
         for known in restored.known.into_iter().take(limits.targets) {
             if monitor.table.find(&known.target).is_some() {
@@ -183,7 +219,7 @@ impl Monitor {
     pub fn set_limits(&mut self, limits: Limits, now: Now) {
         self.limits = limits;
         self.scheduler.set_max_in_flight(limits.in_flight);
-        self.admit_waiting(now.steady);
+        self.admit_waiting(now);
     }
 
     /// Takes up other schedules of the site. States stay, and the results so far count.
@@ -227,7 +263,7 @@ impl Monitor {
     pub fn close(&mut self, id: SubscriberId, now: Now) {
         if let Some(subscriber) = self.subscribers.remove(&id) {
             self.let_go(&subscriber.held, now.steady);
-            self.admit_waiting(now.steady);
+            self.admit_waiting(now);
         }
     }
 
@@ -260,7 +296,7 @@ impl Monitor {
         self.let_go(&before, now.steady);
         let mut waiting = Vec::new();
         for (place, watched) in new {
-            match self.admit(&watched, now.steady) {
+            match self.admit(&watched, now) {
                 Some(key) => held.push((key, place)),
                 None => waiting.push((place, watched)),
             }
@@ -274,7 +310,7 @@ impl Monitor {
             subscriber.waiting = waiting;
         }
         // It may have let go of some that others wait for.
-        self.admit_waiting(now.steady);
+        self.admit_waiting(now);
         n_waiting
     }
 
@@ -301,7 +337,7 @@ impl Monitor {
     //--- Holding
 
     /// Holds a target that may be new; `None` when there is no room for it.
-    fn admit(&mut self, watched: &Watched, now: Instant) -> Option<Key> {
+    fn admit(&mut self, watched: &Watched, now: Now) -> Option<Key> {
         // A target without a holder makes room.
         while self.table.len() + self.table.n_views() + self.n_missing(watched)
             > self.limits.targets
@@ -312,9 +348,10 @@ impl Monitor {
         let is_new = self.table.find(&watched.target).is_none();
         let key = self.table.add_watched(watched.clone());
         if is_new {
-            self.schedule(key.target, now);
+            self.schedule(key.target, now.steady);
+            self.settle(key.target, now);
         }
-        self.hold(key, now);
+        self.hold(key, now.steady);
         Some(key)
     }
 
@@ -329,7 +366,7 @@ impl Monitor {
     }
 
     /// Takes in targets that wait for room, as far as there is some.
-    fn admit_waiting(&mut self, now: Instant) {
+    fn admit_waiting(&mut self, now: Now) {
         let waiting = self.subscribers.iter();
         let waiting: Vec<SubscriberId> = waiting
             .filter(|(_, subscriber)| !subscriber.waiting.is_empty())
@@ -408,6 +445,11 @@ impl Monitor {
         match key.is_view() {
             true => self.table.remove_view(key),
             false => {
+                if let (Some((_, exchange)), Some(entry)) =
+                    (&mut self.exchange, self.table.get(key.target))
+                {
+                    exchange.forget(&entry.target);
+                }
                 self.table.remove(key.target);
                 self.scheduler.remove(key.target);
             }
@@ -508,8 +550,9 @@ impl Monitor {
 
     /// The next probe to start, if one is due and there is room.
     pub fn poll(&mut self, now: Now) -> Option<Probe> {
-        self.expire(now.steady);
+        self.expire(now);
         self.end_decisions(now);
+        self.advance_exchange(now);
         while let Some(start) = self.scheduler.poll(now.steady) {
             if let Some(entry) = self.table.get(start.id) {
                 return Some(Probe {
@@ -529,7 +572,10 @@ impl Monitor {
     pub fn next_deadline(&mut self) -> Option<Instant> {
         let forget = self.expiry.first().map(|(end, _)| *end);
         let probe = self.scheduler.next_deadline();
-        forget.into_iter().chain(probe).chain(self.first_end).min()
+        let exchange = self.exchange.as_ref();
+        let exchange = exchange.and_then(|(_, exchange)| exchange.next_deadline());
+        let others = probe.into_iter().chain(exchange);
+        forget.into_iter().chain(others).chain(self.first_end).min()
     }
 
     /// A probe that was started has ended.
@@ -541,6 +587,9 @@ impl Monitor {
             false => Pace::Usual,
         };
         self.scheduler.finish(id, pace, now.steady);
+        if effect != Effect::None {
+            self.settle(id, now);
+        }
         effect
     }
 
@@ -567,13 +616,182 @@ impl Monitor {
         (self.scheduler.n_in_flight(), self.scheduler.max_in_flight())
     }
 
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: Now) {
         let before = self.expiry.len();
-        while let Some(&(_, key)) = self.expiry.first().filter(|(end, _)| *end <= now) {
+        while let Some(&(_, key)) = self.expiry.first().filter(|(end, _)| *end <= now.steady) {
             self.forget(key);
         }
         if self.expiry.len() < before {
             self.admit_waiting(now);
+        }
+    }
+
+    //--- Other nodes
+
+    /// Exchanges findings with other nodes from now on. The states from before the restart are the last verdicts of the site.
+    pub fn exchange(&mut self, settings: Settings, now: Now) {
+        let node = settings.node.as_str().into();
+        let mut exchange = Exchange::new(settings, now.steady);
+        for entry in self.table.entries() {
+            exchange.restore(&entry.target, entry.state.liveness(), now.steady);
+        }
+        self.exchange = Some((node, exchange));
+        self.advance_exchange(now);
+        self.settle_all(now);
+    }
+
+    /// The exchange, if there is one.
+    #[must_use]
+    pub fn exchanged(&self) -> Option<&Exchange> {
+        self.exchange.as_ref().map(|(_, exchange)| exchange)
+    }
+
+    /// How this node stands among the others, and since when.
+    #[must_use]
+    pub fn standing(&self) -> Option<(Standing, Instant)> {
+        self.exchanged()
+            .map(|exchange| exchange.members().standing())
+    }
+
+    /// This node begins a stream of a peer's messages.
+    pub fn begin_stream(&mut self, peer: PeerId) -> StreamId {
+        let exchange = self.exchange.as_mut();
+        exchange.map_or_else(StreamId::default, |(_, exchange)| exchange.begin(peer))
+    }
+
+    /// Takes in a message of a peer. Returns whether its stream is of use still.
+    ///
+    /// A finding that contradicts this node's has the target probed at once.
+    pub fn hear(&mut self, peer: PeerId, stream: StreamId, message: Message, now: Now) -> bool {
+        let Some((_, exchange)) = &mut self.exchange else {
+            return false;
+        };
+        let changed = match exchange.hear(peer, stream, message, now.steady) {
+            Heard::Taken(changed) => changed,
+            Heard::Ignored => return true,
+            Heard::Gap => return false,
+        };
+        if !self.advance_exchange(now) {
+            for target in &changed {
+                if let Some(id) = self.table.find(target) {
+                    self.settle(id, now);
+                }
+            }
+        }
+        for target in &changed {
+            if self.is_contradicted(target)
+                && let Some(id) = self.table.find(target)
+            {
+                self.scheduler.hurry(id, now.steady);
+            }
+        }
+        true
+    }
+
+    /// The machine of a peer refused a connection.
+    pub fn refused(&mut self, peer: PeerId, now: Now) {
+        if let Some((_, exchange)) = &mut self.exchange {
+            exchange.refused(peer, now.steady);
+            self.advance_exchange(now);
+        }
+    }
+
+    /// What this node's probes find, for another node that has heard a generation, or nothing yet.
+    #[must_use]
+    pub fn own_findings(&self, heard: Option<u64>) -> OwnFindings {
+        let finding = |entry: &Entry| SharedFinding {
+            target: Target::clone(&entry.target),
+            liveness: entry.finding(),
+            reason: entry.reason.clone(),
+        };
+        let shared = |entry: &&Entry| is_shared(&entry.target);
+        let delta = heard.filter(|heard| self.table.membership() <= *heard);
+        let findings = match delta {
+            Some(heard) => {
+                let changed = self.table.changed_since(heard);
+                let changed = changed.filter(|key| !key.is_view());
+                let changed = changed.filter_map(|key| self.table.get(key.target));
+                changed.filter(shared).map(finding).collect()
+            }
+            None => {
+                let known = |entry: &&Entry| entry.finding() != Liveness::Unknown;
+                let all = self.table.entries().filter(shared).filter(known);
+                all.map(finding).collect()
+            }
+        };
+        OwnFindings {
+            generation: self.table.generation(),
+            full: delta.is_none(),
+            findings,
+        }
+    }
+
+    /// The verdicts of the site that have changed since the last call.
+    pub fn take_site_changes(&mut self) -> Vec<SiteChange> {
+        std::mem::take(&mut self.site_changes)
+    }
+
+    /// Whether a peer that is heard finds otherwise than this node.
+    fn is_contradicted(&self, target: &Target) -> bool {
+        let own = self.table.find(target).and_then(|id| self.table.get(id));
+        let own = own.map_or(Liveness::Unknown, |entry| entry.state.liveness());
+        let others = self.exchanged().into_iter();
+        let mut others = others.flat_map(|exchange| exchange.members().findings(target));
+        own != Liveness::Unknown && others.any(|(_, row)| row.liveness != own)
+    }
+
+    /// Lets time pass for the exchange. Returns whether all targets were judged again.
+    fn advance_exchange(&mut self, now: Now) -> bool {
+        let exchange = self.exchange.as_mut();
+        let moved = exchange.is_some_and(|(_, exchange)| exchange.advance(now.steady));
+        if moved {
+            self.settle_all(now);
+        }
+        moved
+    }
+
+    fn settle_all(&mut self, now: Now) {
+        let all = self.table.entries();
+        let all = all.filter_map(|entry| self.table.find(&entry.target));
+        for id in all.collect::<Vec<_>>() {
+            self.settle(id, now);
+        }
+    }
+
+    /// Makes the verdict of the site about a target.
+    fn settle(&mut self, id: TargetId, now: Now) {
+        let (Some((node, exchange)), Some(entry)) = (&mut self.exchange, self.table.get(id)) else {
+            return;
+        };
+        let target = Arc::clone(&entry.target);
+        if !is_shared(&target) {
+            return;
+        }
+        let own = entry.finding();
+        let verdict = exchange.judge(&target, own, now.steady);
+        let findings = exchange.members().findings(&target);
+        let findings = findings.map(|(node, row)| NodeFinding {
+            node: node.to_owned(),
+            liveness: row.liveness,
+            reason: row.reason.clone(),
+        });
+        let site = SiteVerdict {
+            liveness: verdict.liveness,
+            basis: verdict.basis,
+            node: Arc::clone(node),
+            findings: findings.collect(),
+        };
+        let words = site.words(own);
+        let before = self.table.set_site(id, site, now.wall);
+        let after = self.table.get(id).map(Entry::liveness);
+        if let (Some(before), Some(after)) = (before, after) {
+            self.site_changes.push(SiteChange {
+                target,
+                before,
+                after,
+                own,
+                words,
+            });
         }
     }
 

@@ -8,6 +8,9 @@
 //! A subscriber with a deviation sees a *view* of a target: a second state, which the same results make by
 //! another rise, fall and timeout. Views have generations of their own.
 //!
+//! Where nodes exchange findings, a target has the verdict of the site besides ([`SiteVerdict`]). It is what subscribers see. A
+//! view sees it too while the results of this node contradict it: they are the odd ones then, whatever the rise and fall.
+//!
 //! Pure: never probes, sends or reads a clock.
 
 use std::collections::BTreeMap;
@@ -15,7 +18,9 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use health::{AdminState, Deviation, Liveness, Schedule, Target, Watched};
+use health::{
+    AdminState, Basis, Deviation, Liveness, NodeFinding, Schedule, Target, Verdict, Watched,
+};
 
 use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::counts::Counts;
@@ -86,9 +91,28 @@ pub struct Entry {
     pub schedule: Schedule,
     /// The generation of its last change.
     pub changed: u64,
+    /// The verdict of the site, where nodes exchange findings about the target.
+    pub site: Option<SiteVerdict>,
+    /// When the liveness that subscribers see last changed, where that is not by this node's results alone.
+    seen_since: Option<Duration>,
+    /// What subscribers saw when the verdict of the site was last made, and whether it was against this node's probes.
+    settled: (Liveness, bool),
     /// The schedule of probes: the site's with the shortest intervals that subscribers state.
     in_force: Schedule,
     views: BTreeMap<u64, View>,
+}
+
+/// The verdict of the site about a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SiteVerdict {
+    /// The liveness; `None` where the results of this node decide.
+    pub liveness: Option<Liveness>,
+    /// What it rests on.
+    pub basis: Basis,
+    /// The name of this node.
+    pub node: Arc<str>,
+    /// The findings of the other nodes that are heard.
+    pub findings: Vec<NodeFinding>,
 }
 
 /// A target as subscribers with one deviation see it.
@@ -197,6 +221,9 @@ impl LivenessTable {
             counts: Counts::default(),
             schedule,
             changed: 0,
+            site: None,
+            seen_since: None,
+            settled: (known.liveness, false),
             in_force: schedule,
             views: BTreeMap::new(),
         };
@@ -436,6 +463,33 @@ impl LivenessTable {
         effect
     }
 
+    /// Takes up the verdict of the site about a target. Returns the liveness that subscribers saw before, if it is another
+    /// one now or the site now overrules this node.
+    pub fn set_site(
+        &mut self,
+        id: TargetId,
+        verdict: SiteVerdict,
+        wall: Duration,
+    ) -> Option<Liveness> {
+        let entry = self.entries.get_mut(&id)?;
+        let is_other = entry.site.as_ref() != Some(&verdict);
+        if is_other {
+            let (before, since) = (entry.liveness(), entry.seen_since());
+            entry.site = Some(verdict);
+            entry.seen_since = match entry.liveness() == before {
+                true => since,
+                false => since.max(Some(wall)),
+            };
+        }
+        let is_known = entry.finding() != Liveness::Unknown;
+        let settled = (entry.liveness(), is_known && entry.overruling().is_some());
+        let before = std::mem::replace(&mut entry.settled, settled);
+        if is_other {
+            self.change_all(id);
+        }
+        (before != settled).then_some(before.0)
+    }
+
     /// Takes an operator's decision; says how many targets it covers.
     pub fn set_admin(&mut self, scope: Scope, decision: Decision) -> usize {
         let rules = self.rules.clone();
@@ -529,6 +583,28 @@ impl LivenessTable {
     }
 }
 
+impl SiteVerdict {
+    /// Why the liveness is what it is: `down for 2 of 3 nodes`.
+    #[must_use]
+    pub fn words(&self, own: Liveness) -> String {
+        let findings = self.findings.iter().map(|finding| finding.liveness);
+        let known = findings
+            .chain([own])
+            .filter(|one| *one != Liveness::Unknown);
+        let known: Vec<Liveness> = known.collect();
+        let n_up = known.iter().filter(|one| **one == Liveness::Up).count();
+        let n_nodes = known.len();
+        match (self.basis, self.liveness) {
+            (Basis::Site, Some(Liveness::Down)) => {
+                format!("down for {} of {n_nodes} nodes", n_nodes - n_up)
+            }
+            (Basis::Site | Basis::Split, _) => format!("up for {n_up} of {n_nodes} nodes"),
+            (Basis::Last, _) => "the last verdict of the site".to_owned(),
+            (Basis::Own, _) => "by the probes of this node".to_owned(),
+        }
+    }
+}
+
 /// The liveness that a single result stands for.
 const fn liveness(good: bool) -> Liveness {
     match good {
@@ -538,11 +614,44 @@ const fn liveness(good: bool) -> Liveness {
 }
 
 impl Entry {
+    /// The liveness that subscribers see: the site's where it has a verdict, else that of this node's probes.
+    #[must_use]
+    pub fn liveness(&self) -> Liveness {
+        let site = self.site.as_ref().and_then(|site| site.liveness);
+        site.unwrap_or_else(|| self.state.liveness())
+    }
+
+    /// The finding of this node's probes, for other nodes; unknown until a probe has ended since the start.
+    #[must_use]
+    pub fn finding(&self) -> Liveness {
+        match self.state.is_warm() {
+            true => Liveness::Unknown,
+            false => self.state.liveness(),
+        }
+    }
+
+    /// The verdict of the site where it is another one than that of this node's probes.
+    #[must_use]
+    pub fn overruling(&self) -> Option<&SiteVerdict> {
+        let differs = |site: &&SiteVerdict| {
+            let own = self.state.liveness();
+            site.liveness.is_some_and(|liveness| liveness != own)
+        };
+        self.site.as_ref().filter(differs)
+    }
+
+    fn seen_since(&self) -> Option<Duration> {
+        match self.site.as_ref().and_then(|site| site.liveness) {
+            Some(_) => self.seen_since,
+            None => self.seen_since.max(self.since),
+        }
+    }
+
     /// The liveness that choosers of targets use: that of probes, unless an operator took the target out.
     #[must_use]
     pub fn effective(&self) -> Liveness {
         match self.admin {
-            AdminState::Ready => self.state.liveness(),
+            AdminState::Ready => self.liveness(),
             AdminState::Drain | AdminState::Maintenance => Liveness::Down,
         }
     }
@@ -570,16 +679,52 @@ impl<'a> From<&'a Entry> for Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// The liveness.
+    /// The state that the results of this node make.
     #[must_use]
     pub fn state(&self) -> TargetState {
         self.view.map_or(self.entry.state, |view| view.state)
     }
 
+    /// The liveness.
+    #[must_use]
+    pub fn liveness(&self) -> Liveness {
+        match self.view {
+            Some(view) if self.entry.overruling().is_none() => view.state.liveness(),
+            _ => self.entry.liveness(),
+        }
+    }
+
+    /// Whether the liveness is from before a restart and unconfirmed.
+    #[must_use]
+    pub fn is_warm(&self) -> bool {
+        let basis = self.entry.site.as_ref().map(|site| site.basis);
+        let is_new = matches!(basis, Some(Basis::Site | Basis::Split));
+        !is_new && self.state().is_warm()
+    }
+
     /// When the liveness last changed, since 1970.
     #[must_use]
     pub fn since(&self) -> Option<Duration> {
-        self.view.map_or(self.entry.since, |view| view.since)
+        match self.view {
+            Some(view) if self.entry.overruling().is_none() => view.since,
+            _ => self.entry.seen_since(),
+        }
+    }
+
+    /// Why the liveness is what it is, where nodes exchange findings about the target.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        let site = self.entry.site.as_ref()?;
+        let own = NodeFinding {
+            node: site.node.to_string(),
+            liveness: self.entry.state.liveness(),
+            reason: self.entry.reason.clone(),
+        };
+        let findings = [own].into_iter().chain(site.findings.iter().cloned());
+        Some(Verdict {
+            basis: site.basis,
+            findings: findings.collect(),
+        })
     }
 
     /// The generation of the last change.
@@ -608,10 +753,17 @@ impl Seen<'_> {
         }
     }
 
-    /// The reason that the last probe gave.
+    /// The reason that the last probe gave, after that of the site if the site overrules it.
     #[must_use]
     pub fn reason(&self) -> String {
         let reason = self.entry.reason.clone();
+        if let Some(site) = self.entry.overruling() {
+            let words = site.words(self.entry.finding());
+            return match reason.is_empty() {
+                true => words,
+                false => format!("{words}; here: {reason}"),
+            };
+        }
         match self.view {
             Some(view) if view.late => {
                 let limit = view.schedule.timeout.as_millis();

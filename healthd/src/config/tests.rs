@@ -284,3 +284,43 @@ fn the_command_line_wins() {
     assert_eq!(config.file.state, Path::new("/tmp/x"));
     assert_eq!(config.common.admin, overrides.admin);
 }
+
+#[test]
+fn other_nodes_are_checked_and_without_one_nothing_is_exchanged() {
+    let file = |node: &str, peers: &str| {
+        parse(&format!(
+            "version = \"v1\"\n[exchange]\nnode = \"{node}\"\npeers = [{peers}]\n\
+             ca = \"/ca\"\ncertificate = \"/crt\"\nkey = \"/key\"\n"
+        ))
+    };
+    let peer =
+        |name: &str, address: &str| format!("{{ name = \"{name}\", address = \"{address}\" }}");
+    let two = [peer("b", "192.0.2.2:5445"), peer("c", "c.example:5445")].join(", ");
+    let config = file("a", &two).unwrap();
+    let exchange = config.exchange.as_ref().unwrap();
+    assert_eq!(exchange.settings.peers, ["b", "c"]);
+    assert_eq!(exchange.settings.silence, Duration::from_secs(2));
+    assert_eq!(exchange.settings.hold, Duration::from_mins(1));
+    assert_eq!(exchange.settings.max_findings, 16_384);
+    assert_eq!(exchange.listen.len(), 2);
+    let unreadable = config.with_files().unwrap_err().to_string();
+    assert!(
+        unreadable.contains("exchange: cannot read /ca"),
+        "{unreadable}"
+    );
+    assert_eq!(file("a", "").unwrap().exchange, None);
+    assert_eq!(parse("version = \"v1\"").unwrap().exchange, None);
+    let many: Vec<String> = (0..16)
+        .map(|number| peer(&format!("n{number}"), "192.0.2.2:1"))
+        .collect();
+    for (node, peers, expected) in [
+        ("A", two.as_str(), "a node's name"),
+        ("a", &peer("a", "192.0.2.2:1"), "another node"),
+        ("a", &peer("b", "192.0.2.2"), "with its port"),
+        ("a", &peer("", "192.0.2.2:1"), "a node's name"),
+        ("a", &many.join(", "), "at most 15"),
+    ] {
+        let problems = file(node, peers).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{problems}");
+    }
+}

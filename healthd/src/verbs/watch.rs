@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use daemon::calendar::Timestamp;
 use daemon::{errln, exit, outln};
-use proto::health::{AdminState, Snapshot, Target, TargetStatus};
+use proto::health::{AdminState, Basis, Liveness, Snapshot, Target, TargetStatus};
 use proto::watch::Watcher;
 use serde_json::{Value, json};
 
@@ -107,6 +107,7 @@ fn print_changes(before: &Snapshot, after: &Snapshot, args: &Args) {
     for (target, status) in &after.targets {
         let same = |old: &TargetStatus| {
             (old.liveness, old.admin, old.since) == (status.liveness, status.admin, status.since)
+                && votes(old) == votes(status)
         };
         if is_wanted(target, &args.targets) && !before.status(target).is_some_and(same) {
             print(target, Some(status), args.json);
@@ -117,6 +118,14 @@ fn print_changes(before: &Snapshot, after: &Snapshot, args: &Args) {
             print(target, None, args.json);
         }
     }
+}
+
+/// What the liveness rests on, and what each node finds. The reasons of nodes change more often.
+fn votes(status: &TargetStatus) -> Option<(Basis, Vec<(&str, Liveness)>)> {
+    let verdict = status.verdict.as_ref()?;
+    let votes = verdict.findings.iter();
+    let votes = votes.map(|finding| (finding.node.as_str(), finding.liveness));
+    Some((verdict.basis, votes.collect()))
 }
 
 fn is_wanted(target: &Target, wanted: &[Selector]) -> bool {
@@ -173,6 +182,9 @@ fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Val
         fields.insert("reason".to_owned(), status.reason.clone().into());
         let latency = status.latency.as_secs_f64();
         fields.insert("latency_seconds".to_owned(), latency.into());
+        if let Some(verdict) = &status.verdict {
+            fields.insert("verdict".to_owned(), json!(verdict));
+        }
     }
     object
 }
@@ -181,7 +193,7 @@ fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Val
 mod tests {
     use std::time::Duration;
 
-    use proto::health::Liveness;
+    use proto::health::{NodeFinding, Verdict};
 
     use super::*;
 
@@ -226,5 +238,22 @@ mod tests {
         assert_eq!(object["liveness"], "down");
         assert_eq!(object["generation"], 7);
         assert_eq!(object["since"], Value::Null);
+        assert!(object.get("verdict").is_none(), "no other node is asked");
+        let finding = NodeFinding {
+            node: "master-1".to_owned(),
+            liveness: Liveness::Up,
+            reason: "connected".to_owned(),
+        };
+        let status = TargetStatus {
+            verdict: Some(Verdict {
+                basis: Basis::Site,
+                findings: vec![finding],
+            }),
+            ..status
+        };
+        let object = super::object(Timestamp(SystemTime::UNIX_EPOCH), &target, Some(&status));
+        assert_eq!(object["verdict"]["basis"], "site");
+        assert_eq!(object["verdict"]["findings"][0]["node"], "master-1");
+        assert_eq!(object["verdict"]["findings"][0]["liveness"], "up");
     }
 }

@@ -7,6 +7,7 @@
 
 mod clock;
 mod endpoint;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -16,6 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use clock::{ClockReport, ClockState, Leap};
 pub use endpoint::{Endpoint, EndpointError, HealthdArg};
+pub use verdict::{Basis, NodeFinding, Verdict};
 
 /// A target of probes. Its identity is all of it: two equal targets share one probe and one state.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -416,6 +418,8 @@ pub struct TargetStatus {
     pub generation: u64,
     /// The schedule that makes the liveness.
     pub schedule: Schedule,
+    /// Why the liveness is what it is; `None` from a healthd that exchanges no findings with others about the target.
+    pub verdict: Option<Verdict>,
 }
 
 impl TargetStatus {

@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::{
-    AdminState, Deviation, DnsProbe, HealthError, HttpProbe, Liveness, Schedule, Target,
-    TargetKind, TargetStatus, Verify, Watched,
+    AdminState, Basis, Deviation, DnsProbe, HealthError, HttpProbe, Liveness, NodeFinding,
+    Schedule, Target, TargetKind, TargetStatus, Verdict, Verify, Watched,
 };
 use crate::wire;
 
@@ -304,6 +304,7 @@ impl From<&wire::TargetStatus> for TargetStatus {
             generation: status.generation,
             // A healthd of the version before echoes the schedule with the target, its defaults filled in.
             schedule: Schedule::default().with(&in_force.unwrap_or_default().into()),
+            verdict: status.verdict.as_ref().map(Verdict::from),
         }
     }
 }
@@ -329,6 +330,59 @@ impl From<(&Target, &TargetStatus)> for wire::TargetStatus {
             stated: 0,
             schedule: Some(status.schedule.into()),
             generation: status.generation,
+            verdict: status.verdict.as_ref().map(Into::into),
+        }
+    }
+}
+
+//--- Verdicts
+
+impl From<wire::Basis> for Basis {
+    fn from(basis: wire::Basis) -> Self {
+        match basis {
+            wire::Basis::Own => Self::Own,
+            wire::Basis::Site => Self::Site,
+            wire::Basis::Split => Self::Split,
+            wire::Basis::Last => Self::Last,
+        }
+    }
+}
+
+impl From<Basis> for wire::Basis {
+    fn from(basis: Basis) -> Self {
+        match basis {
+            Basis::Own => Self::Own,
+            Basis::Site => Self::Site,
+            Basis::Split => Self::Split,
+            Basis::Last => Self::Last,
+        }
+    }
+}
+
+impl From<&wire::Verdict> for Verdict {
+    fn from(verdict: &wire::Verdict) -> Self {
+        let finding = |finding: &wire::NodeFinding| NodeFinding {
+            node: finding.node.clone(),
+            liveness: finding.liveness().into(),
+            reason: finding.reason.clone(),
+        };
+        Self {
+            basis: verdict.basis().into(),
+            findings: verdict.findings.iter().map(finding).collect(),
+        }
+    }
+}
+
+impl From<&Verdict> for wire::Verdict {
+    fn from(verdict: &Verdict) -> Self {
+        let finding = |finding: &NodeFinding| wire::NodeFinding {
+            node: finding.node.clone(),
+            liveness: wire::Liveness::from(finding.liveness).into(),
+            reason: finding.reason.clone(),
+        };
+        Self {
+            basis: wire::Basis::from(verdict.basis).into(),
+            findings: verdict.findings.iter().map(finding).collect(),
         }
     }
 }

@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use daemon::drain::Guard;
+use daemon::node_tls::Identity;
 use hyper::body::{Body as HttpBody, Incoming};
 use hyper::{Request, Response};
 use oci::digest::Digest;
@@ -43,7 +44,6 @@ use self::fetch::Fetcher;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
-use self::tls::Identity;
 use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
 use registry_cluster_core::buckets::Difference;
 use registry_cluster_core::clocks::Fault;
@@ -62,12 +62,11 @@ pub mod settings;
 #[cfg(test)]
 mod tests;
 mod throttle;
-mod tls;
 
+pub use daemon::node_tls::TlsError;
 pub use fetch::Body;
 pub use read_through::Remote;
 pub use server::Caller;
-pub use tls::TlsError;
 
 /// How often a write that waits looks whether a peer has fallen silent.
 const LOOK: Duration = Duration::from_millis(250);

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::service::replication_client::ReplicationClient;
+use daemon::node_tls::{Identity, server_name};
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::{Mutex, MutexGuard};
@@ -23,7 +24,6 @@ use tonic::transport::{Channel, Endpoint};
 use tower_service::Service;
 
 use super::settings::PeerSettings;
-use super::tls::{Identity, server_name};
 
 /// A connection attempt that takes longer has failed: peers are one switch away.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

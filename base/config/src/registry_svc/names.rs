@@ -5,31 +5,6 @@ use std::sync::Arc;
 use crate::text::{TextError, checked_text};
 
 checked_text!(
-    /// The name by which a site knows a node, such as `master-0`: small letters, digits, `-` and `.`, as in host names.
-    NodeName,
-    parse_node,
-    "the name of a node"
-);
-
-impl NodeName {
-    /// The longest name: that of a label of the DNS.
-    pub const LONGEST: usize = 63;
-}
-
-/// A name is in upload sessions' identifiers and in certificates.
-fn parse_node(text: &str) -> Result<Arc<str>, TextError> {
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_more = |byte: u8| is_word(byte) || byte == b'.' || byte == b'-';
-    let fits = text.len() <= NodeName::LONGEST
-        && text.bytes().next().is_some_and(is_word)
-        && text.bytes().last().is_some_and(is_word)
-        && text.bytes().all(is_more);
-    fits.then(|| text.into()).ok_or(TextError(
-        "a node's name has up to 63 small letters, digits, `-` and `.`, with a letter or a digit at both ends",
-    ))
-}
-
-checked_text!(
     /// A server name as TLS clients send it (RFC 6066 §3), or a pattern `*.NAME`; in small letters and without a dot at the
     /// end.
     ServerName,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DAY, HOUR, KIB, RepositoryPrefix, SECOND, WebhookName, everywhere};
+use super::{DAY, HOUR, KIB, RepositoryPrefix, SECOND, WebhookName};
+use crate::nodes::{NodeFiles, Peer, everywhere};
 use crate::{
     Address, DurationWithin, HttpUrl, HumanDuration, OneOrMany, Positive, SizeWithin, Whole,
 };
@@ -55,17 +56,6 @@ pub struct Cluster {
     /// `status`, and dates its records by their clocks. Records are never refused or delayed for their date.
     #[serde(default = "Cluster::default_clock_bound")]
     pub clock_bound: DurationWithin<SECOND, DAY>,
-}
-
-/// The files with which a node proves its name to the others.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct NodeFiles {
-    /// The authority that signs the nodes' certificates.
-    pub ca: PathBuf,
-    /// The certificate of this node.
-    pub certificate: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
 }
 
 impl Cluster {
@@ -117,16 +107,6 @@ impl Cluster {
     fn default_clock_bound() -> DurationWithin<SECOND, DAY> {
         DurationWithin::clamped(Duration::from_hours(1))
     }
-}
-
-/// Another node.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Peer {
-    /// Its name; its certificate has to be for this name.
-    pub name: String,
-    /// Its address for nodes: a host name or an IP address, and a port.
-    pub address: String,
 }
 
 /// The nodes that have to hold a push.

@@ -1,11 +1,13 @@
 //! The configuration of healthd.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::config::healthd::{Healthd, Kind, Listen, Override, Target, Verify};
+use ::config::healthd::{Exchange, Healthd, Kind, Listen, Override, Target, Verify};
 use ::config::lb_proxy::Role;
+use ::config::nodes::{NodeFiles, Peer};
 use ::config::{Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
 
 use super::lb_proxy::frontend_role;
@@ -13,7 +15,7 @@ use super::own_targets::{OwnTarget, Question, own_targets};
 use super::{Layout, in_utf8, written};
 use site::places;
 use site::service::Service;
-use site::{Published, Site};
+use site::{Node, Published, Site};
 
 /// Renders the file.
 ///
@@ -31,6 +33,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         },
         schedule: layout.schedule,
         overrides: api_schedules(site, layout),
+        exchange: layout.node().and_then(|node| exchange(site, node)),
         target: targets.iter().map(target).collect(),
         ..Healthd::default()
     };
@@ -47,6 +50,28 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         file.comment(&at!["override", index], words)
     });
     named.to_string()
+}
+
+/// The other nodes whose healthds exchange findings with that of this node.
+fn exchange(site: &Site, node: &Node) -> Option<Exchange> {
+    if !site.observes(node) {
+        return None;
+    }
+    let files = NodeFiles {
+        ca: places::CA.into(),
+        certificate: places::CERTIFICATE.into(),
+        key: places::KEY.into(),
+    };
+    let peer = |peer: &Node| Peer {
+        name: peer.name.clone(),
+        address: SocketAddr::new(peer.address(), places::EXCHANGE_PORT).to_string(),
+    };
+    let observers = site.observers().into_iter();
+    let others = observers.filter(|other| other.name != node.name);
+    Some(Exchange {
+        peers: others.map(peer).collect(),
+        ..Exchange::new(&node.name, files)
+    })
 }
 
 /// The schedules of API servers, which lb-proxy asks for `/readyz`.
@@ -133,6 +158,30 @@ state = "/run/user/1000/outpost-up/state/healthd"
 interval = "500ms"
 "#
         );
+    }
+
+    #[test]
+    fn three_nodes_exchange_findings_and_two_have_no_majority() {
+        let mut site = Site::example();
+        let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[1]));
+        let three = text(&site);
+        assert!(
+            three.contains("[exchange]\nnode = \"master-1\"\n"),
+            "{three}"
+        );
+        for (name, address) in [
+            ("master-0", "192.168.7.13:5445"),
+            ("master-2", "192.168.7.15:5445"),
+        ] {
+            let peer = format!("[[exchange.peers]]\nname = \"{name}\"\naddress = \"{address}\"\n");
+            assert!(three.contains(&peer), "{three}");
+        }
+        assert!(
+            three.contains("key = \"/etc/outpost/pki/node.key\"\n"),
+            "{three}"
+        );
+        site.nodes[0].services.clear();
+        assert!(!text(&site).contains("exchange"));
     }
 
     #[test]

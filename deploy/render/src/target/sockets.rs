@@ -82,11 +82,24 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
         listen,
     };
     match service {
-        Service::Healthd => vec![one(
-            "queries about liveness",
-            "healthd",
-            Listen::Unix(places::HEALTHD_SOCKET),
-        )],
+        Service::Healthd => {
+            let mut all = vec![one(
+                "queries about liveness",
+                "healthd",
+                Listen::Unix(places::HEALTHD_SOCKET),
+            )];
+            if !scope.site.observers().is_empty() {
+                all.push(Sockets {
+                    suffix: "-exchange".to_owned(),
+                    ..one(
+                        "findings for the other nodes",
+                        "exchange",
+                        Listen::Port(Port::tcp(places::EXCHANGE_PORT)),
+                    )
+                });
+            }
+            all
+        }
         Service::DnsAuthd => {
             let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
             let port = match scope.site.shares_authorities() {
@@ -287,6 +300,21 @@ mod tests {
         assert_eq!(n_sockets(&site), 2);
         site.nodes.truncate(1);
         assert_eq!(n_sockets(&site), 1);
+    }
+
+    #[test]
+    fn healthd_listens_for_other_nodes_where_there_is_a_majority() {
+        let mut site = Site::example();
+        let sockets = |site: &Site| {
+            let scope = Scope::role(site, Role::Master).unwrap();
+            names(Service::Healthd, &scope)
+        };
+        assert_eq!(
+            sockets(&site),
+            ["outpost-healthd.socket", "outpost-healthd-exchange.socket"]
+        );
+        site.nodes.truncate(2);
+        assert_eq!(sockets(&site), ["outpost-healthd.socket"]);
     }
 
     #[test]

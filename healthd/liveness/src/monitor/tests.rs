@@ -550,3 +550,4 @@ fn what_was_known_before_a_restart_and_nobody_asks_for_is_forgotten() {
 }
 
 mod simulation;
+mod site_verdict;

@@ -1,20 +1,25 @@
-//! How nodes prove to each other who they are: both sides show a certificate of the cluster's
-//! authority that is for the name of a configured node.
+//! How nodes prove to each other who they are: both sides show a certificate of the site's authority that is for the
+//! name of a configured node.
 //!
-//! A reload reads the files again; open connections stay as they are.
+//! The files are read again at a reload, or when they have changed ([`Identity::follow`]); open connections stay as they are.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
+use config::nodes::{NodeFiles, NodeName};
 use parking_lot::RwLock;
-use registry_facts::name::NodeName;
 use rustls::client::verify_server_name;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-use super::settings::NodeFiles;
+use crate::disk::Stamp;
+use crate::exit;
+
+/// How often [`Identity::follow`] looks at the files: a new certificate comes days before the old one runs out.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// Why nodes cannot prove who they are.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +66,7 @@ pub enum TlsError {
 
 /// The TLS of both directions, replaced as a whole.
 #[derive(Debug)]
-pub(super) struct Identity {
+pub struct Identity {
     node: NodeName,
     files: NodeFiles,
     current: RwLock<Sides>,
@@ -76,7 +81,11 @@ struct Sides {
 
 impl Identity {
     /// Reads the files.
-    pub(super) fn read(node: &NodeName, files: &NodeFiles) -> Result<Self, TlsError> {
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be used, or are another node's.
+    pub fn read(node: &NodeName, files: &NodeFiles) -> Result<Self, TlsError> {
         Ok(Self {
             node: node.clone(),
             files: files.clone(),
@@ -85,17 +94,62 @@ impl Identity {
     }
 
     /// Reads the files again; if they cannot be used, the present ones stay in force.
-    pub(super) fn reload(&self) -> Result<(), TlsError> {
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be used.
+    pub fn reload(&self) -> Result<(), TlsError> {
         let sides = load(&self.node, &self.files)?;
         *self.current.write() = sides;
         Ok(())
     }
 
-    pub(super) fn client(&self) -> Arc<ClientConfig> {
+    /// [Reloads](Self::reload) whenever a file has changed, for ever; dropped, it ends.
+    pub async fn follow(self: Arc<Self>) {
+        self.follow_every(LOOK).await;
+    }
+
+    /// The same, with another time between two looks.
+    pub async fn follow_every(self: Arc<Self>, look: Duration) {
+        let mut seen = self.stamps();
+        loop {
+            tokio::time::sleep(look).await;
+            let stamps = self.stamps();
+            if stamps == seen {
+                continue;
+            }
+            seen = stamps;
+            if let Err(error) = self.reload() {
+                let error = exit::chain(&error);
+                tracing::error!(
+                    error,
+                    "Certificate of the node cannot be used, the old one stays"
+                );
+                continue;
+            }
+            let path = self.files.certificate.display();
+            tracing::info!(%path, "Certificate of the node is read again");
+        }
+    }
+
+    fn stamps(&self) -> [Stamp; 3] {
+        let NodeFiles {
+            ca,
+            certificate,
+            key,
+        } = &self.files;
+        [ca, certificate, key].map(|path| Stamp::of(path))
+    }
+
+    /// For the connections that this node makes.
+    #[must_use]
+    pub fn client(&self) -> Arc<ClientConfig> {
         Arc::clone(&self.sides().client)
     }
 
-    pub(super) fn server(&self) -> Arc<ServerConfig> {
+    /// For the connections that it takes.
+    #[must_use]
+    pub fn server(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.sides().server)
     }
 
@@ -105,7 +159,8 @@ impl Identity {
 }
 
 /// The node that a certificate is for.
-pub(super) fn node_of<'a>(
+#[must_use]
+pub fn node_of<'a>(
     certificate: &CertificateDer<'_>,
     mut nodes: impl Iterator<Item = &'a NodeName>,
 ) -> Option<&'a NodeName> {
@@ -116,7 +171,8 @@ pub(super) fn node_of<'a>(
 }
 
 /// A node's name as certificates have it.
-pub(super) fn server_name(node: &NodeName) -> Option<ServerName<'static>> {
+#[must_use]
+pub fn server_name(node: &NodeName) -> Option<ServerName<'static>> {
     ServerName::try_from(node.as_str().to_owned()).ok()
 }
 

@@ -1,0 +1,65 @@
+//! The nodes of a site, as services name them to each other.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::text::{TextError, checked_text};
+
+checked_text!(
+    /// The name by which a site knows a node, such as `master-0`: small letters, digits, `-` and `.`, as in host names.
+    NodeName,
+    parse_node,
+    "the name of a node"
+);
+
+impl NodeName {
+    /// The longest name: that of a label of the DNS.
+    pub const LONGEST: usize = 63;
+}
+
+/// A name is in upload sessions' identifiers and in certificates.
+fn parse_node(text: &str) -> Result<Arc<str>, TextError> {
+    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_more = |byte: u8| is_word(byte) || byte == b'.' || byte == b'-';
+    let fits = text.len() <= NodeName::LONGEST
+        && text.bytes().next().is_some_and(is_word)
+        && text.bytes().last().is_some_and(is_word)
+        && text.bytes().all(is_more);
+    fits.then(|| text.into()).ok_or(TextError(
+        "a node's name has up to 63 small letters, digits, `-` and `.`, with a letter or a digit at both ends",
+    ))
+}
+
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Peer {
+    /// Its name; its certificate has to be for this name.
+    pub name: String,
+    /// Its address for nodes: a host name or an IP address, and a port.
+    pub address: String,
+}
+
+/// The files with which a node proves its name to the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NodeFiles {
+    /// The authority that signs the nodes' certificates.
+    pub ca: PathBuf,
+    /// The certificate of this node.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Every address of the node, with a port.
+#[must_use]
+pub const fn everywhere(port: u16) -> [SocketAddr; 2] {
+    [
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port),
+        SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),
+    ]
+}

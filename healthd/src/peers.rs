@@ -1,0 +1,195 @@
+//! The exchange of findings with the healthds of other nodes. The crate `exchange` decides; this carries messages.
+//!
+//! | task | does | ends |
+//! | --- | --- | --- |
+//! | starter, while the node's certificate cannot be read | tries again | when it can |
+//! | [`follower`], one a peer | connects to the peer, hands its findings to the monitor | with the drain |
+//! | [`listener`], one a socket | lets peers in by their certificates | with the drain |
+//! | a session, one a peer | sends this node's findings, and a beat | with its connection, or when the peer begins another |
+//! | reporter | logs how this node stands among the others, and shows it on `/readyz` | with the drain |
+//!
+//! A healthd without its peers, or without a certificate, starts and continues: its own probes decide.
+
+mod follower;
+mod listener;
+mod session;
+
+use std::net::{IpAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use daemon::drain::Guard;
+use daemon::exit;
+use daemon::listen;
+use daemon::node_tls::{Identity, TlsError};
+use daemon::readiness::Readiness;
+use daemon::run::{Context, StartError};
+use exchange::members::{PeerId, Standing};
+use proto::watch::MAX_MESSAGE;
+
+use crate::config::ExchangeConfig;
+use crate::driver::Driver;
+
+/// The name of inherited sockets.
+const SOCKET_NAME: &str = "exchange";
+
+/// How long to wait before the files of a certificate are read again that could not be.
+const AGAIN: Duration = Duration::from_secs(5);
+
+/// The key of the detail on `/readyz`.
+const DETAIL: &str = "exchange";
+
+/// The exchange, with its sockets open.
+pub(crate) struct Exchange {
+    config: ExchangeConfig,
+    listeners: Vec<TcpListener>,
+}
+
+impl Exchange {
+    /// Opens the sockets, or takes those that systemd hands over.
+    ///
+    /// # Errors
+    /// When one cannot be listened on.
+    pub(crate) fn open(config: ExchangeConfig, context: &mut Context) -> Result<Self, StartError> {
+        let listeners = listen::tcp(&mut context.inherited, SOCKET_NAME, &config.listen)?;
+        Ok(Self { config, listeners })
+    }
+
+    /// Exchanges findings until the drain begins. Call it before the driver runs: states from before a restart hold
+    /// until a majority is heard.
+    pub(crate) fn start(self, driver: &Driver, readiness: &Readiness, guard: &Guard) {
+        let (driver, readiness) = (driver.clone(), readiness.clone());
+        match self.identity() {
+            Ok(identity) => self.run(identity, driver, readiness, guard.clone()),
+            Err(error) => {
+                say_unreadable(&error, &readiness);
+                let mut guard = guard.clone();
+                tokio::spawn(async move {
+                    let identity = tokio::select! {
+                        identity = self.wait_identity(&readiness) => identity,
+                        () = guard.asked() => return,
+                    };
+                    readiness.set_reason(DETAIL, None);
+                    self.run(identity, driver, readiness, guard);
+                });
+            }
+        }
+    }
+
+    fn identity(&self) -> Result<Identity, TlsError> {
+        Identity::read(&self.config.node, &self.config.files)
+    }
+
+    async fn wait_identity(&self, readiness: &Readiness) -> Identity {
+        let mut said = String::new();
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            match self.identity() {
+                Ok(identity) => return identity,
+                Err(error) => {
+                    let words = exit::chain(&error);
+                    if words != said {
+                        say_unreadable(&error, readiness);
+                        said = words;
+                    }
+                }
+            }
+        }
+    }
+
+    fn run(self, identity: Identity, driver: Driver, readiness: Readiness, guard: Guard) {
+        let Self { config, listeners } = self;
+        let identity = Arc::new(identity);
+        let settings = config.settings.clone();
+        driver.step(|monitor, now| monitor.exchange(settings, now));
+        let peers: Vec<_> = config.peers.iter().map(|peer| peer.name.clone()).collect();
+        let addresses = config.peers.iter();
+        let members: Vec<IpAddr> = addresses
+            .filter_map(|peer| {
+                let address: std::net::SocketAddr = peer.address.as_str().parse().ok()?;
+                Some(address.ip().to_canonical())
+            })
+            .collect();
+        let server = listener::Server::new(driver.clone(), Arc::clone(&identity), peers, members);
+        for listener in listeners {
+            server.clone().serve(listener, &guard);
+        }
+        for (number, peer) in config.peers.into_iter().enumerate() {
+            let follower = follower::Follower {
+                id: PeerId(number),
+                peer,
+                silence: config.settings.silence,
+                identity: Arc::clone(&identity),
+                driver: driver.clone(),
+            };
+            let mut guard = guard.clone();
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = follower.run() => {}
+                    () = guard.asked() => {}
+                }
+            });
+        }
+        let hold = config.settings.hold;
+        tokio::spawn(async move {
+            let mut guard = guard;
+            tokio::select! {
+                () = report(&driver, &readiness, hold) => {}
+                () = identity.follow() => {}
+                () = guard.asked() => {}
+            }
+        });
+    }
+}
+
+/// Says how this node stands among the others, whenever that changes.
+async fn report(driver: &Driver, readiness: &Readiness, hold: Duration) {
+    let mut standings = driver.standings();
+    let mut before = Standing::Joining;
+    loop {
+        let standing = *standings.borrow_and_update();
+        if let Some(standing) = standing.filter(|standing| *standing != before) {
+            let hold = daemon::config::HumanDuration(hold);
+            let reason = match standing {
+                Standing::Joining | Standing::Connected => None,
+                Standing::Alone => Some(
+                    "the healthds of most other nodes are away; the probes of this node decide"
+                        .to_owned(),
+                ),
+                Standing::CutOff => Some(format!(
+                    "this node is cut off: no majority of the nodes answers; the last verdict of the site holds for {hold}, \
+                     then the probes of this node decide"
+                )),
+            };
+            match standing {
+                Standing::Joining => {}
+                Standing::Connected => tracing::info!("A majority of the nodes is heard"),
+                Standing::Alone => tracing::warn!(
+                    "The healthds of most other nodes are away; the probes of this node decide"
+                ),
+                Standing::CutOff => tracing::warn!(
+                    %hold,
+                    "This node is cut off from the other nodes; the last verdict of the site holds for a while"
+                ),
+            }
+            readiness.set_reason(DETAIL, reason);
+            before = standing;
+        }
+        if standings.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn say_unreadable(error: &TlsError, readiness: &Readiness) {
+    let error = exit::chain(error);
+    tracing::error!(
+        error,
+        "The node's certificate cannot be used; no findings are exchanged"
+    );
+    let words = format!("no findings are exchanged with other nodes: {error}");
+    readiness.set_reason(DETAIL, Some(words));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! Lets the other nodes in: by their certificates, and within bounds.
+//!
+//! Connections from the addresses of configured peers have places of their own, so that clients from elsewhere cannot
+//! use them up. A handshake has little time, and a connection without a configured peer's certificate is closed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use config::nodes::NodeName;
+use daemon::accept::{Acceptor, Peer};
+use daemon::connections::{Connections, Place};
+use daemon::drain::Guard;
+use daemon::node_tls::{Identity, node_of};
+use parking_lot::Mutex;
+use proto::incoming::Accepted;
+use proto::wire;
+use proto::wire::exchange_server::{Exchange, ExchangeServer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::session::{Messages, QUEUE, Session};
+use crate::driver::Driver;
+
+/// Connections from the addresses of peers: each may have its present one and those that are about to end.
+const PEER_CONNECTIONS: usize = 64;
+const CONNECTIONS_A_PEER: usize = 4;
+
+/// Connections from other addresses: a peer whose address is translated, or one that is configured by a name.
+const OTHER_CONNECTIONS: usize = 16;
+const CONNECTIONS_A_CLIENT: usize = 2;
+
+/// The time limit of a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// The interval of pings to a silent peer, and the time limit of its answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(3);
+
+/// Lets peers in, and serves them; clones share everything.
+#[derive(Clone)]
+pub(super) struct Server(Arc<Inner>);
+
+struct Inner {
+    driver: Driver,
+    identity: Arc<Identity>,
+    peers: Vec<NodeName>,
+    /// The addresses of peers, where they are configured.
+    members: Vec<IpAddr>,
+    of_peers: Arc<Connections>,
+    of_others: Arc<Connections>,
+    /// The newest stream of each peer: those before it end.
+    streams: Mutex<BTreeMap<NodeName, watch::Sender<()>>>,
+}
+
+/// The node that asks.
+#[derive(Clone)]
+struct Caller(NodeName);
+
+/// A peer's connection with its place.
+type PeerConnection = Accepted<TlsStream<TcpStream>, Caller, Place>;
+
+impl Server {
+    pub(super) fn new(
+        driver: Driver,
+        identity: Arc<Identity>,
+        peers: Vec<NodeName>,
+        members: Vec<IpAddr>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            driver,
+            identity,
+            peers,
+            members,
+            of_peers: Connections::new(PEER_CONNECTIONS, CONNECTIONS_A_PEER),
+            of_others: Connections::new(OTHER_CONNECTIONS, CONNECTIONS_A_CLIENT),
+            streams: Mutex::default(),
+        }))
+    }
+
+    /// Serves a listener until the drain begins.
+    pub(super) fn serve(self, listener: std::net::TcpListener, guard: &Guard) {
+        let (accepted, connections) = mpsc::channel(1);
+        let mut stop = guard.clone();
+        let server = self.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                ended = server.accept(listener, accepted) => if let Err(error) = ended {
+                    tracing::error!(%error, "The listener for other nodes has failed");
+                },
+                () = stop.asked() => {}
+            }
+        });
+        let (mut stop, guard) = (guard.clone(), guard.clone());
+        let api = Api {
+            server: self,
+            guard: guard.clone(),
+        };
+        let router = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEP_ALIVE))
+            .http2_keepalive_timeout(Some(KEEP_ALIVE))
+            .add_service(ExchangeServer::new(api));
+        tokio::spawn(async move {
+            let connections = ReceiverStream::new(connections);
+            let served = router
+                .serve_with_incoming_shutdown(connections, async move { stop.asked().await })
+                .await;
+            if let Err(error) = served {
+                tracing::error!(%error, "The listener for other nodes has failed");
+            }
+            // Held until the last connection is closed.
+            drop(guard);
+        });
+    }
+
+    async fn accept(
+        &self,
+        listener: std::net::TcpListener,
+        accepted: mpsc::Sender<io::Result<PeerConnection>>,
+    ) -> io::Result<()> {
+        let listener = TcpListener::from_std(listener)?;
+        let acceptor = Acceptor::turning_away();
+        loop {
+            let rule = |peer| self.0.place(peer);
+            let (stream, peer, _permit, place) = acceptor.admit(&listener, rule).await;
+            let (server, accepted) = (self.clone(), accepted.clone());
+            tokio::spawn(async move {
+                match server.handshake(stream, place).await {
+                    Ok(connection) => drop(accepted.send(Ok(connection)).await),
+                    Err(error) => {
+                        server.0.driver.counters().peer_refused();
+                        tracing::debug!(%peer, %error, "A connection for other nodes is refused");
+                    }
+                }
+            });
+        }
+    }
+
+    async fn handshake(&self, stream: TcpStream, place: Place) -> io::Result<PeerConnection> {
+        stream.set_nodelay(true)?;
+        let accepting = TlsAcceptor::from(self.0.identity.server()).accept(stream);
+        let stream = tokio::time::timeout(HANDSHAKE, accepting)
+            .await
+            .map_err(|_| io::Error::other("no handshake in time"))??;
+        let certificates = stream.get_ref().1.peer_certificates();
+        let own = certificates.and_then(|certificates| certificates.first());
+        let node = own.and_then(|own| node_of(own, self.0.peers.iter()));
+        let node = node
+            .cloned()
+            .ok_or_else(|| io::Error::other("its certificate is for no configured peer"))?;
+        Ok(Accepted {
+            stream,
+            info: Caller(node),
+            held: place,
+        })
+    }
+}
+
+impl Inner {
+    fn place(&self, peer: Peer) -> Option<Place> {
+        let address = peer.address()?.ip().to_canonical();
+        match self.members.contains(&address) {
+            true => self.of_peers.admit(address),
+            false => self.of_others.admit(address),
+        }
+    }
+}
+
+/// The contract's service for other nodes.
+struct Api {
+    server: Server,
+    guard: Guard,
+}
+
+#[tonic::async_trait]
+impl Exchange for Api {
+    type FollowStream = Messages;
+
+    async fn follow(
+        &self,
+        request: Request<wire::FollowRequest>,
+    ) -> Result<Response<Messages>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let Caller(node) =
+            caller.ok_or_else(|| Status::internal("the connection has no owner"))?;
+        let (newest, replaced) = watch::channel(());
+        let inner = &self.server.0;
+        // The sender of the stream before is dropped, which ends it.
+        inner.streams.lock().insert(node.clone(), newest);
+        let (messages, queue) = mpsc::channel(QUEUE);
+        let session = Session {
+            driver: inner.driver.clone(),
+            messages,
+            replaced,
+            guard: self.guard.clone(),
+        };
+        tokio::spawn(session.run());
+        Ok(Response::new(Box::pin(ReceiverStream::new(queue))))
+    }
+}

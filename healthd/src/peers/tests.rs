@@ -1,0 +1,400 @@
+//! Nodes that exchange findings over mTLS on loopback. Nothing is probed: findings are put into their monitors.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use config::nodes::NodeFiles;
+use daemon::drain::Drain;
+use exchange::members::Settings;
+use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
+use liveness::schedules::Schedules;
+use liveness::table::{Entry, Finding};
+use proto::health::{Basis, Liveness, Target};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+
+use super::*;
+use crate::config::PeerAddress;
+use crate::metrics::Counters;
+
+/// Longer than anything here takes, even on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+const NAMES: [&str; 3] = ["node-0", "node-1", "node-2"];
+
+/// The certificates and addresses of a site.
+struct Site {
+    directory: TempDir,
+    listeners: Vec<Option<TcpListener>>,
+    addresses: Vec<SocketAddr>,
+    hold: Duration,
+}
+
+struct Node {
+    driver: Driver,
+    readiness: Readiness,
+    subscriber: SubscriberId,
+    drain: Option<Drain>,
+}
+
+fn target() -> Target {
+    Target::tcp(([192, 0, 2, 7], 6443).into())
+}
+
+fn files(directory: &Path, name: &str) -> NodeFiles {
+    NodeFiles {
+        ca: directory.join("ca.pem"),
+        certificate: directory.join(format!("{name}.pem")),
+        key: directory.join(format!("{name}.key")),
+    }
+}
+
+/// Writes an authority, and a certificate for each of the names.
+fn certificates(directory: &Path, names: &[&str]) {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+    let key = KeyPair::generate().unwrap();
+    let mut authority = CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let certificate = authority.self_signed(&key).unwrap();
+    std::fs::write(directory.join("ca.pem"), certificate.pem()).unwrap();
+    let issuer = Issuer::new(authority, key);
+    for name in names {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![(*name).to_owned()]).unwrap();
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        let files = files(directory, name);
+        std::fs::write(files.certificate, certificate.pem()).unwrap();
+        std::fs::write(files.key, key.serialize_pem()).unwrap();
+    }
+}
+
+impl Site {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        certificates(
+            directory.path(),
+            &[NAMES[0], NAMES[1], NAMES[2], "stranger"],
+        );
+        let listeners = NAMES.map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let addresses = listeners.each_ref().map(|one| one.local_addr().unwrap());
+        for listener in &listeners {
+            listener.set_nonblocking(true).unwrap();
+        }
+        Self {
+            directory,
+            listeners: listeners.into_iter().map(Some).collect(),
+            addresses: addresses.to_vec(),
+            hold: Duration::from_secs(60),
+        }
+    }
+
+    fn config(&self, number: usize, name: &str) -> ExchangeConfig {
+        let others = (0..NAMES.len()).filter(|other| *other != number);
+        let peers: Vec<PeerAddress> = others
+            .map(|other| PeerAddress {
+                name: NAMES[other].parse().unwrap(),
+                address: self.addresses[other].to_string().parse().unwrap(),
+            })
+            .collect();
+        ExchangeConfig {
+            node: name.parse().unwrap(),
+            settings: Settings {
+                node: name.to_owned(),
+                peers: peers.iter().map(|peer| peer.name.to_string()).collect(),
+                silence: Duration::from_secs(2),
+                hold: self.hold,
+                max_findings: 100,
+            },
+            peers,
+            listen: Vec::new(),
+            files: files(self.directory.path(), name),
+        }
+    }
+
+    fn start(&mut self, number: usize) -> Node {
+        self.start_as(number, NAMES[number])
+    }
+
+    fn start_as(&mut self, number: usize, name: &str) -> Node {
+        let limits = Limits {
+            in_flight: 1,
+            targets: 100,
+            grace: Duration::from_secs(60),
+        };
+        let driver = Driver::new(
+            limits,
+            Schedules::default(),
+            Restored::default(),
+            Counters::default(),
+        );
+        let subscriber = driver.step(|monitor, now| {
+            let id = monitor.open(now);
+            let statement = Statement {
+                subscriber: "test".to_owned(),
+                number: 1,
+                targets: vec![(1, target().into())],
+                all: false,
+            };
+            monitor.state(id, statement, now);
+            id
+        });
+        let (drain, guard) = Drain::new();
+        let readiness = Readiness::new();
+        let exchange = Exchange {
+            config: self.config(number, name),
+            listeners: self.listeners[number].take().into_iter().collect(),
+        };
+        exchange.start(&driver, &readiness, &guard);
+        Node {
+            driver,
+            readiness,
+            subscriber,
+            drain: Some(drain),
+        }
+    }
+}
+
+impl Node {
+    /// Its probes find the target so from now on.
+    fn find(&self, good: bool) {
+        for _ in 0..2 {
+            self.driver.step(|monitor, now| {
+                let id = monitor.table().find(&target()).unwrap();
+                let finding = Finding {
+                    good,
+                    reason: "probed".to_owned(),
+                    latency: Duration::ZERO,
+                };
+                monitor.finish(id, finding, now);
+            });
+        }
+    }
+
+    fn entry<R>(&self, look: impl Fn(&Entry) -> R) -> R {
+        self.driver.look(|monitor| {
+            let id = monitor.table().find(&target()).unwrap();
+            look(monitor.table().get(id).unwrap())
+        })
+    }
+
+    /// What its subscribers see.
+    fn sees(&self) -> (Liveness, Basis) {
+        self.entry(|entry| {
+            let site = entry.site.as_ref();
+            let basis = site.map_or(Basis::Own, |site| site.basis);
+            (entry.liveness(), basis)
+        })
+    }
+
+    fn standing(&self) -> Option<Standing> {
+        // Time passes for the monitor as its driver would have it pass.
+        self.driver.step(|monitor, now| {
+            monitor.poll(now);
+            monitor.standing().map(|(standing, _)| standing)
+        })
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.driver.peer_errors().into_values().collect()
+    }
+
+    async fn stop(&mut self) {
+        if let Some(drain) = self.drain.take() {
+            assert!(drain.finish(LIMIT).await, "all tasks end");
+        }
+    }
+}
+
+async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = daemon::clock::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LIMIT, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+use Liveness::{Down, Up};
+
+#[tokio::test]
+async fn nodes_hear_each_other_and_have_one_verdict() {
+    let mut site = Site::new();
+    let nodes = [0, 1, 2].map(|number| site.start(number));
+    for node in &nodes {
+        node.find(true);
+    }
+    until("all say up", || {
+        nodes.iter().all(|node| node.sees() == (Up, Basis::Site))
+    })
+    .await;
+    // One of them does not reach it.
+    let generation = nodes[0].driver.look(liveness::monitor::Monitor::generation);
+    nodes[2].find(false);
+    until("the others hear it", || {
+        let hears = |node: &Node| {
+            node.entry(|entry| {
+                let findings = &entry.site.as_ref().unwrap().findings;
+                findings.iter().any(|one| one.liveness == Down)
+            })
+        };
+        hears(&nodes[0]) && hears(&nodes[1])
+    })
+    .await;
+    for node in &nodes {
+        assert_eq!(node.sees(), (Up, Basis::Site));
+    }
+    nodes[1].find(false);
+    until("all say down", || {
+        nodes.iter().all(|node| node.sees() == (Down, Basis::Site))
+    })
+    .await;
+    let told = nodes[0].driver.look(|monitor| {
+        let changes = monitor.changes(nodes[0].subscriber, generation).unwrap();
+        changes.entries.len()
+    });
+    assert_eq!(told, 1, "a subscriber hears one state");
+    for mut node in nodes {
+        node.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
+    let mut site = Site::new();
+    let mut nodes = [0, 1, 2].map(|number| site.start(number));
+    for node in &nodes {
+        node.find(true);
+    }
+    until("all say up", || {
+        nodes.iter().all(|node| node.sees() == (Up, Basis::Site))
+    })
+    .await;
+    nodes[1].stop().await;
+    nodes[2].stop().await;
+    // Their machine refuses: it is reached.
+    until("it is alone", || {
+        nodes[0].standing() == Some(Standing::Alone)
+    })
+    .await;
+    until("it says so", || {
+        let details = nodes[0].readiness.details();
+        details.iter().any(|detail| detail.contains("are away"))
+    })
+    .await;
+    assert!(nodes[0].readiness.is_ready());
+    nodes[0].find(false);
+    assert_eq!(nodes[0].sees(), (Down, Basis::Own));
+    // Healthds of the same names come back.
+    for number in [1, 2] {
+        let listener = TcpListener::bind(site.addresses[number]).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        site.listeners[number] = Some(listener);
+        nodes[number] = site.start(number);
+        nodes[number].find(true);
+    }
+    until("their verdict holds", || {
+        nodes[0].sees() == (Up, Basis::Site)
+    })
+    .await;
+    until("nothing is to be said", || {
+        nodes[0].readiness.details().is_empty()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_silent_site_is_one_that_this_node_is_cut_off_from() {
+    let mut site = Site::new();
+    // Connections are accepted by the kernel, and nothing is ever said.
+    let node = site.start(0);
+    node.find(false);
+    assert_eq!(node.sees(), (Down, Basis::Own));
+    until("it is cut off", || {
+        node.standing() == Some(Standing::CutOff)
+    })
+    .await;
+    until("it says so", || {
+        let details = node.readiness.details();
+        details.iter().any(|detail| detail.contains("cut off"))
+    })
+    .await;
+    assert!(node.readiness.is_ready(), "it serves");
+    assert_eq!(node.sees(), (Down, Basis::Own), "the site never spoke");
+}
+
+#[tokio::test]
+async fn nodes_that_cannot_prove_who_they_are_are_not_heard() {
+    let mut site = Site::new();
+    let first = site.start(0);
+    let second = site.start(1);
+    first.find(true);
+    second.find(true);
+    until("the two agree", || first.sees() == (Up, Basis::Site)).await;
+    // One with a certificate of the authority for the name of no peer hears nothing and is not heard.
+    let stranger = site.start_as(2, "stranger");
+    stranger.find(false);
+    until("the stranger is refused", || {
+        let errors = stranger.errors();
+        errors.len() == 2 && errors.iter().all(|error| !error.is_empty())
+    })
+    .await;
+    until("it is not followed", || {
+        let error = &first.errors()[1];
+        error.contains("certificate")
+    })
+    .await;
+    assert_eq!(first.sees(), (Up, Basis::Site));
+    assert_eq!(stranger.sees().1, Basis::Own);
+    let heard = first.driver.look(|monitor| {
+        let members = monitor.exchanged().unwrap().members();
+        members.peers()[1].heard()
+    });
+    assert_eq!(heard, None);
+}
+
+#[tokio::test]
+async fn idle_connections_keep_a_peer_out_for_no_longer_than_a_handshake() {
+    let mut site = Site::new();
+    let first = site.start(0);
+    // All places that the peer has: both come from the same address here.
+    let mut idle = Vec::new();
+    for _ in 0..4 * CONNECTIONS_A_NODE {
+        idle.push(TcpStream::connect(site.addresses[0]).await.unwrap());
+    }
+    let second = site.start(1);
+    first.find(true);
+    second.find(true);
+    until("the handshakes of idle connections end", || {
+        first.sees() == (Up, Basis::Site) && second.sees() == (Up, Basis::Site)
+    })
+    .await;
+    drop(idle);
+}
+
+/// More than a node has.
+const CONNECTIONS_A_NODE: usize = 4;
+
+#[tokio::test]
+async fn a_certificate_that_comes_late_is_taken_up() {
+    let mut site = Site::new();
+    let key = files(site.directory.path(), NAMES[0]).key;
+    let aside = key.with_extension("aside");
+    std::fs::rename(&key, &aside).unwrap();
+    let first = site.start(0);
+    let second = site.start(1);
+    assert_eq!(first.standing(), None);
+    let details = first.readiness.details();
+    assert!(
+        details[0].contains("no findings are exchanged"),
+        "{details:?}"
+    );
+    first.find(true);
+    second.find(true);
+    assert_eq!(first.sees(), (Up, Basis::Own));
+    std::fs::rename(&aside, &key).unwrap();
+    until("it exchanges findings", || {
+        first.sees() == (Up, Basis::Site) && second.sees() == (Up, Basis::Site)
+    })
+    .await;
+    assert_eq!(first.readiness.details(), Vec::<String>::new());
+}
