@@ -84,8 +84,6 @@ impl Stamp {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
-
     use super::*;
 
     #[test]

@@ -177,7 +177,7 @@ mod tests {
         write(&path, Rights::PRIVATE, &b"old"[..]).unwrap();
         let error = replace(&path, Rights::PRIVATE, |file| {
             io::Write::write_all(file, b"half")?;
-            Err(io::ErrorKind::StorageFull.into())
+            Err::<(), _>(io::ErrorKind::StorageFull.into())
         });
         assert_eq!(error.unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(fs::read(&path).unwrap(), b"old");
