@@ -49,6 +49,7 @@ use tokio::task::spawn_blocking;
 use crate::disk::Disk;
 use crate::journal::current::Current;
 use crate::journal::feed::{Feed, Taken};
+use crate::journal::salvage::Salvaged;
 use crate::journal::writer::{Own, Renewal, State, WallClock, Writer};
 use blob::Flights;
 use cache::Cache;
@@ -133,6 +134,8 @@ pub struct Recovery {
     pub n_sessions: usize,
     /// Content that repositories name and the disk lacks, or has in another size.
     pub missing: Vec<Digest>,
+    /// How the journal was damaged, and what could be read of it; none when it was whole.
+    pub damaged_journal: Option<(String, Salvaged)>,
 }
 
 /// A blob that was pushed.
@@ -534,6 +537,17 @@ impl Store {
     ) -> Result<T, StoreError> {
         let inner = Arc::clone(&self.inner);
         blocking(move || work(&*inner.disk, &inner.layout).map_err(StoreError::io(doing))).await
+    }
+
+    /// Whether files of a damaged journal lie aside.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn has_damaged_journal(&self) -> Result<bool, StoreError> {
+        let look = |disk: &dyn Disk, layout: &Layout| disk.list(&layout.set_aside());
+        let files = self.on_disk("look for a damaged journal", look).await?;
+        Ok(files.is_some_and(|files| !files.is_empty()))
     }
 
     /// How many indexes failed since the start.

@@ -4,6 +4,9 @@
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
 //!
+//! A damaged journal is set aside, another is made of what can be read of it, and the node begins a new
+//! incarnation: nobody can say which of its records are lost.
+//!
 //! On a read-only file system nothing is changed, and the store serves what is there.
 
 use std::collections::HashSet;
@@ -27,6 +30,7 @@ use crate::database::sled::SledIndex;
 use crate::database::trial;
 use crate::disk::{Access, Disk, File};
 use crate::journal::files::{self, Replayed};
+use crate::journal::salvage;
 use crate::journal::snapshot::Directory;
 use crate::journal::{JournalError, Place};
 
@@ -144,8 +148,14 @@ fn identify(
     let incarnation = match octets {
         Some(octets) => {
             let text = std::str::from_utf8(&octets).unwrap_or_default().trim_end();
-            u64::from_str_radix(text, 16)
-                .map_err(|_| StoreError::Damaged("node-id is not a number".to_owned()))?
+            match u64::from_str_radix(text, 16) {
+                Ok(incarnation) => incarnation,
+                Err(_) if medium == Medium::Writable => {
+                    tracing::error!("The file node-id is damaged; this node begins a new incarnation");
+                    return new_incarnation(disk, layout, &settings.node).map_err(doing());
+                }
+                Err(_) => random().map_err(doing())?,
+            }
         }
         None if medium == Medium::Writable => {
             return new_incarnation(disk, layout, &settings.node).map_err(doing());
@@ -236,24 +246,47 @@ pub(crate) fn open(
     if version.is_none() {
         layout.create(&**disk).map_err(doing())?;
     }
-    let origin = identify(&**disk, layout, settings, Medium::Writable)?;
+    let mut origin = identify(&**disk, layout, settings, Medium::Writable)?;
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
 
     let mut recovery = Recovery::default();
     let mut history = History::new(origin.clone());
+    let mut clean = clean;
+    let mut indexed = match is_there(&directory)? {
+        true => index(
+            settings,
+            layout,
+            clean.as_ref(),
+            &directory,
+            &mut history,
+            &mut recovery,
+        ),
+        false => Err(StoreError::DamagedJournal(
+            "the directory of the journal is missing".to_owned(),
+        )),
+    };
+    if let Err(StoreError::DamagedJournal(damage)) = indexed {
+        origin = new_incarnation(&**disk, layout, &settings.node)
+            .map_err(StoreError::io("note a new incarnation"))?;
+        let salvaged = salvage::replace(&directory, &layout.set_aside())?;
+        recovery.damaged_journal = Some((damage, salvaged));
+        history = History::new(origin.clone());
+        clean = None;
+        indexed = index(
+            settings,
+            layout,
+            None,
+            &directory,
+            &mut history,
+            &mut recovery,
+        );
+    }
     let Indexed {
         view,
         replayed,
         name,
-    } = index(
-        settings,
-        layout,
-        clean.as_ref(),
-        &directory,
-        &mut history,
-        &mut recovery,
-    )?;
+    } = indexed?;
     let is_as_left = clean
         .as_ref()
         .is_some_and(|clean| clean.place == replayed.end);
@@ -277,6 +310,13 @@ pub(crate) fn open(
     })
 }
 
+/// Whether the directory of the journal is there.
+fn is_there(directory: &Directory) -> Result<bool, StoreError> {
+    let listed = directory.disk.list(&directory.path);
+    let listed = listed.map_err(StoreError::io("list the journal"))?;
+    Ok(listed.is_some())
+}
+
 /// Opens a store on a file system that takes no change: a disk that the kernel has remounted, an ISO
 /// image, squashfs. It needs no lock, for no process can write there, and changes nothing: the index is
 /// made in memory from the journal, of which a torn end stays.
@@ -288,13 +328,22 @@ fn open_read_only(
     let origin = identify(&**disk, layout, settings, Medium::ReadOnly)?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
     let mut history = History::new(origin.clone());
-    let view = View::new(Arc::new(MemoryIndex::default()));
+    let mut view = View::new(Arc::new(MemoryIndex::default()));
+    let mut damaged_journal = None;
     let replayed = match fill(&view, &directory, &mut history) {
         Ok(replayed) => replayed,
+        Err(Anew::Journal(error @ JournalError::Damaged { .. })) => {
+            view = View::new(Arc::new(MemoryIndex::default()));
+            history = History::new(origin.clone());
+            let salvaged = salvage::read(&**disk, &directory.path, &view)?;
+            damaged_journal = Some((error.to_string(), salvaged));
+            Replayed::default()
+        }
         Err(Anew::Journal(error)) => return Err(error.into()),
         Err(Anew::Index(error)) => return Err(error.into()),
     };
     let recovery = Recovery {
+        damaged_journal,
         n_records: replayed.n_records,
         n_truncated: replayed.n_torn,
         missing: missing(&**disk, layout, &view)?,
