@@ -478,7 +478,10 @@ async fn say_clock(cluster: Cluster, readiness: Readiness) {
         let fault = cluster.clock_fault().map(crate::status::clock);
         let is_wrong = fault.is_some();
         if is_wrong && !was_wrong {
-            tracing::error!(fault, "A clock is wrong; this node dates its records by those of the others");
+            tracing::error!(
+                fault,
+                "A clock is wrong; this node dates its records by those of the others"
+            );
         } else if was_wrong && !is_wrong {
             tracing::info!("The clocks of the nodes agree again");
         }

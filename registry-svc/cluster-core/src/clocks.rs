@@ -161,12 +161,7 @@ mod tests {
                 Some(Fault::Apart(by(DAY))),
                 TRUE + HOUR,
             ),
-            (
-                &[TRUE + DAY],
-                TRUE,
-                Some(Fault::Apart(by(DAY))),
-                TRUE,
-            ),
+            (&[TRUE + DAY], TRUE, Some(Fault::Apart(by(DAY))), TRUE),
             (
                 &[TRUE, TRUE],
                 TRUE + DAY,

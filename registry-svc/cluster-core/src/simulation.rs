@@ -657,7 +657,6 @@ impl World {
         held.retain(|digest, touched| marked.contains(digest) || *touched + GRACE > time);
         self.tally.swept += (before - held.len()) as u64;
     }
-
 }
 
 /// The names of all other nodes.

@@ -4,8 +4,8 @@ use oci::digest::{Algorithm, Digest};
 use oci::reference::{RepositoryName, Tag};
 use registry_facts::record::{Fact, Record};
 
-use super::{Node, World};
 use super::disk::{manifest, stamped};
+use super::{Node, World};
 use crate::acknowledge::Outcome as Acknowledged;
 use crate::intake::Kind;
 
@@ -166,7 +166,8 @@ impl World {
         let position = record.position().unwrap();
         self.positions.insert(position.clone(), record.stamp);
         let all = record.facts.iter().map(|fact| stamped(&record, fact));
-        node.writes.push((position.clone(), all.collect(), time + 10_000));
+        node.writes
+            .push((position.clone(), all.collect(), time + 10_000));
         node.disk.apply(record.clone());
         for fact in &record.facts {
             let register = node.disk.registers.get(&fact.key());

@@ -348,8 +348,7 @@ fn two_hundred_damaged_journals_are_opened_and_filled_again_by_another_node() {
             settings.index = IndexKind::Memory;
             settings.segment = 1500;
             let opened = Store::open(settings, Arc::new(disk.clone())).await;
-            let (store, recovery) =
-                opened.unwrap_or_else(|error| panic!("{error}: seed {seed}"));
+            let (store, recovery) = opened.unwrap_or_else(|error| panic!("{error}: seed {seed}"));
             if let Some((_, salvaged)) = &recovery.damaged_journal {
                 n_salvaged += 1;
                 n_partly += u64::from(salvaged.n_records > 0);
@@ -411,7 +410,11 @@ fn a_journal_that_is_gone_is_begun_anew_and_the_content_stays() {
         let disk = kill(&disk);
         disk.damage(&Path::new(ROOT).join(segment(1)), 80);
         disk.damage(Path::new("/store/node-id"), 7);
-        let n_blobs = disk.names().iter().filter(|it| it.starts_with("/store/blobs")).count();
+        let n_blobs = disk
+            .names()
+            .iter()
+            .filter(|it| it.starts_with("/store/blobs"))
+            .count();
         let store = open(&disk, 1 << 20).await.unwrap();
         assert_ne!(store.origin(), origin);
         // The record behind the damaged one.

@@ -151,7 +151,9 @@ fn identify(
             match u64::from_str_radix(text, 16) {
                 Ok(incarnation) => incarnation,
                 Err(_) if medium == Medium::Writable => {
-                    tracing::error!("The file node-id is damaged; this node begins a new incarnation");
+                    tracing::error!(
+                        "The file node-id is damaged; this node begins a new incarnation"
+                    );
                     return new_incarnation(disk, layout, &settings.node).map_err(doing());
                 }
                 Err(_) => random().map_err(doing())?,
@@ -252,44 +254,42 @@ pub(crate) fn open(
 
     let mut recovery = Recovery::default();
     let mut history = History::new(origin.clone());
-    let mut clean = clean;
-    let mut indexed = match is_there(&directory)? {
-        true => index(
-            settings,
-            layout,
-            clean.as_ref(),
-            &directory,
-            &mut history,
-            &mut recovery,
-        ),
-        false => Err(StoreError::DamagedJournal(
-            "the directory of the journal is missing".to_owned(),
-        )),
-    };
-    if let Err(StoreError::DamagedJournal(damage)) = indexed {
-        origin = new_incarnation(&**disk, layout, &settings.node)
-            .map_err(StoreError::io("note a new incarnation"))?;
-        let salvaged = salvage::replace(&directory, &layout.set_aside())?;
-        recovery.damaged_journal = Some((damage, salvaged));
-        history = History::new(origin.clone());
-        clean = None;
-        indexed = index(
+    let (mut clean, mut indexed) = (clean.as_ref(), None);
+    match whole(
+        settings,
+        layout,
+        clean,
+        &directory,
+        &mut history,
+        &mut recovery,
+    ) {
+        Ok(found) => indexed = Some(found),
+        Err(StoreError::DamagedJournal(damage)) => {
+            origin = new_incarnation(&**disk, layout, &settings.node)
+                .map_err(StoreError::io("note a new incarnation"))?;
+            let salvaged = salvage::replace(&directory, &layout.set_aside())?;
+            recovery.damaged_journal = Some((damage, salvaged));
+            history = History::new(origin.clone());
+            clean = None;
+        }
+        Err(error) => return Err(error),
+    }
+    let Indexed {
+        view,
+        replayed,
+        name,
+    } = match indexed {
+        Some(indexed) => indexed,
+        None => index(
             settings,
             layout,
             None,
             &directory,
             &mut history,
             &mut recovery,
-        );
-    }
-    let Indexed {
-        view,
-        replayed,
-        name,
-    } = indexed?;
-    let is_as_left = clean
-        .as_ref()
-        .is_some_and(|clean| clean.place == replayed.end);
+        )?,
+    };
+    let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
     recovery.n_records = replayed.n_records;
@@ -310,11 +310,31 @@ pub(crate) fn open(
     })
 }
 
-/// Whether the directory of the journal is there.
-fn is_there(directory: &Directory) -> Result<bool, StoreError> {
+/// Reads the journal and has an index of it, unless something that was acknowledged is damaged.
+fn whole(
+    settings: &Settings,
+    layout: &Layout,
+    clean: Option<&Clean>,
+    directory: &Directory,
+    history: &mut History,
+    recovery: &mut Recovery,
+) -> Result<Indexed, StoreError> {
+    let damaged = |what: &str| Err(StoreError::DamagedJournal(what.to_owned()));
     let listed = directory.disk.list(&directory.path);
-    let listed = listed.map_err(StoreError::io("list the journal"))?;
-    Ok(listed.is_some())
+    if listed
+        .map_err(StoreError::io("list the journal"))?
+        .is_none()
+    {
+        return damaged("the directory of the journal is missing");
+    }
+    let indexed = index(settings, layout, clean, directory, history, recovery)?;
+    // Without this a damaged end would be taken for a write that a crash has torn.
+    match clean {
+        Some(clean) if indexed.replayed.end < clean.place => {
+            damaged("the journal ends before the place where an orderly stop left it")
+        }
+        _ => Ok(indexed),
+    }
 }
 
 /// Opens a store on a file system that takes no change: a disk that the kernel has remounted, an ISO
