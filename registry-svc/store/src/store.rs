@@ -258,8 +258,7 @@ impl Store {
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
         let taken = Arc::new(Taken::new(opened.vector));
         let own = Own::new(opened.origin, opened.stamp, settings.wall);
-        let (renewed, marks, node) = (Arc::clone(&disk), layout.clone(), settings.node.clone());
-        let renewal = move || open::new_incarnation(&*renewed, &marks, &node);
+        let renewal = renewal(&disk, &layout, &settings.node);
         let start = |segment| {
             Writer::start(State {
                 directory: opened.directory,
@@ -270,7 +269,7 @@ impl Store {
                 own: Arc::clone(&own),
                 stamps: Stamps::default(),
                 continuity: Continuity::new(settings.others.iter().cloned()),
-                renewal: Renewal(Box::new(renewal)),
+                renewal,
                 taken: Arc::clone(&taken),
                 current: Arc::clone(&current),
                 is_dead: Arc::default(),
@@ -611,6 +610,14 @@ impl Inner {
         let mut leases = self.leases.lock();
         leases.end(digest);
     }
+}
+
+/// Makes incarnations of a node.
+fn renewal(disk: &Arc<dyn Disk>, layout: &Layout, node: &NodeName) -> Renewal {
+    let (disk, layout, node) = (Arc::clone(disk), layout.clone(), node.clone());
+    Renewal(Box::new(move || {
+        open::new_incarnation(&*disk, &layout, &node)
+    }))
 }
 
 /// Runs work that blocks on a thread for it.

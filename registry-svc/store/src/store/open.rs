@@ -217,7 +217,7 @@ pub(crate) struct Opened {
     /// The directory of the index; none when it is in memory.
     pub(crate) index: Option<String>,
     pub(crate) recovery: Recovery,
-    pub(crate) lock: Box<dyn std::fmt::Debug + Send + Sync>,
+    pub(crate) lock: Held,
 }
 
 /// Opens a store; blocks.
@@ -226,23 +226,10 @@ pub(crate) fn open(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
 ) -> Result<Opened, StoreError> {
-    let doing = || StoreError::io("open the store's directory");
-    disk.create_directory(layout.root())
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::ReadOnlyFilesystem => no_store(),
-            _ => doing()(error),
-        })?;
-    let lock = match disk.lock(&layout.mark("lock")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-            return open_read_only(settings, disk, layout);
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let text = "another process has the store open";
-            return Err(StoreError::Damaged(text.to_owned()));
-        }
-        Err(error) => return Err(doing()(error)),
+    let Some(lock) = lock(disk, layout)? else {
+        return open_read_only(settings, disk, layout);
     };
+    let doing = || StoreError::io("open the store's directory");
     // The version is written when everything else is there.
     let version = disk.status(&layout.mark("VERSION")).map_err(doing())?;
     if version.is_none() {
@@ -254,41 +241,39 @@ pub(crate) fn open(
 
     let mut recovery = Recovery::default();
     let mut history = History::new(origin.clone());
-    let (mut clean, mut indexed) = (clean.as_ref(), None);
-    match whole(
+    let found = whole(
         settings,
         layout,
-        clean,
+        clean.as_ref(),
         &directory,
         &mut history,
         &mut recovery,
-    ) {
-        Ok(found) => indexed = Some(found),
+    );
+    let is_damaged = matches!(found, Err(StoreError::DamagedJournal(_)));
+    let indexed = match found {
         Err(StoreError::DamagedJournal(damage)) => {
             origin = new_incarnation(&**disk, layout, &settings.node)
                 .map_err(StoreError::io("note a new incarnation"))?;
+            history = History::new(origin.clone());
             let salvaged = salvage::replace(&directory, &layout.set_aside())?;
             recovery.damaged_journal = Some((damage, salvaged));
-            history = History::new(origin.clone());
-            clean = None;
+            index(
+                settings,
+                layout,
+                None,
+                &directory,
+                &mut history,
+                &mut recovery,
+            )
         }
-        Err(error) => return Err(error),
-    }
+        found => found,
+    };
     let Indexed {
         view,
         replayed,
         name,
-    } = match indexed {
-        Some(indexed) => indexed,
-        None => index(
-            settings,
-            layout,
-            None,
-            &directory,
-            &mut history,
-            &mut recovery,
-        )?,
-    };
+    } = indexed?;
+    let clean = clean.filter(|_| !is_damaged);
     let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
@@ -309,6 +294,28 @@ pub(crate) fn open(
         lock,
     })
 }
+
+/// Takes the store for this process; none on a read-only file system.
+fn lock(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<Option<Held>, StoreError> {
+    let doing = || StoreError::io("open the store's directory");
+    disk.create_directory(layout.root())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => no_store(),
+            _ => doing()(error),
+        })?;
+    match disk.lock(&layout.mark("lock")) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let text = "another process has the store open";
+            Err(StoreError::Damaged(text.to_owned()))
+        }
+        Err(error) => Err(doing()(error)),
+    }
+}
+
+/// Keeps other processes away from a store.
+type Held = Box<dyn std::fmt::Debug + Send + Sync>;
 
 /// Reads the journal and has an index of it, unless something that was acknowledged is damaged.
 fn whole(
