@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::registry_svc::{RegistrySvc, Webhook};
-use api::registry_svc::{Detail, Requests};
-use config_text::counted_as;
+use api::registry_svc::{Detail, Recovered, Requests};
+use config_text::{counted, counted_as};
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
@@ -75,6 +75,8 @@ pub const SOCKET: &str = "registry";
 pub struct Registry {
     server: Server,
     store: Store,
+    /// What was done about a damaged journal.
+    recovered: Option<Recovered>,
     cluster: Option<Cluster>,
     /// Ends what other nodes are served.
     nodes: Drain,
@@ -122,7 +124,7 @@ impl Service for Registry {
         let workers = Workers::start(config.workers())
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let (http, actions) = (Http::default(), Actions::default());
-        let store = open(&workers, &config, &actions).await?;
+        let (store, recovered) = open(&workers, &config, &actions).await?;
         let access = Access::new(policy(&config)?);
         let loaded = config.file.tls.as_ref().map(tls::load).transpose();
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
@@ -158,6 +160,7 @@ impl Service for Registry {
             looker: Looker::new(store.clone()),
             upkeep: Upkeep::new(&store, cluster.as_ref(), Some(&space), &shown),
             store,
+            recovered,
             cluster,
             nodes,
             access,
@@ -236,7 +239,7 @@ impl Service for Registry {
             cluster: self.cluster.as_ref().map(crate::status::cluster),
             upkeep: self.upkeep.status(),
             damage: crate::status::damage(&self.store),
-            recovered: None,
+            recovered: self.recovered.clone(),
             space: self.space.status(),
             webhooks: crate::status::webhooks(&self.webhooks.status()),
         }
@@ -337,6 +340,14 @@ impl Registry {
         drop(workers.spawn(self.upkeep.clone().run()));
         drop(workers.spawn(say_failed(self.store.clone(), self.readiness.clone())));
         drop(workers.spawn(say_damaged(self.store.clone(), self.readiness.clone())));
+        if let Some(recovered) = &self.recovered {
+            let reason = format!(
+                "{}; {} were read from it, and the rest comes from other nodes",
+                recovered.damage,
+                counted(recovered.records, "record"),
+            );
+            self.readiness.set_reason("journal-damaged", Some(reason));
+        }
         if let Some(cluster) = &self.cluster {
             drop(workers.spawn(say_clock(cluster.clone(), self.readiness.clone())));
         }
@@ -500,7 +511,11 @@ async fn serve(
         .map_err(|error| StartError::io("the listeners cannot be served", &error))
 }
 
-async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<Store, StartError> {
+async fn open(
+    workers: &Workers,
+    config: &Config,
+    actions: &Actions,
+) -> Result<(Store, Option<Recovered>), StartError> {
     let settings = store_settings(config);
     let disk = Arc::new(TimedDisk::new(disk(config)?, actions.clone()));
     let opened = workers.run(async move { Store::open(settings, disk).await });
@@ -528,7 +543,20 @@ async fn open(workers: &Workers, config: &Config, actions: &Actions) -> Result<S
             "Blobs are damaged or missing on the disk; registry-svc takes them from other nodes"
         );
     }
-    Ok(store)
+    let recovered = recovery.damaged_journal.map(|(damage, salvaged)| {
+        tracing::error!(
+            damage,
+            records = salvaged.n_records,
+            lost_bytes = salvaged.n_lost,
+            "The journal is damaged: another was made of its whole records"
+        );
+        Recovered {
+            damage,
+            set_aside: store.layout().set_aside().display().to_string(),
+            records: salvaged.n_records,
+        }
+    });
+    Ok((store, recovered))
 }
 
 /// The disk that a configuration keeps its store on: a directory, or an object store with its

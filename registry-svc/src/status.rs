@@ -206,6 +206,15 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             octets(held.sum.bytes),
         )?;
     }
+    if let Some(recovered) = &detail.recovered {
+        writeln!(
+            text,
+            "THE JOURNAL WAS DAMAGED at the start ({}): {} were read from it; its files are in {}",
+            recovered.damage,
+            counted(recovered.records, "record"),
+            recovered.set_aside,
+        )?;
+    }
     write_damage(text, &detail.damage)?;
     write_space(text, &detail.space)?;
     write_upkeep(text, &detail.upkeep)?;
@@ -507,6 +516,7 @@ mod tests {
                   "heard": null, "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 },
             ] },
             "upkeep": { "running": [], "last_sweep": null, "last_scrub": null },
+            "recovered": { "damage": "it is missing", "set_aside": "/r/journal-damaged", "records": 7 },
             "damage": { "found": 3, "healed": 2, "waiting": 1, "quarantined": 2,
                         "blobs": [{ "digest": "sha256:a", "reason": "its file is missing" }] },
             "space": { "standing": "enough", "free_bytes": null, "total_bytes": null },
@@ -523,6 +533,8 @@ mod tests {
                 "serves on 127.0.0.1:5443 (TLS)",
                 "root /r, read-only",
                 "holds 2 repositories, 3 tags, 4 manifests, 5 blobs, 2.0 KiB",
+                "THE JOURNAL WAS DAMAGED at the start (it is missing): 7 records were read from it; its files are in \
+                 /r/journal-damaged",
                 "1 blob is DAMAGED OR MISSING, and no other node has given it yet",
                 "  sha256:a: its file is missing",
                 "damage since the start: 3 blobs found, 2 healed; 2 files in the quarantine",

@@ -127,6 +127,27 @@ pub fn proves_damage(rest: &[u8], broken: u64) -> bool {
     })
 }
 
+/// Hands every whole frame of a damaged file to `visit`, with its place; returns how many octets are in
+/// none.
+pub fn salvage(file: &[u8], visit: &mut dyn FnMut(Frame<'_>, u64)) -> u64 {
+    let mut at = 0;
+    let mut n_lost = 0;
+    while let Some(octets) = file.get(at..).filter(|octets| !octets.is_empty()) {
+        match take(octets, at as u64) {
+            Found::Frame(frame) => {
+                visit(frame, at as u64);
+                at += frame.length;
+            }
+            // The length in a broken head says nothing of where the next frame begins.
+            Found::More(_) | Found::Nothing => {
+                at += 1;
+                n_lost += 1;
+            }
+        }
+    }
+    n_lost
+}
+
 fn checksum(at: u64, length: u32, batch: u64, kind: u8, payload: &[u8]) -> u32 {
     let sum = crc32c::crc32c(&at.to_le_bytes());
     let sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
@@ -175,6 +196,27 @@ mod tests {
         }
         assert_eq!(take(&octets, 1), Found::Nothing);
         assert_eq!(take(&[0; 64], 0), Found::Nothing);
+    }
+
+    #[test]
+    fn frames_around_a_broken_one_are_found() {
+        let whole = file(&[(0, b"first"), (0, b"second"), (0, b"third")]);
+        let second = HEAD + 6..2 * HEAD + 6 + 7;
+        for bit in 0..8 * whole.len() {
+            let mut octets = whole.clone();
+            octets[bit / 8] ^= 1 << (bit % 8);
+            let mut found = Vec::new();
+            let n_lost = salvage(&octets, &mut |frame, _| found.push(frame.payload.to_vec()));
+            let lost = match bit / 8 {
+                at if at < second.start => 0,
+                at if at < second.end => 1,
+                _ => 2,
+            };
+            let mut expected = vec![b"first".to_vec(), b"second".to_vec(), b"third".to_vec()];
+            expected.remove(lost);
+            assert_eq!(found, expected, "bit {bit}");
+            assert!(n_lost > 0);
+        }
     }
 
     #[test]

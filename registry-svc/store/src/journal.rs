@@ -5,6 +5,8 @@
 //! comes round goes out in one write and one sync (group commit), and only then is it applied to
 //! the index and acknowledged.
 //!
+//! A damaged journal is [set aside](salvage), and another is made of what can be read of it.
+//!
 //! When a write fails the segment is cut back, durably, and the statements are refused. **When a sync
 //! fails nothing is written any more**: the kernel may have dropped the dirty pages and call the next
 //! sync a success, so that what was acknowledged after it would stand on a hole. The statements that
@@ -14,21 +16,20 @@
 pub mod current;
 pub mod feed;
 pub mod files;
+pub mod salvage;
 pub mod snapshot;
 pub mod writer;
 
 use std::io;
 
+use registry_facts::record::RecordError;
 use thiserror::Error;
 
 /// Why the journal did not do something. Names of files are those inside of its directory.
 #[derive(Debug, Error)]
 pub enum JournalError {
     /// Acknowledged records are damaged.
-    #[error(
-        "the journal is damaged: {file} at octet {at}: {what}; put back a copy of the journal, or \
-         remove the store's directory and let the other nodes fill it again"
-    )]
+    #[error("the journal is damaged: {file} at octet {at}: {what}")]
     Damaged {
         /// The file.
         file: String,
@@ -36,6 +37,19 @@ pub enum JournalError {
         at: u64,
         /// The damage.
         what: String,
+    },
+    /// A whole record cannot be understood.
+    #[error(
+        "the journal cannot be read: {file} at octet {at}: {what}; start the version of registry-svc \
+         that wrote it"
+    )]
+    Newer {
+        /// The file.
+        file: String,
+        /// The offset in it.
+        at: u64,
+        /// What cannot be understood.
+        what: RecordError,
     },
     /// The disk has no room.
     #[error("no room for the journal")]

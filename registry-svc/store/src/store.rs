@@ -49,6 +49,7 @@ use tokio::task::spawn_blocking;
 use crate::disk::Disk;
 use crate::journal::current::Current;
 use crate::journal::feed::{Feed, Taken};
+use crate::journal::salvage::Salvaged;
 use crate::journal::writer::{Own, Renewal, State, WallClock, Writer};
 use blob::Flights;
 use cache::Cache;
@@ -133,6 +134,8 @@ pub struct Recovery {
     pub n_sessions: usize,
     /// Content that repositories name and the disk lacks, or has in another size.
     pub missing: Vec<Digest>,
+    /// How the journal was damaged, and what could be read of it; none when it was whole.
+    pub damaged_journal: Option<(String, Salvaged)>,
 }
 
 /// A blob that was pushed.
@@ -255,8 +258,7 @@ impl Store {
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
         let taken = Arc::new(Taken::new(opened.vector));
         let own = Own::new(opened.origin, opened.stamp, settings.wall);
-        let (renewed, marks, node) = (Arc::clone(&disk), layout.clone(), settings.node.clone());
-        let renewal = move || open::new_incarnation(&*renewed, &marks, &node);
+        let renewal = renewal(&disk, &layout, &settings.node);
         let start = |segment| {
             Writer::start(State {
                 directory: opened.directory,
@@ -267,7 +269,7 @@ impl Store {
                 own: Arc::clone(&own),
                 stamps: Stamps::default(),
                 continuity: Continuity::new(settings.others.iter().cloned()),
-                renewal: Renewal(Box::new(renewal)),
+                renewal,
                 taken: Arc::clone(&taken),
                 current: Arc::clone(&current),
                 is_dead: Arc::default(),
@@ -536,6 +538,17 @@ impl Store {
         blocking(move || work(&*inner.disk, &inner.layout).map_err(StoreError::io(doing))).await
     }
 
+    /// Whether files of a damaged journal lie aside.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the disk does.
+    pub async fn has_damaged_journal(&self) -> Result<bool, StoreError> {
+        let look = |disk: &dyn Disk, layout: &Layout| disk.list(&layout.set_aside());
+        let files = self.on_disk("look for a damaged journal", look).await?;
+        Ok(files.is_some_and(|files| !files.is_empty()))
+    }
+
     /// How many indexes failed since the start.
     #[must_use]
     pub fn n_failed_indexes(&self) -> u64 {
@@ -597,6 +610,14 @@ impl Inner {
         let mut leases = self.leases.lock();
         leases.end(digest);
     }
+}
+
+/// Makes incarnations of a node.
+fn renewal(disk: &Arc<dyn Disk>, layout: &Layout, node: &NodeName) -> Renewal {
+    let (disk, layout, node) = (Arc::clone(disk), layout.clone(), node.clone());
+    Renewal(Box::new(move || {
+        open::new_incarnation(&*disk, &layout, &node)
+    }))
 }
 
 /// Runs work that blocks on a thread for it.

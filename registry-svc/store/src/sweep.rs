@@ -22,6 +22,9 @@
 //!
 //! A manifest that cannot be read stops nothing: its repository keeps everything, and the rest is swept.
 //!
+//! A node without others sweeps nothing while a damaged journal lies aside: its content may have lost its
+//! name alone.
+//!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
 pub(crate) mod mark;
@@ -100,10 +103,14 @@ pub async fn sweep(
         mode,
         marked,
     };
-    sweep.empty_trash(&mut report).await?;
-    for algorithm in Algorithm::ALL {
-        for shard in 0..=u8::MAX {
-            sweep.shard(algorithm, shard, &mut report).await?;
+    // Names that a damaged journal has lost are nowhere else: an operator gives their content new ones.
+    report.is_held = others.is_none() && store.has_damaged_journal().await?;
+    if !report.is_held {
+        sweep.empty_trash(&mut report).await?;
+        for algorithm in Algorithm::ALL {
+            for shard in 0..=u8::MAX {
+                sweep.shard(algorithm, shard, &mut report).await?;
+            }
         }
     }
     report.took = begun.elapsed();

@@ -1,4 +1,4 @@
-//! Clocks that are wrong, and disks that come back from a copy.
+//! Clocks that are wrong, disks that come back from a copy, and journals that are damaged.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -191,4 +191,48 @@ fn a_disk_that_comes_back_from_a_copy_loses_nothing_and_no_position_names_two_re
             same(&nodes).await;
         });
     }
+}
+
+#[test]
+fn a_node_whose_journal_is_damaged_serves_at_once_and_keeps_its_content() {
+    let site = Site::new(2);
+    let layer = octets(1, 5000);
+    let (digest, origin) = run(async {
+        let (first, second) = (site.start(0).await, site.start(1).await);
+        connected(&[&first, &second]).await;
+        let (digest, position) = push(&first.store, "v", std::slice::from_ref(&layer)).await;
+        acknowledged(&first, &position).await;
+        for node in [&first, &second] {
+            node.store.close().await;
+        }
+        (digest, first.store.origin())
+    });
+    // Every record is damaged.
+    let journal = site.root(0).join("journal");
+    let segment = journal.join("00000001.log");
+    let mut octets = std::fs::read(&segment).unwrap();
+    octets.iter_mut().step_by(20).for_each(|octet| *octet ^= 1);
+    std::fs::write(&segment, octets).unwrap();
+    run(async {
+        let second = site.start(1).await;
+        let first = site.start(0).await;
+        assert_ne!(first.store.origin(), origin);
+        // The content has kept its files.
+        let blob = sha256(&layer);
+        assert!(first.store.layout().blob(&blob).exists());
+        assert_eq!(first.store.repositories_with(&blob), []);
+        let reference = Reference::Tag("v".parse().unwrap());
+        until("the tag is found", async || {
+            let repository = repository();
+            let found = first.cluster.find_manifest(&repository, &reference).await;
+            found.is_some_and(|found| found.digest == digest)
+        })
+        .await;
+        shown_by(&[&first], "v", digest).await;
+        connected(&[&first, &second]).await;
+        let (digest, position) = push(&first.store, "w", &[]).await;
+        acknowledged(&first, &position).await;
+        shown_by(&[&second], "w", digest).await;
+        same(&[&first, &second]).await;
+    });
 }

@@ -22,6 +22,12 @@ pub fn snapshot(number: u64) -> String {
     format!("{number:08}.snapshot")
 }
 
+/// The number of a file whose name ends so.
+#[must_use]
+pub fn number(name: &str, suffix: &str) -> Option<u64> {
+    name.strip_suffix(suffix)?.parse().ok()
+}
+
 /// The files in a directory of the journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
@@ -44,7 +50,6 @@ impl Files {
             .list(directory)
             .map_err(JournalError::io("list the journal"))?
             .unwrap_or_default();
-        let number = |name: &str, suffix: &str| name.strip_suffix(suffix)?.parse::<u64>().ok();
         let snapshot = names
             .iter()
             .filter_map(|name| number(name, ".snapshot"))
@@ -56,7 +61,7 @@ impl Files {
         };
         for name in names {
             match number(&name, ".log") {
-                Some(number) if number >= first => files.segments.push(number),
+                Some(segment) if segment >= first => files.segments.push(segment),
                 Some(_) => files.stale.push(name),
                 None if name.ends_with(".tmp") => files.stale.push(name),
                 None if number(&name, ".snapshot").is_some_and(|number| number < first) => {
@@ -220,7 +225,13 @@ impl Source {
                         *n_records += 1;
                         failure = visit(record);
                     }
-                    Err(error) => failure = Err(self.damaged(at, &error.to_string())),
+                    Err(what) => {
+                        failure = Err(JournalError::Newer {
+                            file: self.name.clone(),
+                            at,
+                            what,
+                        });
+                    }
                 },
             }
             if failure.is_err() {

@@ -127,11 +127,7 @@ impl Directory {
     ) -> Result<u64, JournalError> {
         let create = JournalError::io("make a snapshot of the journal");
         let file = self.disk.create(path).map_err(create)?;
-        let mut output = Output {
-            file: &*file,
-            at: 0,
-            buffer: Vec::new(),
-        };
+        let mut output = Output::new(&*file);
         for (origin, sequence) in boundary.vector.iter() {
             output.put(&Record {
                 origin: origin.clone(),
@@ -169,7 +165,7 @@ impl Directory {
 }
 
 /// The index was the last to know; the journal still has everything.
-fn unreadable(error: registry_facts::index::IndexError) -> JournalError {
+pub(super) fn unreadable(error: registry_facts::index::IndexError) -> JournalError {
     JournalError::Io {
         doing: "read the index for a snapshot of the journal",
         source: std::io::Error::other(error),
@@ -177,14 +173,23 @@ fn unreadable(error: registry_facts::index::IndexError) -> JournalError {
 }
 
 /// A snapshot that is written.
-struct Output<'a> {
+pub(super) struct Output<'a> {
     file: &'a dyn File,
     at: u64,
     buffer: Vec<u8>,
 }
 
-impl Output<'_> {
-    fn put(&mut self, record: &Record) -> Result<(), JournalError> {
+impl<'a> Output<'a> {
+    /// At the beginning of a file.
+    pub(super) fn new(file: &'a dyn File) -> Self {
+        Self {
+            file,
+            at: 0,
+            buffer: Vec::new(),
+        }
+    }
+
+    pub(super) fn put(&mut self, record: &Record) -> Result<(), JournalError> {
         self.frame(Kind::Record, &record.encode());
         if self.buffer.len() < CHUNK {
             return Ok(());
@@ -207,7 +212,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<u64, JournalError> {
+    pub(super) fn finish(mut self) -> Result<u64, JournalError> {
         self.frame(Kind::End, b"");
         self.write()?;
         self.file

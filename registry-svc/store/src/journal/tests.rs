@@ -6,12 +6,12 @@ use oci::reference::{RepositoryName, Tag};
 use registry_facts::frame;
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
-use registry_facts::record::{Record, Vector};
+use registry_facts::record::{Record, Stamped, Vector};
 
 use super::files::{Replayed, replay, segment, snapshot};
 use super::*;
 use crate::disk::Disk;
-use crate::disk::faulty::{End, Faults, FaultyDisk};
+use crate::disk::faulty::{Chance, End, Faults, FaultyDisk};
 use crate::store::{IndexKind, NewManifest, Settings, Store, StoreError};
 
 const ROOT: &str = "/store/journal";
@@ -274,21 +274,187 @@ fn a_successor_that_was_never_used_does_not_count() {
 }
 
 #[test]
-fn damage_is_no_reason_to_forget_what_was_acknowledged() {
+fn a_journal_of_an_earlier_version_lifts_no_stamp() {
     run(async {
-        let disk = FaultyDisk::new(4);
+        // Each stamp of a node was greater than all that it had seen.
+        let disk = segments(3);
         let store = open(&disk, 1 << 20).await.unwrap();
-        push(&store, 0..4).await.unwrap();
+        assert_eq!(store.vector().of(&record(1).origin), 6);
+        push(&store, 0..1).await.unwrap();
+        let ahead = registry_facts::hlc::Hlc::at(u64::MAX);
+        let foreign = Record {
+            sequence: 7,
+            stamp: ahead,
+            ..record(7)
+        };
+        store.apply(vec![foreign]).await.unwrap();
+        push(&store, 1..2).await.unwrap();
+        for register in store.registers(None, 9).unwrap() {
+            assert!(!store.is_far_ahead(register.stamp), "{register:?}");
+        }
+        assert_eq!(latest(&store).await, "{\"number\":1}");
+    });
+}
+
+/// The registers that are shown.
+fn shown(store: &Store) -> Vec<Stamped> {
+    let mut registers = store.registers(None, 9999).unwrap();
+    registers.retain(|register| !register.fact.is_tombstone());
+    registers
+        .iter_mut()
+        .for_each(|register| register.sequence = 0);
+    registers
+}
+
+/// Does one thing by chance to a file of the journal.
+fn damage(disk: &FaultyDisk, chance: &mut Chance) {
+    let names = names(disk);
+    let at = usize::try_from(chance.below(names.len() as u64)).unwrap();
+    let path = Path::new(ROOT).join(&names[at]);
+    let size = disk.status(&path).unwrap().unwrap().size;
+    match chance.below(4) {
+        0 => disk.lose(&path),
+        1 => disk.resize(&path, chance.below(size.max(1))),
+        _ if size > 0 => {
+            for _ in 0..=chance.below(3) {
+                disk.damage(&path, chance.below(8 * size));
+            }
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn two_hundred_damaged_journals_are_opened_and_filled_again_by_another_node() {
+    run(async {
+        let (mut n_salvaged, mut n_partly) = (0, 0);
+        for seed in 0..200 {
+            let mut chance = Chance::new(seed);
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1500).await.unwrap();
+            push(&store, 0..20).await.unwrap();
+            let expected = shown(&store);
+            let origin = store.origin();
+            // Another node has all of it.
+            let other = open(&FaultyDisk::new(1000 + seed), 1 << 20).await.unwrap();
+            follow(&store, &other, &expected).await;
+            if chance.permille(500) {
+                store.close().await;
+            }
+            drop(store);
+            let disk = kill(&disk);
+            damage(&disk, &mut chance);
+            let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+            settings.index = IndexKind::Memory;
+            settings.segment = 1500;
+            let opened = Store::open(settings, Arc::new(disk.clone())).await;
+            let (store, recovery) = opened.unwrap_or_else(|error| panic!("{error}: seed {seed}"));
+            if let Some((_, salvaged)) = &recovery.damaged_journal {
+                n_salvaged += 1;
+                n_partly += u64::from(salvaged.n_records > 0);
+                assert_ne!(store.origin(), origin, "seed {seed}");
+                assert!(store.has_damaged_journal().await.unwrap(), "seed {seed}");
+                assert_eq!(store.vector(), Vector::default(), "seed {seed}");
+            }
+            // Nothing is shown that was never so.
+            for register in shown(&store) {
+                let key = register.fact.key();
+                let now = expected.iter().find(|one| one.fact.key() == key);
+                let now = now.unwrap_or_else(|| panic!("{register:?}: seed {seed}"));
+                assert!(register.rank() <= now.rank(), "seed {seed}");
+                if register.rank() == now.rank() {
+                    assert_eq!(register.fact, now.fact, "seed {seed}");
+                }
+            }
+            // The other node brings back what is lost, the end of the journal too.
+            let (own, there) = (store.origin(), other.vector());
+            let other_name = "master-1".parse().unwrap();
+            store
+                .heard(other_name, own.clone(), there.of(&own))
+                .await
+                .unwrap();
+            follow(&other, &store, &expected).await;
+            // What is stated then is there after the next start.
+            push(&store, 90..91).await.unwrap();
+            store.close().await;
+            drop(store);
+            let store = open(&kill(&disk), 1500).await.unwrap();
+            assert_eq!(latest(&store).await, "{\"number\":90}", "seed {seed}");
+        }
+        assert!(n_salvaged > 50 && n_partly > 40, "{n_salvaged} {n_partly}");
+    });
+}
+
+/// Brings the records of a store to another one, until that shows the same.
+async fn follow(from: &Store, to: &Store, expected: &[Stamped]) {
+    let mut feed = from.feed(to.vector());
+    while shown(to) != expected {
+        let next = tokio_stream::StreamExt::next(&mut feed);
+        let next = tokio::time::timeout(std::time::Duration::from_secs(60), next).await;
+        let record = next.expect("no more records come").unwrap();
+        if record.origin != to.origin() {
+            to.apply(vec![record]).await.unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_journal_that_is_gone_is_begun_anew_and_the_content_stays() {
+    run(async {
+        let disk = FaultyDisk::new(9);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..2).await.unwrap();
+        let origin = store.origin();
+        store.close().await;
         drop(store);
         let disk = kill(&disk);
         disk.damage(&Path::new(ROOT).join(segment(1)), 80);
+        disk.damage(Path::new("/store/node-id"), 7);
+        let n_blobs = disk
+            .names()
+            .iter()
+            .filter(|it| it.starts_with("/store/blobs"))
+            .count();
+        let store = open(&disk, 1 << 20).await.unwrap();
+        assert_ne!(store.origin(), origin);
+        // The record behind the damaged one.
+        assert_eq!(latest(&store).await, "{\"number\":1}");
+        let blobs = disk.names();
+        let blobs = blobs.iter().filter(|it| it.starts_with("/store/blobs"));
+        assert_eq!(blobs.count(), n_blobs);
+        // Alone, nothing without a name is swept before somebody has looked.
+        let settings = crate::sweep::Settings::default();
+        let report = crate::sweep::sweep(&store, None, &settings, crate::sweep::Mode::Sweep);
+        let report = report.await.unwrap();
+        assert!(report.is_held && report.to_string().contains("the journal was damaged"));
+    });
+}
+
+#[test]
+fn a_whole_record_of_a_newer_version_is_no_damage() {
+    run(async {
+        let disk = FaultyDisk::new(10);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        drop(store);
+        let disk = kill(&disk);
+        let path = Path::new(ROOT).join(segment(1));
+        let end = disk.status(&path).unwrap().unwrap().size;
+        let mut octets = Vec::new();
+        // A record with a field of an unknown kind of fact.
+        let mut newer = record(1).encode();
+        newer.extend_from_slice(&[0x22, 0]);
+        frame::put(&mut octets, end, end, frame::Kind::Record, &newer);
+        let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+        file.write_at(&[octets.into()], end).unwrap();
         match open(&disk, 1 << 20).await {
             Err(StoreError::Damaged(text)) => {
-                assert!(text.contains("00000001.log at octet 0"), "{text}");
+                assert!(text.contains("start the version"), "{text}");
                 assert!(!text.contains(ROOT), "{text}");
             }
             other => panic!("{other:?}"),
         }
+        assert_eq!(names(&disk), [segment(1)]);
     });
 }
 

@@ -642,7 +642,7 @@ fn refuse(group: Group, error: &JournalError) {
                 doing,
                 source: source.kind().into(),
             },
-            JournalError::Damaged { .. } => JournalError::ReadOnly,
+            JournalError::Damaged { .. } | JournalError::Newer { .. } => JournalError::ReadOnly,
         };
         // The caller may have given up.
         drop(done.send(Err(error)));

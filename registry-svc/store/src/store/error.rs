@@ -58,6 +58,9 @@ pub enum StoreError {
     /// The store cannot be opened as it is.
     #[error("{0}")]
     Damaged(String),
+    /// Acknowledged records in the journal are damaged.
+    #[error("{0}")]
+    DamagedJournal(String),
 }
 
 /// The item that an operation did not find.
@@ -106,7 +109,8 @@ impl From<JournalError> for StoreError {
             JournalError::Full => Self::Full,
             JournalError::ReadOnly => Self::ReadOnly,
             JournalError::Io { doing, source } => Self::Io { doing, source },
-            JournalError::Damaged { .. } => Self::Damaged(error.to_string()),
+            JournalError::Damaged { .. } => Self::DamagedJournal(error.to_string()),
+            JournalError::Newer { .. } => Self::Damaged(error.to_string()),
         }
     }
 }

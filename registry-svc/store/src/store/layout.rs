@@ -6,6 +6,7 @@
 //! uploads/<number>  <number>.session     an upload session: its content, and whose it is
 //! uploads/<number>.part                  content on its way to no session; gone after a restart
 //! journal/                               see the journal's own documentation
+//! journal-damaged/                       the files of a journal that was damaged
 //! trash/sha256-<hex>                     what the sweep took, for a second grace
 //! quarantine/sha256-<hex>                damaged files
 //! index.sled/                            derived
@@ -48,6 +49,12 @@ impl Layout {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.root.join("journal")
+    }
+
+    /// The files of a journal that was damaged.
+    #[must_use]
+    pub fn set_aside(&self) -> PathBuf {
+        self.root.join("journal-damaged")
     }
 
     /// The index.

@@ -4,6 +4,9 @@
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
 //!
+//! A damaged journal is set aside, another is made of what can be read of it, and the node begins a new
+//! incarnation: nobody can say which of its records are lost.
+//!
 //! On a read-only file system nothing is changed, and the store serves what is there.
 
 use std::collections::HashSet;
@@ -27,6 +30,7 @@ use crate::database::sled::SledIndex;
 use crate::database::trial;
 use crate::disk::{Access, Disk, File};
 use crate::journal::files::{self, Replayed};
+use crate::journal::salvage;
 use crate::journal::snapshot::Directory;
 use crate::journal::{JournalError, Place};
 
@@ -144,8 +148,16 @@ fn identify(
     let incarnation = match octets {
         Some(octets) => {
             let text = std::str::from_utf8(&octets).unwrap_or_default().trim_end();
-            u64::from_str_radix(text, 16)
-                .map_err(|_| StoreError::Damaged("node-id is not a number".to_owned()))?
+            match u64::from_str_radix(text, 16) {
+                Ok(incarnation) => incarnation,
+                Err(_) if medium == Medium::Writable => {
+                    tracing::error!(
+                        "The file node-id is damaged; this node begins a new incarnation"
+                    );
+                    return new_incarnation(disk, layout, &settings.node).map_err(doing());
+                }
+                Err(_) => random().map_err(doing())?,
+            }
         }
         None if medium == Medium::Writable => {
             return new_incarnation(disk, layout, &settings.node).map_err(doing());
@@ -205,7 +217,7 @@ pub(crate) struct Opened {
     /// The directory of the index; none when it is in memory.
     pub(crate) index: Option<String>,
     pub(crate) recovery: Recovery,
-    pub(crate) lock: Box<dyn std::fmt::Debug + Send + Sync>,
+    pub(crate) lock: Held,
 }
 
 /// Opens a store; blocks.
@@ -214,49 +226,55 @@ pub(crate) fn open(
     disk: &Arc<dyn Disk>,
     layout: &Layout,
 ) -> Result<Opened, StoreError> {
-    let doing = || StoreError::io("open the store's directory");
-    disk.create_directory(layout.root())
-        .map_err(|error| match error.kind() {
-            io::ErrorKind::ReadOnlyFilesystem => no_store(),
-            _ => doing()(error),
-        })?;
-    let lock = match disk.lock(&layout.mark("lock")) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {
-            return open_read_only(settings, disk, layout);
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            let text = "another process has the store open";
-            return Err(StoreError::Damaged(text.to_owned()));
-        }
-        Err(error) => return Err(doing()(error)),
+    let Some(lock) = lock(disk, layout)? else {
+        return open_read_only(settings, disk, layout);
     };
+    let doing = || StoreError::io("open the store's directory");
     // The version is written when everything else is there.
     let version = disk.status(&layout.mark("VERSION")).map_err(doing())?;
     if version.is_none() {
         layout.create(&**disk).map_err(doing())?;
     }
-    let origin = identify(&**disk, layout, settings, Medium::Writable)?;
+    let mut origin = identify(&**disk, layout, settings, Medium::Writable)?;
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
 
     let mut recovery = Recovery::default();
     let mut history = History::new(origin.clone());
-    let Indexed {
-        view,
-        replayed,
-        name,
-    } = index(
+    let found = whole(
         settings,
         layout,
         clean.as_ref(),
         &directory,
         &mut history,
         &mut recovery,
-    )?;
-    let is_as_left = clean
-        .as_ref()
-        .is_some_and(|clean| clean.place == replayed.end);
+    );
+    let is_damaged = matches!(found, Err(StoreError::DamagedJournal(_)));
+    let indexed = match found {
+        Err(StoreError::DamagedJournal(damage)) => {
+            origin = new_incarnation(&**disk, layout, &settings.node)
+                .map_err(StoreError::io("note a new incarnation"))?;
+            history = History::new(origin.clone());
+            let salvaged = salvage::replace(&directory, &layout.set_aside())?;
+            recovery.damaged_journal = Some((damage, salvaged));
+            index(
+                settings,
+                layout,
+                None,
+                &directory,
+                &mut history,
+                &mut recovery,
+            )
+        }
+        found => found,
+    };
+    let Indexed {
+        view,
+        replayed,
+        name,
+    } = indexed?;
+    let clean = clean.filter(|_| !is_damaged);
+    let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
     recovery.n_records = replayed.n_records;
@@ -277,6 +295,55 @@ pub(crate) fn open(
     })
 }
 
+/// Takes the store for this process; none on a read-only file system.
+fn lock(disk: &Arc<dyn Disk>, layout: &Layout) -> Result<Option<Held>, StoreError> {
+    let doing = || StoreError::io("open the store's directory");
+    disk.create_directory(layout.root())
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::ReadOnlyFilesystem => no_store(),
+            _ => doing()(error),
+        })?;
+    match disk.lock(&layout.mark("lock")) {
+        Ok(lock) => Ok(Some(lock)),
+        Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            let text = "another process has the store open";
+            Err(StoreError::Damaged(text.to_owned()))
+        }
+        Err(error) => Err(doing()(error)),
+    }
+}
+
+/// Keeps other processes away from a store.
+type Held = Box<dyn std::fmt::Debug + Send + Sync>;
+
+/// Reads the journal and has an index of it, unless something that was acknowledged is damaged.
+fn whole(
+    settings: &Settings,
+    layout: &Layout,
+    clean: Option<&Clean>,
+    directory: &Directory,
+    history: &mut History,
+    recovery: &mut Recovery,
+) -> Result<Indexed, StoreError> {
+    let damaged = |what: &str| Err(StoreError::DamagedJournal(what.to_owned()));
+    let listed = directory.disk.list(&directory.path);
+    if listed
+        .map_err(StoreError::io("list the journal"))?
+        .is_none()
+    {
+        return damaged("the directory of the journal is missing");
+    }
+    let indexed = index(settings, layout, clean, directory, history, recovery)?;
+    // Without this a damaged end would be taken for a write that a crash has torn.
+    match clean {
+        Some(clean) if indexed.replayed.end < clean.place => {
+            damaged("the journal ends before the place where an orderly stop left it")
+        }
+        _ => Ok(indexed),
+    }
+}
+
 /// Opens a store on a file system that takes no change: a disk that the kernel has remounted, an ISO
 /// image, squashfs. It needs no lock, for no process can write there, and changes nothing: the index is
 /// made in memory from the journal, of which a torn end stays.
@@ -288,13 +355,22 @@ fn open_read_only(
     let origin = identify(&**disk, layout, settings, Medium::ReadOnly)?;
     let directory = Directory::new(Arc::clone(disk), layout.journal());
     let mut history = History::new(origin.clone());
-    let view = View::new(Arc::new(MemoryIndex::default()));
+    let mut view = View::new(Arc::new(MemoryIndex::default()));
+    let mut damaged_journal = None;
     let replayed = match fill(&view, &directory, &mut history) {
         Ok(replayed) => replayed,
+        Err(Anew::Journal(error @ JournalError::Damaged { .. })) => {
+            view = View::new(Arc::new(MemoryIndex::default()));
+            history = History::new(origin.clone());
+            let salvaged = salvage::read(&**disk, &directory.path, &view)?;
+            damaged_journal = Some((error.to_string(), salvaged));
+            Replayed::default()
+        }
         Err(Anew::Journal(error)) => return Err(error.into()),
         Err(Anew::Index(error)) => return Err(error.into()),
     };
     let recovery = Recovery {
+        damaged_journal,
         n_records: replayed.n_records,
         n_truncated: replayed.n_torn,
         missing: missing(&**disk, layout, &view)?,

@@ -49,6 +49,8 @@ impl fmt::Display for Amount {
 pub struct Report {
     /// Nothing was changed.
     pub is_dry_run: bool,
+    /// All content was kept, because the journal was damaged and no other node has its names.
+    pub is_held: bool,
     /// Manifests that keep what they refer to.
     pub n_manifests: u64,
     /// Manifests deleted because no tag leads to them.
@@ -107,6 +109,12 @@ impl fmt::Display for Report {
             true => "would be ",
             false => "",
         };
+        if self.is_held {
+            writeln!(
+                f,
+                "all content is kept, because the journal was damaged: see `registry-svc status`"
+            )?;
+        }
         writeln!(
             f,
             "{}, {}",
