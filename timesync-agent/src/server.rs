@@ -112,6 +112,7 @@ fn options() -> EngineOptions {
         stamps: true,
         // The longest answer fits the least that a link of IPv6 takes, and so any of IPv4 that is in use.
         fragments: Fragments::Never,
+        ..EngineOptions::default()
     }
 }
 
