@@ -280,6 +280,42 @@ mod tests {
     }
 
     #[test]
+    fn scripts_and_services_of_keepalived_pass_the_check() {
+        for command in [
+            "/etc/chk.sh",
+            "nc -z 127.0.0.1 80",
+            "curl -sk https://[::1]/a",
+            "pidof haproxy",
+        ] {
+            for weight in ["", "weight 5", "weight -5"] {
+                let text = format!(
+                    "vrrp_script a {{\nscript \"{command}\"\ninterval 1\ntimeout 1\nrise 2\nfall 3\n{weight}\n}}\n\
+                     vrrp_instance V {{\ninterface eth0\nvirtual_router_id 7\nvirtual_ipaddress {{ 192.0.2.1 }}\n\
+                     track_script {{ a }}\n}}\n"
+                );
+                check_keepalived(&text, None);
+            }
+        }
+        let checks = [
+            "TCP_CHECK { connect_port 9 }",
+            "HTTP_GET { url { path /x } }",
+            "SSL_GET { }",
+            "DNS_CHECK { }",
+            "MISC_CHECK { }",
+            "",
+        ];
+        for check in checks {
+            for (protocol, ip) in [("TCP", "192.0.2.1"), ("UDP", "2001:db8::1")] {
+                let text = format!(
+                    "virtual_server {ip} 80 {{\nprotocol {protocol}\nlb_algo lc\nlb_kind DR\ndelay_loop 6\n\
+                     sorry_server {ip} 81\nreal_server {ip} 82 {{\nweight 999\n{check}\n}}\n}}\n"
+                );
+                check_keepalived(&text, None);
+            }
+        }
+    }
+
+    #[test]
     fn every_keyword_of_keepalived_passes_the_check() {
         for lines in [
             "",

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use config::lb_proxy::{
-    self as file, Backend, Checksum, Interval, LbProxy, Vip, Weigh, WhenUnable,
+    self as file, Backend, Checksum, Frontend, Interval, LbProxy, Vip, Weigh, WhenUnable,
 };
 use config::{Class, Draft, Every, HumanDuration, Ip, Notes, Whole};
 use vrrp::settings::MAX_INTERVAL_V3;
@@ -13,6 +13,7 @@ use super::instance::{Announce, Family, Instance, Script, name, track_scripts};
 use super::reasons;
 use super::scripts::{Definition, Meaning};
 use super::tree::{Node, Tree};
+use super::virtual_server;
 
 /// The whole file.
 pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
@@ -22,6 +23,7 @@ pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
         groups: HashMap::new(),
         group_scripts: HashMap::new(),
         scripts: HashMap::new(),
+        frontends: Vec::new(),
         backends: Vec::new(),
     };
     for (at, text) in &tree.conditional {
@@ -43,6 +45,7 @@ pub(super) fn import(tree: &Tree) -> Draft<LbProxy> {
         let instance = Instance::read(node, importer.defaults.interface, &mut importer.notes);
         config.vip.extend(importer.vips(&instance));
     }
+    config.frontend = importer.frontends;
     config.backend = importer.backends;
     Draft {
         config,
@@ -69,7 +72,9 @@ struct Importer<'a> {
     group_scripts: HashMap<&'a str, Vec<Script<'a>>>,
     /// The scripts, by name.
     scripts: HashMap<&'a str, Definition<'a>>,
-    /// The backends that stand for scripts.
+    /// Those of virtual servers.
+    frontends: Vec<Frontend>,
+    /// The backends of virtual servers, and those that stand for scripts.
     backends: Vec<Backend>,
 }
 
@@ -85,6 +90,14 @@ impl<'a> Importer<'a> {
                 self.scripts.insert(node.word(1), definition);
             }
             "vrrp_instance" => {}
+            "virtual_server" => {
+                let made = virtual_server::service(node, &mut self.notes);
+                let is_new = |name: &str| self.backends.iter().all(|known| known.name != name);
+                if let Some((frontend, backend)) = made.filter(|(_, it)| is_new(&it.name)) {
+                    self.frontends.push(frontend);
+                    self.backends.push(backend);
+                }
+            }
             keyword => {
                 let reason = reasons::top(keyword);
                 self.notes
@@ -256,51 +269,7 @@ impl<'a> Importer<'a> {
         // Weights that scripts add while they succeed, which is unknown to a reader of the file.
         let mut unknown = 0;
         for script in instance.scripts.iter().chain(&of_group) {
-            let what = format!("track_script {} of {}", script.name, instance.name);
-            let Some(definition) = self.scripts.get(script.name) else {
-                let reason = "there is no such script";
-                self.notes.lost(Class::Behaviour, script.at, &what, reason);
-                continue;
-            };
-            let weight = script.weight.unwrap_or(definition.weight);
-            let meaning = definition.meaning(script.name, weight);
-            let mut lost = |reason: &str| {
-                self.notes.lost(Class::Behaviour, script.at, &what, reason);
-            };
-            match meaning {
-                Meaning::Nothing => {}
-                Meaning::Added(weight) => {
-                    tracking.priority = tracking.priority.saturating_add(weight).min(254);
-                }
-                Meaning::Unknown(weight @ 1..) => {
-                    unknown += i32::from(weight);
-                    lost("nothing here tells what it asks: its weight is not added");
-                }
-                Meaning::Unknown(weight) => {
-                    let lower = i32::from(tracking.priority) + i32::from(weight);
-                    tracking.priority = u8::try_from(lower.max(1)).unwrap_or(1);
-                    lost("nothing here tells what it asks: its weight counts as if it failed");
-                }
-                Meaning::Required(backend) => {
-                    if backend.server.is_empty() {
-                        let name = &backend.name;
-                        lost(&format!(
-                            "nothing here tells what it asks: this node does not hold the address until backend \
-                             `{name}` has a server that can be probed in its place, or is no longer in `track`"
-                        ));
-                    }
-                    tracking.required.push(self.backend(backend));
-                }
-                Meaning::Weighed(backend, weight) => {
-                    let what = self.backend(backend);
-                    tracking.weighed.push(Weigh {
-                        what,
-                        weight: Whole::clamped(weight.into()),
-                        rise: None,
-                        fall: None,
-                    });
-                }
-            }
+            unknown += self.track(script, instance.name, &mut tracking);
         }
         if unknown > 0 {
             let sum = (i32::from(tracking.priority) + unknown).min(254);
@@ -312,6 +281,53 @@ impl<'a> Importer<'a> {
                 .differs(Class::Behaviour, instance.at, &what, how);
         }
         tracking
+    }
+
+    /// Takes up a script that is tracked; returns the weight that it might add.
+    fn track(&mut self, script: &Script<'a>, instance: &str, tracking: &mut Tracking) -> i32 {
+        let what = format!("track_script {} of {instance}", script.name);
+        let mut lost = |reason: &str| {
+            self.notes.lost(Class::Behaviour, script.at, &what, reason);
+        };
+        let Some(definition) = self.scripts.get(script.name) else {
+            lost("there is no such script");
+            return 0;
+        };
+        let weight = script.weight.unwrap_or(definition.weight);
+        match definition.meaning(script.name, weight) {
+            Meaning::Nothing => {}
+            Meaning::Added(weight) => {
+                let sum = tracking.priority.saturating_add(weight).min(254);
+                // An owner of the address has 255, whatever scripts say.
+                tracking.priority = tracking.priority.max(sum);
+            }
+            Meaning::Unknown(weight @ 1..) => {
+                lost("nothing here tells what it asks: its weight is not added");
+                return weight.into();
+            }
+            Meaning::Unknown(weight) => {
+                lost("nothing here tells what it asks: its weight counts as if it failed");
+                let lower = i32::from(tracking.priority) + i32::from(weight);
+                tracking.priority = u8::try_from(lower.max(1)).unwrap_or(1);
+            }
+            Meaning::Required(backend) => {
+                if backend.server.is_empty() {
+                    let name = &backend.name;
+                    lost(&format!(
+                        "nothing here tells what it asks: this node does not hold the address until backend \
+                         `{name}` has a server that can be probed in its place, or is no longer in `track`"
+                    ));
+                }
+                tracking.required.push(self.backend(*backend));
+            }
+            Meaning::Weighed(backend, weight) => tracking.weighed.push(Weigh {
+                what: self.backend(*backend),
+                weight: Whole::clamped(weight.into()),
+                rise: None,
+                fall: None,
+            }),
+        }
+        0
     }
 
     /// Adds the backend that stands for a script, once; returns what virtual IPs track.

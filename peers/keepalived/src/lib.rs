@@ -1,4 +1,4 @@
-//! Reads keepalived.conf (keepalived.conf(5)), as far as it is about VRRP.
+//! Reads keepalived.conf (keepalived.conf(5)): virtual routers, the scripts that they track, and services of LVS.
 //!
 //! [`parse`] gives the file as it is written, with what it includes: words and blocks. [`import()`] gives
 //! it in lb-proxy's terms. The shape it is made for is the template of OpenShift's on-premises
@@ -12,6 +12,7 @@ mod reasons;
 mod scripts;
 mod substitute;
 mod tree;
+mod virtual_server;
 
 use std::path::Path;
 

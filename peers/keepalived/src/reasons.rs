@@ -95,9 +95,8 @@ pub(super) fn global(keyword: &str) -> Option<&'static str> {
 /// The reason for a block or keyword outside of any block.
 pub(super) fn top(keyword: &str) -> &'static str {
     match keyword {
-        "virtual_server" | "virtual_server_group" | "real_server" => {
-            "write a [[frontend]] and a [[backend]]: connections are balanced by this proxy, not by LVS"
-        }
+        "virtual_server_group" => "write a [[frontend]] with all the addresses of the group",
+        "real_server" => "it belongs into a virtual_server",
         "SSL" => "certificates of checks are healthd's",
         "static_ipaddress" | "static_routes" | "static_rules" | "static_track_group" => {
             "addresses and routes that do not move are the machine's own"

@@ -37,9 +37,9 @@ pub(super) enum Meaning {
     /// Nobody knows whether it succeeds; its weight is not zero.
     Unknown(i16),
     /// The address is held only while this backend has a server that is up.
-    Required(Backend),
+    Required(Box<Backend>),
     /// This weight counts by this backend.
-    Weighed(Backend, i16),
+    Weighed(Box<Backend>, i16),
 }
 
 impl<'a> Definition<'a> {
@@ -88,14 +88,14 @@ impl<'a> Definition<'a> {
 
     /// The meaning for a router that tracks it by its name with this weight.
     pub(super) fn meaning(&self, own_name: &str, weight: i16) -> Meaning {
-        let probed = |question: &Question| self.backend(own_name, question);
+        let probed = |question: &Question| Box::new(self.backend(own_name, question));
         match (&self.question, weight) {
             (Some(Question::Itself), 1..) => Meaning::Added(u8::try_from(weight).unwrap_or(253)),
             (Some(Question::Itself), _) => Meaning::Nothing,
             (Some(question), 0) => Meaning::Required(probed(question)),
             (Some(question), weight) => Meaning::Weighed(probed(question), weight),
             // Without a server it is never able to serve.
-            (None, 0) => Meaning::Required(Backend::new(name(own_name))),
+            (None, 0) => Meaning::Required(Box::new(Backend::new(name(own_name)))),
             (None, weight) => Meaning::Unknown(weight),
         }
     }

@@ -395,6 +395,105 @@ fn scripts_of_a_group_count_for_each_of_its_instances() {
 }
 
 #[test]
+fn a_service_of_lvs_is_a_frontend_and_a_backend() {
+    const LVS: &str = "
+        virtual_server 192.0.2.10 443 {
+            delay_loop 6
+            lb_algo wlc
+            lb_kind NAT
+            protocol TCP
+            sorry_server 192.0.2.30 443
+            real_server 192.0.2.21 8443 {
+                weight 3
+                SSL_GET {
+                    url {
+                        path /readyz
+                        status_code 204
+                    }
+                    connect_timeout 3
+                    connect_port 9443
+                }
+            }
+            real_server 192.0.2.22 8443 {
+                weight 1
+            }
+        }
+        virtual_server 2001:db8::10 514 {
+            protocol UDP
+            persistence_timeout 50
+            lb_kind DR
+            real_server 2001:db8::21 514 {
+                MISC_CHECK {
+                    misc_path /usr/bin/check
+                }
+            }
+        }";
+    let draft = imported(LVS, None);
+    let toml: toml::Table = written(&draft).parse().unwrap();
+    let document = Document::inline(
+        "x.toml",
+        r#"
+        version = "v1"
+        [[frontend]]
+        name = "192.0.2.10:443"
+        listen = ["192.0.2.10:443"]
+        backend = "192.0.2.10:443"
+        path = "kernel-preferred"
+        masquerade = false
+        [[frontend]]
+        name = "2001:db8::10:514-udp"
+        listen = ["[2001:db8::10]:514"]
+        backend = "2001:db8::10:514-udp"
+        protocol = "udp"
+        path = "kernel-preferred"
+        [[backend]]
+        name = "192.0.2.10:443"
+        balance = "least-connections"
+        check = { kind = "https", path = "/readyz", status = 204, verify = "none", interval = "6s", timeout = "3s" }
+        [[backend.server]]
+        name = "192.0.2.21:8443"
+        address = "192.0.2.21:8443"
+        weight = 3
+        check-port = 9443
+        [[backend.server]]
+        name = "192.0.2.22:8443"
+        address = "192.0.2.22:8443"
+        weight = 1
+        check = false
+        [[backend.server]]
+        name = "sorry"
+        address = "192.0.2.30:443"
+        backup = true
+        check = false
+        [[backend]]
+        name = "2001:db8::10:514-udp"
+        balance = "source"
+        check = "none"
+        [[backend.server]]
+        name = "2001:db8::21:514"
+        address = "[2001:db8::21]:514"
+        weight = 1
+    "#,
+    );
+    let file: LbProxy = document.parse().unwrap();
+    let expected = Written::new(&file).unwrap().to_string();
+    let expected: toml::Table = expected.parse().unwrap();
+    for key in ["frontend", "backend"] {
+        assert_eq!(toml.get(key), expected.get(key), "{key}");
+    }
+    let notes: Vec<String> = draft.notes.iter().map(ToString::to_string).collect();
+    let notes = notes.join("\n");
+    for part in [
+        "healthd does not ask that",
+        "persistence_timeout 50",
+        "lb_kind DR",
+    ] {
+        assert!(notes.contains(part), "{part}\n{notes}");
+    }
+    assert_eq!(notes.lines().count(), 3, "{notes}");
+}
+
+#[test]
 fn a_file_written_by_hand_comes_over() {
     let expected = as_written(
         r#"
@@ -670,6 +769,10 @@ fn every_block_is_carried_over_or_reported() {
     for block in [
         "vrrp_script x { script y }",
         "virtual_server 192.0.2.1 80 { }",
+        "virtual_server fwmark 1 { }",
+        "virtual_server_group g { 192.0.2.1 80 }",
+        "virtual_server 192.0.2.1 80 { real_server 192.0.2.2 80 { }\nwhat }",
+        "virtual_server 192.0.2.1 80 { real_server 192.0.2.2 80 { what } }",
         "static_ipaddress { 192.0.2.1 }",
         "what",
         "vrrp_track_file x { file y }",

@@ -157,7 +157,7 @@ fn a_server_may_have_more_sessions_when_an_operator_says_so() {
     assert_eq!(line(&third), "s1");
     let explained = site.place.done(&["explain", "back"]);
     assert!(
-        explained.contains("an operator gave it 2 sessions at a time"),
+        explained.contains("an operator said 2 sessions at a time"),
         "{explained}"
     );
     // Fewer: those that are there stay.

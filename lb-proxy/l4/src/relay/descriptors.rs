@@ -12,10 +12,10 @@ const PER_PIPE: u64 = 2;
 const PER_WORKER: u64 = 2;
 
 /// Of so many descriptors, one is kept back for what comes later: probes, the admin listener, swaps, pipes.
-const PER_SPARE: u64 = 100;
+const PER_SPARE: u64 = 200;
 
 /// Descriptors that are kept back at least and at most.
-const SPARE: std::ops::RangeInclusive<u64> = 2..=512;
+const SPARE: std::ops::RangeInclusive<u64> = 1..=512;
 
 /// How many files this process may open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +95,8 @@ impl Budget {
 /// Descriptors that are open, as far as the system says.
 fn open_now() -> u64 {
     let open = std::fs::read_dir("/proc/self/fd").map(Iterator::count);
-    open.map_or(0, |open| u64::try_from(open).unwrap_or(0))
+    // One of them is that of the directory.
+    open.map_or(0, |open| u64::try_from(open.saturating_sub(1)).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -105,8 +106,8 @@ mod tests {
     #[test]
     fn sessions_are_what_descriptors_allow() {
         let sessions = |limit, open| Budget::within(limit, open, 2).sessions;
-        assert_eq!(sessions(220, 14), 100);
-        assert_eq!(sessions(20_000, 100), (20_000 - 304) / 2);
+        assert_eq!(sessions(220, 15), 100);
+        assert_eq!(sessions(20_000, 100), (20_000 - 204) / 2);
         assert_eq!(sessions(1 << 20, 100), ((1 << 20) - 616) / 2);
         assert_eq!(sessions(10, 12), 16);
         assert!(Budget::new(Some(3), 1).sessions == 3);
@@ -115,7 +116,7 @@ mod tests {
 
     #[test]
     fn pipes_get_what_sessions_leave() {
-        let budget = Budget::within(220, 14, 2);
+        let budget = Budget::within(220, 15, 2);
         let pipes = [0, 50, 98, 100, 101].map(|sessions| budget.pipes(sessions));
         assert_eq!(pipes, [50, 25, 1, 0, 0]);
     }
