@@ -85,7 +85,7 @@ struct Finding {
     #[serde(flatten)]
     place: Option<Place>,
     message: String,
-    /// What to do about it: a part of the message.
+    /// The part of the message that says what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
 }
@@ -265,7 +265,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
     found.into_iter().map(problem).collect()
 }
 
-/// What to do about a file that is wrong as a whole, where the message does not say it.
+/// The remedy of a file that is wrong as a whole, where the message has none.
 fn again(message: &str) -> &'static str {
     match site_file::remedy(message) {
         Some(_) => "",

@@ -1,4 +1,4 @@
-//! What to do about a problem: the part of its message behind the last semicolon, or from `as in`, `did you mean`
+//! The remedy of a problem: the part of its message behind the last semicolon, or from `as in`, `did you mean`
 //! or `known here` on.
 //!
 //! The rules of a site write it themselves. The reader of TOML and of values knows no site file, so its
@@ -9,7 +9,7 @@ use config_text::Problem;
 /// The words that begin a remedy within a sentence.
 const OPENERS: [&str; 3] = [", as in ", ", did you mean ", ", known here: "];
 
-/// What a message says is to be done, if it does.
+/// The part of a message that says what to do, if it has one.
 #[must_use]
 pub fn remedy(message: &str) -> Option<&str> {
     let outside = |at: &usize| message.get(..*at).is_some_and(|head| !is_quoting(head));
