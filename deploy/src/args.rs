@@ -428,7 +428,7 @@ Keys:
 
 Examples:
   outpost up
-      Then ask, in another terminal:
+      Then ask, in another terminal, with what is on the machine (it prints the lines):
           dig @127.0.0.1 -p 5300 api.ocp4.redhat.ren
           dig @127.0.0.1 -p 5300 c.apps.ocp4.redhat.ren
           dig @127.0.0.1 -p 5300 helper.ocp4.redhat.ren
@@ -436,7 +436,7 @@ Examples:
           outpost master down 1
       The registry is there under its names, and behind lb-proxy:
           curl http://127.0.0.1:5443/v2/_catalog
-          skopeo copy --dest-tls-verify=false dir:IMAGE docker://127.0.0.1:5443/NAME
+          registry-svc push RUN-DIR/hello.tar http://127.0.0.1:5443/hello:1
   outpost up --upstream 192.168.7.1
       Answer outside names too.
   outpost up --net 127.0.7 --run-dir /tmp/second

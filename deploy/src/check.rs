@@ -33,8 +33,8 @@ pub(crate) struct CheckArgs {
 
 /// The end of `--help`.
 pub(crate) const NOTES: &str = "\
-Prints a line for each problem, FILE:LINE:COLUMN: TEXT; a warning or a note says so. It finds,
-among others:
+Prints a line for each problem, FILE:LINE:COLUMN: TEXT; a warning or a note says so. The text ends
+with what to do. It finds, among others:
   * unknown keys, with the nearest known one
   * addresses in use twice, outside the site's networks, or unusable
   * networks that overlap
@@ -53,7 +53,8 @@ among others:
     of mirrors
 
 --json prints `good`, `findings` (each with `kind`: problem, warning or note; `file`, `line` and
-`column` where it has a place; `message`) and `summary`.
+`column` where it has a place; `message`; `remedy`, the part of the message that says what to
+do) and `summary`.
 
 Examples:
   outpost check
@@ -84,6 +85,9 @@ struct Finding {
     #[serde(flatten)]
     place: Option<Place>,
     message: String,
+    /// The part of the message that says what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -111,6 +115,7 @@ impl Finding {
         Self {
             kind,
             place: problem.position.as_ref().map(place),
+            remedy: site_file::remedy(&problem.message).map(str::to_owned),
             message: problem.message.clone(),
         }
     }
@@ -193,6 +198,7 @@ fn of_certificates(remark: &str) -> Finding {
     Finding {
         kind,
         place: None,
+        remedy: site_file::remedy(message).map(str::to_owned),
         message: message.to_owned(),
     }
 }
@@ -226,7 +232,11 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
     let octets = match disk::read(&path) {
         Ok(octets) => octets,
         Err(error) => {
-            let message = format!("cannot read {}, {}: {error}", path.display(), named.what);
+            let message = format!(
+                "cannot read {}, {}: {error}; make it, or take the key out",
+                path.display(),
+                named.what
+            );
             return vec![Problem::at(named.position.clone(), message)];
         }
     };
@@ -240,7 +250,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
         // A problem of the whole file: report it at the place that names the file.
         0 => Problem::at(
             named.position.clone(),
-            format!("{} {message}", path.display()),
+            format!("{} {message}{}", path.display(), again(message)),
         ),
         line => {
             let file = path.as_path().into();
@@ -255,6 +265,14 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
     found.into_iter().map(problem).collect()
 }
 
+/// The remedy of a file that is wrong as a whole, where the message has none.
+fn again(message: &str) -> &'static str {
+    match site_file::remedy(message) {
+        Some(_) => "",
+        None => "; put the right file there, or take the key out",
+    }
+}
+
 /// The problems of the registry's users, by line; 0 is the whole file.
 fn users(text: &str) -> Vec<(usize, &'static str)> {
     let lines = (1..).zip(text.lines());
@@ -262,7 +280,10 @@ fn users(text: &str) -> Vec<(usize, &'static str)> {
         .filter(|(_, line)| !line.trim().is_empty() && !line.starts_with('#'))
         .collect();
     if users.is_empty() {
-        return vec![(0, "names no user: no client could push")];
+        return vec![(
+            0,
+            "names no user: no client could push; add one with `registry-svc password`",
+        )];
     }
     let is_bcrypt = |line: &str| {
         line.split_once(':')
@@ -273,7 +294,7 @@ fn users(text: &str) -> Vec<(usize, &'static str)> {
         .map(|(line, _)| {
             (
                 line,
-                "no user with a bcrypt password, as `htpasswd -B` writes it",
+                "no user with a bcrypt password; write the line with `registry-svc password` or `htpasswd -B`",
             )
         })
         .collect()
@@ -289,7 +310,10 @@ fn credentials(text: &str) -> Vec<(usize, &'static str)> {
     match (is_pair, lines.next()) {
         (true, None) => Vec::new(),
         (false, _) => vec![(1, "no credentials, as in user:password")],
-        (true, Some(_)) => vec![(2, "there is more than one line of user:password")],
+        (true, Some(_)) => vec![(
+            2,
+            "there is more than one line of user:password; take the others out",
+        )],
     }
 }
 
@@ -361,6 +385,7 @@ mod tests {
             (&"problem".into(), &10.into(), &7.into())
         );
         assert!(first["file"].as_str().unwrap().ends_with("site.toml"));
+        assert_eq!(first["remedy"], "write 0 to 2147483647", "{first}");
         assert!(bad.get("summary").is_none(), "{bad}");
     }
 }

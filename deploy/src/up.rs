@@ -8,6 +8,7 @@
 mod binaries;
 mod child;
 pub(crate) mod control;
+mod hello;
 mod life;
 mod master;
 mod poll;
@@ -35,6 +36,7 @@ use crate::args::{AddressArgs, UpArgs};
 use site::Site;
 use site::service::PerService;
 use site_render::config::{self, Layout, Place};
+use site_up::suggestions::{Demonstration, Tools, suggestions};
 
 /// Runs the site and gives the exit code.
 pub(crate) fn run(args: &UpArgs) -> ExitCode {
@@ -108,6 +110,10 @@ fn run_in(
             .write(&file.name, &file.text)
             .with_context(|| format!("cannot write {} in the run directory", file.name))?;
     }
+    let image = run_dir.path().join("hello.tar");
+    hello::archive()
+        .and_then(|archive| run_dir.write("hello.tar", archive))
+        .context("cannot write an image to the run directory")?;
     let setup = Setup {
         dns: at.dns,
         admin: layout.admin.clone(),
@@ -128,16 +134,7 @@ fn run_in(
         },
         registry: at.registry,
         control: control::socket(run_dir.path()),
-        commands: site
-            .published
-            .first()
-            .map(|published| format!("curl http://{}", SocketAddr::new(at.own, published.port)))
-            .into_iter()
-            .chain([command_line(
-                "master down master-1",
-                args.run_dir.as_deref(),
-            )])
-            .collect(),
+        commands: commands(&site, &at, args.run_dir.as_deref(), &image, binaries),
         site,
         plain: args.plain,
         log: args.log,
@@ -149,29 +146,58 @@ fn run_in(
     runtime.block_on(life::run(setup))
 }
 
-/// How a user of this shell would run a verb of this program.
-fn command_line(verb: &str, run_dir: Option<&Path>) -> String {
-    let own = env::current_exe().unwrap_or_else(|_| "outpost".into());
-    let is_own = |path: PathBuf| path.canonicalize().is_ok_and(|path| path == own);
-    let paths = env::var_os("PATH").unwrap_or_default();
-    let program = if env::split_paths(&paths).any(|path| is_own(path.join("outpost"))) {
-        Path::new("outpost")
-    } else {
-        let here = env::current_dir().unwrap_or_default();
-        // A bare name would be looked for in the path.
-        own.strip_prefix(here)
-            .ok()
-            .filter(|path| path.components().count() > 1)
-            .unwrap_or(&own)
+/// The commands to try, by the programs in the path.
+fn commands(
+    site: &Site,
+    at: &Addresses,
+    run_dir: Option<&Path>,
+    image: &Path,
+    binaries: &PerService<PathBuf>,
+) -> Vec<String> {
+    let published = |what: &str| {
+        let mut ports = site.published.iter();
+        let port = ports.find(|one| one.what.eq_ignore_ascii_case(what));
+        // The example site publishes both.
+        port.map_or(0, |one| one.port)
     };
-    match run_dir {
-        None => format!("{} {verb}", program.display()),
-        Some(run_dir) => format!(
-            "{} {verb} --run-dir {}",
-            program.display(),
-            run_dir.display()
-        ),
+    let show = Demonstration {
+        dns: at.dns,
+        names: ["api", "*.apps", "helper"]
+            .map(|name| site.example_name(name))
+            .into(),
+        http: SocketAddr::new(at.own, published("api")),
+        registry: SocketAddr::new(at.own, published("registry")),
+        image: image.display().to_string(),
+        registry_svc: program(&binaries.registry_svc),
+    };
+    let mut lines = suggestions(Tools::find(|name| in_path(name).is_some()), &show);
+    let own = env::current_exe().unwrap_or_else(|_| "outpost".into());
+    let run_dir = run_dir.map_or_else(String::new, |run_dir| {
+        format!(" --run-dir {}", run_dir.display())
+    });
+    lines.push(format!("{} master down master-1{run_dir}", program(&own)));
+    lines
+}
+
+/// The program of this name that a shell would run.
+fn in_path(name: &str) -> Option<PathBuf> {
+    let paths = env::var_os("PATH")?;
+    let mut places = env::split_paths(&paths).map(|path| path.join(name));
+    places.find(|path| path.is_file())
+}
+
+/// The way in which a user of this shell would call a program of ours.
+fn program(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let found = in_path(&name).and_then(|found| found.canonicalize().ok());
+    if found.is_some_and(|found| found == path) {
+        return name.into_owned();
     }
+    let here = env::current_dir().unwrap_or_default();
+    // A bare name would be looked for in the path.
+    let below = path.strip_prefix(here).ok();
+    let below = below.filter(|path| path.components().count() > 1);
+    below.unwrap_or(path).display().to_string()
 }
 
 /// The example site with its masters on loopback addresses and ports that need no privileges.

@@ -159,6 +159,66 @@ fn assert_nothing_is_left(place: &Place, pids: &[u64]) {
     }
 }
 
+/// The lines that a running site suggests, and what becomes of each in a shell with the same programs.
+fn suggested(label: &str, path: Option<&str>) -> Vec<(String, Option<i32>, String)> {
+    let place = Place::new(label);
+    let printed = place.scratch.join("printed");
+    let mut command = place.up();
+    command.stdin(Stdio::null());
+    command.stdout(std::fs::File::create(&printed).unwrap());
+    if let Some(path) = path {
+        command.env("PATH", path);
+    }
+    let site = Daemon::start("outpost up", command);
+    wait::for_it("suggestions are printed", PATIENCE, || {
+        std::fs::read_to_string(&printed).is_ok_and(|text| text.contains("Ctrl-C stops"))
+    });
+    let text = std::fs::read_to_string(&printed).unwrap();
+    let (_, lines) = text.split_once("in another terminal:\n").unwrap();
+    let (lines, _) = lines.split_once("Ctrl-C stops").unwrap();
+    let lines = lines.lines().filter_map(|line| line.strip_prefix("    "));
+    let tried = lines.map(|line| {
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", line]);
+        if let Some(path) = path {
+            shell.env("PATH", path);
+        }
+        let (status, out, complaint) = run(shell);
+        (line.to_owned(), status.code(), out + &complaint)
+    });
+    let tried = tried.collect();
+    site.stop();
+    tried
+}
+
+#[test]
+fn suggested_commands_work_with_what_is_here() {
+    let tried = suggested("up-try", None);
+    assert_eq!(tried.len(), 6, "{tried:#?}");
+    for (line, code, said) in &tried {
+        let is_elsewhere = line.contains("# apt-get install");
+        assert!(*code == Some(0) || is_elsewhere, "{line}\n{said}");
+    }
+}
+
+#[test]
+fn a_machine_without_tools_is_told_which_packages_have_them() {
+    let tried = suggested("up-bare", Some("/nowhere"));
+    assert_eq!(tried.len(), 6, "{tried:#?}");
+    for (line, code, said) in &tried {
+        match line.split_once("   # apt-get install ") {
+            // The shell finds no such program.
+            Some((_, package)) => {
+                assert!(["bind9-dnsutils", "curl"].contains(&package), "{line}");
+                assert_eq!(*code, Some(127), "{line}\n{said}");
+            }
+            None => assert_eq!(*code, Some(0), "{line}\n{said}"),
+        }
+    }
+    let works = |(line, ..): &&(String, Option<i32>, String)| !line.contains('#');
+    assert_eq!(tried.iter().filter(works).count(), 2, "a push and a master");
+}
+
 #[test]
 fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
     let place = Place::new("up");

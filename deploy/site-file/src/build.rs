@@ -118,7 +118,7 @@ impl Builder<'_, '_> {
         if schedule.fast_interval != default && schedule.fast_interval > schedule.interval {
             wrong(
                 "fast-interval",
-                "the fast interval is longer than the interval",
+                "the fast interval is longer than the interval; shorten it, or lengthen `interval`",
             );
         }
         let times = [
@@ -128,7 +128,10 @@ impl Builder<'_, '_> {
         ];
         for (key, time) in times {
             if !time.subsec_nanos().is_multiple_of(1_000_000) {
-                wrong(key, "a time in whole milliseconds is needed");
+                wrong(
+                    key,
+                    "the time is no number of whole milliseconds; round it, as in \"250ms\"",
+                );
             }
         }
         schedule
@@ -172,7 +175,9 @@ impl Builder<'_, '_> {
         let spans = names.map(|way| self.report.span(&way));
         let table = self.report.span(first);
         let span = spans.into_iter().find(|span| *span != table);
-        let message = format!("more than {MAX_LISTED} of these no site has");
+        let message = format!(
+            "no site has more than {MAX_LISTED} of these; describe several sites, a file each"
+        );
         self.report.wrong(span.unwrap_or(table), message);
     }
 
@@ -184,7 +189,9 @@ impl Builder<'_, '_> {
             let network = IpNet::from(network);
             let span = self.report.span(&at!["networks", index]);
             if let Some(other) = networks.iter().find(|other| overlap(other, &network)) {
-                let message = format!("network {network} overlaps {other}");
+                let message = format!(
+                    "network {network} overlaps {other}; take one of them out, or make it smaller"
+                );
                 self.report.wrong(span, message);
                 continue;
             }
@@ -193,7 +200,7 @@ impl Builder<'_, '_> {
                     if taken.parse().is_ok_and(|taken| overlap(&taken, &network)) {
                         self.report.warn(
                             span.clone(),
-                            format!("network {network} overlaps {taken}, which is OpenShift's for {what} unless its install-config.yaml says otherwise"),
+                            format!("network {network} overlaps {taken}, which is OpenShift's for {what} unless its install-config.yaml says otherwise; change one of them"),
                         );
                     }
                 }
@@ -205,7 +212,7 @@ impl Builder<'_, '_> {
             let span = self.report.span(&at!["networks"]);
             self.report.wrong(
                 span,
-                "no network: where are the nodes? As in networks = [\"192.168.7.0/24\"]",
+                "no network; write the one that the nodes are in, as in networks = [\"192.168.7.0/24\"]",
             );
         }
         let readable = !networks.is_empty() && networks.len() == spec.networks.len() && !is_lost;
@@ -221,7 +228,7 @@ impl Builder<'_, '_> {
             let span = self.report.span(&at!["domain"]);
             self.report.warn(
                 span,
-                format!("OpenShift's domain of a cluster {name} begins with {prefix} (metadata.name and baseDomain of install-config.yaml)"),
+                format!("OpenShift's domain of a cluster {name} begins with {prefix} (metadata.name and baseDomain of install-config.yaml); change `name` or `domain`"),
             );
         }
     }
@@ -242,7 +249,9 @@ impl Builder<'_, '_> {
     fn nodes(&mut self, specs: &[file::Node], platform: &Platform) -> Vec<Node> {
         if specs.len() > MAX_NODES {
             let span = self.report.span(&at!["node", MAX_NODES, "name"]);
-            let message = format!("more than {MAX_NODES} nodes are no site of one link");
+            let message = format!(
+                "more than {MAX_NODES} nodes are no site of one link; describe several sites, a file each"
+            );
             self.report.wrong(span, message);
         }
         let specs: Vec<(usize, &file::Node)> = specs.iter().enumerate().take(MAX_NODES).collect();
@@ -268,12 +277,12 @@ impl Builder<'_, '_> {
         if n_masters == 0 {
             self.report.wrong(
                 last,
-                "no [[node]] of role \"master\": no node runs the services of the site",
+                "no [[node]] of role \"master\": no node runs the services of the site; make one, or three, of this role",
             );
         } else if n_masters.is_multiple_of(2) {
             self.report.warn(
                 last,
-                format!("{n_masters} masters: etcd survives the loss of no more than with {}, and more can be lost", n_masters - 1),
+                format!("{n_masters} masters: etcd survives the loss of no more than with {}, and more can be lost; add one, or make one a worker", n_masters - 1),
             );
         }
         nodes
@@ -313,8 +322,10 @@ impl Builder<'_, '_> {
         for (place, &service) in written.iter().enumerate() {
             if named.contains(&service) {
                 let span = self.report.span(&at!["node", index, "services", place]);
-                self.report
-                    .wrong(span, format!("`{service}` is given twice"));
+                self.report.wrong(
+                    span,
+                    format!("`{service}` is given twice; take one of them out"),
+                );
             } else {
                 named.push(service);
             }
@@ -323,8 +334,10 @@ impl Builder<'_, '_> {
         for (one, other, why) in NEEDS {
             if named.contains(one) && !named.contains(other) && !is_lost {
                 let span = self.report.span(&at!["node", index, "name"]);
-                self.report
-                    .wrong(span, format!("`{node}` runs {one} without {other}, {why}"));
+                self.report.wrong(
+                    span,
+                    format!("`{node}` runs {one} without {other}, {why}; add it to `services`"),
+                );
             }
         }
         Service::ALL

@@ -72,7 +72,9 @@ impl<'c, 'd> Builder<'c, 'd> {
                 .any(|(known, _)| known.is_ipv4() == ip.is_ipv4())
             {
                 let family = if ip.is_ipv4() { "IPv4" } else { "IPv6" };
-                let message = format!("`{name}` has an {family} address already");
+                let message = format!(
+                    "`{name}` has an {family} address already; a machine has one of each family here"
+                );
                 self.report.wrong(span, message);
                 continue;
             }
@@ -81,7 +83,8 @@ impl<'c, 'd> Builder<'c, 'd> {
         let is_lost = self.report.is_lost(&address) || self.report.is_lost(&addresses);
         if list.is_empty() && !is_lost {
             let span = self.report.span(&key(&[Step::Key("name")]));
-            let message = format!("`{name}` has no `address`");
+            let message =
+                format!("`{name}` has no `address`; write one, as in address = \"192.168.7.13\"");
             self.report.wrong(span, message);
         }
         list

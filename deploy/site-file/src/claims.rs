@@ -35,7 +35,10 @@ impl Addresses {
         who: &str,
     ) {
         if let Some(owner) = self.taken.get(&address) {
-            report.wrong(span, format!("{address} is the address of {owner} already"));
+            report.wrong(
+                span,
+                format!("{address} is the address of {owner} already; give one of them another"),
+            );
             return;
         }
         if let Some(why) = self.unfit(address) {
@@ -55,26 +58,28 @@ impl Addresses {
 
     fn unfit(&self, address: IpAddr) -> Option<String> {
         if address.is_loopback() || address.is_multicast() || address.is_unspecified() {
-            return Some(format!("{address} cannot be the address of a machine"));
+            return Some(format!(
+                "{address} cannot be the address of a machine; write one that other machines reach"
+            ));
         }
         let networks = self.networks.as_deref()?;
         let Some(network) = self.network_of(address) else {
             let known: Vec<String> = networks.iter().map(ToString::to_string).collect();
             return Some(format!(
-                "{address} is outside the site's networks ({})",
+                "{address} is outside the site's networks ({}); correct it, or add its network to `networks`",
                 known.join(", ")
             ));
         };
         match network {
             // Networks of 31 and 32 bits have neither (RFC 3021).
-            IpNet::V4(v4) if v4.prefix_len() < 31 && address == v4.network() => {
-                Some(format!("{address} is the network {network} itself"))
-            }
-            IpNet::V4(v4) if v4.prefix_len() < 31 && address == v4.broadcast() => {
-                Some(format!("{address} is the broadcast address of {network}"))
-            }
+            IpNet::V4(v4) if v4.prefix_len() < 31 && address == v4.network() => Some(format!(
+                "{address} is the network {network} itself; write an address in it"
+            )),
+            IpNet::V4(v4) if v4.prefix_len() < 31 && address == v4.broadcast() => Some(format!(
+                "{address} is the broadcast address of {network}; write another one in it"
+            )),
             IpNet::V6(v6) if v6.prefix_len() < 127 && address == v6.network() => Some(format!(
-                "{address} is every router of {network} (RFC 4291 §2.6.1)"
+                "{address} is every router of {network} (RFC 4291 §2.6.1); write another one in it"
             )),
             IpNet::V4(_) | IpNet::V6(_) => None,
         }
@@ -108,7 +113,10 @@ impl Names {
         // Names of DNS are the same in either case (RFC 4343).
         let key = name.to_ascii_lowercase();
         match self.taken.get(&key) {
-            Some(claim) => report.wrong(span, format!("`{name}` is {} already", claim.who)),
+            Some(claim) => report.wrong(
+                span,
+                format!("`{name}` is {} already; choose another name", claim.who),
+            ),
             None => {
                 self.taken.insert(key, Claim { who, host: None });
             }
@@ -131,9 +139,15 @@ impl Names {
                 host: Some(Vec::new()),
             });
         match &mut claim.host {
-            None => report.wrong(span, format!("`{name}` is {} already", claim.who)),
+            None => report.wrong(
+                span,
+                format!("`{name}` is {} already; choose another name", claim.who),
+            ),
             Some(known) if known.contains(&address) => {
-                report.wrong(span, format!("`{name}` has {address} already"));
+                report.wrong(
+                    span,
+                    format!("`{name}` has {address} already; take one of them out"),
+                );
             }
             Some(known) => known.push(address),
         }
@@ -182,11 +196,11 @@ impl Ports {
         who: String,
     ) {
         if port == 0 {
-            report.wrong(span, "0 is no port to listen on");
+            report.wrong(span, "0 is no port to listen on; ports are 1 to 65535");
         } else if let Some(owner) = self.taken.get(&port) {
             report.wrong(
                 span,
-                format!("port {port} for {who} is the port of {owner} already"),
+                format!("port {port} for {who} is the port of {owner} already; choose another one"),
             );
         } else {
             self.taken.insert(port, who);

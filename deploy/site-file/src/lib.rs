@@ -4,6 +4,7 @@
 //! site.toml ─► config::site (serde) ─► build ─► Site, problems, remarks, files that it names
 //!                                        │ claims        whose an address, a name, a port is
 //!                                        │ names         what may be a name
+//!                                        │ remedy        what to do about a problem
 //!                                        └ master_file   records, read as dns-authd reads them
 //! ```
 //!
@@ -18,6 +19,7 @@ pub mod names;
 mod offers;
 mod platform;
 mod registry;
+mod remedy;
 mod report;
 mod zone;
 
@@ -26,6 +28,7 @@ use std::path::{Path, PathBuf};
 use config_text::Position;
 use daemon::config::{Document, Problems};
 
+pub use remedy::remedy;
 pub use report::{Kind, Remark};
 
 use site::Site;
@@ -107,7 +110,7 @@ pub fn parse(document: &Document) -> SiteFile {
     let site = match (parsed, site) {
         (Ok(_), Some(site)) => Ok(site),
         (Ok(_), None) => Err(Problems::default()),
-        (Err(problems), _) => Err(problems),
+        (Err(problems), _) => Err(problems.into_iter().map(remedy::complete).collect()),
     };
     SiteFile {
         site,
@@ -116,5 +119,7 @@ pub fn parse(document: &Document) -> SiteFile {
     }
 }
 
+#[cfg(test)]
+mod broken;
 #[cfg(test)]
 mod tests;

@@ -13,23 +13,26 @@ pub(super) fn check_record(domain: &str, record: &Record) -> Result<(), String> 
     } = record;
     let apex = Name::parse(&format!("{domain}.")).map_err(|error| error.to_string())?;
     if name != "@" {
-        Name::parse_relative(name, &apex).map_err(|error| format!("`{name}`: {error}"))?;
+        Name::parse_relative(name, &apex)
+            .map_err(|error| format!("`{name}`: {error}; shorten it"))?;
     }
-    let code: Type = rtype
-        .parse()
-        .map_err(|_| format!("`{rtype}` is no type of records"))?;
+    let code: Type = rtype.parse().map_err(|_| {
+        format!("`{rtype}` is no type of records, as in \"CNAME\", \"MX\" or \"TXT\"")
+    })?;
     if code == Type::SOA {
-        return Err("the zone has its SOA from [dns]".to_owned());
+        return Err("the zone has its SOA from [dns]; set `serial`, `refresh`, `retry`, `expire` and `minimum` there".to_owned());
     }
     if value.chars().any(char::is_control) {
-        return Err("a value is one line without control characters".to_owned());
+        return Err("a value is one line without control characters; take them out".to_owned());
     }
     if has_layout(value) {
-        return Err("a value has neither comments nor parentheses outside of quotes".to_owned());
+        return Err("a value has neither comments nor parentheses outside of quotes; quote the text, or take them out".to_owned());
     }
     rdata::from_text(code, value, &apex)
         .map(drop)
-        .map_err(|error| format!("`{value}` is no {rtype} record: {error}"))
+        .map_err(|error| {
+            format!("`{value}` is no {rtype} record: {error}; write it as in a master file")
+        })
 }
 
 /// Whether a span of time is one that master files have, as in `3H` or `1W2D`.

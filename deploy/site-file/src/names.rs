@@ -8,15 +8,15 @@ pub type Wrong = &'static str;
 pub fn label(text: &str) -> Result<(), Wrong> {
     let inner = |octet: u8| octet.is_ascii_lowercase() || octet.is_ascii_digit() || octet == b'-';
     if text.is_empty() {
-        Err("is an empty name, or has an empty part")
+        Err("is an empty name, or has an empty part; put one dot between two parts")
     } else if text.len() > 63 {
-        Err("has a part of more than 63 letters")
+        Err("has a part of more than 63 letters; shorten it")
     } else if text.bytes().any(|octet| octet.is_ascii_uppercase()) {
-        Err("has capital letters, which host names of a cluster must not have")
+        Err("has capital letters, which host names of a cluster must not have; write small ones")
     } else if !text.bytes().all(inner) {
-        Err("is no host name: it has more than letters, digits, - and dots")
+        Err("is no host name: it has more than letters, digits, - and dots; take the others out")
     } else if text.starts_with('-') || text.ends_with('-') {
-        Err("is no host name: a part begins or ends with -")
+        Err("is no host name: a part begins or ends with -; take it out")
     } else {
         Ok(())
     }
@@ -25,7 +25,7 @@ pub fn label(text: &str) -> Result<(), Wrong> {
 /// A whole host name, without a dot at its end (at most 253 letters).
 pub fn host(text: &str) -> Result<(), Wrong> {
     if text.len() > 253 {
-        return Err("has more than 253 letters");
+        return Err("has more than 253 letters; shorten it");
     }
     text.split('.').try_for_each(label)
 }
@@ -46,9 +46,11 @@ pub fn record_owner(text: &str) -> Result<(), Wrong> {
     if text == "@" {
         Ok(())
     } else if text.is_empty() || text.split('.').any(str::is_empty) {
-        Err("is an empty name, has an empty part, or ends with a dot: names are below the domain")
+        Err(
+            "is an empty name, has an empty part, or ends with a dot; write the part below the domain",
+        )
     } else if !text.bytes().all(plain) {
-        Err("is no name: it has more than letters, digits, - _ * and dots")
+        Err("is no name: it has more than letters, digits, - _ * and dots; take the others out")
     } else {
         Ok(())
     }
@@ -58,9 +60,11 @@ pub fn record_owner(text: &str) -> Result<(), Wrong> {
 pub fn interface(text: &str) -> Result<(), Wrong> {
     let plain = |octet: u8| octet.is_ascii_graphic() && !b"/:\"'\\".contains(&octet);
     if text.is_empty() || text.len() > 15 {
-        Err("is no interface: those have 1 to 15 letters")
+        Err("is no interface: those have 1 to 15 letters; `ip link` shows them")
     } else if !text.bytes().all(plain) || text == "." || text == ".." {
-        Err("is no interface: it has letters that names of interfaces cannot have")
+        Err(
+            "is no interface: it has letters that names of interfaces cannot have; `ip link` shows them",
+        )
     } else {
         Ok(())
     }

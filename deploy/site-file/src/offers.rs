@@ -21,14 +21,20 @@ impl Builder<'_, '_> {
         for (index, spec) in specs.iter().take(MAX_LISTED).enumerate() {
             let vip = self.vip(index, spec, cluster);
             if let Some(other) = vips.iter().find(|other| other.name == vip.name) {
-                let message = format!("there is a [[vip]] `{}` already", other.name);
+                let message = format!(
+                    "there is a [[vip]] `{}` already; give one of them another name",
+                    other.name
+                );
                 let span = self.report.span(&at!["vip", index, "name"]);
                 self.report.wrong(span, message);
             }
             if vip.role != VipRole::Plain
                 && let Some(other) = vips.iter().find(|other| other.role == vip.role)
             {
-                let message = format!("`{}` is the virtual IP of this role already", other.name);
+                let message = format!(
+                    "`{}` is the virtual IP of this role already; give one of them another role",
+                    other.name
+                );
                 let span = self.report.span(&at!["vip", index, "role"]);
                 self.report.wrong(span, message);
             }
@@ -122,7 +128,7 @@ impl Builder<'_, '_> {
         if holders.peek().is_none() {
             self.report.wrong(
                 first.clone(),
-                "no node can hold a virtual IP: no node runs lb-proxy",
+                "no node can hold a virtual IP: no node runs lb-proxy; add it to the `services` of a node",
             );
         }
         let bare: Vec<&str> = holders
@@ -134,7 +140,7 @@ impl Builder<'_, '_> {
             self.report.wrong(
                 first,
                 format!(
-                    "on which interface are virtual IPs on {}? There is no `interface` of the site or of the node",
+                    "no interface for virtual IPs on {}; write `interface` at the top of the file, or in the [[node]]",
                     bare.join(", ")
                 ),
             );
@@ -156,7 +162,7 @@ impl Builder<'_, '_> {
                 self.report.wrong(
                     span,
                     format!(
-                        "{} cannot be held by node {}, which has no {family} address",
+                        "{} cannot be held by node {}, which has no {family} address; add one to its `addresses`",
                         address.addr(),
                         node.name
                     ),
@@ -256,7 +262,7 @@ impl Builder<'_, '_> {
         };
         if known.is_none() && spec.port.is_none() && !self.report.is_lost(&key("port")) {
             let span = self.report.span(&key("name"));
-            self.report.wrong(span, format!("`{what}` has no `port`"));
+            self.report.wrong(span, format!("`{what}` has no `port`; write the TCP port that clients connect to, as in port = 8080"));
         }
         if let Some(role) = spec.role {
             one.role = role;
@@ -278,8 +284,10 @@ impl Builder<'_, '_> {
             let is_there = vips.iter().any(|known| known.name == *vip);
             if !is_there && !self.report.is_lost(&at!["vip"]) {
                 let span = self.report.span(&key("vip"));
-                self.report
-                    .wrong(span, format!("there is no [[vip]] `{vip}`"));
+                self.report.wrong(
+                    span,
+                    format!("there is no [[vip]] `{vip}`; {}", known_vips(vips)),
+                );
             }
             one.vip = Some(vip.clone());
         }
@@ -343,6 +351,15 @@ impl Builder<'_, '_> {
 
 fn running_registry() -> OfferedBy {
     OfferedBy::Running(Service::RegistrySvc)
+}
+
+/// The virtual IPs that a port can name.
+fn known_vips(vips: &[Vip]) -> String {
+    let names: Vec<String> = vips.iter().map(|vip| format!("`{}`", vip.name)).collect();
+    match names.is_empty() {
+        true => "add a [[vip]] of this name".to_owned(),
+        false => format!("there is {}", names.join(", ")),
+    }
 }
 
 /// The virtual IP of a role; plain ones are named where they are meant.

@@ -89,11 +89,11 @@ impl Builder<'_, '_> {
         if others.iter().any(|other| other.repositories == *text) {
             self.report.wrong(
                 place(self, "repositories"),
-                format!("`{text}` has a quota already"),
+                format!("`{text}` has a quota already; take one of them out"),
             );
         }
         if spec.size.0 == 0 {
-            let why = "a quota of zero: no client could push";
+            let why = "a quota of zero: no client could push; write a size, as in \"20GiB\"";
             self.report.wrong(place(self, "size"), why);
         }
         Quota {
@@ -120,13 +120,16 @@ impl Builder<'_, '_> {
             );
         }
         if registry.mirrors.iter().any(|other| other.prefix == *prefix) {
-            let message = format!("`{prefix}` is the prefix of another mirror already");
+            let message =
+                format!("`{prefix}` is the prefix of another mirror already; choose another one");
             self.report.wrong(at_prefix.clone(), message);
         }
         let is_lost =
             self.report.is_lost(&key("upstream")) || self.report.is_lost(&key("upstreams"));
         if spec.upstream.is_none() && spec.upstreams.is_empty() && !is_lost {
-            let message = format!("the mirror `{prefix}` has no `upstream`");
+            let message = format!(
+                "the mirror `{prefix}` has no `upstream`; write its address, as in upstream = \"https://quay.example.com\""
+            );
             self.report.wrong(at_prefix.clone(), message);
         }
         let one = spec.upstream.iter().map(|url| (url, key("upstream")));
@@ -181,7 +184,7 @@ impl Builder<'_, '_> {
         let Some((host, port)) = host_of(url) else {
             self.report.wrong(
                 span,
-                format!("`{url}` is no registry, as in \"https://registry.example.org\", with a port if it is not the usual one; it has no path, and no user"),
+                format!("`{url}` is no registry; write https:// and a host, and a port if it is not the usual one, without a path or a user"),
             );
             return;
         };
@@ -201,13 +204,14 @@ impl Builder<'_, '_> {
             (None, None) => false,
         };
         if is_own && port == Some(registry.port) {
-            let message =
-                format!("{url} is the registry of the site itself: it would ask in circles");
+            let message = format!(
+                "{url} is the registry of the site itself: it would ask in circles; name one outside"
+            );
             self.report.wrong(span, message);
         } else if address.is_none() && inside.is_none() && !around.resolves {
             self.report.warn(
                 span,
-                format!("`{host}` cannot be resolved: [dns] has no upstreams"),
+                format!("`{host}` cannot be resolved: [dns] has no upstreams; add them, or write an address"),
             );
         }
     }

@@ -68,7 +68,7 @@ impl Builder<'_, '_> {
         if name_servers.is_empty() && !may_follow {
             self.report.wrong(
                 0..0,
-                format!("no server answers for {domain}: no node runs dns-recursor, and [dns] has no name-servers"),
+                format!("no server answers for {domain}: no node runs dns-recursor, and [dns] has no `name-servers`; add one or the other"),
             );
         }
         name_servers
@@ -108,7 +108,7 @@ impl Builder<'_, '_> {
                     self.report.wrong(
                         span,
                         format!(
-                            "`{}` has either `address` (or `addresses`), or `type` and `value`",
+                            "`{}` has either `address` (or `addresses`), or `type` and `value`; write the two that are meant",
                             spec.name
                         ),
                     );
@@ -183,11 +183,13 @@ impl Builder<'_, '_> {
             if loops {
                 self.report.wrong(
                     span,
-                    format!("{upstream} is a node of the site itself: it would ask in circles"),
+                    format!("{upstream} is a node of the site itself: it would ask in circles; name a server outside"),
                 );
             } else if upstreams.contains(&upstream) {
-                self.report
-                    .wrong(span, format!("{upstream} is given twice"));
+                self.report.wrong(
+                    span,
+                    format!("{upstream} is given twice; take one of them out"),
+                );
             }
             upstreams.push(upstream);
         }
@@ -236,14 +238,14 @@ impl Builder<'_, '_> {
                     let span = self.report.span(&way);
                     self.report.wrong(
                         span,
-                        format!("`{server}` is a name of this site that nothing has"),
+                        format!("`{server}` is a name of this site that nothing has; correct it, or add a [[record]]"),
                     );
                 }
                 None if upstreams.is_empty() && !self.report.is_lost(&at!["dns", "upstreams"]) => {
                     let span = self.report.span(&way);
                     self.report.warn(
                         span,
-                        format!("`{server}` cannot be resolved: [dns] has no upstreams"),
+                        format!("`{server}` cannot be resolved: [dns] has no upstreams; add them, or write an address"),
                     );
                 }
                 _ => {}

@@ -25,7 +25,7 @@ use site_bundle::manifest::{
     Version,
 };
 use site_bundle::writer::{self, Source};
-use site_node::images::archives;
+use site_node::images::archives::{self, Archives};
 use site_render::config::{self, NodeFile};
 use site_render::target;
 
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     let serial = zone_serial::settle(home, &mut site)?;
     let secrets = site_pki::load(home, &site).map_err(problems)?;
     let mut contents = Contents::default();
-    contents.command(&images.join(COMMAND))?;
+    contents.command(images)?;
     let bundle_images = contents.images(&site, images)?;
     let nodes = site.nodes.iter().filter(|node| !node.services.is_empty());
     let manifest = Manifest {
@@ -137,7 +137,8 @@ enum Place {
 
 impl Contents {
     /// Puts in the command, which has to run on a node as it is.
-    fn command(&mut self, path: &Path) -> anyhow::Result<()> {
+    fn command(&mut self, images: &Path) -> anyhow::Result<()> {
+        let path = &images.join(COMMAND);
         let bytes = std::fs::read(path).with_context(|| {
             format!(
                 "cannot read {}, which `outpost image build` writes",
@@ -148,6 +149,12 @@ impl Contents {
         anyhow::ensure!(
             found.linkage == Linkage::Static,
             "{} is not static, and a node may have other libraries",
+            path.display()
+        );
+        let listed = Archives::new(images).listed(path)?;
+        anyhow::ensure!(
+            listed.is_none_or(|listed| listed == Sha256::of(&bytes)),
+            "{} has not the digest that SHA256SUMS lists; {BUILD_AGAIN}",
             path.display()
         );
         self.put(COMMAND.to_owned(), bytes);
@@ -163,7 +170,9 @@ impl Contents {
         let mut images = Vec::new();
         for service in Service::ALL.into_iter().filter(|service| runs(*service)) {
             let path = directory.join(archives::name(service));
-            let image = archives::read(&path)?;
+            let image = Archives::new(directory).read(&path).with_context(|| {
+                format!("a bundle is not signed over these images; {BUILD_AGAIN}")
+            })?;
             anyhow::ensure!(
                 image.service == service.name(),
                 "{} is an image of {}",
@@ -256,6 +265,10 @@ fn size_and_time(path: &Path) -> io::Result<(u64, u64)> {
     let time = first.map_or(Ok(0), |entry| entry.header().mtime())?;
     Ok((size, time))
 }
+
+/// The remedy of files that are not those that were built.
+const BUILD_AGAIN: &str =
+    "build them again with `outpost image build`, which writes SHA256SUMS too";
 
 /// The path of the command on a node; the units name it.
 pub(crate) const COMMAND_PATH: &str = "/usr/local/bin/outpost";

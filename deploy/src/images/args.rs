@@ -19,7 +19,8 @@ pub(crate) enum ImagesVerb {
     /// Load missing or damaged images from the node's archives
     ///
     /// outpost-images.service runs this at boot. It loads an image again that is missing, half loaded or
-    /// damaged, and replaces a store that podman refuses to open. It uses no network.
+    /// damaged, and replaces a store that podman refuses to open. It reads the bytes of files that were
+    /// written to since they were last compared; `images verify` reads all. It uses no network.
     #[command(after_long_help = IMAGES_NOTES)]
     Load(ImagePlace),
 

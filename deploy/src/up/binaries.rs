@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, bail};
-use daemon::errln;
+use daemon::{errln, outln};
 
 use site::service::{PerService, Service};
 
@@ -113,6 +113,11 @@ fn is_of_one_package(name: &OsStr) -> bool {
 
 /// Has Cargo bring the binaries up to date; its output goes where ours goes.
 fn build_services(place: &BuildPlace) -> anyhow::Result<()> {
+    let directory = place.target.join(&place.profile);
+    let is_built = |service: &Service| directory.join(service.name()).is_file();
+    if !Service::ALL.iter().all(is_built) {
+        outln!("Building the six services; the first time takes some minutes.");
+    }
     let mut command = place.command();
     match command.status() {
         Ok(status) if status.success() => Ok(()),

@@ -203,9 +203,6 @@ impl Life {
                 })
                 .collect(),
             offers,
-            examples: ["api", "*.apps", "helper"]
-                .map(|name| setup.site.example_name(name))
-                .into(),
             commands: setup.commands.clone(),
             events: VecDeque::new(),
             log: VecDeque::new(),

@@ -76,13 +76,13 @@ impl RunDir {
     }
 
     /// Writes a file that only this user can read.
-    pub(crate) fn write(&self, name: &str, text: &str) -> io::Result<()> {
+    pub(crate) fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> io::Result<()> {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(self.path.join(name))?;
-        file.write_all(text.as_bytes())
+        file.write_all(contents.as_ref())
     }
 
     /// Makes a directory below it.

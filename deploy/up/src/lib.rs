@@ -8,6 +8,7 @@
 //! | [`screen`] | how a terminal shows it |
 //! | [`keys`] | the meaning of a key press |
 //! | [`sample`] | numbers from what services say of themselves |
+//! | [`suggestions`] | commands to try, by the programs that are here |
 //!
 //! Never starts a process, reads a clock or writes to a terminal.
 
@@ -16,4 +17,5 @@ pub mod event;
 pub mod keys;
 pub mod sample;
 pub mod screen;
+pub mod suggestions;
 pub mod view;

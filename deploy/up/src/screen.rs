@@ -80,13 +80,6 @@ pub fn text(view: &View) -> String {
     text.trim().to_owned()
 }
 
-/// Commands to try in another terminal.
-pub fn examples(view: &View) -> Vec<String> {
-    let mut lines = view.dig_lines();
-    lines.extend(view.commands.iter().cloned());
-    lines
-}
-
 /// The lines of a frame: never more than there are rows.
 fn lines(view: &View, page: Page, look: Canvas) -> Vec<Line> {
     let mut lines = vec![title(view, look)];
@@ -264,7 +257,7 @@ fn without_date(line: &str) -> &str {
 fn example_lines(view: &View) -> Vec<Line> {
     let mut lines = vec![Line::new().dim(" TRY, in another terminal")];
     let example = |line: &String| Line::new().plain("   ").coloured(Colour::Cyan, line);
-    lines.extend(examples(view).iter().map(example));
+    lines.extend(view.commands.iter().map(example));
     lines
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -29,9 +29,7 @@ pub struct View {
     pub offers: Vec<Offer>,
     /// The masters.
     pub masters: Vec<MasterView>,
-    /// Names worth asking for.
-    pub examples: Vec<String>,
-    /// Other commands worth trying.
+    /// Commands to try in another terminal.
     pub commands: Vec<String>,
     /// Recent events, oldest first.
     pub events: VecDeque<(Duration, Event)>,
@@ -174,20 +172,6 @@ impl View {
         self.services
             .iter()
             .all(|(_, service)| service.state == State::Ready)
-    }
-
-    /// The `dig` lines that show the site at work.
-    pub fn dig_lines(&self) -> Vec<String> {
-        let address = match self.dns.ip() {
-            IpAddr::V4(any) if any.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
-            IpAddr::V6(any) if any.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
-            address => address,
-        };
-        let port = self.dns.port();
-        self.examples
-            .iter()
-            .map(|name| format!("dig @{address} -p {port} {name}"))
-            .collect()
     }
 
     /// The view for programs.

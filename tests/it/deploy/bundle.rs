@@ -85,6 +85,45 @@ fn what_is_changed_anywhere_is_not_believed() {
     }
 }
 
+#[test]
+fn images_that_are_not_those_that_were_built_are_not_signed() {
+    let (site, built) = (Site::new(), images("0.1.0"));
+    let directory = site.path("images");
+    other("cp", &["-r", &text(built.path()), &directory]);
+    let arguments = [
+        "bundle",
+        "--site",
+        &site.path("site.toml"),
+        "--images",
+        &directory,
+        "--key",
+        &site.path("maker.key"),
+        "--output",
+        &site.path("bundle"),
+    ];
+    // An image of the same service that somebody has put there, and another program.
+    let another = images("0.2.0");
+    for name in ["dns-authd.tar", "outpost"] {
+        let path = format!("{directory}/{name}");
+        let before = fs::read(&path).unwrap();
+        let swapped = match name {
+            "outpost" => [&before[..], b"more"].concat(),
+            name => fs::read(another.join(name)).unwrap(),
+        };
+        fs::write(&path, swapped).unwrap();
+        let (code, _, complaint) = outpost(&arguments);
+        assert_eq!(code, Some(65), "{name}: {complaint}");
+        assert!(complaint.contains("SHA256SUMS lists"), "{complaint}");
+        assert!(complaint.contains("outpost image build"), "{complaint}");
+        assert!(
+            !std::path::Path::new(&site.path("bundle")).exists(),
+            "{name}"
+        );
+        fs::write(&path, before).unwrap();
+    }
+    well(&arguments);
+}
+
 /// Whether nothing is around a byte: what fills the last block of a member.
 fn is_filler(bytes: &[u8], at: usize) -> bool {
     bytes[at.saturating_sub(4)..at + 4]

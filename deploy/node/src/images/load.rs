@@ -1,7 +1,7 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
 //! For each slot this finds the archive that it runs, and checks the store: an image that is
-//! whole by its record costs a look at its bytes and nothing more. Everything else is loaded again. An
+//! whole by its record costs a look at the stamps of its files, and at their bytes if a file was written to. Everything else is loaded again. An
 //! archive that is damaged is replaced by another of the same service, because an older version
 //! that serves is better than none.
 
@@ -17,7 +17,7 @@ use crate::images::ImagePaths;
 use crate::images::archives::Archives;
 use crate::images::image_record::{self, ImageRecord};
 use crate::images::programs::Programs;
-use crate::images::store::{Condition, Store};
+use crate::images::store::{Condition, Look, Store};
 use service_image::archive::Image;
 use service_image::digest::Sha256;
 use site::service::Service;
@@ -104,10 +104,25 @@ impl ImageStore {
         }
     }
 
-    pub fn condition(&self, service: Service, slot: Slot, record: &ImageRecord) -> Condition {
+    /// Looks at the image of a slot.
+    pub fn condition(
+        &self,
+        service: Service,
+        slot: Slot,
+        record: &ImageRecord,
+        look: Look,
+    ) -> Condition {
         match self {
-            Self::Store(store) => store.condition(record),
-            Self::Programs(programs) => programs.condition(service, slot, record),
+            Self::Store(store) => store.condition(record, look),
+            Self::Programs(programs) => programs.condition(service, slot, record, look),
+        }
+    }
+
+    /// Writes the stamps of an image that was just compared, and is on the disk.
+    fn stamp(&self, service: Service, slot: Slot, record: &ImageRecord) {
+        match self {
+            Self::Store(store) => store.stamp(record),
+            Self::Programs(programs) => programs.stamp(service, slot, record),
         }
     }
 
@@ -172,7 +187,7 @@ pub fn bring(
     archive: &Path,
 ) -> anyhow::Result<LoadedArchive> {
     let brought = prepare(archives, images, of, archive)?;
-    image_record::write(&images.records(), &brought.new_record())?;
+    record_all(images, &[(of, &brought)])?;
     Ok(brought)
 }
 
@@ -181,6 +196,22 @@ impl LoadedArchive {
         let digest = self.unrecorded.into_iter();
         digest.map(|digest| (digest, self.record.clone())).collect()
     }
+}
+
+/// Writes down what was loaded, once the disk has it. Once for all: forcing one to the disk forces everything
+/// that is written meanwhile.
+fn record_all(
+    images: &ImageStore,
+    brought: &[((Service, Slot), &LoadedArchive)],
+) -> anyhow::Result<()> {
+    let new = brought.iter().flat_map(|(_, loaded)| loaded.new_record());
+    image_record::write(&images.records(), &new.collect::<Vec<_>>())?;
+    for ((service, slot), loaded) in brought {
+        if loaded.unrecorded.is_some() {
+            images.stamp(*service, *slot, &loaded.record);
+        }
+    }
+    Ok(())
 }
 
 fn prepare(
@@ -193,7 +224,7 @@ fn prepare(
     let known = ImageRecord::read(&images.records(), digest);
     let condition = known
         .as_ref()
-        .map(|record| images.condition(service, slot, record));
+        .map(|record| images.condition(service, slot, record, Look::Stamps));
     if let (Some(record), Some(Condition::Whole)) = (&known, &condition) {
         let done = match images.assign(service, slot, record)? {
             true => Done::Assigned,
@@ -215,7 +246,8 @@ fn prepare(
     let record = ImageRecord::of(&image);
     // Without a record nothing says that what is there was forced to the disk, but its bytes may be
     // right all the same.
-    let done = match (images.condition(service, slot, &record), condition) {
+    let found = images.condition(service, slot, &record, Look::Bytes);
+    let done = match (found, condition) {
         (Condition::Whole, _) => Done::Assigned,
         (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),
         (Condition::Missing, Some(_)) => Done::Loaded("it was gone".to_owned()),
@@ -240,7 +272,7 @@ fn prepare(
 struct LoadFailed;
 
 fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<bool> {
-    let (mut all, mut changed, mut records) = (true, false, Vec::new());
+    let (mut all, mut changed, mut loaded) = (true, false, Vec::new());
     for service in Service::ALL {
         for slot in Slot::ALL {
             let Some(first) = archives.archive(service, slot) else {
@@ -252,13 +284,13 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
                 Some(brought) => {
                     changed |= brought.done != Done::Nothing;
                     say(service, slot, &brought, clock::now().duration_since(start));
-                    records.extend(brought.new_record());
+                    loaded.push(((service, slot), brought));
                 }
             }
         }
     }
-    // Once for all: forcing one to the disk forces everything that is written meanwhile.
-    image_record::write(&images.records(), &records)?;
+    let brought: Vec<_> = loaded.iter().map(|(of, brought)| (*of, brought)).collect();
+    record_all(images, &brought)?;
     if changed && let ImageStore::Store(store) = images {
         store.tidy()?;
     }

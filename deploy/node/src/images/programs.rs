@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::images::image_record::ImageRecord;
-use crate::images::store::Condition;
+use crate::images::store::{Condition, Look};
 use durable::Rights;
 use service_image::archive::{self, Image};
-use service_image::digest::Sha256;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -38,18 +37,36 @@ impl Programs {
         self.directory.join(format!("{service}-{slot}"))
     }
 
-    /// Whether a slot has the program of an image, every byte of it.
-    pub fn condition(&self, service: Service, slot: Slot, record: &ImageRecord) -> Condition {
-        let path = self.path(service, slot);
-        let Ok(file) = File::open(&path) else {
+    /// Whether a slot has the program of an image.
+    pub fn condition(
+        &self,
+        service: Service,
+        slot: Slot,
+        record: &ImageRecord,
+        look: Look,
+    ) -> Condition {
+        if !self.path(service, slot).exists() {
             return Condition::Missing;
-        };
-        let wanted = record.files.get(service.name());
-        match Sha256::of_reader(file) {
-            Ok((found, _)) if Some(&found) == wanted => Condition::Whole,
-            Ok(_) => Condition::Damaged(format!("{} has other bytes", path.display())),
-            Err(error) => Condition::Damaged(format!("{}: {error}", path.display())),
         }
+        let Some(program) = alone(service, slot, record) else {
+            return Condition::Damaged(format!("the image has no {service}"));
+        };
+        let damage = match look {
+            Look::Bytes => program.damage(&self.directory),
+            Look::Stamps => program.damage_since(&self.directory, &self.stamps(service, slot)),
+        };
+        damage.map_or(Condition::Whole, Condition::Damaged)
+    }
+
+    /// Writes the stamp of a program that was just unpacked or compared, and is on the disk.
+    pub fn stamp(&self, service: Service, slot: Slot, record: &ImageRecord) {
+        if let Some(program) = alone(service, slot, record) {
+            program.stamp(&self.directory, &self.stamps(service, slot));
+        }
+    }
+
+    fn stamps(&self, service: Service, slot: Slot) -> PathBuf {
+        self.records().join(format!("{service}-{slot}.stamps"))
     }
 
     /// Unpacks the program of an image for a slot. One that runs continues as it was.
@@ -76,4 +93,13 @@ impl Programs {
         };
         durable::write(&self.path(service, slot), rights, &program[..])
     }
+}
+
+/// The record of a program alone, under the name that it has in a slot.
+fn alone(service: Service, slot: Slot, record: &ImageRecord) -> Option<ImageRecord> {
+    let digest = record.files.get(service.name())?;
+    Some(ImageRecord {
+        files: [(format!("{service}-{slot}"), *digest)].into(),
+        ..record.clone()
+    })
 }

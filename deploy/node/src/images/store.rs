@@ -30,6 +30,15 @@ pub struct Store {
     directories: BTreeMap<Sha256, PathBuf>,
 }
 
+/// How well an image is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// By its files' stamps, and their bytes only where these have changed.
+    Stamps,
+    /// By every byte.
+    Bytes,
+}
+
 /// How an image is in a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
@@ -88,16 +97,44 @@ impl Store {
         self.names.get(&name).copied()
     }
 
-    /// Looks at every byte of an image.
-    pub fn condition(&self, record: &ImageRecord) -> Condition {
+    /// Looks at an image.
+    pub fn condition(&self, record: &ImageRecord, look: Look) -> Condition {
         if !self.names.values().any(|id| *id == record.image_id) {
             return Condition::Missing;
         }
         match self.directories.get(&record.image_id) {
             None => Condition::Damaged("podman does not know where its files are".to_owned()),
-            Some(directory) => record
-                .damage(directory)
-                .map_or(Condition::Whole, Condition::Damaged),
+            Some(directory) => {
+                let damage = match look {
+                    Look::Bytes => record.damage(directory),
+                    Look::Stamps => record.damage_since(directory, &self.stamps(record)),
+                };
+                damage.map_or(Condition::Whole, Condition::Damaged)
+            }
+        }
+    }
+
+    /// Writes the stamps of an image that was just compared, and is on the disk.
+    pub fn stamp(&self, record: &ImageRecord) {
+        if let Some(directory) = self.directories.get(&record.image_id) {
+            record.stamp(directory, &self.stamps(record));
+        }
+    }
+
+    fn stamps(&self, record: &ImageRecord) -> PathBuf {
+        self.records().join(format!("{}.stamps", record.image_id))
+    }
+
+    /// Removes the stamps of images that are gone.
+    fn tidy_stamps(&self) {
+        for entry in fs::read_dir(self.records()).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let stem = name.to_str().and_then(|name| name.strip_suffix(".stamps"));
+            let image = stem.and_then(|stem| stem.parse::<Sha256>().ok());
+            if image.is_some_and(|image| !self.names.values().any(|known| *known == image)) {
+                // What stays is small, and for the next time.
+                drop(fs::remove_file(entry.path()));
+            }
         }
     }
 
@@ -116,7 +153,7 @@ impl Store {
             .context("the archive's path is not valid UTF-8")?;
         self.podman.run(&["load", "--quiet", "--input", path])?;
         self.survey()?;
-        match self.condition(record) {
+        match self.condition(record, Look::Bytes) {
             Condition::Whole => Ok(()),
             Condition::Missing => anyhow::bail!("podman loaded another image than {id}"),
             Condition::Damaged(what) => anyhow::bail!("damaged again after loading: {what}"),
@@ -157,7 +194,9 @@ impl Store {
         }
         // Those that a container uses stay.
         self.podman.run(&["image", "prune", "--force"])?;
-        self.survey()
+        self.survey()?;
+        self.tidy_stamps();
+        Ok(())
     }
 
     /// Moves the store away, for people to look at; stores that were moved before are removed.

@@ -8,7 +8,7 @@ use crate::up::master::{self, Master};
 use site::service::Service;
 use site_up::conductor::{Input, Output, Phase};
 use site_up::event::{Ending, Event};
-use site_up::screen::{self, Page};
+use site_up::screen::Page;
 use site_up::view::{State, clean};
 
 impl Life {
@@ -148,7 +148,7 @@ impl Life {
                 "\nSite {}, {}, is ready after {seconds:.2} s. Try, in another terminal:\n",
                 self.view.site, self.view.domain
             ));
-            for line in screen::examples(&self.view) {
+            for line in &self.view.commands {
                 printer.print(format!("    {line}"));
             }
             printer.print("\nCtrl-C stops everything.\n".to_owned());

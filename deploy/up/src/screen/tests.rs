@@ -50,12 +50,11 @@ fn view() -> View {
             master("master-1", 14, Seen::Down),
             master("master-2", 15, Seen::Unknown),
         ],
-        examples: vec![
-            "api.ocp4.redhat.ren".to_owned(),
-            "c.apps.ocp4.redhat.ren".to_owned(),
-            "helper.ocp4.redhat.ren".to_owned(),
-        ],
-        commands: vec!["outpost master down master-1".to_owned()],
+        commands: ["api", "c.apps", "helper"]
+            .map(|name| format!("dig @127.0.0.1 -p 5300 {name}.ocp4.redhat.ren"))
+            .into_iter()
+            .chain(["outpost master down master-1".to_owned()])
+            .collect(),
         events: VecDeque::from([
             (
                 Duration::from_millis(210),
