@@ -136,9 +136,8 @@ impl Peers {
         let silence = members.settings().silence;
         let count = |basis| {
             let sites = monitor.table().entries();
-            let mut sites = sites.filter_map(|entry| entry.site.as_ref());
-            let all = sites.by_ref().filter(|site| site.basis == basis);
-            (basis, all.count())
+            let sites = sites.filter_map(|entry| entry.site.as_ref());
+            (basis, sites.filter(|site| site.basis == basis).count())
         };
         let peers = members.peers().iter().map(|peer| {
             let is_heard = peer.is_heard(silence, now);

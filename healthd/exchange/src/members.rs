@@ -239,13 +239,18 @@ impl Members {
     /// Looks who is heard now. Returns whether that is another set of peers, or another standing, than before.
     pub fn advance(&mut self, now: Instant) -> bool {
         let silence = self.settings.silence;
+        for peer in &mut self.peers {
+            if !peer.refuses(silence, now) {
+                peer.refused = None;
+            }
+        }
         let fresh: Vec<bool> = self
             .peers
             .iter()
             .map(|peer| peer.is_heard(silence, now))
             .collect();
         let n_heard = fresh.iter().filter(|fresh| **fresh).count() + 1;
-        let answers = |peer: &&Peer| peer.is_heard(silence, now) || peer.refuses(silence, now);
+        let answers = |peer: &&Peer| peer.is_heard(silence, now) || peer.refused.is_some();
         let n_answering = self.peers.iter().filter(answers).count() + 1;
         let majority = self.majority();
         let is_joining = !self.has_joined && now < after(self.began, silence);
@@ -368,8 +373,7 @@ impl Peer {
     }
 
     /// Whether its machine answers, and its healthd does not.
-    #[must_use]
-    pub fn refuses(&self, silence: Duration, now: Instant) -> bool {
+    fn refuses(&self, silence: Duration, now: Instant) -> bool {
         self.refused
             .is_some_and(|refused| now < after(refused, silence))
     }

@@ -193,6 +193,19 @@ fn machines_that_refuse_are_reached() {
     let silent = late + SILENCE;
     assert!(members.advance(silent));
     assert_eq!(members.standing(), (Standing::CutOff, silent));
+    assert_eq!(members.next_deadline(), None);
+}
+
+/// A caller that waits for a deadline that has passed would never rest.
+#[test]
+fn a_deadline_lies_ahead() {
+    let t0 = start();
+    let mut members = members(&["b"], t0);
+    members.refused(B, t0);
+    let late = t0 + SILENCE;
+    members.advance(late);
+    assert_eq!(members.standing().0, Standing::Alone);
+    assert_eq!(members.next_deadline(), None);
 }
 
 #[test]

@@ -6,7 +6,7 @@
 //! | what the site says, a node that does not lie has found, not longer ago than findings count |
 //! | while all others agree and are heard, the verdict is theirs, whatever one node says |
 //! | a last verdict holds for its time after the site spoke, and no longer |
-//! | what is kept is bounded by the targets |
+//! | what is kept is bounded by the targets, and the next deadline lies ahead |
 //! | at rest, the nodes of a group that is a majority and hear each other have the same verdicts |
 //!
 //! The transport delays messages, repeats them, delivers them late and in another order, and loses them with their
@@ -464,6 +464,8 @@ impl Simulation {
                 }
             }
         }
+        let deadline = node.exchange.next_deadline();
+        assert!(deadline.is_none_or(|deadline| deadline > now), "seed {}", self.seed);
         assert!(node.exchange.n_decided() <= N_TARGETS);
         for peer in node.exchange.members().peers() {
             assert!(peer.n_findings() <= 2 * N_TARGETS);
