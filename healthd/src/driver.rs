@@ -217,9 +217,10 @@ impl Shared {
         let changes = self.announce(&mut monitor);
         drop(monitor);
         self.wake.notify_one();
+        let is_logged = changes.iter().any(|change| *change.target == *target);
         log_changes(changes);
         match (effect, good) {
-            // The verdicts of the site about it are logged when they change.
+            (Effect::Flipped, _) if is_logged => {}
             (Effect::Flipped, true) if is_shared => {
                 tracing::info!(%target, reason, "Probes of this node find the target up");
             }

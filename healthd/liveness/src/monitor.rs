@@ -23,7 +23,7 @@ use exchange::members::{
     Finding as SharedFinding, Heard, Message, PeerId, Settings, Standing, StreamId, is_shared,
 };
 use exchange::site::Exchange;
-use health::{Liveness, NodeFinding, Target, Watched};
+use health::{Basis, Liveness, NodeFinding, Target, Watched};
 
 use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::clocks::Clocks;
@@ -781,7 +781,10 @@ impl Monitor {
             node: Arc::clone(node),
             findings: findings.collect(),
         };
-        let words = site.words(own);
+        let words = match site.basis {
+            Basis::Own => entry.reason.clone(),
+            _ => site.words(own),
+        };
         let before = self.table.set_site(id, site, now.wall);
         let after = self.table.get(id).map(Entry::liveness);
         if let (Some(before), Some(after)) = (before, after) {

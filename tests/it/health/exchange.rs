@@ -61,15 +61,12 @@ impl Site {
             let machine = network.machine(name, address);
             let directory = files.join(name);
             std::fs::create_dir(&directory).unwrap();
-            let rendered = files.join("out").join("nodes").join(name);
+            let rendered = files.join("out").join("configs").join(name);
             let text = std::fs::read_to_string(rendered.join("etc/outpost/healthd.toml")).unwrap();
-            let place = directory.display().to_string();
             let pki = files.join("pki").display().to_string();
             let text = text
                 .replace("/etc/outpost/pki/ca.crt", &format!("{pki}/ca.crt"))
-                .replace("/etc/outpost/pki/node", &format!("{pki}/nodes/{name}"))
-                .replace("/run/outpost", &place)
-                .replace("/var/lib/outpost", &place);
+                .replace("/etc/outpost/pki/node", &format!("{pki}/nodes/{name}"));
             std::fs::write(directory.join("healthd.toml"), text).unwrap();
             Node {
                 machine,
@@ -105,9 +102,13 @@ impl Node {
         let mut serve = self.machine.command(binary("healthd"));
         serve.args(["serve", "--config"]);
         serve.arg(self.directory.join("healthd.toml"));
-        serve
-            .arg("--admin-socket")
-            .arg(self.directory.join("healthd.admin"));
+        for (option, name) in [
+            ("--socket", "healthd.sock"),
+            ("--state-dir", "state"),
+            ("--admin-socket", "healthd.admin"),
+        ] {
+            serve.arg(option).arg(self.directory.join(name));
+        }
         self.healthd = Some(Daemon::start("healthd", serve));
     }
 

@@ -465,7 +465,11 @@ impl Simulation {
             }
         }
         let deadline = node.exchange.next_deadline();
-        assert!(deadline.is_none_or(|deadline| deadline > now), "seed {}", self.seed);
+        assert!(
+            deadline.is_none_or(|deadline| deadline > now),
+            "seed {}",
+            self.seed
+        );
         assert!(node.exchange.n_decided() <= N_TARGETS);
         for peer in node.exchange.members().peers() {
             assert!(peer.n_findings() <= 2 * N_TARGETS);
