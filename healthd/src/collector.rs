@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use daemon::metrics::float;
 use daemon::metrics::{Labels as PageLabels, Page, labels};
-use exchange::members::Standing;
+use exchange::members::Contact;
 use health::{Basis, ClockReport, ClockState, Liveness};
 use liveness::counts::{BOUNDS, Counts};
 use liveness::monitor::Monitor;
@@ -145,7 +145,7 @@ impl Peers {
             (labels, is_heard, peer.n_findings(), peer.n_ignored())
         });
         Some(Self {
-            is_cut_off: members.standing().0 == Standing::CutOff,
+            is_cut_off: members.contact().0 == Contact::CutOff,
             by_basis: Basis::ALL.map(count),
             peers: peers.collect(),
         })

@@ -1,6 +1,6 @@
 //! Follows one peer: connects, hears its findings, and begins again when the stream has ended.
 //!
-//! The peer is the one that its certificate names. A peer that refuses is told from one that is silent: its machine is
+//! The peer is the one that its certificate names. A peer that refuses is not a silent one: its machine is
 //! reached.
 
 use std::future::Future;

@@ -77,7 +77,7 @@ impl Connected for Accepted<TlsStream<TcpStream>, Admitted> {
     }
 }
 
-/// What tonic keeps of a connection for its requests.
+/// The part of a connection that tonic keeps for its requests.
 #[derive(Clone)]
 pub(super) struct CallerInfo(Caller);
 

@@ -187,11 +187,11 @@ impl Node {
         })
     }
 
-    fn standing(&self) -> Option<Standing> {
+    fn contact(&self) -> Option<Contact> {
         // Time passes for the monitor as its driver would have it pass.
         self.driver.step(|monitor, now| {
             monitor.poll(now);
-            monitor.standing().map(|(standing, _)| standing)
+            monitor.contact().map(|(contact, _)| contact)
         })
     }
 
@@ -272,10 +272,7 @@ async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
     nodes[1].stop().await;
     nodes[2].stop().await;
     // Their machine refuses: it is reached.
-    until("it is alone", || {
-        nodes[0].standing() == Some(Standing::Alone)
-    })
-    .await;
+    until("it is alone", || nodes[0].contact() == Some(Contact::Alone)).await;
     until("it says so", || {
         let details = nodes[0].readiness.details();
         details.iter().any(|detail| detail.contains("are away"))
@@ -309,10 +306,7 @@ async fn a_silent_site_is_one_that_this_node_is_cut_off_from() {
     let node = site.start(0);
     node.find(false);
     assert_eq!(node.sees(), (Down, Basis::Own));
-    until("it is cut off", || {
-        node.standing() == Some(Standing::CutOff)
-    })
-    .await;
+    until("it is cut off", || node.contact() == Some(Contact::CutOff)).await;
     until("it says so", || {
         let details = node.readiness.details();
         details.iter().any(|detail| detail.contains("cut off"))
@@ -382,7 +376,7 @@ async fn a_certificate_that_comes_late_is_taken_up() {
     std::fs::rename(&key, &aside).unwrap();
     let first = site.start(0);
     let second = site.start(1);
-    assert_eq!(first.standing(), None);
+    assert_eq!(first.contact(), None);
     let details = first.readiness.details();
     assert!(
         details[0].contains("no findings are exchanged"),

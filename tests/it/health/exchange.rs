@@ -182,9 +182,9 @@ impl Node {
         wait::for_it(&what, LIMIT, || self.sees(liveness, basis));
     }
 
-    fn wait_standing(&self, standing: &str) {
-        wait::for_it(standing, LIMIT, || {
-            self.detail()["exchange"]["standing"] == standing
+    fn wait_contact(&self, contact: &str) {
+        wait::for_it(contact, LIMIT, || {
+            self.detail()["exchange"]["contact"] == contact
         });
     }
 
@@ -259,12 +259,12 @@ fn three_nodes_have_one_verdict() {
 fn cut_off(site: &Site, target: &mut Master<'_>) {
     let node = &site.nodes[2];
     node.machine.cut_off();
-    node.wait_standing("cut-off");
+    node.wait_contact("cut-off");
     for other in &site.nodes[..2] {
         wait::for_it("it is not heard", LIMIT, || {
             other.finding("master-2").is_none()
         });
-        assert_eq!(other.detail()["exchange"]["standing"], "connected");
+        assert_eq!(other.detail()["exchange"]["contact"], "connected");
     }
     let (status, ready) = node.get("/readyz");
     assert_eq!(status, 200, "it serves: {ready}");
@@ -283,7 +283,7 @@ fn cut_off(site: &Site, target: &mut Master<'_>) {
     }
     assert!(node.sees("up", "last"), "{:?}", node.target());
     node.machine.join();
-    node.wait_standing("connected");
+    node.wait_contact("connected");
     node.wait_sees("down", "site");
     wait::for_it("nothing is to be said", LIMIT, || {
         let (_, ready) = node.get("/readyz");

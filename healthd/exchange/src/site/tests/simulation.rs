@@ -399,10 +399,10 @@ impl Simulation {
                 seen.n_outvoted += usize::from(shown.0 != own && own != Unknown);
             }
         }
-        let standing = node.exchange.members().standing().0;
-        seen.n_cut_off += usize::from(standing == Standing::CutOff);
-        seen.n_alone += usize::from(standing == Standing::Alone);
-        self.check(number, standing);
+        let contact = node.exchange.members().contact().0;
+        seen.n_cut_off += usize::from(contact == Contact::CutOff);
+        seen.n_alone += usize::from(contact == Contact::Alone);
+        self.check(number, contact);
     }
 
     /// Since when the nodes that do not lie agree about each target, and all hear each other.
@@ -429,13 +429,13 @@ impl Simulation {
 
     //--- Invariants
 
-    fn check(&self, number: usize, standing: Standing) {
+    fn check(&self, number: usize, contact: Contact) {
         let (node, now) = (&self.nodes[number], self.local(number));
         let place = |target: usize| format!("target {target} at node {number}: seed {}", self.seed);
         let counts = SILENCE.div_f64(SLOWEST) + MAX_DELAY + 2 * TICK;
         for target in 0..N_TARGETS {
             let (liveness, basis) = node.shown[target];
-            if standing != Standing::Connected {
+            if contact != Contact::Connected {
                 assert!(matches!(basis, Own | Last), "{basis} {}", place(target));
             }
             if basis == Site {
@@ -499,16 +499,16 @@ impl Simulation {
         seen.n_at_rest += 1;
         let first = self.nodes[0].shown;
         for node in 0..n_nodes {
-            let standing = self.nodes[node].exchange.members().standing().0;
+            let contact = self.nodes[node].exchange.members().contact().0;
             if node < majority {
-                assert_eq!(standing, Standing::Connected, "seed {}", self.seed);
+                assert_eq!(contact, Contact::Connected, "seed {}", self.seed);
                 assert_eq!(
                     self.nodes[node].shown, first,
                     "node {node}: seed {}",
                     self.seed
                 );
             } else if liar != Some(node) {
-                assert_eq!(standing, Standing::CutOff, "seed {}", self.seed);
+                assert_eq!(contact, Contact::CutOff, "seed {}", self.seed);
             }
         }
     }
