@@ -14,6 +14,10 @@ use health::{Liveness, Target};
 /// Peers that count. A site has a few nodes.
 pub const MAX_PEERS: usize = 15;
 
+/// For how many times the silence the answer of a machine counts whose healthd is away. Attempts to connect take their
+/// time, so it answers less often than a healthd is heard.
+const ANSWERS: u32 = 2;
+
 /// The longest reason of a peer's finding that is kept, in characters.
 const MAX_REASON: usize = 200;
 
@@ -285,7 +289,7 @@ impl Members {
             .filter_map(|(peer, _)| Some(after(peer.heard?, silence)));
         // A machine that has stopped to refuse may have gone.
         let refusing = self.peers.iter().filter_map(|peer| peer.refused);
-        let refusing = refusing.map(|refused| after(refused, silence));
+        let refusing = refusing.map(|refused| after(refused, silence.saturating_mul(ANSWERS)));
         let refusing = refusing.filter(|_| self.contact == Contact::Alone);
         joined.into_iter().chain(silent).chain(refusing).min()
     }
@@ -374,8 +378,9 @@ impl Peer {
 
     /// Whether its machine answers, and its healthd does not.
     fn refuses(&self, silence: Duration, now: Instant) -> bool {
+        let counts = silence.saturating_mul(ANSWERS);
         self.refused
-            .is_some_and(|refused| now < after(refused, silence))
+            .is_some_and(|refused| now < after(refused, counts))
     }
 }
 

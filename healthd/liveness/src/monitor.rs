@@ -632,7 +632,8 @@ impl Monitor {
     pub fn exchange(&mut self, settings: Settings, now: Now) {
         let node = settings.node.as_str().into();
         let mut exchange = Exchange::new(settings, now.steady);
-        for entry in self.table.entries() {
+        let restored = self.table.entries();
+        for entry in restored.filter(|entry| entry.state.is_warm()) {
             exchange.restore(&entry.target, entry.state.liveness(), now.steady);
         }
         self.exchange = Some((node, exchange));

@@ -300,9 +300,20 @@ async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
 }
 
 #[tokio::test]
-async fn a_silent_site_is_one_that_this_node_is_cut_off_from() {
+async fn a_machine_that_takes_connections_is_reached_although_its_healthd_is_away() {
     let mut site = Site::new();
-    // Connections are accepted by the kernel, and nothing is ever said.
+    // The kernel accepts for the others, as for sockets that systemd holds.
+    let node = site.start(0);
+    node.find(false);
+    until("it is alone", || node.contact() == Some(Contact::Alone)).await;
+    assert_eq!(node.sees(), (Down, Basis::Own));
+}
+
+#[tokio::test]
+async fn a_site_without_an_answer_is_one_that_this_node_is_cut_off_from() {
+    let mut site = Site::new();
+    // An address that no packet is sent to: its interface is not said.
+    site.addresses = vec!["[fe80::1]:5445".parse().unwrap(); NAMES.len()];
     let node = site.start(0);
     node.find(false);
     assert_eq!(node.sees(), (Down, Basis::Own));

@@ -189,8 +189,8 @@ fn machines_that_refuse_are_reached() {
     members.refused(B, late);
     assert!(members.advance(late));
     assert_eq!(members.contact(), (Contact::Alone, late));
-    assert_eq!(members.next_deadline(), Some(late + SILENCE));
-    let silent = late + SILENCE;
+    let silent = late + 2 * SILENCE;
+    assert_eq!(members.next_deadline(), Some(silent));
     assert!(members.advance(silent));
     assert_eq!(members.contact(), (Contact::CutOff, silent));
     assert_eq!(members.next_deadline(), None);
@@ -202,7 +202,7 @@ fn a_deadline_lies_ahead() {
     let t0 = start();
     let mut members = members(&["b"], t0);
     members.refused(B, t0);
-    let late = t0 + SILENCE;
+    let late = t0 + 2 * SILENCE;
     members.advance(late);
     assert_eq!(members.contact().0, Contact::Alone);
     assert_eq!(members.next_deadline(), None);
