@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use daemon::metrics::float;
 use daemon::metrics::{Labels as PageLabels, Page, labels};
-use exchange::members::Standing;
+use exchange::members::Contact;
 use health::{Basis, ClockReport, ClockState, Liveness};
 use liveness::counts::{BOUNDS, Counts};
 use liveness::monitor::Monitor;
@@ -136,9 +136,8 @@ impl Peers {
         let silence = members.settings().silence;
         let count = |basis| {
             let sites = monitor.table().entries();
-            let mut sites = sites.filter_map(|entry| entry.site.as_ref());
-            let all = sites.by_ref().filter(|site| site.basis == basis);
-            (basis, all.count())
+            let sites = sites.filter_map(|entry| entry.site.as_ref());
+            (basis, sites.filter(|site| site.basis == basis).count())
         };
         let peers = members.peers().iter().map(|peer| {
             let is_heard = peer.is_heard(silence, now);
@@ -146,7 +145,7 @@ impl Peers {
             (labels, is_heard, peer.n_findings(), peer.n_ignored())
         });
         Some(Self {
-            is_cut_off: members.standing().0 == Standing::CutOff,
+            is_cut_off: members.contact().0 == Contact::CutOff,
             by_basis: Basis::ALL.map(count),
             peers: peers.collect(),
         })

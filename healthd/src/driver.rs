@@ -21,7 +21,7 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::metrics::Counters;
-use exchange::members::{PeerId, Standing, is_shared};
+use exchange::members::{Contact, PeerId, is_shared};
 use health_probe::Prober;
 use liveness::admin_rules::Decision;
 use liveness::monitor::{Limits, Monitor, Probe, Restored, SiteChange};
@@ -42,8 +42,8 @@ struct Shared {
     monitor: Mutex<Monitor>,
     wake: Arc<Notify>,
     generation: watch::Sender<u64>,
-    /// How this node stands among the others; `None` without an exchange.
-    standing: watch::Sender<Option<Standing>>,
+    /// Whether this node is in contact with the others; `None` without an exchange.
+    contact: watch::Sender<Option<Contact>>,
     /// Why each peer is not heard; empty while it is.
     peer_errors: Mutex<BTreeMap<PeerId, String>>,
     /// The generation that is on disk.
@@ -73,7 +73,7 @@ impl Driver {
                 monitor: Mutex::new(monitor),
                 wake,
                 generation,
-                standing: watch::channel(None).0,
+                contact: watch::channel(None).0,
                 peer_errors: Mutex::default(),
                 // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
@@ -117,9 +117,9 @@ impl Driver {
         self.shared.generation.subscribe()
     }
 
-    /// How this node stands among the others, waited for with `changed`.
-    pub(crate) fn standings(&self) -> watch::Receiver<Option<Standing>> {
-        self.shared.standing.subscribe()
+    /// Whether this node is in contact with the others, waited for with `changed`.
+    pub(crate) fn contacts(&self) -> watch::Receiver<Option<Contact>> {
+        self.shared.contact.subscribe()
     }
 
     /// Keeps why a peer is not heard, empty if it is. Returns whether that is another reason than before.
@@ -218,9 +218,10 @@ impl Shared {
         let changes = self.announce(&mut monitor);
         drop(monitor);
         self.wake.notify_one();
+        let is_logged = changes.iter().any(|change| *change.target == *target);
         log_changes(changes);
         match (effect, good) {
-            // The verdicts of the site about it are logged when they change.
+            (Effect::Flipped, _) if is_logged => {}
             (Effect::Flipped, true) if is_shared => {
                 tracing::info!(%target, reason, "Probes of this node find the target up");
             }
@@ -242,10 +243,10 @@ impl Shared {
             *generation = newest;
             moved
         });
-        let standing = monitor.standing().map(|(standing, _)| standing);
-        self.standing.send_if_modified(|known| {
-            let moved = *known != standing;
-            *known = standing;
+        let contact = monitor.contact().map(|(contact, _)| contact);
+        self.contact.send_if_modified(|known| {
+            let moved = *known != contact;
+            *known = contact;
             moved
         });
         monitor.take_site_changes()

@@ -6,7 +6,7 @@
 //! | [`follower`], one a peer | connects to the peer, hands its findings to the monitor | with the drain |
 //! | [`listener`], one a socket | lets peers in by their certificates | with the drain |
 //! | a session, one a peer | sends this node's findings, and a beat | with its connection, or when the peer begins another |
-//! | reporter | logs how this node stands among the others, and shows it on `/readyz` | with the drain |
+//! | reporter | logs whether this node is in contact with the others, and shows it on `/readyz` | with the drain |
 //!
 //! A healthd without its peers, or without a certificate, starts and continues: its own probes decide.
 
@@ -24,7 +24,7 @@ use daemon::listen;
 use daemon::node_tls::{Identity, TlsError};
 use daemon::readiness::Readiness;
 use daemon::run::{Context, StartError};
-use exchange::members::{PeerId, Standing};
+use exchange::members::{Contact, PeerId};
 use proto::watch::MAX_MESSAGE;
 
 use crate::config::ExchangeConfig;
@@ -142,40 +142,40 @@ impl Exchange {
     }
 }
 
-/// Says how this node stands among the others, whenever that changes.
+/// Says whether this node is in contact with the others, whenever that changes.
 async fn report(driver: &Driver, readiness: &Readiness, hold: Duration) {
-    let mut standings = driver.standings();
-    let mut before = Standing::Joining;
+    let mut contacts = driver.contacts();
+    let mut before = Contact::Joining;
     loop {
-        let standing = *standings.borrow_and_update();
-        if let Some(standing) = standing.filter(|standing| *standing != before) {
+        let contact = *contacts.borrow_and_update();
+        if let Some(contact) = contact.filter(|contact| *contact != before) {
             let hold = daemon::config::HumanDuration(hold);
-            let reason = match standing {
-                Standing::Joining | Standing::Connected => None,
-                Standing::Alone => Some(
+            let reason = match contact {
+                Contact::Joining | Contact::Connected => None,
+                Contact::Alone => Some(
                     "the healthds of most other nodes are away; the probes of this node decide"
                         .to_owned(),
                 ),
-                Standing::CutOff => Some(format!(
+                Contact::CutOff => Some(format!(
                     "this node is cut off: no majority of the nodes answers; the last verdict of the site holds for {hold}, \
                      then the probes of this node decide"
                 )),
             };
-            match standing {
-                Standing::Joining => {}
-                Standing::Connected => tracing::info!("A majority of the nodes is heard"),
-                Standing::Alone => tracing::warn!(
+            match contact {
+                Contact::Joining => {}
+                Contact::Connected => tracing::info!("A majority of the nodes is heard"),
+                Contact::Alone => tracing::warn!(
                     "The healthds of most other nodes are away; the probes of this node decide"
                 ),
-                Standing::CutOff => tracing::warn!(
+                Contact::CutOff => tracing::warn!(
                     %hold,
                     "This node is cut off from the other nodes; the last verdict of the site holds for a while"
                 ),
             }
             readiness.set_reason(DETAIL, reason);
-            before = standing;
+            before = contact;
         }
-        if standings.changed().await.is_err() {
+        if contacts.changed().await.is_err() {
             return;
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::healthd::{
-    Clock, Decision, Detail, Deviation, Exchange, Peer, Probes, Standing, Subscriber, Target,
+    Clock, Contact, Decision, Detail, Deviation, Exchange, Peer, Probes, Subscriber, Target,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -63,7 +63,7 @@ pub fn detail(
 /// The other nodes, where there are some.
 fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> Option<Exchange> {
     let members = monitor.exchanged()?.members();
-    let (standing, since) = members.standing();
+    let (contact, since) = members.contact();
     let settings = members.settings();
     let peers = (0..).zip(members.peers()).map(|(number, peer)| Peer {
         name: peer.name.clone(),
@@ -77,13 +77,13 @@ fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> O
     });
     Some(Exchange {
         node: settings.node.clone(),
-        standing: match standing {
-            members::Standing::Joining => Standing::Joining,
-            members::Standing::Connected => Standing::Connected,
-            members::Standing::Alone => Standing::Alone,
-            members::Standing::CutOff => Standing::CutOff,
+        contact: match contact {
+            members::Contact::Joining => Contact::Joining,
+            members::Contact::Connected => Contact::Connected,
+            members::Contact::Alone => Contact::Alone,
+            members::Contact::CutOff => Contact::CutOff,
         },
-        standing_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
+        contact_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
         peers: peers.collect(),
     })
 }
@@ -237,14 +237,14 @@ pub(crate) fn without_room(subscriber: &Subscriber) -> String {
     format!("no room for {targets}, unknown to it: {named}{further}")
 }
 
-/// How this node stands among the others, in a line.
+/// Whether this node is in contact with the others, in a line.
 pub(crate) fn exchange_words(exchange: &Exchange) -> String {
     format!(
         "{} among {} nodes: {} for {:.0} s",
         exchange.node,
         exchange.peers.len() + 1,
-        exchange.standing,
-        exchange.standing_seconds
+        exchange.contact,
+        exchange.contact_seconds
     )
 }
 
@@ -411,8 +411,8 @@ mod tests {
         };
         let exchange = Exchange {
             node: "master-0".to_owned(),
-            standing: Standing::CutOff,
-            standing_seconds: 9.0,
+            contact: Contact::CutOff,
+            contact_seconds: 9.0,
             peers: vec![
                 Peer {
                     ignored: 2,

@@ -35,18 +35,18 @@ pub struct Detail {
 pub struct Exchange {
     /// The name of this node.
     pub node: String,
-    /// How this node stands among the others.
-    pub standing: Standing,
+    /// Whether this node is in contact with the others.
+    pub contact: Contact,
     /// For how many seconds it has.
-    pub standing_seconds: f64,
+    pub contact_seconds: f64,
     /// The other nodes.
     pub peers: Vec<Peer>,
 }
 
-/// How a node stands among the others.
+/// Whether a node is in contact with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Standing {
+pub enum Contact {
     /// It has just started, and has not heard a majority yet.
     Joining,
     /// A majority is heard, this node included.
@@ -57,7 +57,7 @@ pub enum Standing {
     CutOff,
 }
 
-impl std::fmt::Display for Standing {
+impl std::fmt::Display for Contact {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Joining => "joining",

@@ -1,9 +1,9 @@
-//! What the nodes of a site find, and what follows from it: the verdict of the site about each target.
+//! The findings of the nodes of a site, and the verdict of the site about each target that follows from them.
 //!
 //! ```text
 //! messages of peers ──► members: who is heard, its findings ──► site: verdicts ──► liveness for subscribers
 //! failed connects   ──►    │                                      ▲
-//!                          └──► standing: connected, alone, cut off│
+//!                          └──► contact: connected, alone, cut off│
 //! own probes ──────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -13,19 +13,19 @@
 //!
 //! | nodes of the site | the liveness of a target is |
 //! | --- | --- |
-//! | 1 or 2 | what this node's probes find |
-//! | 3 or more, a majority is heard, at least two nodes probe the target | what more than half of those find; in a split the last verdict for a while, then up |
-//! | 3 or more, one node probes the target | what this node's probes find |
-//! | no majority is heard, but its machines answer: their healthds are away | what this node's probes find |
-//! | no majority is heard, and its machines are silent: this node is cut off | the last verdict for a while, then what this node's probes find |
+//! | 1 or 2 | the finding of this node |
+//! | 3 or more, a majority is heard, at least two nodes probe the target | the finding of more than half of those; in a split the last verdict for a while, then up |
+//! | 3 or more, one node probes the target | the finding of this node |
+//! | no majority is heard, but its machines answer: their healthds are away | the finding of this node |
+//! | no majority is heard, and its machines are silent: this node is cut off | the last verdict for a while, then the finding of this node |
 //!
 //! More is proven by *up* than by *down*: a node that reaches a target proves that it serves, one that does not reach it
 //! may itself be the cause. So in a lasting split the target is up.
 //!
-//! Two nodes that hear the same findings come to the same verdict. Where the network between the nodes is cut in part, a
+//! Two nodes that hear the same findings come to the same verdict. If the network between the nodes is cut in part, a
 //! node does not hear all of them: it may then hold its last verdict while others have another one, and no longer.
 //!
-//! A lease of a virtual address needs the same members and the same standing, and would stand beside `site`.
+//! A lease of a virtual address needs the same members and the same contact, and would stand beside `site`.
 //!
 //! Pure: never sends, never probes, never reads a clock.
 

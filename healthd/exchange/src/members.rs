@@ -1,4 +1,4 @@
-//! The other nodes: who is heard, what it finds, and how this node stands among them.
+//! The other nodes, their findings, and whether this node is in contact with most of them.
 //!
 //! Messages of a peer come in streams that this node begins, each with a number of its own that grows. A message counts
 //! if it is of the newest stream and is the next one there. So a message that is repeated, late or out of its order changes
@@ -13,6 +13,10 @@ use health::{Liveness, Target};
 
 /// Peers that count. A site has a few nodes.
 pub const MAX_PEERS: usize = 15;
+
+/// For how many times the silence the answer of a machine counts whose healthd is away. Attempts to connect take their
+/// time, so it answers less often than a healthd is heard.
+const ANSWERS: u32 = 2;
 
 /// The longest reason of a peer's finding that is kept, in characters.
 const MAX_REASON: usize = 200;
@@ -40,7 +44,7 @@ pub struct PeerId(pub usize);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamId(u64);
 
-/// What a node's own probes find about one target.
+/// The liveness that a node's own probes make of one target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The target.
@@ -73,9 +77,9 @@ pub enum Heard {
     Gap,
 }
 
-/// How this node stands among the others.
+/// Whether this node is in contact with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Contact {
     /// It has just started, and has not heard a majority yet.
     Joining,
     /// A majority is heard, this node included.
@@ -86,7 +90,7 @@ pub enum Standing {
     CutOff,
 }
 
-/// What is kept of one finding.
+/// The kept part of a finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The liveness, up or down.
@@ -116,7 +120,7 @@ pub struct Members {
     began: Instant,
     next_stream: u64,
     has_joined: bool,
-    standing: Standing,
+    contact: Contact,
     since: Instant,
     fresh: Vec<bool>,
 }
@@ -152,7 +156,7 @@ impl Members {
             began: now,
             next_stream: 1,
             has_joined: false,
-            standing: Standing::Joining,
+            contact: Contact::Joining,
             since: now,
             fresh,
         }
@@ -182,13 +186,13 @@ impl Members {
         self.n_nodes() / 2 + 1
     }
 
-    /// How this node stands, and since when.
+    /// Whether this node is in contact with the others, and since when.
     #[must_use]
-    pub const fn standing(&self) -> (Standing, Instant) {
-        (self.standing, self.since)
+    pub const fn contact(&self) -> (Contact, Instant) {
+        (self.contact, self.since)
     }
 
-    //--- What peers say
+    //--- Messages
 
     /// This node begins a stream of a peer's messages; those of earlier ones do not count any more.
     pub fn begin(&mut self, peer: PeerId) -> StreamId {
@@ -236,32 +240,37 @@ impl Members {
 
     //--- Time
 
-    /// Looks who is heard now. Returns whether that is another set of peers, or another standing, than before.
+    /// Looks who is heard now. Returns whether that is another set of peers, or another contact, than before.
     pub fn advance(&mut self, now: Instant) -> bool {
         let silence = self.settings.silence;
+        for peer in &mut self.peers {
+            if !peer.refuses(silence, now) {
+                peer.refused = None;
+            }
+        }
         let fresh: Vec<bool> = self
             .peers
             .iter()
             .map(|peer| peer.is_heard(silence, now))
             .collect();
         let n_heard = fresh.iter().filter(|fresh| **fresh).count() + 1;
-        let answers = |peer: &&Peer| peer.is_heard(silence, now) || peer.refuses(silence, now);
+        let answers = |peer: &&Peer| peer.is_heard(silence, now) || peer.refused.is_some();
         let n_answering = self.peers.iter().filter(answers).count() + 1;
         let majority = self.majority();
         let is_joining = !self.has_joined && now < after(self.began, silence);
-        let standing = if n_heard >= majority {
+        let contact = if n_heard >= majority {
             self.has_joined = true;
-            Standing::Connected
+            Contact::Connected
         } else if is_joining {
-            Standing::Joining
+            Contact::Joining
         } else if n_answering >= majority || self.n_nodes() < MIN_NODES {
-            Standing::Alone
+            Contact::Alone
         } else {
-            Standing::CutOff
+            Contact::CutOff
         };
-        let moved = standing != self.standing;
+        let moved = contact != self.contact;
         if moved {
-            self.standing = standing;
+            self.contact = contact;
             self.since = now;
         }
         let changed = fresh != self.fresh;
@@ -273,15 +282,15 @@ impl Members {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         let silence = self.settings.silence;
-        let joined = (self.standing == Standing::Joining).then(|| after(self.began, silence));
+        let joined = (self.contact == Contact::Joining).then(|| after(self.began, silence));
         let fresh = self.peers.iter().zip(&self.fresh);
         let silent = fresh
             .filter(|(_, fresh)| **fresh)
             .filter_map(|(peer, _)| Some(after(peer.heard?, silence)));
         // A machine that has stopped to refuse may have gone.
         let refusing = self.peers.iter().filter_map(|peer| peer.refused);
-        let refusing = refusing.map(|refused| after(refused, silence));
-        let refusing = refusing.filter(|_| self.standing == Standing::Alone);
+        let refusing = refusing.map(|refused| after(refused, silence.saturating_mul(ANSWERS)));
+        let refusing = refusing.filter(|_| self.contact == Contact::Alone);
         joined.into_iter().chain(silent).chain(refusing).min()
     }
 
@@ -292,7 +301,7 @@ impl Members {
         heard.map(|heard| after(heard, self.settings.silence))
     }
 
-    /// What the peers that are heard find about a target.
+    /// The findings of the peers that are heard about a target.
     pub fn findings<'a>(
         &'a self,
         target: &'a Target,
@@ -368,10 +377,10 @@ impl Peer {
     }
 
     /// Whether its machine answers, and its healthd does not.
-    #[must_use]
-    pub fn refuses(&self, silence: Duration, now: Instant) -> bool {
+    fn refuses(&self, silence: Duration, now: Instant) -> bool {
+        let counts = silence.saturating_mul(ANSWERS);
         self.refused
-            .is_some_and(|refused| now < after(refused, silence))
+            .is_some_and(|refused| now < after(refused, counts))
     }
 }
 

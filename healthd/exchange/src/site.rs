@@ -2,10 +2,10 @@
 //!
 //! | findings of the nodes that are heard | verdict | basis |
 //! | --- | --- | --- |
-//! | more than half of them agree, two at least | what they say | [`Basis::Site`] |
+//! | more than half of them agree, two at least | as they say | [`Basis::Site`] |
 //! | none does, and there are two or more | the last verdict, while it holds | [`Basis::Last`] |
 //! | the same, and it does not hold | up | [`Basis::Split`] |
-//! | one or none | what this node's probes find | [`Basis::Own`] |
+//! | one or none | the finding of this node | [`Basis::Own`] |
 //!
 //! A last verdict holds from the instant at which its findings ceased to agree, or to count, for
 //! [`Settings::hold`](crate::members::Settings::hold).
@@ -16,7 +16,7 @@ use std::time::Instant;
 use health::{Basis, Liveness, Target};
 
 use crate::members::{
-    Heard, MIN_NODES, Members, Message, PeerId, Settings, Standing, StreamId, is_shared,
+    Contact, Heard, MIN_NODES, Members, Message, PeerId, Settings, StreamId, is_shared,
 };
 
 /// The exchange of one node, and the verdicts that follow from it.
@@ -42,7 +42,7 @@ struct Decided {
 pub struct Verdict {
     /// The liveness; `None` where this node's probes decide.
     pub liveness: Option<Liveness>,
-    /// What it rests on.
+    /// The basis.
     pub basis: Basis,
 }
 
@@ -133,7 +133,7 @@ impl Exchange {
         self.decided.remove(target);
     }
 
-    /// How many last verdicts are kept: of targets of this node, never more.
+    /// How many last verdicts are kept: one a target of this node at most.
     #[must_use]
     pub fn n_decided(&self) -> usize {
         self.decided.len()
@@ -144,12 +144,12 @@ impl Exchange {
         if !self.has_verdicts_of(target) {
             return Verdict::OWN;
         }
-        let (n_up, n_down) = match self.members.standing().0 {
-            Standing::Connected => self.count(target, own),
-            Standing::Joining | Standing::CutOff => {
+        let (n_up, n_down) = match self.members.contact().0 {
+            Contact::Connected => self.count(target, own),
+            Contact::Joining | Contact::CutOff => {
                 return self.last_verdict(target, now).unwrap_or(Verdict::OWN);
             }
-            Standing::Alone => (0, 0),
+            Contact::Alone => (0, 0),
         };
         if let Some(liveness) = agreed(n_up, n_down) {
             self.decide(target, liveness);
@@ -207,7 +207,7 @@ impl Exchange {
     }
 }
 
-/// What more than half of the findings say, two at least.
+/// The liveness in more than half of the findings, two at least.
 fn agreed(n_up: usize, n_down: usize) -> Option<Liveness> {
     let is_agreed = |count: usize| count >= 2 && count * 2 > n_up + n_down;
     let all = [(n_up, Liveness::Up), (n_down, Liveness::Down)];

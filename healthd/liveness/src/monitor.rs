@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use exchange::members::{
-    Finding as SharedFinding, Heard, Message, PeerId, Settings, Standing, StreamId, is_shared,
+    Contact, Finding as SharedFinding, Heard, Message, PeerId, Settings, StreamId, is_shared,
 };
 use exchange::site::Exchange;
-use health::{Liveness, NodeFinding, Target, Watched};
+use health::{Basis, Liveness, NodeFinding, Target, Watched};
 
 use crate::admin_rules::{AdminRules, Decision, Scope};
 use crate::clocks::Clocks;
@@ -166,9 +166,9 @@ pub struct Monitor {
     first_end: Option<Instant>,
     /// Decisions that have ended and are not reported yet.
     ended: Vec<(Scope, Decision)>,
-    /// What other nodes find, if they are asked.
+    /// The name of this node and the findings of others, if nodes exchange them.
     exchange: Option<(Arc<str>, Exchange)>,
-    /// verdicts of the site that have changed and are not reported yet.
+    /// Verdicts of the site that have changed and are not reported yet.
     site_changes: Vec<SiteChange>,
 }
 
@@ -632,7 +632,8 @@ impl Monitor {
     pub fn exchange(&mut self, settings: Settings, now: Now) {
         let node = settings.node.as_str().into();
         let mut exchange = Exchange::new(settings, now.steady);
-        for entry in self.table.entries() {
+        let restored = self.table.entries();
+        for entry in restored.filter(|entry| entry.state.is_warm()) {
             exchange.restore(&entry.target, entry.state.liveness(), now.steady);
         }
         self.exchange = Some((node, exchange));
@@ -646,11 +647,11 @@ impl Monitor {
         self.exchange.as_ref().map(|(_, exchange)| exchange)
     }
 
-    /// How this node stands among the others, and since when.
+    /// Whether this node is in contact with the others, and since when.
     #[must_use]
-    pub fn standing(&self) -> Option<(Standing, Instant)> {
+    pub fn contact(&self) -> Option<(Contact, Instant)> {
         self.exchanged()
-            .map(|exchange| exchange.members().standing())
+            .map(|exchange| exchange.members().contact())
     }
 
     /// This node begins a stream of a peer's messages.
@@ -696,7 +697,7 @@ impl Monitor {
         }
     }
 
-    /// What this node's probes find, for another node that has heard a generation, or nothing yet.
+    /// The findings of this node for another one that has heard a generation, or nothing yet.
     #[must_use]
     pub fn own_findings(&self, heard: Option<u64>) -> OwnFindings {
         let finding = |entry: &Entry| SharedFinding {
@@ -781,7 +782,10 @@ impl Monitor {
             node: Arc::clone(node),
             findings: findings.collect(),
         };
-        let words = site.words(own);
+        let words = match site.basis {
+            Basis::Own => entry.reason.clone(),
+            _ => site.words(own),
+        };
         let before = self.table.set_site(id, site, now.wall);
         let after = self.table.get(id).map(Entry::liveness);
         if let (Some(before), Some(after)) = (before, after) {

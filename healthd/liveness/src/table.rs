@@ -8,7 +8,7 @@
 //! A subscriber with a deviation sees a *view* of a target: a second state, which the same results make by
 //! another rise, fall and timeout. Views have generations of their own.
 //!
-//! Where nodes exchange findings, a target has the verdict of the site besides ([`SiteVerdict`]). It is what subscribers see. A
+//! If nodes exchange findings, a target has the verdict of the site besides ([`SiteVerdict`]). It is what subscribers see. A
 //! view sees it too while the results of this node contradict it: they are the odd ones then, whatever the rise and fall.
 //!
 //! Pure: never probes, sends or reads a clock.
@@ -95,7 +95,8 @@ pub struct Entry {
     pub site: Option<SiteVerdict>,
     /// When the liveness that subscribers see last changed, where that is not by this node's results alone.
     seen_since: Option<Duration>,
-    /// What subscribers saw when the verdict of the site was last made, and whether it was against this node's probes.
+    /// The liveness that subscribers saw when the verdict of the site was last made, and whether it was against this node's
+    /// probes.
     settled: (Liveness, bool),
     /// The schedule of probes: the site's with the shortest intervals that subscribers state.
     in_force: Schedule,
@@ -107,7 +108,7 @@ pub struct Entry {
 pub struct SiteVerdict {
     /// The liveness; `None` where the results of this node decide.
     pub liveness: Option<Liveness>,
-    /// What it rests on.
+    /// The basis.
     pub basis: Basis,
     /// The name of this node.
     pub node: Arc<str>,

@@ -1,7 +1,7 @@
 //! Follows one peer: connects, hears its findings, and begins again when the stream has ended.
 //!
-//! The peer is the one that its certificate names. A peer that refuses is told from one that is silent: its machine is
-//! reached.
+//! The peer is the one that its certificate names. A peer whose machine refuses a connection, or takes it and says nothing, is
+//! not a silent one: its machine is reached. systemd holds the socket of a healthd that is away, and the kernel accepts there.
 
 use std::future::Future;
 use std::io;
@@ -48,12 +48,18 @@ pub(super) struct Follower {
 /// Why a stream has ended, or did not begin.
 #[derive(Debug, thiserror::Error)]
 enum FollowError {
-    /// No connection, or none that proves to be the peer's.
+    /// No connection.
     #[error("cannot connect")]
     Connect(#[source] io::Error),
     /// The connection does not come to be in time.
     #[error("no connection within {CONNECT_TIMEOUT:?}")]
     Slow,
+    /// The connection does not prove to be the peer's.
+    #[error("no handshake")]
+    Handshake(#[source] io::Error),
+    /// The peer does not take part in the handshake in time.
+    #[error("no handshake within {CONNECT_TIMEOUT:?}: its healthd is away")]
+    Absent,
     /// HTTP/2 cannot begin.
     #[error("cannot begin")]
     Transport(#[source] tonic::transport::Error),
@@ -77,12 +83,9 @@ impl FollowError {
         match self {
             Self::Connect(error) => matches!(
                 error.kind(),
-                io::ErrorKind::ConnectionRefused
-                    | io::ErrorKind::ConnectionReset
-                    | io::ErrorKind::UnexpectedEof
-                    | io::ErrorKind::InvalidData
+                io::ErrorKind::ConnectionRefused | io::ErrorKind::ConnectionReset
             ),
-            Self::Refused(_) | Self::Ended | Self::Gap => true,
+            Self::Handshake(_) | Self::Absent | Self::Refused(_) | Self::Ended | Self::Gap => true,
             Self::Slow | Self::Transport(_) | Self::Silent => false,
         }
     }
@@ -109,10 +112,9 @@ impl Follower {
 
     /// Hears one stream to its end.
     async fn follow(&self, has_heard: &mut bool) -> FollowError {
-        let channel = match tokio::time::timeout(CONNECT_TIMEOUT, self.connect()).await {
-            Ok(Ok(channel)) => channel,
-            Ok(Err(error)) => return error,
-            Err(_) => return FollowError::Slow,
+        let channel = match self.connect().await {
+            Ok(channel) => channel,
+            Err(error) => return error,
         };
         let id = self.id;
         let number = self.driver.step(|monitor, _| monitor.begin_stream(id));
@@ -146,7 +148,14 @@ impl Follower {
     }
 
     async fn connect(&self) -> Result<Channel, FollowError> {
-        let stream = self.dial().await.map_err(FollowError::Connect)?;
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, self.dial())
+            .await
+            .map_err(|_| FollowError::Slow)?
+            .map_err(FollowError::Connect)?;
+        let stream = tokio::time::timeout(CONNECT_TIMEOUT, self.handshake(stream))
+            .await
+            .map_err(|_| FollowError::Absent)?
+            .map_err(FollowError::Handshake)?;
         // Never resolved: the connection is there.
         let endpoint = Endpoint::from(Uri::from_static("http://peer"));
         endpoint
@@ -155,9 +164,13 @@ impl Follower {
             .map_err(FollowError::Transport)
     }
 
-    async fn dial(&self) -> io::Result<TlsStream<TcpStream>> {
+    async fn dial(&self) -> io::Result<TcpStream> {
         let stream = TcpStream::connect(self.peer.address.as_str()).await?;
         stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         let name = server_name(&self.peer.name)
             .ok_or_else(|| io::Error::other("the peer's name cannot stand in a certificate"))?;
         let connector = TlsConnector::from(self.identity.client());

@@ -1,4 +1,4 @@
-//! What this node says to one peer: all of its findings, then changes as they happen, and a beat.
+//! The messages to one peer: all findings of this node, then changes as they happen, and a beat.
 
 use std::pin::Pin;
 use std::time::Duration;

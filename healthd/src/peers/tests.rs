@@ -187,11 +187,11 @@ impl Node {
         })
     }
 
-    fn standing(&self) -> Option<Standing> {
+    fn contact(&self) -> Option<Contact> {
         // Time passes for the monitor as its driver would have it pass.
         self.driver.step(|monitor, now| {
             monitor.poll(now);
-            monitor.standing().map(|(standing, _)| standing)
+            monitor.contact().map(|(contact, _)| contact)
         })
     }
 
@@ -272,10 +272,7 @@ async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
     nodes[1].stop().await;
     nodes[2].stop().await;
     // Their machine refuses: it is reached.
-    until("it is alone", || {
-        nodes[0].standing() == Some(Standing::Alone)
-    })
-    .await;
+    until("it is alone", || nodes[0].contact() == Some(Contact::Alone)).await;
     until("it says so", || {
         let details = nodes[0].readiness.details();
         details.iter().any(|detail| detail.contains("are away"))
@@ -303,16 +300,24 @@ async fn a_node_whose_peers_go_away_continues_and_hears_them_again() {
 }
 
 #[tokio::test]
-async fn a_silent_site_is_one_that_this_node_is_cut_off_from() {
+async fn a_machine_that_takes_connections_is_reached_although_its_healthd_is_away() {
     let mut site = Site::new();
-    // Connections are accepted by the kernel, and nothing is ever said.
+    // The kernel accepts for the others, as for sockets that systemd holds.
+    let node = site.start(0);
+    node.find(false);
+    until("it is alone", || node.contact() == Some(Contact::Alone)).await;
+    assert_eq!(node.sees(), (Down, Basis::Own));
+}
+
+#[tokio::test]
+async fn a_site_without_an_answer_is_one_that_this_node_is_cut_off_from() {
+    let mut site = Site::new();
+    // An address that no packet is sent to: its interface is not said.
+    site.addresses = vec!["[fe80::1]:5445".parse().unwrap(); NAMES.len()];
     let node = site.start(0);
     node.find(false);
     assert_eq!(node.sees(), (Down, Basis::Own));
-    until("it is cut off", || {
-        node.standing() == Some(Standing::CutOff)
-    })
-    .await;
+    until("it is cut off", || node.contact() == Some(Contact::CutOff)).await;
     until("it says so", || {
         let details = node.readiness.details();
         details.iter().any(|detail| detail.contains("cut off"))
@@ -382,7 +387,7 @@ async fn a_certificate_that_comes_late_is_taken_up() {
     std::fs::rename(&key, &aside).unwrap();
     let first = site.start(0);
     let second = site.start(1);
-    assert_eq!(first.standing(), None);
+    assert_eq!(first.contact(), None);
     let details = first.readiness.details();
     assert!(
         details[0].contains("no findings are exchanged"),

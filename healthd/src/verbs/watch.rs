@@ -120,7 +120,7 @@ fn print_changes(before: &Snapshot, after: &Snapshot, args: &Args) {
     }
 }
 
-/// What the liveness rests on, and what each node finds. The reasons of nodes change more often.
+/// The basis of the liveness, and the finding of each node. The reasons of nodes change more often.
 fn votes(status: &TargetStatus) -> Option<(Basis, Vec<(&str, Liveness)>)> {
     let verdict = status.verdict.as_ref()?;
     let votes = verdict.findings.iter();

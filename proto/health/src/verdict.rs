@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Liveness;
 
-/// What the liveness of a target rests on.
+/// The basis of the liveness of a target.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
 )]
@@ -43,7 +43,7 @@ impl std::fmt::Display for Basis {
     }
 }
 
-/// What one node finds about a target.
+/// The finding of one node about a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeFinding {
     /// The node.
@@ -57,7 +57,7 @@ pub struct NodeFinding {
 /// Why the liveness of a target is what it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// What the liveness rests on.
+    /// The basis of the liveness.
     pub basis: Basis,
     /// The findings of the nodes that are heard, this node's first.
     pub findings: Vec<NodeFinding>,

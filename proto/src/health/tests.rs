@@ -359,3 +359,32 @@ fn a_status_belongs_to_the_target_it_names_by_number() {
         assert_eq!(snapshot.targets.keys().next(), expected);
     }
 }
+
+/// A version that exchanges nothing with other nodes says no verdict, and a basis of a later version is the zero value.
+#[test]
+fn why_a_liveness_is_so_reads_back() {
+    let target = targets().remove(0);
+    let finding = |node: &str, liveness| NodeFinding {
+        node: node.to_owned(),
+        liveness,
+        reason: "refused".to_owned(),
+    };
+    for basis in Basis::ALL {
+        let status = TargetStatus {
+            verdict: Some(Verdict {
+                basis,
+                findings: vec![finding("a", Liveness::Up), finding("b", Liveness::Down)],
+            }),
+            ..status(Liveness::Up)
+        };
+        let mut wire = wire::TargetStatus::from((&target, &status));
+        assert_eq!(TargetStatus::from(&wire), status);
+        if let Some(verdict) = &mut wire.verdict {
+            verdict.basis = 99;
+        }
+        let read = TargetStatus::from(&wire).verdict;
+        assert_eq!(read.map(|verdict| verdict.basis), Some(Basis::Own));
+        wire.verdict = None;
+        assert_eq!(TargetStatus::from(&wire).verdict, None);
+    }
+}

@@ -61,15 +61,12 @@ impl Site {
             let machine = network.machine(name, address);
             let directory = files.join(name);
             std::fs::create_dir(&directory).unwrap();
-            let rendered = files.join("out").join("nodes").join(name);
+            let rendered = files.join("out").join("configs").join(name);
             let text = std::fs::read_to_string(rendered.join("etc/outpost/healthd.toml")).unwrap();
-            let place = directory.display().to_string();
             let pki = files.join("pki").display().to_string();
             let text = text
                 .replace("/etc/outpost/pki/ca.crt", &format!("{pki}/ca.crt"))
-                .replace("/etc/outpost/pki/node", &format!("{pki}/nodes/{name}"))
-                .replace("/run/outpost", &place)
-                .replace("/var/lib/outpost", &place);
+                .replace("/etc/outpost/pki/node", &format!("{pki}/nodes/{name}"));
             std::fs::write(directory.join("healthd.toml"), text).unwrap();
             Node {
                 machine,
@@ -105,9 +102,13 @@ impl Node {
         let mut serve = self.machine.command(binary("healthd"));
         serve.args(["serve", "--config"]);
         serve.arg(self.directory.join("healthd.toml"));
-        serve
-            .arg("--admin-socket")
-            .arg(self.directory.join("healthd.admin"));
+        for (option, name) in [
+            ("--socket", "healthd.sock"),
+            ("--state-dir", "state"),
+            ("--admin-socket", "healthd.admin"),
+        ] {
+            serve.arg(option).arg(self.directory.join(name));
+        }
         self.healthd = Some(Daemon::start("healthd", serve));
     }
 
@@ -181,9 +182,9 @@ impl Node {
         wait::for_it(&what, LIMIT, || self.sees(liveness, basis));
     }
 
-    fn wait_standing(&self, standing: &str) {
-        wait::for_it(standing, LIMIT, || {
-            self.detail()["exchange"]["standing"] == standing
+    fn wait_contact(&self, contact: &str) {
+        wait::for_it(contact, LIMIT, || {
+            self.detail()["exchange"]["contact"] == contact
         });
     }
 
@@ -258,12 +259,12 @@ fn three_nodes_have_one_verdict() {
 fn cut_off(site: &Site, target: &mut Master<'_>) {
     let node = &site.nodes[2];
     node.machine.cut_off();
-    node.wait_standing("cut-off");
+    node.wait_contact("cut-off");
     for other in &site.nodes[..2] {
         wait::for_it("it is not heard", LIMIT, || {
             other.finding("master-2").is_none()
         });
-        assert_eq!(other.detail()["exchange"]["standing"], "connected");
+        assert_eq!(other.detail()["exchange"]["contact"], "connected");
     }
     let (status, ready) = node.get("/readyz");
     assert_eq!(status, 200, "it serves: {ready}");
@@ -282,7 +283,7 @@ fn cut_off(site: &Site, target: &mut Master<'_>) {
     }
     assert!(node.sees("up", "last"), "{:?}", node.target());
     node.machine.join();
-    node.wait_standing("connected");
+    node.wait_contact("connected");
     node.wait_sees("down", "site");
     wait::for_it("nothing is to be said", LIMIT, || {
         let (_, ready) = node.get("/readyz");

@@ -83,22 +83,9 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
     };
     match service {
         Service::Healthd => {
-            let mut all = vec![one(
-                "queries about liveness",
-                "healthd",
-                Listen::Unix(places::HEALTHD_SOCKET),
-            )];
-            if !scope.site.observers().is_empty() {
-                all.push(Sockets {
-                    suffix: "-exchange".to_owned(),
-                    ..one(
-                        "findings for the other nodes",
-                        "exchange",
-                        Listen::Port(Port::tcp(places::EXCHANGE_PORT)),
-                    )
-                });
-            }
-            all
+            let socket = Listen::Unix(places::HEALTHD_SOCKET);
+            let own = one("queries about liveness", "healthd", socket);
+            [own].into_iter().chain(exchange(scope)).collect()
         }
         Service::DnsAuthd => {
             let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
@@ -146,6 +133,18 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
         }
         Service::TimesyncAgent => vec![one("time", "ntp", Listen::Port(Port::udp(123)))],
     }
+}
+
+/// The socket for the healthds of other nodes, if nodes exchange findings.
+fn exchange(scope: &Scope<'_>) -> Option<Sockets> {
+    let sockets = Sockets {
+        service: Service::Healthd,
+        what: "findings for the other nodes",
+        suffix: "-exchange".to_owned(),
+        descriptor: "exchange".to_owned(),
+        listen: Listen::Port(Port::tcp(places::EXCHANGE_PORT)),
+    };
+    (!scope.site.observers().is_empty()).then_some(sockets)
 }
 
 impl Sockets {

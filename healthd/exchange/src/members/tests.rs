@@ -154,7 +154,7 @@ fn targets_of_one_node_alone_are_not_shared() {
 fn a_silent_peer_has_no_opinion() {
     let t0 = start();
     let mut members = members(&["b", "c"], t0);
-    assert_eq!(members.standing(), (Standing::Joining, t0));
+    assert_eq!(members.contact(), (Contact::Joining, t0));
     assert_eq!(members.next_deadline(), Some(t0 + SILENCE));
     let stream = members.begin(C);
     let all = message(1, true, &[finding(1, Liveness::Up)]);
@@ -162,20 +162,20 @@ fn a_silent_peer_has_no_opinion() {
     members.hear(C, stream, all, later);
     assert!(members.advance(later));
     assert!(!members.advance(later));
-    assert_eq!(members.standing(), (Standing::Connected, later));
+    assert_eq!(members.contact(), (Contact::Connected, later));
     let silent = later + SILENCE;
     assert_eq!(members.next_deadline(), Some(silent));
     assert_eq!(members.newest_end(), Some(silent));
     assert_eq!(says(&members, 1).len(), 1);
     assert!(!members.advance(silent - Duration::from_nanos(1)));
     assert!(members.advance(silent));
-    assert_eq!(members.standing(), (Standing::CutOff, silent));
+    assert_eq!(members.contact(), (Contact::CutOff, silent));
     assert_eq!(says(&members, 1), []);
     // A word of it is enough: what it said is kept.
     let back = silent + Duration::from_secs(9);
     members.hear(C, stream, message(2, false, &[]), back);
     assert!(members.advance(back));
-    assert_eq!(members.standing(), (Standing::Connected, back));
+    assert_eq!(members.contact(), (Contact::Connected, back));
     assert_eq!(says(&members, 1).len(), 1);
 }
 
@@ -185,14 +185,27 @@ fn machines_that_refuse_are_reached() {
     let mut members = members(&["b", "c"], t0);
     let late = t0 + SILENCE;
     members.advance(late);
-    assert_eq!(members.standing(), (Standing::CutOff, late));
+    assert_eq!(members.contact(), (Contact::CutOff, late));
     members.refused(B, late);
     assert!(members.advance(late));
-    assert_eq!(members.standing(), (Standing::Alone, late));
-    assert_eq!(members.next_deadline(), Some(late + SILENCE));
-    let silent = late + SILENCE;
+    assert_eq!(members.contact(), (Contact::Alone, late));
+    let silent = late + 2 * SILENCE;
+    assert_eq!(members.next_deadline(), Some(silent));
     assert!(members.advance(silent));
-    assert_eq!(members.standing(), (Standing::CutOff, silent));
+    assert_eq!(members.contact(), (Contact::CutOff, silent));
+    assert_eq!(members.next_deadline(), None);
+}
+
+/// A caller that waits for a deadline that has passed would never rest.
+#[test]
+fn a_deadline_lies_ahead() {
+    let t0 = start();
+    let mut members = members(&["b"], t0);
+    members.refused(B, t0);
+    let late = t0 + 2 * SILENCE;
+    members.advance(late);
+    assert_eq!(members.contact().0, Contact::Alone);
+    assert_eq!(members.next_deadline(), None);
 }
 
 #[test]
@@ -202,9 +215,9 @@ fn one_or_two_nodes_are_never_cut_off() {
         let mut members = members(peers, t0);
         members.advance(t0 + SILENCE);
         let expected = match peers.len() {
-            0 => Standing::Connected,
-            _ => Standing::Alone,
+            0 => Contact::Connected,
+            _ => Contact::Alone,
         };
-        assert_eq!(members.standing().0, expected);
+        assert_eq!(members.contact().0, expected);
     }
 }

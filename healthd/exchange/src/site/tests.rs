@@ -151,7 +151,7 @@ fn a_node_that_is_cut_off_holds_the_last_verdict_for_its_time() {
     assert_eq!(node.judge(Up), (Up, Site));
     assert_eq!(node.judge(Down), (Up, Site));
     node.pass(SILENCE);
-    assert_eq!(node.exchange.members().standing().0, Standing::CutOff);
+    assert_eq!(node.exchange.members().contact().0, Contact::CutOff);
     assert_eq!(node.judge(Down), (Up, Last));
     node.pass(HOLD - Duration::from_nanos(1));
     assert_eq!(node.judge(Down), (Up, Last));
@@ -163,7 +163,7 @@ fn a_node_that_is_cut_off_holds_the_last_verdict_for_its_time() {
     node.now += Duration::from_nanos(1);
     assert!(node.exchange.advance(node.now), "all are judged again");
     assert_eq!(node.judge(Down), (Down, Own));
-    assert_eq!(node.exchange.members().standing().0, Standing::CutOff);
+    assert_eq!(node.exchange.members().contact().0, Contact::CutOff);
     // It is heard again.
     node.hear(&[Some(Up), None]);
     assert_eq!(node.judge(Up), (Up, Site));
@@ -187,7 +187,7 @@ fn where_only_the_other_healthds_are_away_own_probes_decide() {
     node.now += SILENCE;
     node.exchange.refused(PeerId(1), node.now);
     node.exchange.advance(node.now);
-    assert_eq!(node.exchange.members().standing().0, Standing::Alone);
+    assert_eq!(node.exchange.members().contact().0, Contact::Alone);
     assert_eq!(node.judge(Down), (Down, Own));
 }
 

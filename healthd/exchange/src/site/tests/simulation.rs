@@ -6,7 +6,7 @@
 //! | what the site says, a node that does not lie has found, not longer ago than findings count |
 //! | while all others agree and are heard, the verdict is theirs, whatever one node says |
 //! | a last verdict holds for its time after the site spoke, and no longer |
-//! | what is kept is bounded by the targets |
+//! | what is kept is bounded by the targets, and the next deadline lies ahead |
 //! | at rest, the nodes of a group that is a majority and hear each other have the same verdicts |
 //!
 //! The transport delays messages, repeats them, delivers them late and in another order, and loses them with their
@@ -399,10 +399,10 @@ impl Simulation {
                 seen.n_outvoted += usize::from(shown.0 != own && own != Unknown);
             }
         }
-        let standing = node.exchange.members().standing().0;
-        seen.n_cut_off += usize::from(standing == Standing::CutOff);
-        seen.n_alone += usize::from(standing == Standing::Alone);
-        self.check(number, standing);
+        let contact = node.exchange.members().contact().0;
+        seen.n_cut_off += usize::from(contact == Contact::CutOff);
+        seen.n_alone += usize::from(contact == Contact::Alone);
+        self.check(number, contact);
     }
 
     /// Since when the nodes that do not lie agree about each target, and all hear each other.
@@ -429,13 +429,13 @@ impl Simulation {
 
     //--- Invariants
 
-    fn check(&self, number: usize, standing: Standing) {
+    fn check(&self, number: usize, contact: Contact) {
         let (node, now) = (&self.nodes[number], self.local(number));
         let place = |target: usize| format!("target {target} at node {number}: seed {}", self.seed);
         let counts = SILENCE.div_f64(SLOWEST) + MAX_DELAY + 2 * TICK;
         for target in 0..N_TARGETS {
             let (liveness, basis) = node.shown[target];
-            if standing != Standing::Connected {
+            if contact != Contact::Connected {
                 assert!(matches!(basis, Own | Last), "{basis} {}", place(target));
             }
             if basis == Site {
@@ -464,6 +464,12 @@ impl Simulation {
                 }
             }
         }
+        let deadline = node.exchange.next_deadline();
+        assert!(
+            deadline.is_none_or(|deadline| deadline > now),
+            "seed {}",
+            self.seed
+        );
         assert!(node.exchange.n_decided() <= N_TARGETS);
         for peer in node.exchange.members().peers() {
             assert!(peer.n_findings() <= 2 * N_TARGETS);
@@ -493,16 +499,16 @@ impl Simulation {
         seen.n_at_rest += 1;
         let first = self.nodes[0].shown;
         for node in 0..n_nodes {
-            let standing = self.nodes[node].exchange.members().standing().0;
+            let contact = self.nodes[node].exchange.members().contact().0;
             if node < majority {
-                assert_eq!(standing, Standing::Connected, "seed {}", self.seed);
+                assert_eq!(contact, Contact::Connected, "seed {}", self.seed);
                 assert_eq!(
                     self.nodes[node].shown, first,
                     "node {node}: seed {}",
                     self.seed
                 );
             } else if liar != Some(node) {
-                assert_eq!(standing, Standing::CutOff, "seed {}", self.seed);
+                assert_eq!(contact, Contact::CutOff, "seed {}", self.seed);
             }
         }
     }

@@ -164,8 +164,8 @@ fn a_node_that_is_cut_off_serves_the_last_verdict_and_then_its_own() {
     node.site.open.clear();
     node.site.run(SILENCE + MOMENT);
     assert_eq!(
-        node.site.monitor.standing().unwrap().0,
-        Standing::CutOff,
+        node.site.monitor.contact().unwrap().0,
+        Contact::CutOff,
         "noticed by time alone"
     );
     assert_eq!(node.sees(), (Up, Basis::Last));
