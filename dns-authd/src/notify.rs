@@ -84,7 +84,7 @@ pub struct Counts {
 /// When there is no socket.
 pub fn start(
     cell: &Arc<Latest<Snapshot>>,
-    settings: watch::Receiver<Notify>,
+    settings: watch::Receiver<Arc<Notify>>,
     own: Vec<SocketAddr>,
     counts: &Arc<Counts>,
 ) -> io::Result<()> {
@@ -115,7 +115,7 @@ fn socket(address: IpAddr) -> io::Result<UdpSocket> {
 
 struct Follower {
     cell: Arc<Latest<Snapshot>>,
-    settings: watch::Receiver<Notify>,
+    settings: watch::Receiver<Arc<Notify>>,
     own: Vec<SocketAddr>,
     counts: Arc<Counts>,
     v4: UdpSocket,
@@ -176,7 +176,7 @@ impl Follower {
     /// Adopts other settings: what is under way for servers that are no longer listed ends.
     fn configure(&mut self) {
         let snapshot = self.cell.current();
-        let settings = self.settings.borrow_and_update().clone();
+        let settings = Arc::clone(&self.settings.borrow_and_update());
         if settings.is_off() {
             // When it is on again, every zone is notified, as at a start.
             self.serials.clear();
@@ -192,7 +192,7 @@ impl Follower {
 
     /// Compares the published serials with those before.
     fn look(&mut self) {
-        let settings = self.settings.borrow().clone();
+        let settings = Arc::clone(&self.settings.borrow());
         if settings.is_off() {
             return;
         }

@@ -157,7 +157,7 @@ impl Handle {
     /// Transfers a zone whatever its serial is.
     pub async fn retransfer(&self, zone: Name) -> Retransferred {
         let (done, result) = oneshot::channel();
-        let ended = || "the server is ending".to_owned();
+        let ended = || "the server ends, or its configuration has changed".to_owned();
         let order = Order::Retransfer(zone, done);
         self.orders.send(order).await.map_err(|_| ended())?;
         result.await.unwrap_or_else(|_| Err(ended()))

@@ -53,7 +53,7 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
-    notify: watch::Sender<Notify>,
+    notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
 }
 
@@ -125,7 +125,7 @@ impl Service for Authd {
             async move { checked }
         });
         let connections = shared.counters().clone();
-        let (notify, settings) = watch::channel(config.notify.clone());
+        let (notify, settings) = watch::channel(Arc::new(config.notify.clone()));
         let own = listeners.udp.iter().map(std::net::UdpSocket::local_addr);
         let own = own.collect::<Result<Vec<_>, _>>()?;
         notify::start(&stock.cell, settings, own, &totals.notify)
@@ -179,7 +179,7 @@ impl Service for Authd {
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
-        self.notify.send_replace(config.notify.clone());
+        self.notify.send_replace(Arc::new(config.notify.clone()));
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.publisher.send(command) {

@@ -8,7 +8,7 @@ use dns_wire::edns::{extended_error, option};
 use dns_wire::hash::Seed;
 use dns_wire::header::Flags;
 use dns_wire::tsig::Algorithm;
-use dns_wire::{Class, Key, Keys, Name, Rcode, Records, Section, Type};
+use dns_wire::{Class, Key, Keys, Name, Opcode, Rcode, Records, Section, Type};
 
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
 use crate::table::{Served, Table};
@@ -595,6 +595,106 @@ fn a_signed_query_gets_a_signed_answer_that_fits() {
     };
     let (asked, _) = verdict(&snapshot, &message, &outsider);
     assert!(matches!(asked, Verdict::Reply(_)), "{asked:?}");
+}
+
+#[test]
+fn notify_is_taken_of_primaries_and_of_the_zones_key_for_secondary_zones_alone() {
+    let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
+    let other = Key::new(&"o.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
+    let notifiers = Notifiers {
+        addresses: vec!["192.0.2.1".parse().unwrap()],
+        key: Some(key.name().clone()),
+    };
+    let mut snapshot = zone();
+    snapshot.settings.keys = Keys::new([key.clone(), other.clone()]);
+    snapshot.settings.notifiers = Arc::new(
+        [("example.".parse().unwrap(), notifiers)]
+            .into_iter()
+            .collect(),
+    );
+    let taken = |name: &str, qtype: Type, from: &str, key: Option<&Key>| {
+        let mut message = plain(name, qtype);
+        message[2] = Opcode::NOTIFY.0 << 3;
+        let mut responses = key.map(|key| key.sign(&mut message, NOW).unwrap());
+        let client = Client {
+            peer: from.parse().unwrap(),
+            ..client(Transport::Udp)
+        };
+        let mut out = vec![0; 512];
+        let mut responder = Responder::new(NoPrograms, 7);
+        let verdict = match responder.respond(&snapshot, &message, &client, &mut out) {
+            Verdict::Signed => {
+                responder.respond_signed(&snapshot, (&message, NOW), &client, &mut out)
+            }
+            verdict => verdict,
+        };
+        let (length, is_taken) = match verdict {
+            Verdict::Notified { length, .. } => (length, true),
+            Verdict::Reply(length) => (length, false),
+            other => panic!("{other:?}"),
+        };
+        let reply = &out[..length];
+        let flags = Flags::read(reply).unwrap();
+        assert_eq!(flags.opcode(), Opcode::NOTIFY);
+        assert_eq!(flags.has(Flags::AA), is_taken);
+        if let Some(responses) = &mut responses {
+            responses.check(reply, NOW).unwrap();
+        }
+        (is_taken, flags.rcode())
+    };
+    let (primary, stranger) = ("192.0.2.1:4000", "192.0.2.2:53");
+    for (name, qtype, from, signed, expected) in [
+        ("example.", Type::SOA, primary, None, (true, Rcode::NOERROR)),
+        (
+            "EXAMPLE.",
+            Type::SOA,
+            "[::ffff:192.0.2.1]:1",
+            None,
+            (true, Rcode::NOERROR),
+        ),
+        (
+            "example.",
+            Type::SOA,
+            stranger,
+            Some(&key),
+            (true, Rcode::NOERROR),
+        ),
+        (
+            "example.",
+            Type::SOA,
+            stranger,
+            None,
+            (false, Rcode::REFUSED),
+        ),
+        (
+            "example.",
+            Type::SOA,
+            stranger,
+            Some(&other),
+            (false, Rcode::REFUSED),
+        ),
+        ("example.", Type::A, primary, None, (false, Rcode::FORMERR)),
+        (
+            "www.example.",
+            Type::SOA,
+            primary,
+            None,
+            (false, Rcode::NOTIMP),
+        ),
+        (
+            "elsewhere.",
+            Type::SOA,
+            primary,
+            None,
+            (false, Rcode::NOTIMP),
+        ),
+    ] {
+        assert_eq!(
+            taken(name, qtype, from, signed),
+            expected,
+            "{name} {qtype} {from}"
+        );
+    }
 }
 
 //--- Names that are not ours
