@@ -302,7 +302,7 @@ fn keys(
             Ok((secret, field)) => match Key::new(&name, algorithm(key.algorithm), &secret) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
-                    check.problem(&at!["key", index, field], format!("key {name}: {error}"))
+                    check.problem(&at!["key", index, field], format!("key {name}: {error}"));
                 }
             },
             Err(message) => check.problem(&at!["key", index, "name"], message),

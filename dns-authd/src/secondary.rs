@@ -26,6 +26,7 @@ use daemon::latest::Latest;
 use dns_answer::{Notifiers, Snapshot};
 use dns_wire::{Key, Name};
 use dns_zone::SoaTimes;
+use dns_zone::incoming::Base;
 use dns_zone::parse::Options;
 use dns_zone::refresh::{Ask, Refresh};
 use tokio::sync::{mpsc, oneshot};
@@ -57,7 +58,7 @@ impl Secondary {
     /// Who may send NOTIFY about the zone.
     #[must_use]
     pub fn notifiers(&self) -> (Name, Notifiers) {
-        let addresses = self.primaries.iter().map(|primary| primary.ip());
+        let addresses = self.primaries.iter().map(SocketAddr::ip);
         let notifiers = Notifiers {
             addresses: addresses.map(|address| address.to_canonical()).collect(),
             key: self.key.as_ref().map(|key| key.name().clone()),
@@ -493,7 +494,7 @@ impl Job {
     }
 
     /// The version here, for a request of differences: it is in service, and the newest that is kept.
-    fn base(&self) -> Option<exchange::Base> {
+    fn base(&self) -> Option<Base> {
         let serial = self.ask.serial?;
         let snapshot = self.cell.current();
         let zone = snapshot.table.zone(&self.secondary.name)?.zone.as_ref()?;

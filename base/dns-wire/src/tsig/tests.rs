@@ -27,10 +27,14 @@ fn signed(key: &Key, now: u64) -> (Vec<u8>, Responses) {
     (message, responses)
 }
 
+/// The signature of a query.
+fn tsig(message: &[u8]) -> Tsig<'_> {
+    Query::parse(message).unwrap().tsig.unwrap()
+}
+
 /// Checks a message as a server with this key does.
 fn check(key: &Key, message: &[u8], now: u64) -> Result<Session, Rejection> {
-    let query = Query::parse(message).unwrap();
-    Keys::new([key.clone()]).check(message, &query.tsig.unwrap(), now)
+    Keys::new([key.clone()]).check(message, &tsig(message), now)
 }
 
 fn response(message: &[u8]) -> Vec<u8> {

@@ -597,6 +597,41 @@ fn a_signed_query_gets_a_signed_answer_that_fits() {
     assert!(matches!(asked, Verdict::Reply(_)), "{asked:?}");
 }
 
+/// Sends NOTIFY from an address, perhaps signed; returns whether it is taken, and the response code.
+fn notify(
+    snapshot: &Snapshot,
+    (name, qtype): (&str, Type),
+    from: &str,
+    key: Option<&Key>,
+) -> (bool, Rcode) {
+    let mut message = plain(name, qtype);
+    message[2] = Opcode::NOTIFY.0 << 3;
+    let mut responses = key.map(|key| key.sign(&mut message, NOW).unwrap());
+    let client = Client {
+        peer: from.parse().unwrap(),
+        ..client(Transport::Udp)
+    };
+    let mut out = vec![0; 512];
+    let mut responder = Responder::new(NoPrograms, 7);
+    let verdict = match responder.respond(snapshot, &message, &client, &mut out) {
+        Verdict::Signed => responder.respond_signed(snapshot, (&message, NOW), &client, &mut out),
+        verdict => verdict,
+    };
+    let (length, is_taken) = match verdict {
+        Verdict::Notified { length, .. } => (length, true),
+        Verdict::Reply(length) => (length, false),
+        other => panic!("{other:?}"),
+    };
+    let reply = &out[..length];
+    let flags = Flags::read(reply).unwrap();
+    assert_eq!(flags.opcode(), Opcode::NOTIFY);
+    assert_eq!(flags.has(Flags::AA), is_taken);
+    if let Some(responses) = &mut responses {
+        responses.check(reply, NOW).unwrap();
+    }
+    (is_taken, flags.rcode())
+}
+
 #[test]
 fn notify_is_taken_of_primaries_and_of_the_zones_key_for_secondary_zones_alone() {
     let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha256, "AAAA").unwrap();
@@ -607,94 +642,24 @@ fn notify_is_taken_of_primaries_and_of_the_zones_key_for_secondary_zones_alone()
     };
     let mut snapshot = zone();
     snapshot.settings.keys = Keys::new([key.clone(), other.clone()]);
-    snapshot.settings.notifiers = Arc::new(
-        [("example.".parse().unwrap(), notifiers)]
-            .into_iter()
-            .collect(),
-    );
-    let taken = |name: &str, qtype: Type, from: &str, key: Option<&Key>| {
-        let mut message = plain(name, qtype);
-        message[2] = Opcode::NOTIFY.0 << 3;
-        let mut responses = key.map(|key| key.sign(&mut message, NOW).unwrap());
-        let client = Client {
-            peer: from.parse().unwrap(),
-            ..client(Transport::Udp)
-        };
-        let mut out = vec![0; 512];
-        let mut responder = Responder::new(NoPrograms, 7);
-        let verdict = match responder.respond(&snapshot, &message, &client, &mut out) {
-            Verdict::Signed => {
-                responder.respond_signed(&snapshot, (&message, NOW), &client, &mut out)
-            }
-            verdict => verdict,
-        };
-        let (length, is_taken) = match verdict {
-            Verdict::Notified { length, .. } => (length, true),
-            Verdict::Reply(length) => (length, false),
-            other => panic!("{other:?}"),
-        };
-        let reply = &out[..length];
-        let flags = Flags::read(reply).unwrap();
-        assert_eq!(flags.opcode(), Opcode::NOTIFY);
-        assert_eq!(flags.has(Flags::AA), is_taken);
-        if let Some(responses) = &mut responses {
-            responses.check(reply, NOW).unwrap();
-        }
-        (is_taken, flags.rcode())
-    };
-    let (primary, stranger) = ("192.0.2.1:4000", "192.0.2.2:53");
-    for (name, qtype, from, signed, expected) in [
-        ("example.", Type::SOA, primary, None, (true, Rcode::NOERROR)),
-        (
-            "EXAMPLE.",
-            Type::SOA,
-            "[::ffff:192.0.2.1]:1",
-            None,
-            (true, Rcode::NOERROR),
-        ),
-        (
-            "example.",
-            Type::SOA,
-            stranger,
-            Some(&key),
-            (true, Rcode::NOERROR),
-        ),
-        (
-            "example.",
-            Type::SOA,
-            stranger,
-            None,
-            (false, Rcode::REFUSED),
-        ),
-        (
-            "example.",
-            Type::SOA,
-            stranger,
-            Some(&other),
-            (false, Rcode::REFUSED),
-        ),
-        ("example.", Type::A, primary, None, (false, Rcode::FORMERR)),
-        (
-            "www.example.",
-            Type::SOA,
-            primary,
-            None,
-            (false, Rcode::NOTIMP),
-        ),
-        (
-            "elsewhere.",
-            Type::SOA,
-            primary,
-            None,
-            (false, Rcode::NOTIMP),
-        ),
+    let of_zone = [("example.".parse().unwrap(), notifiers)];
+    snapshot.settings.notifiers = Arc::new(of_zone.into_iter().collect());
+    let (primary, mapped, stranger) = ("192.0.2.1:4000", "[::ffff:192.0.2.1]:1", "192.0.2.2:53");
+    let taken = (true, Rcode::NOERROR);
+    for (name, from, signed, expected) in [
+        ("example.", primary, None, taken),
+        ("EXAMPLE.", mapped, None, taken),
+        ("example.", stranger, Some(&key), taken),
+        ("example.", stranger, None, (false, Rcode::REFUSED)),
+        ("example.", stranger, Some(&other), (false, Rcode::REFUSED)),
+        ("www.example.", primary, None, (false, Rcode::NOTIMP)),
+        ("elsewhere.", primary, None, (false, Rcode::NOTIMP)),
     ] {
-        assert_eq!(
-            taken(name, qtype, from, signed),
-            expected,
-            "{name} {qtype} {from}"
-        );
+        let got = notify(&snapshot, (name, Type::SOA), from, signed);
+        assert_eq!(got, expected, "{name} {from}");
     }
+    let odd = notify(&snapshot, ("example.", Type::A), primary, None);
+    assert_eq!(odd, (false, Rcode::FORMERR));
 }
 
 //--- Names that are not ours
