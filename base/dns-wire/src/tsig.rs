@@ -19,7 +19,7 @@ use crate::rtype::{Class, Type};
 
 pub use key::{Algorithm, Key, KeyError, Keys};
 pub use request::Responses;
-pub use session::{Rejection, Session};
+pub use session::{Rejection, Session, reply_to_signed};
 
 /// Octets between a record's owner and its data: type, class, TTL, length.
 const FIXED: usize = 10;

@@ -186,6 +186,17 @@ impl Rejection {
     }
 }
 
+/// Writes the response of a server without keys to a signed query: BADKEY (RFC 8945 §5.2.1). Returns its length; `None`
+/// for a query that is not signed. It is never longer than the query.
+pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
+    let rejection = Rejection {
+        error: TsigError::BadKey,
+        signer: None,
+    };
+    // Only an error about the time says what time it is.
+    rejection.reply(query, 0, out)
+}
+
 /// Counts one more additional record.
 fn add_record(message: &mut [u8]) -> Option<()> {
     let n = header::word(message, 10)?.checked_add(1)?;

@@ -148,6 +148,19 @@ fn each_error_is_told_apart_and_answered_as_the_standard_says() {
 }
 
 #[test]
+fn a_server_without_keys_knows_none() {
+    let (message, mut responses) = signed(&key(Algorithm::Sha1), NOW);
+    let query = Query::parse(&message).unwrap();
+    let mut out = [0xff; 512];
+    let length = reply_to_signed(&query, &mut out).unwrap();
+    assert!(length < message.len());
+    assert_eq!(reply_to_signed(&query, &mut vec![0; length - 1]), None);
+    assert_eq!(responses.check(&out[..length], NOW), Err(TsigError::BadKey));
+    let plain = Query::parse(QUERY).unwrap();
+    assert_eq!(reply_to_signed(&plain, &mut out), None);
+}
+
+#[test]
 fn a_transfer_may_leave_out_some_signatures_but_not_the_last() {
     let key = key(Algorithm::Sha1);
     let (message, mut responses) = signed(&key, NOW);
