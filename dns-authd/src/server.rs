@@ -23,7 +23,7 @@ pub struct Supply {
     pub access: Arc<Latest<Access>>,
     /// Where queries wait.
     pub hold: Hold,
-    /// Where NOTIFY goes.
+    /// The receiver of NOTIFY messages.
     pub notified: Notified,
     /// Where threads count.
     pub totals: Totals,

@@ -87,7 +87,7 @@ pub struct Incoming {
 enum Step {
     /// The SOA record of the new version.
     First,
-    /// What follows it tells a whole zone from differences.
+    /// The record behind it tells a whole zone from differences.
     Second,
     /// Records of the whole zone.
     Whole,

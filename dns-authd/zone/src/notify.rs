@@ -1,4 +1,4 @@
-//! Which secondary is notified of which zone, and when (RFC 1996 §3.6): repeats with growing pauses until a response
+//! Notifications of secondaries (RFC 1996 §3.6): the next message, and when it is due; repeats with growing pauses until a response
 //! comes, or until the attempts are over.
 //!
 //! Decides only: the caller sends the messages, passes responses on and says how late it is.

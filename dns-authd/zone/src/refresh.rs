@@ -3,7 +3,7 @@
 //! Decides only: the caller asks, transfers, and says how late it is.
 //!
 //! ```text
-//! due ─► Ask(primary) ─► succeed ─► wait REFRESH
+//! due ─► Question(primary) ─► succeed ─► wait REFRESH
 //!             └─► fail ─► the next primary at once; behind the last one wait RETRY
 //! NOTIFY ─► due now;  no success for EXPIRE ─► expired, until the next one
 //! ```
@@ -29,7 +29,7 @@ pub struct Refresh {
     /// The time of the last success: the data is known to be current.
     succeeded: Option<Instant>,
     due: Instant,
-    /// The primary that is asked, or will be.
+    /// The primary of the question that runs, or of the next one.
     primary: usize,
     /// How many primaries have failed since the last success or pause.
     n_failed: usize,
@@ -44,7 +44,7 @@ pub struct Refresh {
 
 /// A question to a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Question {
     /// The number of the primary.
     pub primary: usize,
     /// The serial here; the zone is transferred if the primary's is newer. None: in any case.
@@ -52,8 +52,8 @@ pub struct Ask {
 }
 
 impl Refresh {
-    /// A zone with so many primaries, of which at least one. `have` is the version that is here, and for how long it is
-    /// known to have been current: it is asked for at once all the same.
+    /// A zone with this number of primaries. `have` is the version that is here, with the time since it was known to be
+    /// current. The first question is due at once.
     #[must_use]
     pub fn new(n_primaries: usize, have: Option<(SoaTimes, Duration)>, now: Instant) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl Refresh {
     }
 
     /// The question that is due, if one is. Its result comes by [`Refresh::succeed`] or [`Refresh::fail`].
-    pub fn ask(&mut self, now: Instant) -> Option<Ask> {
+    pub fn ask(&mut self, now: Instant) -> Option<Question> {
         if self.is_running || self.due > now {
             return None;
         }
         self.is_running = true;
         let serial = self.have.map(|times| times.serial);
-        Some(Ask {
+        Some(Question {
             primary: self.primary,
             serial: serial.filter(|_| !self.is_forced),
         })
@@ -150,10 +150,10 @@ impl Refresh {
         self.take_notified(now);
     }
 
-    /// Takes a NOTIFY of this primary (RFC 1996 §4.3): it is asked next, at once.
+    /// Takes a NOTIFY of this primary (RFC 1996 §4.3): the next question goes to it, at once.
     pub fn notify(&mut self, primary: usize, now: Instant) {
         if self.is_running {
-            // What is asked now may be from before the change.
+            // The answer that comes may be from before the change.
             self.notified = Some(primary);
         } else {
             self.primary = primary % self.n_primaries;

@@ -19,8 +19,7 @@ use dns_cache::key::{Key, Variant};
 use dns_cache::message::Pool;
 use dns_resolve::forward::Table;
 use dns_wire::edns::extended_error;
-use dns_wire::query::reply_to_error;
-use dns_wire::tsig::reply_to_signed;
+use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
 
 use crate::local::Local;

@@ -1,6 +1,7 @@
 //! Any bytes as a signed message, on both sides: nobody without the secret gets a signature accepted.
 
 use dns_strict::Message;
+use dns_wire::query::reply_to_rejected;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Name, Query, Tsig};
 
@@ -70,7 +71,7 @@ fn take(message: &[u8], ours: &Key) {
     let checked = Keys::new([ours.clone()]).check(message, &tsig, NOW);
     let rejection = checked.expect_err("nobody else has the secret");
     let mut reply = vec![0; 1232];
-    if let Some(length) = rejection.reply(&query, NOW, &mut reply) {
+    if let Some(length) = reply_to_rejected(&query, rejection, NOW, &mut reply) {
         let reply = Message::read(&reply[..length]).expect("a refusal is a message");
         assert!(
             reply.response && reply.answers.is_empty(),
