@@ -9,7 +9,7 @@ mod tests;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use ::config::{Address, Check, Document, Problem, Problems, at};
 use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
-use dns_answer::Settings;
+use dns_answer::{Notifiers, Settings};
 use dns_lua::LuaSettings;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Key, Keys, Name};
@@ -30,7 +30,6 @@ use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
 use crate::notify::Notify;
-use crate::secondary::Secondary;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -55,7 +54,7 @@ pub struct Config {
     pub access: Access,
     /// The zones that are transferred from other servers.
     pub secondaries: Vec<Secondary>,
-    /// Who is notified of new versions, beside the servers of each zone.
+    /// The servers to notify of new versions, beside the servers of each zone.
     pub notify: Notify,
     /// Settings that are odd, or not carried over.
     pub warnings: Vec<Problem>,
@@ -72,6 +71,32 @@ pub struct Zones {
     pub guard: Guard,
     /// How long a changed file must stay the same when no event says that it is complete.
     pub quiet: Duration,
+}
+
+/// A zone that is transferred from other servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Secondary {
+    /// The zone.
+    pub name: Name,
+    /// The file that keeps it.
+    pub file: PathBuf,
+    /// The servers.
+    pub primaries: Vec<SocketAddr>,
+    /// The key that signs requests, and responses.
+    pub key: Option<Key>,
+}
+
+impl Secondary {
+    /// The clients that may send NOTIFY about the zone.
+    #[must_use]
+    pub fn notifiers(&self) -> (Name, Notifiers) {
+        let addresses = self.primaries.iter().map(SocketAddr::ip);
+        let notifiers = Notifiers {
+            addresses: addresses.map(|address| address.to_canonical()).collect(),
+            key: self.key.as_ref().map(|key| key.name().clone()),
+        };
+        (self.name.clone(), notifiers)
+    }
 }
 
 impl Default for Zones {
@@ -302,7 +327,7 @@ fn keys(
             Ok((secret, field)) => match Key::new(&name, algorithm(key.algorithm), &secret) {
                 Ok(key) => keys.push(key),
                 Err(error) => {
-                    check.problem(&at!["key", index, field], format!("key {name}: {error}"))
+                    check.problem(&at!["key", index, field], format!("key {name}: {error}"));
                 }
             },
             Err(message) => check.problem(&at!["key", index, "name"], message),

@@ -211,6 +211,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut page = Page::new(&mut encoder);
         traffic(&mut page, &self.totals, &self.connections)?;
+        exchanges(&mut page, &self.totals)?;
         let reports = self.reports.current();
         zones(&mut page, &reports)?;
         live(&mut page, &reports)?;
@@ -243,10 +244,30 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
         "Messages and connections of clients without access",
         sum.outsiders + totals.outsiders.load(Ordering::Relaxed),
     )?;
+    page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
+    page.counter(
+        HELD,
+        "Queries that waited for first results",
+        totals.held.load(Ordering::Relaxed),
+    )?;
+    page.counter(
+        TCP_REFUSED,
+        "Connections refused because of a limit",
+        connections.tcp.refused(),
+    )?;
+    page.gauge(
+        TCP_CONNECTIONS,
+        "Open connections",
+        float(connections.tcp.open()),
+    )
+}
+
+/// The exchanges with primaries and secondaries.
+fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
     page.counter(
         SIGNATURES_REFUSED,
         "Signed queries whose signature was refused",
-        sum.rejected,
+        totals.sum().rejected,
     )?;
     let notify = &totals.notify;
     page.counter(
@@ -283,22 +304,6 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
         EXPIRED,
         "Secondary zones that have expired",
         float(refreshes.expired.load(Ordering::Relaxed)),
-    )?;
-    page.counter(LIVE_ANSWERS, "Answers drawn by liveness", sum.live)?;
-    page.counter(
-        HELD,
-        "Queries that waited for first results",
-        totals.held.load(Ordering::Relaxed),
-    )?;
-    page.counter(
-        TCP_REFUSED,
-        "Connections refused because of a limit",
-        connections.tcp.refused(),
-    )?;
-    page.gauge(
-        TCP_CONNECTIONS,
-        "Open connections",
-        float(connections.tcp.open()),
     )
 }
 

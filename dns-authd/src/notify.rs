@@ -30,10 +30,10 @@ use crate::{random, signed};
 
 /// The most addresses of name servers of one zone that are notified.
 const MAX_NAME_SERVERS: usize = 32;
-/// A response to NOTIFY is short; what is longer is none.
+/// A response to NOTIFY is short; a longer message is none.
 const RESPONSE: usize = 1232;
 
-/// Who is notified, and how.
+/// The servers to notify, and the way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notify {
     /// The servers for every zone.
@@ -49,7 +49,7 @@ pub struct Notify {
 }
 
 impl Notify {
-    /// Whether nobody is notified.
+    /// Whether there is no server to notify.
     fn is_off(&self) -> bool {
         self.also.is_empty() && self.zones.is_empty() && !self.name_servers
     }
@@ -67,7 +67,7 @@ impl Notify {
     }
 }
 
-/// What was sent, and what came of it.
+/// The counts of messages and of their results.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Messages sent.
@@ -84,7 +84,7 @@ pub struct Counts {
 /// When there is no socket.
 pub fn start(
     cell: &Arc<Latest<Snapshot>>,
-    settings: watch::Receiver<Notify>,
+    settings: watch::Receiver<Arc<Notify>>,
     own: Vec<SocketAddr>,
     counts: &Arc<Counts>,
 ) -> io::Result<()> {
@@ -115,7 +115,7 @@ fn socket(address: IpAddr) -> io::Result<UdpSocket> {
 
 struct Follower {
     cell: Arc<Latest<Snapshot>>,
-    settings: watch::Receiver<Notify>,
+    settings: watch::Receiver<Arc<Notify>>,
     own: Vec<SocketAddr>,
     counts: Arc<Counts>,
     v4: UdpSocket,
@@ -123,7 +123,7 @@ struct Follower {
     notifier: Notifier,
     /// The serials of which servers were notified, or will be.
     serials: HashMap<Name, u32>,
-    /// What checks the responses to signed messages.
+    /// The checks of the responses to signed messages.
     responses: HashMap<(Name, SocketAddr), Responses>,
 }
 
@@ -167,16 +167,16 @@ impl Follower {
             let buffer = if is_v6 { &six } else { &four };
             match received {
                 Ok((length, peer)) => self.take(buffer.get(..length).unwrap_or_default(), peer),
-                // An ICMP message about a server that is not there; its timer goes on.
+                // An ICMP message about a server that is not there; its timer still runs.
                 Err(error) => tracing::debug!(%error, "NOTIFY socket has an error"),
             }
         }
     }
 
-    /// Adopts other settings: what is under way for servers that are no longer listed ends.
+    /// Adopts other settings. Notifications of servers that are no longer listed end.
     fn configure(&mut self) {
         let snapshot = self.cell.current();
-        let settings = self.settings.borrow_and_update().clone();
+        let settings = Arc::clone(&self.settings.borrow_and_update());
         if settings.is_off() {
             // When it is on again, every zone is notified, as at a start.
             self.serials.clear();
@@ -192,7 +192,7 @@ impl Follower {
 
     /// Compares the published serials with those before.
     fn look(&mut self) {
-        let settings = self.settings.borrow().clone();
+        let settings = Arc::clone(&self.settings.borrow());
         if settings.is_off() {
             return;
         }
@@ -276,7 +276,7 @@ impl Follower {
         if let Some(responses) = self.responses.get_mut(&place)
             && let Err(error) = responses.check(wire, signed::now())
         {
-            // An unsigned error of the secondary may be forged: the timer goes on.
+            // An unsigned error of the secondary may be forged: the timer still runs.
             let (zone, server) = &place;
             tracing::warn!(%zone, %server, %error, "Response to NOTIFY is not signed as it should be");
             self.responses.remove(&place);
@@ -297,7 +297,7 @@ impl Follower {
         }
     }
 
-    /// Forgets the checks of responses that nobody waits for.
+    /// Forgets the checks of responses to notifications that have ended.
     fn forget_responses(&mut self) {
         let notifier = &self.notifier;
         self.responses

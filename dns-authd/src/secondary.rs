@@ -10,11 +10,10 @@
 //! current, so that it expires at the right time after a restart.
 
 mod exchange;
-mod kept;
+mod zone_file;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -23,48 +22,24 @@ use std::time::{Duration, Instant};
 use api::dns_authd::Secondary as View;
 use daemon::clock;
 use daemon::latest::Latest;
-use dns_answer::{Notifiers, Snapshot};
-use dns_wire::{Key, Name};
+use dns_answer::Snapshot;
+use dns_wire::Name;
 use dns_zone::SoaTimes;
+use dns_zone::incoming::Base;
 use dns_zone::parse::Options;
-use dns_zone::refresh::{Ask, Refresh};
+use dns_zone::refresh::{Question, Refresh};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::config::Secondary;
 use crate::publisher::{Command, NotLoaded, Outcome};
 use crate::random;
 
-/// The most zones that are asked for or transferred at once; each may be in memory twice.
+/// The most zones that dns-authd asks for or transfers at once; each may be in memory twice.
 const AT_ONCE: usize = 8;
 /// The length of the queue of orders. A NOTIFY that does not fit is repeated by its sender.
 const QUEUE: usize = 1024;
 /// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(20);
-
-/// A zone that is transferred from other servers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Secondary {
-    /// The zone.
-    pub name: Name,
-    /// The file that keeps it.
-    pub file: PathBuf,
-    /// The servers.
-    pub primaries: Vec<SocketAddr>,
-    /// The key that signs requests, and responses.
-    pub key: Option<Key>,
-}
-
-impl Secondary {
-    /// Who may send NOTIFY about the zone.
-    #[must_use]
-    pub fn notifiers(&self) -> (Name, Notifiers) {
-        let addresses = self.primaries.iter().map(|primary| primary.ip());
-        let notifiers = Notifiers {
-            addresses: addresses.map(|address| address.to_canonical()).collect(),
-            key: self.key.as_ref().map(|key| key.name().clone()),
-        };
-        (self.name.clone(), notifiers)
-    }
-}
 
 /// The zones, and how their files are read.
 pub type Plan = (Vec<Secondary>, Arc<Options>);
@@ -91,11 +66,11 @@ enum Order {
 struct Update {
     /// The version here.
     times: SoaTimes,
-    /// What became of the version that was transferred; `None` if nothing had changed.
+    /// The result of loading the version that was transferred; `None` if nothing had changed.
     outcome: Option<Outcome>,
 }
 
-/// What came of the questions.
+/// The counts of questions to primaries, by result.
 #[derive(Debug, Default)]
 pub struct Counts {
     /// Nothing had changed.
@@ -108,7 +83,7 @@ pub struct Counts {
     pub expired: AtomicU64,
 }
 
-/// Where NOTIFY goes.
+/// The receiver of NOTIFY messages.
 #[derive(Clone, Debug)]
 pub struct Notified(mpsc::Sender<Order>);
 
@@ -135,7 +110,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Where NOTIFY goes.
+    /// The receiver of NOTIFY messages.
     #[must_use]
     pub fn notified(&self) -> Notified {
         Notified(self.orders.clone())
@@ -157,7 +132,7 @@ impl Handle {
     /// Transfers a zone whatever its serial is.
     pub async fn retransfer(&self, zone: Name) -> Retransferred {
         let (done, result) = oneshot::channel();
-        let ended = || "the server is ending".to_owned();
+        let ended = || "the server ends, or its configuration has changed".to_owned();
         let order = Order::Retransfer(zone, done);
         self.orders.send(order).await.map_err(|_| ended())?;
         result.await.unwrap_or_else(|_| Err(ended()))
@@ -276,7 +251,7 @@ impl Manager {
         }
     }
 
-    /// Adopts a configuration. A zone that stays as it was goes on.
+    /// Adopts a configuration. A zone that stays as it was continues.
     fn configure(&mut self, (declared, options): Plan) {
         self.options = options;
         let mut old = std::mem::take(&mut self.zones);
@@ -292,7 +267,7 @@ impl Manager {
     }
 
     fn zone(&mut self, declared: Secondary, before: Option<&Zone>) -> Zone {
-        let have = kept::read(&declared);
+        let have = zone_file::read(&declared);
         self.next_number += 1;
         Zone {
             refresh: Refresh::new(declared.primaries.len(), have, clock::now()),
@@ -305,7 +280,7 @@ impl Manager {
         }
     }
 
-    /// Asks what is due.
+    /// Asks the questions that are due.
     fn begin(&mut self, now: Instant) {
         for (name, zone) in &mut self.zones {
             if self.n_running >= AT_ONCE {
@@ -314,14 +289,14 @@ impl Manager {
             if zone.is_running {
                 continue;
             }
-            let Some(ask) = zone.refresh.ask(now) else {
+            let Some(question) = zone.refresh.ask(now) else {
                 continue;
             };
             zone.is_running = true;
             self.n_running += 1;
             let job = Job {
                 secondary: zone.declared.clone(),
-                ask,
+                question,
                 options: Arc::clone(&self.options),
                 cell: Arc::clone(&self.cell),
                 publisher: self.publisher.clone(),
@@ -329,7 +304,7 @@ impl Manager {
             let (orders, name, number) = (self.orders.clone(), name.clone(), zone.number);
             tokio::spawn(async move {
                 let result = job.carry_out().await;
-                // Nobody listens any more when the server ends.
+                // The receiver is gone when the server ends.
                 drop(orders.send(Order::Finished(name, number, result)).await);
             });
         }
@@ -352,7 +327,7 @@ impl Manager {
             Ok(update) => {
                 zone.refresh.succeed(update.times, now, jitter);
                 zone.error = None;
-                if let Err(error) = kept::mark_checked(&zone.declared) {
+                if let Err(error) = zone_file::mark_checked(&zone.declared) {
                     tracing::warn!(zone = %name, %error, "Cannot note that the zone is current");
                 }
                 let count = match update.outcome {
@@ -433,7 +408,7 @@ fn wall_of(moment: Instant) -> u64 {
 /// One question, and the transfer that may follow it.
 struct Job {
     secondary: Secondary,
-    ask: Ask,
+    question: Question,
     options: Arc<Options>,
     cell: Arc<Latest<Snapshot>>,
     publisher: SyncSender<Command>,
@@ -444,12 +419,12 @@ impl Job {
         let Secondary {
             name, primaries, ..
         } = &self.secondary;
-        let Some(primary) = primaries.get(self.ask.primary).copied() else {
+        let Some(primary) = primaries.get(self.question.primary).copied() else {
             return Err("there is no such primary".to_owned());
         };
         let in_words = |error: exchange::ExchangeError| format!("{primary}: {error}");
         let key = self.secondary.key.as_ref();
-        if let Some(serial) = self.ask.serial {
+        if let Some(serial) = self.question.serial {
             let theirs = exchange::ask(primary, name, key).await.map_err(in_words)?;
             if !dns_zone::Soa::is_newer(theirs.serial, serial) {
                 // A primary that has an older version is no source of news, but it is there.
@@ -477,7 +452,7 @@ impl Job {
         } else {
             "AXFR"
         };
-        let writing = move || kept::write(&secondary, &incoming, &options);
+        let writing = move || zone_file::write(&secondary, &incoming, &options);
         let written = tokio::task::spawn_blocking(writing).await;
         written.map_err(|_| "the zone was not written")??;
         let serial = times.serial;
@@ -493,8 +468,8 @@ impl Job {
     }
 
     /// The version here, for a request of differences: it is in service, and the newest that is kept.
-    fn base(&self) -> Option<exchange::Base> {
-        let serial = self.ask.serial?;
+    fn base(&self) -> Option<Base> {
+        let serial = self.question.serial?;
         let snapshot = self.cell.current();
         let zone = snapshot.table.zone(&self.secondary.name)?.zone.as_ref()?;
         (zone.soa().serial == serial).then(|| (serial, zone.records()))

@@ -23,7 +23,7 @@ pub struct Supply {
     pub access: Arc<Latest<Access>>,
     /// The queries that wait.
     pub hold: Hold,
-    /// The zones that NOTIFY named.
+    /// The receiver of NOTIFY messages.
     pub notified: Notified,
     /// The counters of all threads.
     pub totals: Totals,

@@ -53,7 +53,7 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
-    notify: watch::Sender<Notify>,
+    notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
 }
 
@@ -97,9 +97,7 @@ impl Service for Authd {
         // The zones come first: without them there are no answers.
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
-        let publisher = stock.publisher.sender();
-        let plan = secondary_plan(&config);
-        let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
+        let (secondaries, notify) = start_exchanges(&stock, &config, &listeners.udp, &totals)?;
         let (hold, waiting) = Hold::start(
             Arc::clone(&stock.cell),
             stock.publisher.sender(),
@@ -108,13 +106,10 @@ impl Service for Authd {
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
         let access = Latest::new(config.access.clone());
+        let transfers = Transfers::new(&config.file.transfers);
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            (
-                config.file.tcp,
-                Transfers::new(&config.file.transfers),
-                secondaries.notified(),
-            ),
+            (config.file.tcp, transfers, secondaries.notified()),
             config.hold(),
             Arc::clone(&access),
             totals.clone(),
@@ -125,11 +120,6 @@ impl Service for Authd {
             async move { checked }
         });
         let connections = shared.counters().clone();
-        let (notify, settings) = watch::channel(config.notify.clone());
-        let own = listeners.udp.iter().map(std::net::UdpSocket::local_addr);
-        let own = own.collect::<Result<Vec<_>, _>>()?;
-        notify::start(&stock.cell, settings, own, &totals.notify)
-            .map_err(|error| StartError::io("NOTIFY does not start", &error))?;
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let supply = Supply {
             cell: Arc::clone(&stock.cell),
@@ -179,7 +169,7 @@ impl Service for Authd {
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         self.stock.pace.send_replace(pace(&config));
         self.access.publish(config.access.clone());
-        self.notify.send_replace(config.notify.clone());
+        self.notify.send_replace(Arc::new(config.notify.clone()));
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.publisher.send(command) {
@@ -296,6 +286,24 @@ fn plan(config: &Config) -> Plan {
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
     }
+}
+
+/// Starts to follow primaries, and to notify secondaries.
+fn start_exchanges(
+    stock: &Stock,
+    config: &Config,
+    listeners: &[std::net::UdpSocket],
+    totals: &Totals,
+) -> Result<(secondary::Handle, watch::Sender<Arc<Notify>>), StartError> {
+    let publisher = stock.publisher.sender();
+    let plan = secondary_plan(config);
+    let secondaries = secondary::start(&stock.cell, publisher, plan, &totals.secondary);
+    let (notify, settings) = watch::channel(Arc::new(config.notify.clone()));
+    let own = listeners.iter().map(std::net::UdpSocket::local_addr);
+    let own = own.collect::<Result<Vec<_>, _>>()?;
+    notify::start(&stock.cell, settings, own, &totals.notify)
+        .map_err(|error| StartError::io("NOTIFY does not start", &error))?;
+    Ok((secondaries, notify))
 }
 
 /// The part of a configuration that is for secondary zones.

@@ -273,7 +273,7 @@ fn write_secondary(text: &mut String, secondary: &Secondary, now: u64) -> std::f
         None => "never transferred".to_owned(),
     };
     let next = match secondary.running {
-        true => "is asked now".to_owned(),
+        true => "asks now".to_owned(),
         false => format!("asks in {}", ago(secondary.next.saturating_sub(now))),
     };
     let expiry = match (secondary.expired, secondary.expires) {

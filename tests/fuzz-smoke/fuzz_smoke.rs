@@ -15,6 +15,11 @@ fn no_message_passes_for_a_signed_one() {
 }
 
 #[test]
+fn no_transfer_upsets_a_secondary() {
+    smoke("incoming");
+}
+
+#[test]
 fn no_master_file_upsets_the_parser_or_the_zone() {
     smoke("zone");
 }

@@ -142,7 +142,7 @@ pub struct Secondary {
     pub expired: bool,
     /// When the data was last known to be current.
     pub checked: Option<u64>,
-    /// When they are asked next.
+    /// When dns-authd asks them next.
     pub next: u64,
     /// When the data expires if no primary responds.
     pub expires: Option<u64>,

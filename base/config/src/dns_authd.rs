@@ -427,7 +427,7 @@ pub struct Key {
     /// The algorithm.
     #[serde(default)]
     pub algorithm: KeyAlgorithm,
-    /// The secret, in base 64. Whoever reads the configuration knows it; `secret-file` is better.
+    /// The secret, in base 64. Anyone who reads the configuration knows it; `secret-file` is better.
     #[schemars(extend("x-example" = "\"NjRiYXNlIHNlY3JldCBvZiAzMiBvY3RldHMgb3Igc28=\""))]
     pub secret: Option<String>,
     /// A file with the secret, in base 64. A relative path starts at this file's directory.

@@ -8,7 +8,7 @@ use crate::edns::{self, Edns};
 use crate::header::{self, Flags};
 use crate::name;
 use crate::rtype::{Class, Type};
-use crate::tsig::Tsig;
+use crate::tsig::{Rejection, Tsig};
 
 /// A query with exactly one question.
 #[derive(Clone, Copy, Debug)]
@@ -221,8 +221,43 @@ pub fn reply_to_error(message: &[u8], error: QueryError, out: &mut [u8]) -> Opti
     Some(end)
 }
 
+/// Writes the refusal of a query whose signature was rejected (RFC 8945 §5.2): the question, and the record with the
+/// error. `now` is the time, in seconds since 1970. Returns its length; `None` for a query that is not signed.
+pub fn reply_to_rejected(
+    query: &Query<'_>,
+    rejection: Rejection,
+    now: u64,
+    out: &mut [u8],
+) -> Option<usize> {
+    let tsig = query.tsig?;
+    let rcode = rejection.rcode();
+    let mut end = header::LENGTH + query.question.len();
+    out.get_mut(..header::LENGTH)?.fill(0);
+    out.get_mut(header::LENGTH..end)?
+        .copy_from_slice(query.question);
+    let flags = query.flags.of_authority().with_rcode(rcode);
+    header::set_word(out, 0, query.id);
+    header::set_word(out, 2, flags.0);
+    header::set_word(out, 4, 1);
+    if let Some(edns) = query.edns {
+        let record = edns::opt_record(UDP_SIZE, rcode.high(), edns.dnssec_ok);
+        out.get_mut(end..end + record.len())?
+            .copy_from_slice(&record);
+        end += record.len();
+        header::set_word(out, 10, 1);
+    }
+    rejection.append(&tsig, (out, end), now)
+}
+
+/// Writes the response of a server without keys to a signed query: BADKEY (RFC 8945 §5.2.1). Returns its length; `None`
+/// for a query that is not signed. It is never longer than the query.
+pub fn reply_to_signed(query: &Query<'_>, out: &mut [u8]) -> Option<usize> {
+    // Only an error about the time says what time it is.
+    reply_to_rejected(query, Rejection::without_keys(), 0, out)
+}
+
 /// The UDP payload size in such a response: it fits every link (RFC 9715 §3.1).
-pub(crate) const UDP_SIZE: u16 = 1232;
+const UDP_SIZE: u16 = 1232;
 
 /// Whether a message, which may be malformed, has an OPT record; `None` when the part before it cannot be
 /// read.

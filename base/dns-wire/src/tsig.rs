@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Query::parse ─► Tsig ─► Keys::check ─► Session ─► sign, sign … (a response, or the messages of a transfer)
-//!                                 └────► Rejection ─► reply
+//!                                 └────► Rejection ─► query::reply_to_rejected
 //! Key::sign ─► Responses::check, check … (the client's side)
 //! ```
 //!
@@ -39,7 +39,7 @@ pub enum TsigError {
     Malformed,
     /// The signature is not that of the key.
     BadSig,
-    /// The key is not known here, or not with this algorithm.
+    /// The key is unknown here, or has another algorithm.
     BadKey,
     /// The time of the signature is too far from the time here.
     BadTime,
@@ -66,7 +66,7 @@ impl std::fmt::Display for TsigError {
         f.write_str(match self {
             Self::Malformed => "the TSIG record is missing or malformed",
             Self::BadSig => "the signature is wrong (BADSIG)",
-            Self::BadKey => "the key is not known (BADKEY)",
+            Self::BadKey => "the key is unknown (BADKEY)",
             Self::BadTime => "the clocks differ too much (BADTIME)",
             Self::BadTrunc => "the signature was cut (BADTRUNC)",
         })

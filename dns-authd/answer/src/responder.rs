@@ -12,7 +12,7 @@ use dns_lua::select::{Draw, Random};
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
-use dns_wire::query::reply_to_error;
+use dns_wire::query::{reply_to_error, reply_to_rejected};
 use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
 use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
@@ -118,7 +118,7 @@ impl<P: Programs> Responder<P> {
                 self.tally
                     .count(&query, client, Rcode::NOTAUTH, Flags::default());
                 self.tally.count_rejected();
-                let reply = rejection.reply(&query, now, out);
+                let reply = reply_to_rejected(&query, rejection, now, out);
                 return reply.map_or(Verdict::Silent, Verdict::Reply);
             }
         };
@@ -178,7 +178,7 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// Takes a NOTIFY (RFC 1996 §3.11): of a primary, or of the holder of the zone's key.
+    /// Takes a NOTIFY (RFC 1996 §3.11) that a primary sends, or the holder of the zone's key.
     fn take_notify(
         &mut self,
         snapshot: &Snapshot,

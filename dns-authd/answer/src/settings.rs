@@ -29,7 +29,7 @@ pub struct Settings {
     pub notifiers: Arc<HashMap<Name, Notifiers>>,
 }
 
-/// Who may send NOTIFY about a zone.
+/// The clients that may send NOTIFY about a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notifiers {
     /// The primaries.

@@ -6,3 +6,4 @@ mod loops;
 mod random_zones;
 mod reference;
 mod signed;
+mod tsig;

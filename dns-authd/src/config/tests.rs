@@ -19,7 +19,9 @@ fn read(text: &str) -> Result<Config, Problems> {
     let document = Document::inline("/etc/x/dns-authd.toml", text);
     let none = |path: &Path| Err(Problem::new(format!("{} is not here", path.display())).into());
     let mut secret = |path: &Path| match path.to_str() {
-        Some("transfer.secret") => Ok("c2VjcmV0\n".to_owned()),
+        Some("transfer.secret" | "/etc/outpost/tsig/transfer.secret") => {
+            Ok("c2VjcmV0\n".to_owned())
+        }
         _ => Err(std::io::ErrorKind::NotFound.into()),
     };
     Config::from_document(&document, "node", none, &mut secret)
@@ -209,6 +211,76 @@ fn an_imported_pdns_conf_means_what_it_meant() {
     };
     assert_eq!(zones(&imported), zones(&direct));
     assert_eq!(zones(&direct).len(), 1);
+}
+
+#[test]
+fn pdns_notifies_when_it_is_primary_and_whom_its_files_name() {
+    let named = "options { also-notify { 192.0.2.8; }; };\n\
+        zone \"a.test\" { type master; file \"a\"; also-notify { 192.0.2.9 port 5300; }; };\n";
+    let named = peer_bind::parse_bytes(named.as_bytes()).unwrap();
+    for (text, also, of_zone, name_servers) in [
+        ("also-notify=192.0.2.7\n", vec![], vec![], false),
+        (
+            "master=yes\nalso-notify=192.0.2.7\n",
+            vec!["192.0.2.7:53", "192.0.2.8:53"],
+            vec!["192.0.2.9:5300"],
+            true,
+        ),
+        (
+            "primary=yes\nonly-notify=\n",
+            vec!["192.0.2.8:53"],
+            vec!["192.0.2.9:5300"],
+            false,
+        ),
+    ] {
+        let text = [PDNS, text.as_bytes()].concat();
+        let pdns = peer_pdns::parse_bytes(&text).unwrap();
+        let draft = import::pdns_conf(&pdns, &named, None);
+        let notify = &draft.config.notify;
+        let texts = |list: &[Address]| list.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&notify.also), also);
+        assert_eq!(notify.name_servers, name_servers);
+        assert_eq!(texts(&draft.config.zone[0].also_notify), of_zone);
+        let imported = read(&draft.written("").unwrap().to_string()).unwrap();
+        assert_eq!(imported.file.notify, *notify);
+        let zones: Vec<String> = imported
+            .notify
+            .zones
+            .values()
+            .flatten()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(zones, of_zone);
+    }
+    let draft = import::named_conf(&named);
+    assert_eq!(draft.config.notify.also.len(), 1);
+    assert_eq!(draft.config.zone[0].also_notify.len(), 1);
+}
+
+#[test]
+fn a_zone_with_primaries_is_a_secondary_with_its_key() {
+    let config = read(
+        "version = \"v1\"\n[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n\
+         [[zone]]\nname = \"a.test\"\nfile = \"a\"\nprimaries = [\"192.0.2.1:53\"]\nkey = \"K.\"\n\
+         [[zone]]\nname = \"b.test\"\nfile = \"b\"\n",
+    )
+    .unwrap();
+    let [zone] = config.secondaries.as_slice() else {
+        panic!("{:?}", config.secondaries);
+    };
+    assert_eq!(zone.file, Path::new("/etc/x/a"));
+    assert_eq!(zone.primaries, ["192.0.2.1:53".parse().unwrap()]);
+    assert_eq!(zone.key.as_ref().unwrap().name().to_string(), "k.");
+    let notifiers = config.answers.notifiers.get(&zone.name).unwrap();
+    assert_eq!(
+        notifiers.addresses,
+        ["192.0.2.1".parse::<std::net::IpAddr>().unwrap()]
+    );
+    let found = problems(
+        "version = \"v1\"\n[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n\
+         [[zone]]\nname = \"b.test\"\nfile = \"b\"\nkey = \"k\"\n",
+    );
+    assert!(found.contains("it has none"), "{found}");
 }
 
 #[test]

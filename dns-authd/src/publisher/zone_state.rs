@@ -228,8 +228,12 @@ impl ZoneState {
     }
 
     fn refuse(&mut self, problems: &[Problem], took: Duration) {
+        let is_secondary = !self.declared.primaries.is_empty();
         let sentence = match self.zone {
             Some(_) => "Zone file is broken, the old zone stays",
+            None if is_secondary => {
+                "Zone is not transferred yet, or its file is broken; it answers SERVFAIL"
+            }
             None => "Zone file is broken, the zone answers SERVFAIL",
         };
         for problem in problems.iter().take(LOGGED_PROBLEMS) {

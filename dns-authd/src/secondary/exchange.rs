@@ -9,7 +9,7 @@ use dns_wire::records::uncompressed_rdata;
 use dns_wire::tsig::Responses;
 use dns_wire::{Class, Key, Name, Opcode, Rcode, Records, Section, TsigError, Type};
 use dns_zone::SoaTimes;
-use dns_zone::incoming::{Incoming, Progress, TransferError};
+use dns_zone::incoming::{Base, Incoming, Progress, TransferError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
@@ -28,9 +28,6 @@ const CONNECT: Duration = Duration::from_secs(10);
 const NEXT_MESSAGE: Duration = Duration::from_secs(30);
 /// The most octets that one transfer takes off the network: repeats count, too.
 const MAX_RECEIVED: u64 = 4 << 30;
-
-/// The serial and the records of the version here.
-pub(super) type Base = (u32, Vec<(Name, Type, u32, Vec<u8>)>);
 
 /// Why an exchange has no result.
 #[derive(Debug, thiserror::Error)]

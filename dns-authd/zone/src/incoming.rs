@@ -19,6 +19,9 @@ const MAX_OCTETS: usize = 1 << 30;
 /// A record: its owner, its type and its data, names uncompressed.
 type Key = (Name, Type, Vec<u8>);
 
+/// The serial and the records of a version: owner, type, TTL and data of each.
+pub type Base = (u32, Vec<(Name, Type, u32, Vec<u8>)>);
+
 /// The reason why a transfer is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransferError {
@@ -84,7 +87,7 @@ pub struct Incoming {
 enum Step {
     /// The SOA record of the new version.
     First,
-    /// What follows it tells a whole zone from differences.
+    /// The record behind it tells a whole zone from differences.
     Second,
     /// Records of the whole zone.
     Whole,
@@ -100,7 +103,7 @@ impl Incoming {
     /// The response to a request of this identifier. `base` has the serial and the records of the version here, if
     /// the request was for differences.
     #[must_use]
-    pub fn new(zone: &Name, id: u16, base: Option<(u32, Vec<(Name, Type, u32, Vec<u8>)>)>) -> Self {
+    pub fn new(zone: &Name, id: u16, base: Option<Base>) -> Self {
         let known = base.as_ref().map(|(serial, _)| *serial);
         let records = base.into_iter().flat_map(|(_, records)| records);
         let records: HashMap<Key, u32> = records
@@ -521,7 +524,7 @@ mod tests {
             records
         };
         assert_eq!(sorted(&again), sorted(&zone));
-        let parts = |zone: &Zone| zone.programs().next().unwrap().2.parts.clone();
+        let parts = |zone: &Zone| zone.programs().next().unwrap().2.parts.to_vec();
         assert_eq!(parts(&again), parts(&zone));
     }
 }

@@ -7,8 +7,9 @@
 //!                                               resolution ─► store (encoded responses)
 //! ```
 //!
-//! [`load_queue`] decides which zones are loaded when. A zone is built once and never changed. The crate opens nothing, reads no clock, logs nothing and
-//! knows no liveness: a set of records that `LUA` programs make is a number here.
+//! [`load_queue`] decides which zones are loaded when, [`notify`] when to notify which secondary, and [`refresh`]
+//! when a secondary asks; [`incoming`] reads a transfer. A zone is built once and never changed. The crate opens nothing,
+//! reads no clock, logs nothing and knows no liveness: a set of records that `LUA` programs make is a number here.
 
 pub mod check;
 mod generate;

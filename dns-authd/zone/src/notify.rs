@@ -1,4 +1,4 @@
-//! Which secondary is notified of which zone, and when (RFC 1996 §3.6): repeats with growing pauses until a response
+//! Notifications of secondaries (RFC 1996 §3.6): the next message, and when it is due; repeats with growing pauses until a response
 //! comes, or until the attempts are over.
 //!
 //! Decides only: the caller sends the messages, passes responses on and says how late it is.
@@ -203,6 +203,11 @@ mod tests {
         first: Duration::from_secs(2),
     };
 
+    #[expect(clippy::disallowed_methods, reason = "a test begins at any time")]
+    fn start() -> Instant {
+        Instant::now()
+    }
+
     fn server(last: u8) -> SocketAddr {
         SocketAddr::from(([192, 0, 2, last], 53))
     }
@@ -225,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_silent_server_gets_every_attempt_at_growing_pauses_and_is_given_up() {
-        let (begun, mut notifier) = (Instant::now(), Notifier::default());
+        let (begun, mut notifier) = (start(), Notifier::default());
         assert!(notifier.add(&zone("a."), 5, server(1), begun));
         let steps = run(&mut notifier, begun, 1000);
         let times: Vec<(u64, bool, u32)> = steps
@@ -245,7 +250,7 @@ mod tests {
 
     #[test]
     fn a_response_ends_it_only_if_it_is_to_the_last_message() {
-        let (begun, mut notifier) = (Instant::now(), Notifier::default());
+        let (begun, mut notifier) = (start(), Notifier::default());
         notifier.add(&zone("a."), 5, server(1), begun);
         assert_eq!(notifier.respond(&zone("a."), server(1), 7), None);
         notifier.step(begun, 7, PACE).unwrap();
@@ -259,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_newer_version_begins_anew_and_the_same_one_does_not() {
-        let (begun, mut notifier) = (Instant::now(), Notifier::default());
+        let (begun, mut notifier) = (start(), Notifier::default());
         notifier.add(&zone("a."), 5, server(1), begun);
         notifier.step(begun, 7, PACE).unwrap();
         notifier.add(&zone("a."), 5, server(1), begun);
@@ -276,7 +281,7 @@ mod tests {
 
     #[test]
     fn many_zones_are_spaced_and_bounded() {
-        let (begun, mut notifier) = (Instant::now(), Notifier::default());
+        let (begun, mut notifier) = (start(), Notifier::default());
         for number in 0..MAX_PENDING {
             assert!(notifier.add(&zone(&format!("z{number}.")), 1, server(1), begun));
         }

@@ -3,7 +3,7 @@
 //! Decides only: the caller asks, transfers, and says how late it is.
 //!
 //! ```text
-//! due ─► Ask(primary) ─► succeed ─► wait REFRESH
+//! due ─► Question(primary) ─► succeed ─► wait REFRESH
 //!             └─► fail ─► the next primary at once; behind the last one wait RETRY
 //! NOTIFY ─► due now;  no success for EXPIRE ─► expired, until the next one
 //! ```
@@ -29,7 +29,7 @@ pub struct Refresh {
     /// The time of the last success: the data is known to be current.
     succeeded: Option<Instant>,
     due: Instant,
-    /// The primary that is asked, or will be.
+    /// The primary of the question that runs, or of the next one.
     primary: usize,
     /// How many primaries have failed since the last success or pause.
     n_failed: usize,
@@ -44,7 +44,7 @@ pub struct Refresh {
 
 /// A question to a primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ask {
+pub struct Question {
     /// The number of the primary.
     pub primary: usize,
     /// The serial here; the zone is transferred if the primary's is newer. None: in any case.
@@ -52,8 +52,8 @@ pub struct Ask {
 }
 
 impl Refresh {
-    /// A zone with so many primaries, of which at least one. `have` is the version that is here, and for how long it is
-    /// known to have been current: it is asked for at once all the same.
+    /// A zone with this number of primaries. `have` is the version that is here, with the time since it was known to be
+    /// current. The first question is due at once.
     #[must_use]
     pub fn new(n_primaries: usize, have: Option<(SoaTimes, Duration)>, now: Instant) -> Self {
         Self {
@@ -105,13 +105,13 @@ impl Refresh {
     }
 
     /// The question that is due, if one is. Its result comes by [`Refresh::succeed`] or [`Refresh::fail`].
-    pub fn ask(&mut self, now: Instant) -> Option<Ask> {
+    pub fn ask(&mut self, now: Instant) -> Option<Question> {
         if self.is_running || self.due > now {
             return None;
         }
         self.is_running = true;
         let serial = self.have.map(|times| times.serial);
-        Some(Ask {
+        Some(Question {
             primary: self.primary,
             serial: serial.filter(|_| !self.is_forced),
         })
@@ -150,10 +150,10 @@ impl Refresh {
         self.take_notified(now);
     }
 
-    /// Takes a NOTIFY of this primary (RFC 1996 §4.3): it is asked next, at once.
+    /// Takes a NOTIFY of this primary (RFC 1996 §4.3): the next question goes to it, at once.
     pub fn notify(&mut self, primary: usize, now: Instant) {
         if self.is_running {
-            // What is asked now may be from before the change.
+            // The answer that comes may be from before the change.
             self.notified = Some(primary);
         } else {
             self.primary = primary % self.n_primaries;
@@ -177,8 +177,8 @@ impl Refresh {
 
 /// Between nine tenths of the interval and all of it.
 fn spread(interval: Duration, jitter: u32) -> Duration {
-    let tenth = interval / 10;
-    interval - tenth.mul_f64(f64::from(jitter) / f64::from(u32::MAX))
+    let part = 1.0 - f64::from(jitter) / f64::from(u32::MAX) / 10.0;
+    interval.mul_f64(part)
 }
 
 #[cfg(test)]
@@ -186,6 +186,11 @@ mod tests {
     use super::*;
 
     const HOUR: Duration = Duration::from_hours(1);
+
+    #[expect(clippy::disallowed_methods, reason = "a test begins at any time")]
+    fn start() -> Instant {
+        Instant::now()
+    }
 
     fn times(serial: u32) -> SoaTimes {
         SoaTimes {
@@ -198,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_zone_that_is_not_here_is_asked_for_at_growing_intervals() {
-        let now = Instant::now();
+        let now = start();
         let mut refresh = Refresh::new(1, None, now);
         let mut at = now;
         let mut pauses = Vec::new();
@@ -218,7 +223,7 @@ mod tests {
 
     #[test]
     fn the_next_primary_is_asked_at_once_and_the_first_one_after_the_pause() {
-        let now = Instant::now();
+        let now = start();
         let mut refresh = Refresh::new(3, Some((times(7), Duration::ZERO)), now);
         for primary in [0, 1, 2] {
             let ask = refresh.ask(now).unwrap();
@@ -235,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_notify_is_heeded_at_once_and_once_more_if_a_question_runs() {
-        let now = Instant::now();
+        let now = start();
         let mut refresh = Refresh::new(2, Some((times(7), Duration::ZERO)), now);
         refresh.ask(now).unwrap();
         refresh.succeed(times(7), now, 0);
@@ -258,7 +263,7 @@ mod tests {
 
     #[test]
     fn data_expires_when_nobody_was_reached_since_it_was_current() {
-        let now = Instant::now() + 48 * HOUR;
+        let now = start() + 48 * HOUR;
         let old = Some((times(7), 23 * HOUR));
         let mut refresh = Refresh::new(1, old, now);
         assert!(!refresh.is_expired(now));
@@ -277,15 +282,16 @@ mod tests {
     fn whatever_happens_questions_are_bounded_and_current_data_never_expires() {
         for seed in 1..=200_u64 {
             let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let mut random = |n: u64| {
+            let mut random = |n: u32| {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
-                state % n
+                u32::try_from(state >> 32).unwrap() % n
             };
-            let begun = Instant::now();
+            let primary = |number: u32| usize::try_from(number).unwrap();
+            let begun = start();
             let mut now = begun;
-            let mut refresh = Refresh::new(1 + seed as usize % 3, None, now);
+            let mut refresh = Refresh::new(1 + primary(random(3)), None, now);
             let mut serial = 1;
             let mut succeeded: Option<Instant> = None;
             let (mut n_asked, mut n_events) = (0_u32, 0_u32);
@@ -295,18 +301,18 @@ mod tests {
                 if let Some(ask) = refresh.ask(now) {
                     n_asked += 1;
                     assert!(ask.primary < 3, "seed {seed}");
-                    now += Duration::from_millis(random(3000));
+                    now += Duration::from_millis(random(3000).into());
                     if random(20) == 0 {
-                        refresh.notify(random(3) as usize, now);
+                        refresh.notify(primary(random(3)), now);
                         n_events += 1;
                     }
                     match is_up {
                         true => {
                             serial += u32::from(random(2) == 0);
-                            refresh.succeed(times(serial), now, random(1 << 32) as u32);
+                            refresh.succeed(times(serial), now, random(u32::MAX));
                             succeeded = Some(now);
                         }
-                        false => refresh.fail(now, random(1 << 32) as u32),
+                        false => refresh.fail(now, random(u32::MAX)),
                     }
                 }
                 let age = succeeded.map(|at| now - at);

@@ -92,7 +92,7 @@ impl<'z> Resolution<'z> {
     ///
     /// Returns `false` and changes nothing if the chain would repeat itself: an alias or a redirection of the
     /// other answer is part of this one.
-    pub fn continue_with(&mut self, qname: &[u8], other: Resolution<'z>) -> bool {
+    pub fn continue_with(&mut self, qname: &[u8], other: Self) -> bool {
         let is_here = |entry: &Entry<'z>| self.entries.iter().any(|own| own.is_set(entry, qname));
         let mut answer = other.entries.iter();
         if answer.any(|entry| entry.section == Section::Answer && is_here(entry)) {

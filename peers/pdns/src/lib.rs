@@ -46,7 +46,7 @@ pub struct PdnsConf {
     pub answers: Answers,
     /// Networks that may transfer zones.
     pub transfers: Transfers,
-    /// Who is notified of new versions.
+    /// The servers to notify of new versions.
     pub notify: Notify,
     /// The settings of the network.
     pub network: Network,
@@ -141,7 +141,7 @@ pub struct Transfers {
     pub allowed: Vec<IpNet>,
 }
 
-/// Who is notified of new versions.
+/// The servers to notify of new versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
     /// `primary`, or `master`: whether anybody is.

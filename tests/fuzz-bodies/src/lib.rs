@@ -25,6 +25,8 @@ mod haproxy_cfg;
 mod health;
 #[cfg(feature = "image_archive")]
 mod image_archive;
+#[cfg(feature = "incoming")]
+mod incoming;
 #[cfg(feature = "install_config")]
 mod install_config;
 #[cfg(feature = "keepalived_conf")]
@@ -152,6 +154,13 @@ pub const TARGETS: &[Target] = &[
         name: "image_archive",
         body: image_archive::body,
         words: image_archive::WORDS,
+        steps: 4_000,
+    },
+    #[cfg(feature = "incoming")]
+    Target {
+        name: "incoming",
+        body: incoming::body,
+        words: &["test"],
         steps: 4_000,
     },
     #[cfg(feature = "install_config")]

@@ -67,7 +67,7 @@ fn has(server: SocketAddr, zone: &str, serial: u32) -> bool {
 
 fn start_knot(files: &Scratch, server: SocketAddr, ours: SocketAddr) -> Daemon {
     let home = files.join("knot");
-    std::fs::create_dir(&home).unwrap();
+    std::fs::create_dir_all(home.join("db")).unwrap();
     let home = home.display();
     let zone = files.write("knot.test.zone", &plain_zone("knot.test", 1));
     let text = format!(
@@ -238,9 +238,8 @@ impl Pair {
     fn verb(&self, words: &[&str]) -> (bool, String) {
         let mut command = Command::new(binary("dns-authd"));
         command.arg("zone").args(words);
-        command
-            .arg("--admin-socket")
-            .arg(self.secondary.admin_socket("dns-authd"));
+        let admin = self.secondary.admin("dns-authd");
+        command.args(["--admin", &admin.to_string()]);
         let (status, out, err) = run(command);
         (status.success(), format!("{out}{err}"))
     }
@@ -284,13 +283,10 @@ fn a_doubtful_version_is_held_back_and_the_zone_can_be_transferred_by_hand() {
     // It loses most of its records: the primary accepts it, the secondary asks its operator.
     replace(&pair.primary.files, "p.test.zone", &short);
     let server = pair.primary.authority();
-    let mut accept = Command::new(binary("dns-authd"));
-    accept
-        .args(["zone", "accept", "p.test", "--admin-socket"])
-        .arg(pair.primary.admin_socket("dns-authd"));
+    let admin = pair.primary.admin("dns-authd").to_string();
     wait::for_it("the primary has it", PATIENCE, || {
         let mut command = Command::new(binary("dns-authd"));
-        command.args(accept.get_args());
+        command.args(["zone", "accept", "p.test", "--admin", &admin]);
         run(command).0.success() || has(server, "p.test", 2)
     });
     let (came, text) = pair.verb(&["retransfer", "p.test"]);

@@ -2,10 +2,8 @@
 
 use super::key::{Key, Keys};
 use super::{FIXED, FUDGE, Made, TIME, Tsig, TsigError, prior, time_field, variables};
-use crate::edns;
+use crate::Rcode;
 use crate::header;
-use crate::query::{Query, UDP_SIZE};
-use crate::{Name, Rcode};
 
 /// A query whose signature is right: it signs the response, message by message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +23,7 @@ pub struct Session {
 pub struct Rejection {
     /// Why.
     pub error: TsigError,
-    /// What signs the response, if the key proved right (RFC 8945 §5.3.2), and the time of the query.
+    /// The signer of the response, if the key proved right (RFC 8945 §5.3.2), and the time of the query.
     signer: Option<(Session, [u8; TIME])>,
 }
 
@@ -130,29 +128,21 @@ impl Session {
 }
 
 impl Rejection {
-    /// Writes the response: the question, NOTAUTH, and the record with the error; or FORMERR (RFC 8945 §5.2).
-    /// Returns its length.
-    pub fn reply(mut self, query: &Query<'_>, now: u64, out: &mut [u8]) -> Option<usize> {
-        let tsig = query.tsig?;
-        let rcode = match self.error {
+    /// The response code of the refusal (RFC 8945 §5.2).
+    pub(crate) const fn rcode(&self) -> Rcode {
+        match self.error {
             TsigError::Malformed => Rcode::FORMERR,
             _ => Rcode::NOTAUTH,
-        };
-        let mut end = header::LENGTH + query.question.len();
-        out.get_mut(..header::LENGTH)?.fill(0);
-        out.get_mut(header::LENGTH..end)?
-            .copy_from_slice(query.question);
-        let flags = query.flags.of_authority().with_rcode(rcode);
-        header::set_word(out, 0, query.id);
-        header::set_word(out, 2, flags.0);
-        header::set_word(out, 4, 1);
-        if let Some(edns) = query.edns {
-            let record = edns::opt_record(UDP_SIZE, rcode.high(), edns.dnssec_ok);
-            out.get_mut(end..end + record.len())?
-                .copy_from_slice(&record);
-            end += record.len();
-            add_record(out)?;
         }
+    }
+
+    /// Appends the record with the error to a refusal that ends at `end`; returns its new end.
+    pub(crate) fn append(
+        mut self,
+        tsig: &Tsig<'_>,
+        (out, end): (&mut [u8], usize),
+        now: u64,
+    ) -> Option<usize> {
         if self.error == TsigError::Malformed {
             return Some(end);
         }
@@ -174,15 +164,17 @@ impl Rejection {
             error: self.error.code(),
             other,
         };
-        end += made.write(out.get_mut(end..)?)?;
+        let length = made.write(out.get_mut(end..)?)?;
         add_record(out)?;
-        Some(end)
+        Some(end + length)
     }
 
-    /// The name of the key, if it proved right.
-    #[must_use]
-    pub fn key(&self) -> Option<&Name> {
-        self.signer.as_ref().map(|(session, _)| session.key.name())
+    /// The refusal of a server that has no keys.
+    pub(crate) const fn without_keys() -> Self {
+        Self {
+            error: TsigError::BadKey,
+            signer: None,
+        }
     }
 }
 

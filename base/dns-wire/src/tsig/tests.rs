@@ -1,6 +1,7 @@
 //! Signed queries and their responses, from both sides.
 
 use super::*;
+use crate::query::{reply_to_rejected, reply_to_signed};
 use crate::{Name, Query};
 
 const RECORD: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x16\x01h\0\0\0\x12\x34\x56\x78\x01\x2c\
@@ -27,10 +28,14 @@ fn signed(key: &Key, now: u64) -> (Vec<u8>, Responses) {
     (message, responses)
 }
 
+/// The signature of a query.
+fn tsig(message: &[u8]) -> Tsig<'_> {
+    Query::parse(message).unwrap().tsig.unwrap()
+}
+
 /// Checks a message as a server with this key does.
 fn check(key: &Key, message: &[u8], now: u64) -> Result<Session, Rejection> {
-    let query = Query::parse(message).unwrap();
-    Keys::new([key.clone()]).check(message, &query.tsig.unwrap(), now)
+    Keys::new([key.clone()]).check(message, &tsig(message), now)
 }
 
 fn response(message: &[u8]) -> Vec<u8> {
@@ -125,7 +130,7 @@ fn each_error_is_told_apart_and_answered_as_the_standard_says() {
         assert_eq!(rejection.error, error);
         let query = Query::parse(message).unwrap();
         let mut out = [0xff; 512];
-        let length = rejection.reply(&query, now, &mut out).unwrap();
+        let length = reply_to_rejected(&query, rejection, now, &mut out).unwrap();
         let reply = &out[..length];
         assert_eq!(reply[3] & 0x0f, rcode, "{error}");
         let tsig = Tsig::find(reply);
@@ -141,6 +146,19 @@ fn each_error_is_told_apart_and_answered_as_the_standard_says() {
             assert_eq!(responses.check(reply, NOW), Err(TsigError::BadTime));
         }
     }
+}
+
+#[test]
+fn a_server_without_keys_knows_none() {
+    let (message, mut responses) = signed(&key(Algorithm::Sha1), NOW);
+    let query = Query::parse(&message).unwrap();
+    let mut out = [0xff; 512];
+    let length = reply_to_signed(&query, &mut out).unwrap();
+    assert!(length < message.len());
+    assert_eq!(reply_to_signed(&query, &mut vec![0; length - 1]), None);
+    assert_eq!(responses.check(&out[..length], NOW), Err(TsigError::BadKey));
+    let plain = Query::parse(QUERY).unwrap();
+    assert_eq!(reply_to_signed(&plain, &mut out), None);
 }
 
 #[test]
@@ -195,7 +213,7 @@ fn no_octet_of_a_signed_message_can_change() {
             let checked = keys.check(&bent, &tsig, NOW);
             assert!(checked.is_err() || is_free, "octet {place} bit {bit}");
             if let Err(rejection) = checked {
-                rejection.reply(&query, NOW, &mut [0; 512]);
+                reply_to_rejected(&query, rejection, NOW, &mut [0; 512]);
             }
         }
     }

@@ -7,12 +7,11 @@ use dns_lua::select::{Member, Select};
 use dns_wire::edns::{extended_error, option};
 use dns_wire::hash::Seed;
 use dns_wire::header::Flags;
-use dns_wire::tsig::Algorithm;
-use dns_wire::{Class, Key, Keys, Name, Rcode, Records, Section, Type};
+use dns_wire::{Class, Name, Rcode, Records, Section, Type};
 
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
 use crate::table::{Served, Table};
-use crate::testing::{NOW, client, decode, query, records, snapshot};
+use crate::testing::{client, decode, query, records, snapshot};
 use crate::*;
 
 const ZONE: &str = "\
@@ -551,50 +550,6 @@ fn outsiders_are_refused_with_the_reason_and_noise_of_theirs_is_not_answered() {
     let verdict = responder.respond(&snapshot, &transfer, &over_tcp, &mut out);
     assert!(matches!(verdict, Verdict::Reply(_)), "{verdict:?}");
     assert_eq!(responder.tally().take().outsiders, 4);
-}
-
-#[test]
-fn a_signed_query_is_told_that_its_key_is_not_known() {
-    let mut message = with_edns("www.example.", Type::A, 1232, 0, &[]);
-    message[11] = 2;
-    message.extend(b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c");
-    message.extend(b"\0\x02mm\x12\x34\0\0\0\0");
-    let reply = testing::ask(&zone(), &message, Transport::Udp);
-    assert_eq!(rcode(&reply), Rcode::NOTAUTH);
-    let records = Records::new(&reply).unwrap().map(Result::unwrap);
-    let types: Vec<Type> = records.map(|record| record.rtype).collect();
-    assert_eq!(types, [Type::OPT, Type::TSIG]);
-}
-
-#[test]
-fn a_signed_query_gets_a_signed_answer_that_fits() {
-    let key = Key::new(&"k.".parse().unwrap(), Algorithm::Sha512, "AAAA").unwrap();
-    let mut snapshot = zone();
-    snapshot.settings.keys = Keys::new([key.clone()]);
-    for name in ["www.example.", "none.example.", "elsewhere."] {
-        for size in [512, 600, 1232] {
-            let mut message = with_edns(name, Type::A, size, 0, &[]);
-            let mut responses = key.sign(&mut message, NOW).unwrap();
-            let reply = testing::ask(&snapshot, &message, Transport::Udp);
-            assert!(
-                reply.len() <= usize::from(size),
-                "{name} {size}: {}",
-                reply.len()
-            );
-            responses.check(&reply, NOW).unwrap();
-            let records = Records::new(&reply).unwrap().map(Result::unwrap);
-            assert_eq!(records.last().map(|record| record.rtype), Some(Type::TSIG));
-        }
-    }
-    // The access list comes first: a signature does not open it.
-    let mut message = plain("www.example.", Type::A);
-    key.sign(&mut message, NOW).unwrap();
-    let outsider = Client {
-        may_ask: false,
-        ..client(Transport::Udp)
-    };
-    let (asked, _) = verdict(&snapshot, &message, &outsider);
-    assert!(matches!(asked, Verdict::Reply(_)), "{asked:?}");
 }
 
 //--- Names that are not ours

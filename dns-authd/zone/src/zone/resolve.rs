@@ -14,7 +14,7 @@ use super::{Kind, Node, Place, RrSet, SetData, Zone};
 use crate::name_table::Index;
 use crate::resolution::{Data, Entry, Pick, Resolution, Unresolved};
 
-/// The most aliases that are followed within one zone; behind so many, no further zone is begun. Longer chains are
+/// The most aliases that are followed within one zone; behind this number, the chain enters no further zone. Longer chains are
 /// cut: the resolver asks for the rest itself.
 pub const MAX_CHAIN: usize = 16;
 /// The most names whose addresses one response carries in addition.

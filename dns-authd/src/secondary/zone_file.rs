@@ -13,7 +13,7 @@ use dns_zone::parse::{self, Options};
 use dns_zone::{SoaTimes, Zone};
 use durable::Rights;
 
-use super::Secondary;
+use crate::config::Secondary;
 use crate::random;
 
 /// The longest first line of a file that was written here.
