@@ -12,6 +12,7 @@ pub mod address;
 mod client;
 mod follower;
 mod kubeconfig;
+pub mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +26,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::config::ApiSettings;
 use crate::metrics::Counters;
 use crate::publisher::Publisher;
 use access::{Access, Stamps};
 use follower::Follower;
+use settings::ApiSettings;
 
 pub use follower::Progress;
 
@@ -39,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_millis(500);
 /// How often the version of the API is read; an upgrade takes minutes.
 const VERSION_EVERY: Duration = Duration::from_secs(300);
-/// The pause before the version is asked for again.
+/// The pause before another request for the version.
 const VERSION_AGAIN: Duration = Duration::from_secs(5);
 /// The time for one answer about the version.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
@@ -53,12 +54,12 @@ pub struct ApiSource {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the tasks share.
+/// The state that the tasks share.
 #[derive(Debug)]
 struct Shared {
     settings: Mutex<ApiSettings>,
     access: Arc<Latest<Result<Access, String>>>,
-    /// Somebody wants the credentials read again.
+    /// The API has refused the credentials, or the settings are others.
     refused: Notify,
     minor: AtomicU32,
     progress: Vec<Arc<Mutex<Progress>>>,
@@ -70,20 +71,22 @@ impl ApiSource {
     /// Begins to follow every kind; needs a tokio runtime.
     #[must_use]
     pub fn start(
-        settings: ApiSettings,
+        settings: &ApiSettings,
         publisher: &Publisher,
         readiness: &Readiness,
         counters: &Counters,
         most: usize,
     ) -> Self {
-        let stamps = Stamps::of(&settings);
-        let first = access::read(&settings).map_err(|error| daemon::exit::chain(&error));
+        let stamps = Stamps::of(settings);
+        let first = access::read(settings).map_err(|error| daemon::exit::chain(&error));
         let shared = Arc::new(Shared {
             access: Latest::new(first),
             settings: Mutex::new(settings.clone()),
             refused: Notify::new(),
             minor: AtomicU32::new(0),
-            progress: Kind::ALL.map(|kind| Arc::new(Mutex::new(Progress::new(kind)))).into(),
+            progress: Kind::ALL
+                .map(|kind| Arc::new(Mutex::new(Progress::new(kind))))
+                .into(),
             readiness: readiness.clone(),
             counters: counters.clone(),
         });
@@ -97,7 +100,7 @@ impl ApiSource {
                 Arc::clone(&shared),
                 Arc::clone(progress),
                 publisher.clone(),
-                &settings,
+                settings,
                 most,
             );
             tasks.push(tokio::spawn(follower.run()));
@@ -114,7 +117,11 @@ impl ApiSource {
     /// How the kinds are followed.
     #[must_use]
     pub fn progress(&self) -> Vec<Progress> {
-        self.shared.progress.iter().map(|progress| progress.lock().clone()).collect()
+        self.shared
+            .progress
+            .iter()
+            .map(|progress| progress.lock().clone())
+            .collect()
     }
 
     /// The addresses in the order of preference.
@@ -135,7 +142,13 @@ impl ApiSource {
     /// Why the credentials cannot be used.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        self.shared.access.current().as_ref().as_ref().err().cloned()
+        self.shared
+            .access
+            .current()
+            .as_ref()
+            .as_ref()
+            .err()
+            .cloned()
     }
 }
 

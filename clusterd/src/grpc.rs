@@ -161,7 +161,10 @@ type Pieces = Pin<Box<dyn Stream<Item = Result<wire::WatchResponse, Status>> + S
 impl Cluster for ClusterApi {
     type WatchStream = Pieces;
 
-    async fn watch(&self, request: Request<wire::WatchRequest>) -> Result<Response<Pieces>, Status> {
+    async fn watch(
+        &self,
+        request: Request<wire::WatchRequest>,
+    ) -> Result<Response<Pieces>, Status> {
         let mut name = request.into_inner().subscriber;
         name.retain(|letter| !letter.is_control());
         let name = name.chars().take(MAX_NAME).collect();

@@ -121,7 +121,6 @@ impl Task {
             tokio::select! {
                 found = next_changes(watch.as_ref()) => {
                     changes = found;
-                    tokio::time::sleep(SETTLE).await;
                     if changes.is_lossy {
                         watch = None;
                     }
@@ -192,7 +191,7 @@ impl Task {
 
 async fn next_changes(watch: Option<&Directory>) -> Changes {
     match watch {
-        Some(watch) => watch.changes().await.unwrap_or_else(|_| Changes {
+        Some(watch) => watch.changes(SETTLE).await.unwrap_or_else(|_| Changes {
             is_lossy: true,
             ..Changes::default()
         }),
@@ -250,7 +249,9 @@ impl Files {
             .collect();
         if names.len() > MAX_FILES {
             let n = names.len();
-            return Err(format!("{shown} has {n} manifests; {MAX_FILES} are the most"));
+            return Err(format!(
+                "{shown} has {n} manifests; {MAX_FILES} are the most"
+            ));
         }
         let n_before = self.known.len();
         self.known.retain(|name, _| names.contains(name));
@@ -264,7 +265,11 @@ impl Files {
         for name in names {
             let path = self.directory.join(&name);
             let stamp = Stamp::of(&path);
-            if self.known.get(&name).is_some_and(|known| known.stamp == stamp) {
+            if self
+                .known
+                .get(&name)
+                .is_some_and(|known| known.stamp == stamp)
+            {
                 continue;
             }
             let is_closed = changes.files.get(&name) == Some(&Change::Complete);
@@ -285,12 +290,20 @@ impl Files {
         let mut problems = Vec::new();
         for (name, known) in &self.known {
             let name = name.to_string_lossy();
-            problems.extend(known.problem.iter().map(|problem| format!("{name}: {problem}")));
+            problems.extend(
+                known
+                    .problem
+                    .iter()
+                    .map(|problem| format!("{name}: {problem}")),
+            );
             manifests.add(&name, &known.text);
         }
         problems.extend(manifests.problems.iter().map(ToString::to_string));
         problems.truncate(MAX_PROBLEMS);
-        let kept = manifests.problems.iter().filter_map(|problem| problem.key.clone());
+        let kept = manifests
+            .problems
+            .iter()
+            .filter_map(|problem| problem.key.clone());
         Read {
             kept: kept.collect(),
             objects: manifests.into_objects(),
@@ -356,7 +369,10 @@ mod tests {
     }
 
     fn names(read: &Read) -> Vec<&str> {
-        read.objects.iter().map(|object| object.meta().name.as_str()).collect()
+        read.objects
+            .iter()
+            .map(|object| object.meta().name.as_str())
+            .collect()
     }
 
     #[test]
@@ -366,7 +382,10 @@ mod tests {
         fs::write(place.path().join("a.yaml"), namespace("a")).unwrap();
         fs::write(place.path().join("notes.txt"), "no manifest").unwrap();
         let read = files.read(&Changes::default()).unwrap();
-        assert!(names(&read).is_empty() && !read.is_complete, "its writer may not be done");
+        assert!(
+            names(&read).is_empty() && !read.is_complete,
+            "its writer may not be done"
+        );
         let read = files.read(&closed("a.yaml")).unwrap();
         assert_eq!((names(&read), read.is_complete), (vec!["a"], true));
         assert!(!files.read(&Changes::default()).unwrap().is_new);
@@ -390,7 +409,11 @@ mod tests {
         fs::write(&path, "a: [").unwrap();
         let read = files.read(&closed("a.yaml")).unwrap();
         assert_eq!(names(&read), ["a"]);
-        assert!(read.problems[0].starts_with("a.yaml: "), "{:?}", read.problems);
+        assert!(
+            read.problems[0].starts_with("a.yaml: "),
+            "{:?}",
+            read.problems
+        );
         fs::write(&path, namespace("b")).unwrap();
         let read = files.read(&closed("a.yaml")).unwrap();
         assert_eq!((names(&read), read.problems.len()), (vec!["b"], 0));
@@ -399,7 +422,10 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_there_is_a_problem() {
         let error = check(Path::new("/nonexistent/manifests")).unwrap_err();
-        assert!(error.contains("/nonexistent/manifests cannot be read"), "{error}");
+        assert!(
+            error.contains("/nonexistent/manifests cannot be read"),
+            "{error}"
+        );
         let place = tempfile::tempdir().unwrap();
         fs::write(place.path().join("a.yaml"), namespace("a")).unwrap();
         assert_eq!(check(place.path()), Ok(1));

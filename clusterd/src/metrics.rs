@@ -58,10 +58,26 @@ impl Counters {
         metrics.register(EVENTS, "Events of watches", self.events.clone());
         metrics.register(LISTS, "Whole lists that were read", self.lists.clone());
         metrics.register(FAILURES, "Requests that have failed", self.failures.clone());
-        metrics.register(SILENT_WATCHES, "Watches that were silent for too long", self.silent.clone());
-        metrics.register(RESTORES, "Older versions that were taken up", self.restores.clone());
-        metrics.register(UNREADABLE, "Objects that could not be read", self.unreadable.clone());
-        metrics.register(STATE_SAVES, "Attempts to write the snapshot to disk", self.saves.clone());
+        metrics.register(
+            SILENT_WATCHES,
+            "Watches that were silent for too long",
+            self.silent.clone(),
+        );
+        metrics.register(
+            RESTORES,
+            "Older versions that were taken up",
+            self.restores.clone(),
+        );
+        metrics.register(
+            UNREADABLE,
+            "Objects that could not be read",
+            self.unreadable.clone(),
+        );
+        metrics.register(
+            STATE_SAVES,
+            "Attempts to write the snapshot to disk",
+            self.saves.clone(),
+        );
     }
 
     /// Counts an answer of the API.
@@ -143,14 +159,32 @@ impl Collector for PictureCollector {
         let mut page = Page::new(&mut encoder);
         let each = |value: &dyn Fn(Kind) -> usize| {
             let value = |kind| float(u64::try_from(value(kind)).unwrap_or(u64::MAX));
-            Kind::ALL.map(|kind| (labels(&label(kind)), value(kind))).into()
+            Kind::ALL
+                .map(|kind| (labels(&label(kind)), value(kind)))
+                .into()
         };
-        page.gauges(OBJECTS, "Objects of the last snapshot.", each(&|kind| snapshot.count(kind)))?;
+        page.gauges(
+            OBJECTS,
+            "Objects of the last snapshot.",
+            each(&|kind| snapshot.count(kind)),
+        )?;
         let without_room = each(&|kind| self.publisher.without_room(kind));
-        page.gauges(OBJECTS_WITHOUT_ROOM, "Objects beyond the bound.", without_room)?;
+        page.gauges(
+            OBJECTS_WITHOUT_ROOM,
+            "Objects beyond the bound.",
+            without_room,
+        )?;
         let current = each(&|kind| usize::from(snapshot.freshness(kind) == Freshness::Current));
-        page.gauges(CURRENT, "Whether the source has been read since the start.", current)?;
-        page.gauge(GENERATION, "The generation of the last snapshot.", float(snapshot.generation))?;
+        page.gauges(
+            CURRENT,
+            "Whether the source has been read since the start.",
+            current,
+        )?;
+        page.gauge(
+            GENERATION,
+            "The generation of the last snapshot.",
+            float(snapshot.generation),
+        )?;
         let subscribers = u64::try_from(self.subscribers.len()).unwrap_or(u64::MAX);
         page.gauge(SUBSCRIBERS, "Open Watch streams.", float(subscribers))
     }

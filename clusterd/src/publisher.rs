@@ -76,7 +76,7 @@ impl Publisher {
     /// A counter that rises as long as the task runs.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
-        self.shared.heartbeat.clone()
+        Heartbeat::clone(&self.shared.heartbeat)
     }
 }
 
@@ -107,16 +107,20 @@ impl Shared {
         };
         let unread = reason(named(Freshness::Unread), "never read from the source");
         self.readiness.set_unready("source", unread);
-        let old = reason(named(Freshness::Old), "from before the start, and not read since");
+        let old = reason(
+            named(Freshness::Old),
+            "from before the start, and not read since",
+        );
         self.readiness.set_reason("old snapshot", old);
         let picture = self.picture.lock();
         let full = Kind::ALL.map(|kind| (kind, picture.without_room(kind)));
         drop(picture);
         let full = full.into_iter().filter(|(_, n)| *n > 0);
-        let full: Vec<String> = full.map(|(kind, n)| format!("{n} {}", kind.resource())).collect();
-        let full = (!full.is_empty()).then(|| {
-            format!("`objects` leaves no room for {}", full.join(", "))
-        });
+        let full: Vec<String> = full
+            .map(|(kind, n)| format!("{n} {}", kind.resource()))
+            .collect();
+        let full =
+            (!full.is_empty()).then(|| format!("`objects` leaves no room for {}", full.join(", ")));
         self.readiness.set_reason("room", full);
     }
 }

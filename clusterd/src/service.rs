@@ -1,6 +1,5 @@
 //! The daemon: it opens its socket and the state at the start, follows the source, and saves at the end.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::config::clusterd::Clusterd as ClusterdFile;
@@ -17,12 +16,11 @@ use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
 use tokio::net::UnixListener;
 
-use crate::api::ApiSource;
 use crate::config::{Config, Source};
 use crate::grpc::{ClusterApi, Subscribers};
-use crate::manifests::ManifestSource;
 use crate::metrics::{Counters, PictureCollector};
 use crate::publisher::Publisher;
+use crate::source::{self, Running};
 use crate::state::{Loaded, Saver, Store};
 use crate::status::{self, Parts};
 
@@ -45,16 +43,6 @@ pub struct Clusterd {
     bound: Vec<Bound>,
     /// The state directory, which one process writes; none where it cannot be written anyway.
     lock: Option<Lock>,
-}
-
-/// The source in use.
-#[derive(Debug)]
-pub(crate) enum Running {
-    Api(ApiSource),
-    Manifests {
-        source: ManifestSource,
-        directory: PathBuf,
-    },
 }
 
 impl Service for Clusterd {
@@ -86,14 +74,22 @@ impl Service for Clusterd {
         counters.register(&context.metrics);
         let picture = Picture::new(restored, generation, most);
         let publisher = Publisher::start(picture, context.readiness.clone());
-        context.progress.register("publisher", publisher.heartbeat());
+        context
+            .progress
+            .register("publisher", publisher.heartbeat());
         let saver = Saver::start(
             store.clone(),
             publisher.reader(),
             context.readiness.clone(),
             counters.clone(),
         );
-        let running = run(config.source, &publisher, &context.readiness, &counters, most);
+        let running = source::start(
+            config.source,
+            &publisher,
+            &context.readiness,
+            &counters,
+            most,
+        );
         let (drain, guard) = Drain::new();
         let subscribers = Subscribers::default();
         let collector = PictureCollector::new(publisher.clone(), subscribers.clone());
@@ -105,7 +101,11 @@ impl Service for Clusterd {
             ClusterApi::new(publisher.clone(), subscribers.clone(), guard.clone()).serve(listener);
         }
         let snapshot = publisher.current();
-        tracing::info!(listeners = sockets.names.join(" "), "Serving {}", status::serves(&snapshot));
+        tracing::info!(
+            listeners = sockets.names.join(" "),
+            "Serving {}",
+            status::serves(&snapshot)
+        );
         Ok(Self {
             publisher,
             running,
@@ -119,7 +119,6 @@ impl Service for Clusterd {
         })
     }
 
-    #[expect(clippy::unused_async, reason = "the trait has it so")]
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         if let (Running::Api(api), Source::Api(settings)) = (&self.running, config.source) {
             api.reload(settings);
@@ -180,36 +179,17 @@ impl Sockets {
     }
 }
 
-fn run(
-    source: Source,
-    publisher: &Publisher,
-    readiness: &Readiness,
-    counters: &Counters,
-    most: usize,
-) -> Running {
-    match source {
-        Source::Api(settings) => {
-            Running::Api(ApiSource::start(settings, publisher, readiness, counters, most))
-        }
-        Source::Manifests(directory) => Running::Manifests {
-            source: ManifestSource::start(
-                directory.clone(),
-                publisher.clone(),
-                readiness.clone(),
-                counters.clone(),
-            ),
-            directory,
-        },
-    }
-}
-
 /// Lets the process be asked whether it works: whether it has a snapshot that it would give to a subscriber.
 fn check_self(context: &Context, publisher: &Publisher) {
     let publisher = publisher.clone();
     context.admin.self_check(move || {
         let snapshot = publisher.current();
         async move {
-            Ok(format!("has {} of generation {}", status::serves(&snapshot), snapshot.generation))
+            Ok(format!(
+                "has {} of generation {}",
+                status::serves(&snapshot),
+                snapshot.generation
+            ))
         }
     });
 }
@@ -232,7 +212,10 @@ fn restore(store: &Store, readiness: &Readiness) -> Snapshot {
     match store.load() {
         Loaded::Restored(snapshot) => {
             let n_objects = snapshot.len();
-            tracing::info!(n_objects, "Serving the snapshot on disk until the source is read");
+            tracing::info!(
+                n_objects,
+                "Serving the snapshot on disk until the source is read"
+            );
             snapshot
         }
         Loaded::Absent => Snapshot::default(),

@@ -150,7 +150,9 @@ impl Store {
     /// # Errors
     /// When it cannot be written; the state that was there stays.
     pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        disk::replace(&self.path(), "state.new", 0o640, |file| file.write_all(octets))
+        disk::replace(&self.path(), "state.new", 0o640, |file| {
+            file.write_all(octets)
+        })
     }
 }
 
@@ -308,7 +310,10 @@ mod tests {
             assert!(decode(&damaged).is_err(), "bit at {place}");
         }
         for length in [0, 10, 26, 30, octets.len() - 1] {
-            assert!(decode(octets.get(..length).unwrap()).is_err(), "{length} octets");
+            assert!(
+                decode(octets.get(..length).unwrap()).is_err(),
+                "{length} octets"
+            );
         }
     }
 
@@ -320,7 +325,9 @@ mod tests {
         store.save(&encode(&snapshot())).unwrap();
         assert!(matches!(store.load(), Loaded::Restored(read) if read == snapshot()));
         fs::write(store.path(), "half").unwrap();
-        assert!(matches!(store.load(), Loaded::Refused(reason) if reason.contains("state.refused")));
+        assert!(
+            matches!(store.load(), Loaded::Refused(reason) if reason.contains("state.refused"))
+        );
         assert!(matches!(store.load(), Loaded::Absent));
     }
 }

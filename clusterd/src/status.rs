@@ -8,7 +8,7 @@ use daemon::run::headline;
 
 use crate::grpc;
 use crate::publisher::Publisher;
-use crate::service::Running;
+use crate::source::Running;
 use crate::state::Saved;
 
 /// The parts of a status that the service knows.
@@ -107,7 +107,10 @@ pub fn render(status: &Status<Detail>) -> String {
     let Some(detail) = &status.detail else {
         return text;
     };
-    text.push_str(&format!("{}, generation {}\n", detail.serves, detail.generation));
+    text.push_str(&format!(
+        "{}, generation {}\n",
+        detail.serves, detail.generation
+    ));
     let version = detail.source.minor_version;
     let version = version.map_or_else(String::new, |minor| format!(" (Kubernetes 1.{minor})"));
     text.push_str(&format!(
@@ -131,12 +134,21 @@ pub fn render(status: &Status<Detail>) -> String {
 }
 
 fn kind_line(kind: &KindDetail) -> String {
-    let mut line = format!("{:<13}  {:>6}  {:<7}", kind.kind.name(), kind.objects, kind.freshness.name());
+    let mut line = format!(
+        "{:<13}  {:>6}  {:<7}",
+        kind.kind.name(),
+        kind.objects,
+        kind.freshness.name()
+    );
     if kind.without_room > 0 {
         line.push_str(&format!("  {} without room", kind.without_room));
     }
     if let Some(address) = &kind.address {
-        let state = if kind.watching { "watching" } else { "not watching" };
+        let state = if kind.watching {
+            "watching"
+        } else {
+            "not watching"
+        };
         line.push_str(&format!("  {state} {address}"));
     }
     if !kind.version.is_empty() {
@@ -195,6 +207,9 @@ mod tests {
         kind.version.clear();
         kind.heard_seconds_ago = None;
         kind.without_room = 2;
-        assert_eq!(kind_line(&kind), "service            12  current  2 without room");
+        assert_eq!(
+            kind_line(&kind),
+            "service            12  current  2 without room"
+        );
     }
 }

@@ -105,11 +105,14 @@ impl Selection {
     fn covers_key(&self, key: &Key) -> bool {
         let is_kind = self.kind.is_none_or(|kind| kind == key.kind);
         is_kind
-            && self.name.as_ref().is_none_or(|name| match name.split_once('/') {
-                Some((namespace, "")) => key.namespace == namespace,
-                Some((namespace, name)) => key.namespace == namespace && key.name == name,
-                None => key.name == *name,
-            })
+            && self
+                .name
+                .as_ref()
+                .is_none_or(|name| match name.split_once('/') {
+                    Some((namespace, "")) => key.namespace == namespace,
+                    Some((namespace, name)) => key.namespace == namespace && key.name == name,
+                    None => key.name == *name,
+                })
     }
 }
 
@@ -118,7 +121,10 @@ fn line(object: &Object) -> String {
     let key = object.key();
     let detail = match object {
         Object::Node(node) => {
-            let addresses = node.addresses.iter().map(|address| address.address.as_str());
+            let addresses = node
+                .addresses
+                .iter()
+                .map(|address| address.address.as_str());
             let addresses = addresses.collect::<Vec<_>>().join(" ");
             let cordoned = if node.unschedulable { " cordoned" } else { "" };
             format!("{addresses} ready={:?}{cordoned}", node.ready).to_lowercase()
@@ -132,12 +138,20 @@ fn line(object: &Object) -> String {
             };
             let ports = service.ports.iter();
             let ports = ports.map(|port| format!("{}/{}", port.port, port.protocol.name()));
-            format!("{:?} {ips} {}", service.kind, ports.collect::<Vec<_>>().join(","))
+            format!(
+                "{:?} {ips} {}",
+                service.kind,
+                ports.collect::<Vec<_>>().join(",")
+            )
         }
         Object::EndpointSlice(slice) => {
-            let n_ready = slice.endpoints.iter().filter(|endpoint| endpoint.ready).count();
+            let n_ready = slice
+                .endpoints
+                .iter()
+                .filter(|endpoint| endpoint.ready)
+                .count();
             let n_endpoints = slice.endpoints.len();
-            format!("of {}: {n_ready} of {n_endpoints} ready", slice.service)
+            format!("{}: {n_ready} of {n_endpoints} ready", slice.service)
         }
     };
     format!("{key}  {detail}").trim_end().to_owned()
@@ -230,6 +244,9 @@ mod tests {
             unschedulable: true,
             ..Node::default()
         };
-        assert_eq!(line(&Object::Node(node)), "node n  192.0.2.1 ready=true cordoned");
+        assert_eq!(
+            line(&Object::Node(node)),
+            "node n  192.0.2.1 ready=true cordoned"
+        );
     }
 }

@@ -109,8 +109,17 @@ mod tests {
             assert_eq!(text.parse::<ApiAddress>().unwrap().to_string(), shown);
         }
         for text in [
-            "", "https://", "192.168.7.13:6443", "https://a b", "https://a:x", "https://[::1", "https://[a]:1",
-            "https://a/b", "ftp://a", "http://192.168.7.13", "http://localhost",
+            "",
+            "https://",
+            "192.168.7.13:6443",
+            "https://a b",
+            "https://a:x",
+            "https://[::1",
+            "https://[a]:1",
+            "https://a/b",
+            "ftp://a",
+            "http://192.168.7.13",
+            "http://localhost",
         ] {
             assert!(text.parse::<ApiAddress>().is_err(), "{text}");
         }

@@ -104,7 +104,9 @@ pub(super) async fn open(
                     .map_err(|error| failed(io::Error::other(error)))?,
             };
             let connector = TlsConnector::from(Arc::clone(&access.tls));
-            let stream = within(connector.connect(name, stream)).await.map_err(failed)?;
+            let stream = within(connector.connect(name, stream))
+                .await
+                .map_err(failed)?;
             exchange(access, address, path, stream).await
         }
     }

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 
 use super::access::Access;
 use super::client::{self, ApiError};
+use super::settings::ApiSettings;
 use super::{Shared, seconds_since};
-use crate::config::ApiSettings;
 use crate::publisher::Publisher;
 
 /// Answers that wait for the machine; a request beyond them waits, and so does the server.
@@ -189,7 +189,11 @@ impl Follower {
 
     fn address(&self, place: usize) -> String {
         let access = self.access.shared();
-        let addresses = access.as_ref().as_ref().ok().map(|access| &access.addresses);
+        let addresses = access
+            .as_ref()
+            .as_ref()
+            .ok()
+            .map(|access| &access.addresses);
         let address = addresses.and_then(|addresses| addresses.get(place));
         address.map(ToString::to_string).unwrap_or_default()
     }
@@ -274,7 +278,10 @@ const fn paths(kind: Kind) -> &'static [&'static str] {
 }
 
 fn target(kind: Kind, request: &Request) -> String {
-    let path = paths(kind).get(request.variant).copied().unwrap_or_default();
+    let path = paths(kind)
+        .get(request.variant)
+        .copied()
+        .unwrap_or_default();
     let watch = |timeout: &std::time::Duration| {
         let seconds = timeout.as_secs();
         format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}")
@@ -307,7 +314,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Carries out a request; what comes of it goes to the follower.
+/// Carries out a request; its answer goes to the follower.
 async fn carry_out(
     access: &Access,
     kind: Kind,
@@ -330,7 +337,9 @@ async fn carry_out(
         let page = page.map_err(|error| Failure::Broken(error.to_string()))?;
         return give(Input::Page(page)).await;
     }
-    let mut lines = client::open(access, address, &path).await.map_err(failure)?;
+    let mut lines = client::open(access, address, &path)
+        .await
+        .map_err(failure)?;
     give(Input::Opened).await?;
     while let Some(line) = lines.line().await.map_err(failure)? {
         let event = answer::event(kind, &line);
@@ -372,7 +381,11 @@ mod tests {
         let timeout = Duration::from_secs(27);
         let version = "1000".to_owned();
         assert_eq!(
-            of(Kind::EndpointSlice, 1, RequestKind::Watch { version, timeout }),
+            of(
+                Kind::EndpointSlice,
+                1,
+                RequestKind::Watch { version, timeout }
+            ),
             "/apis/discovery.k8s.io/v1beta1/endpointslices?watch=1&allowWatchBookmarks=true&timeoutSeconds=27&resourceVersion=1000"
         );
         assert_eq!(

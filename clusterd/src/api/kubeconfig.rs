@@ -108,14 +108,20 @@ pub(super) fn read(text: &str, directory: &Path) -> Result<Kubeconfig, String> {
     };
     let file: File =
         serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
-    let context = find(&file.contexts, &file.current_context, "context")?.context.clone();
-    let cluster = find(&file.clusters, &context.cluster, "cluster")?.cluster.clone();
+    let context = find(&file.contexts, &file.current_context, "context")?
+        .context
+        .clone();
+    let cluster = find(&file.clusters, &context.cluster, "cluster")?
+        .cluster
+        .clone();
     let user = match context.user.is_empty() {
         true => User::default(),
         false => find(&file.users, &context.user, "user")?.user.clone(),
     };
     if let Some(word) = unusable(&cluster, &user) {
-        return Err(format!("`{word}` cannot be used here: clusterd runs no command, and verifies every server"));
+        return Err(format!(
+            "`{word}` cannot be used here: clusterd runs no command, and verifies every server"
+        ));
     }
     let pem = |data: Option<String>, path: Option<PathBuf>| -> Result<Option<Pem>, String> {
         match (data, path) {
@@ -127,11 +133,16 @@ pub(super) fn read(text: &str, directory: &Path) -> Result<Kubeconfig, String> {
             (None, None) => Ok(None),
         }
     };
-    let token_file = user.token_file.map(|path| Token::File(directory.join(path)));
+    let token_file = user
+        .token_file
+        .map(|path| Token::File(directory.join(path)));
     Ok(Kubeconfig {
         server: cluster.server,
         server_name: cluster.tls_server_name,
-        authorities: pem(cluster.certificate_authority_data, cluster.certificate_authority)?,
+        authorities: pem(
+            cluster.certificate_authority_data,
+            cluster.certificate_authority,
+        )?,
         // As kubectl has it: the file wins over the text.
         token: token_file.or_else(|| user.token.map(Token::Inline)),
         certificate: pem(user.client_certificate_data, user.client_certificate)?,
@@ -184,10 +195,13 @@ users:
 
     #[test]
     fn the_current_context_is_read() {
-        let read = super::read(TEXT, Path::new("/etc/outpost")).unwrap();
+        let read = read(TEXT, Path::new("/etc/outpost")).unwrap();
         assert_eq!(read.server, "https://api.ocp4.redhat.ren:6443");
         assert_eq!(read.server_name.as_deref(), Some("kubernetes"));
-        assert_eq!(read.authorities, Some(Pem::File("/etc/outpost/ca.crt".into())));
+        assert_eq!(
+            read.authorities,
+            Some(Pem::File("/etc/outpost/ca.crt".into()))
+        );
         assert_eq!(read.token, Some(Token::File("/run/token".into())));
         assert_eq!(read.certificate, Some(Pem::Inline(b"a".to_vec())));
     }
@@ -196,16 +210,32 @@ users:
     fn a_kubeconfig_that_runs_or_trusts_anything_is_refused() {
         for (old, new, problem) in [
             ("tokenFile: /run/token", "exec: {command: sh}", "`exec`"),
-            ("tokenFile: /run/token", "auth-provider: {name: x}", "`auth-provider`"),
+            (
+                "tokenFile: /run/token",
+                "auth-provider: {name: x}",
+                "`auth-provider`",
+            ),
             ("tokenFile: /run/token", "username: x", "`username`"),
-            ("tls-server-name: kubernetes", "insecure-skip-tls-verify: true", "`insecure-skip-tls-verify`"),
-            ("tls-server-name: kubernetes", "proxy-url: http://x", "`proxy-url`"),
-            ("current-context: edge", "current-context: no", "no context \"no\""),
+            (
+                "tls-server-name: kubernetes",
+                "insecure-skip-tls-verify: true",
+                "`insecure-skip-tls-verify`",
+            ),
+            (
+                "tls-server-name: kubernetes",
+                "proxy-url: http://x",
+                "`proxy-url`",
+            ),
+            (
+                "current-context: edge",
+                "current-context: no",
+                "no context \"no\"",
+            ),
             ("user: clusterd}", "user: no}", "no user \"no\""),
             ("YQ==", "\"%\"", "base64"),
             ("clusters:", "clusters: [", ""),
         ] {
-            let error = super::read(&TEXT.replace(old, new), Path::new("/")).unwrap_err();
+            let error = read(&TEXT.replace(old, new), Path::new("/")).unwrap_err();
             assert!(error.contains(problem), "{new}: {error}");
         }
     }

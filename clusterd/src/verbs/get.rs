@@ -40,7 +40,10 @@ pub(super) async fn run(args: Args) -> ExitCode {
         errln!("{note}");
     }
     let mut is_found = false;
-    for object in snapshot.objects().filter(|object| args.selection.covers(object)) {
+    for object in snapshot
+        .objects()
+        .filter(|object| args.selection.covers(object))
+    {
         is_found = true;
         match args.json {
             true => match serde_json::to_string(&**object) {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Daemon, Selection, line};
 
-/// How often the state of the stream is looked at.
+/// The interval of looks at the state of the stream.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Arguments of `watch`.
@@ -77,13 +77,21 @@ async fn follow(link: &Link, args: &Args) -> io::Result<()> {
 
 fn print(difference: &Difference, args: &Args) {
     let (now, generation) = (Timestamp::now(), difference.generation);
-    for key in difference.gone.iter().filter(|key| args.selection.covers_key(key)) {
+    for key in difference
+        .gone
+        .iter()
+        .filter(|key| args.selection.covers_key(key))
+    {
         match args.json {
             true => outln!("{}", event(now, generation, key, None)),
             false => outln!("{now}  gone  {key}"),
         }
     }
-    for object in difference.put.iter().filter(|object| args.selection.covers(object)) {
+    for object in difference
+        .put
+        .iter()
+        .filter(|object| args.selection.covers(object))
+    {
         match args.json {
             true => outln!("{}", event(now, generation, &object.key(), Some(object))),
             false => outln!("{now}  put   {}", line(object)),
