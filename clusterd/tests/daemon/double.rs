@@ -316,11 +316,6 @@ impl Server {
         }
         let mut has_bookmark = false;
         loop {
-            let behaviour = lock(&self.behaviour).clone();
-            let is_over = behaviour.epoch != begun.epoch || behaviour.is_down;
-            if is_over {
-                return end(stream);
-            }
             let store = lock(&self.store.0);
             let (store, _) = self
                 .store
@@ -332,6 +327,12 @@ impl Server {
             let news: Vec<_> = news.cloned().collect();
             let newest = store.version;
             drop(store);
+            // After the wait: what a test has set before a change holds for the change.
+            let behaviour = lock(&self.behaviour).clone();
+            let is_over = behaviour.epoch != begun.epoch || behaviour.is_down;
+            if is_over {
+                return end(stream);
+            }
             if behaviour.is_silent {
                 continue;
             }

@@ -300,6 +300,18 @@ async fn the_last_snapshot_is_served_as_old_while_the_api_is_away() {
             .get(&["node"])
             .contains("from before the start of clusterd")
     );
+    // Without its state it knows nothing; the subscriber keeps what it had.
+    daemon.stop();
+    fs::remove_dir_all(daemon.path().join("state")).expect("a directory");
+    daemon.start();
+    let lost = until(&link, "the new process", |it| {
+        it.generation > old.generation
+    })
+    .await;
+    assert_eq!(
+        (names(&lost), lost.least_fresh()),
+        (names(&before), Freshness::Old)
+    );
     double.delete("services", "shop/c");
     double.set(|behaviour| behaviour.is_down = false);
     let current = until(&link, "the api", is_current).await;
