@@ -58,7 +58,10 @@ pub struct ApiSource {
 #[derive(Debug)]
 struct Shared {
     settings: Mutex<ApiSettings>,
+    /// The last credentials that can be used; why there are none before the first.
     access: Arc<Latest<Result<Access, String>>>,
+    /// Why the files cannot be used as they are now.
+    problem: Mutex<Option<String>>,
     /// The API has refused the credentials, or the settings are others.
     refused: Notify,
     minor: AtomicU32,
@@ -80,6 +83,7 @@ impl ApiSource {
         let stamps = Stamps::of(settings);
         let first = access::read(settings).map_err(|error| daemon::exit::chain(&error));
         let shared = Arc::new(Shared {
+            problem: Mutex::new(first.as_ref().err().cloned()),
             access: Latest::new(first),
             settings: Mutex::new(settings.clone()),
             refused: Notify::new(),
@@ -142,13 +146,7 @@ impl ApiSource {
     /// Why the credentials cannot be used.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        self.shared
-            .access
-            .current()
-            .as_ref()
-            .as_ref()
-            .err()
-            .cloned()
+        self.shared.problem.lock().clone()
     }
 }
 
@@ -184,23 +182,36 @@ impl Shared {
             seen = stamps;
             let read = tokio::task::spawn_blocking(move || access::read(&settings)).await;
             let Ok(read) = read else { return };
-            let read = read.map_err(|error| daemon::exit::chain(&error));
-            if read != *self.access.current() {
-                match &read {
-                    Ok(_) => tracing::info!("Credentials and addresses of the API are read again"),
-                    Err(error) => tracing::error!(error, "Credentials of the API cannot be used"),
-                }
-                self.access.publish(read);
-                self.report();
-            }
+            self.take(read.map_err(|error| daemon::exit::chain(&error)));
             if was_refused {
                 tokio::time::sleep(REFUSED).await;
             }
         }
     }
 
+    /// Takes up credentials that were read again. Files that cannot be used leave the earlier ones in use: one of several
+    /// files may have been replaced, and the others not yet.
+    fn take(&self, read: Result<Access, String>) {
+        let problem = read.as_ref().err().cloned();
+        if let Some(error) = &problem
+            && *self.problem.lock() != problem
+        {
+            tracing::error!(error, "Credentials of the API cannot be used");
+        }
+        *self.problem.lock() = problem;
+        self.report();
+        let before = self.access.current();
+        let is_better = read.is_ok() || before.is_err();
+        if is_better && *before != read {
+            if read.is_ok() {
+                tracing::info!("Credentials and addresses of the API are read again");
+            }
+            self.access.publish(read);
+        }
+    }
+
     fn report(&self) {
-        let problem = self.access.current().as_ref().as_ref().err().cloned();
+        let problem = self.problem.lock().clone();
         self.readiness.set_reason("credentials", problem);
     }
 

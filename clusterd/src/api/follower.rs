@@ -172,7 +172,6 @@ impl Follower {
     fn send(&mut self, request: Request) {
         self.requests.retain(|_, task| !task.is_finished());
         let (id, kind, sender) = (request.id, self.kind, self.sender.clone());
-        self.access.refresh();
         let access = self.access.shared();
         let task = tokio::spawn(async move {
             let failure = match access.as_ref() {

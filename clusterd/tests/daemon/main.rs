@@ -417,6 +417,17 @@ async fn a_token_that_rotates_is_read_again() {
     double.put("services", service("b", "10.96.0.2"));
     fs::write(daemon.path().join("token"), "two\n").expect("a file");
     until(&link, "the new token", |it| services(it) == ["a", "b"]).await;
+    // A file that is of no use leaves the credentials that are in use.
+    fs::write(daemon.path().join("ca"), "none").expect("a file");
+    let begun = now();
+    while !daemon.ask("/status").await.contains("give `ca-file`") {
+        assert!(begun.elapsed() < LIMIT, "the file of no use is not named");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    double.put("services", service("c", "10.96.0.3"));
+    double.restart();
+    double.put("services", service("d", "10.96.0.4"));
+    until(&link, "the old credentials", |it| services(it).len() == 4).await;
 }
 
 #[tokio::test]
