@@ -12,6 +12,7 @@ pub mod address;
 mod client;
 mod follower;
 mod kubeconfig;
+pub mod settings;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +26,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::config::ApiSettings;
 use crate::metrics::Counters;
 use crate::publisher::Publisher;
 use access::{Access, Stamps};
 use follower::Follower;
+use settings::ApiSettings;
 
 pub use follower::Progress;
 
@@ -39,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(10);
 const REFUSED: Duration = Duration::from_millis(500);
 /// How often the version of the API is read; an upgrade takes minutes.
 const VERSION_EVERY: Duration = Duration::from_secs(300);
-/// The pause before the version is asked for again.
+/// The pause before another request for the version.
 const VERSION_AGAIN: Duration = Duration::from_secs(5);
 /// The time for one answer about the version.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
@@ -53,12 +54,15 @@ pub struct ApiSource {
     tasks: Vec<JoinHandle<()>>,
 }
 
-/// What the tasks share.
+/// The state that the tasks share.
 #[derive(Debug)]
 struct Shared {
     settings: Mutex<ApiSettings>,
+    /// The last credentials that can be used; why there are none before the first.
     access: Arc<Latest<Result<Access, String>>>,
-    /// Somebody wants the credentials read again.
+    /// Why the files cannot be used as they are now.
+    problem: Mutex<Option<String>>,
+    /// The API has refused the credentials, or the settings are others.
     refused: Notify,
     minor: AtomicU32,
     progress: Vec<Arc<Mutex<Progress>>>,
@@ -70,15 +74,16 @@ impl ApiSource {
     /// Begins to follow every kind; needs a tokio runtime.
     #[must_use]
     pub fn start(
-        settings: ApiSettings,
+        settings: &ApiSettings,
         publisher: &Publisher,
         readiness: &Readiness,
         counters: &Counters,
         most: usize,
     ) -> Self {
-        let stamps = Stamps::of(&settings);
-        let first = access::read(&settings).map_err(|error| daemon::exit::chain(&error));
+        let stamps = Stamps::of(settings);
+        let first = access::read(settings).map_err(|error| daemon::exit::chain(&error));
         let shared = Arc::new(Shared {
+            problem: Mutex::new(first.as_ref().err().cloned()),
             access: Latest::new(first),
             settings: Mutex::new(settings.clone()),
             refused: Notify::new(),
@@ -99,7 +104,7 @@ impl ApiSource {
                 Arc::clone(&shared),
                 Arc::clone(progress),
                 publisher.clone(),
-                &settings,
+                settings,
                 most,
             );
             tasks.push(tokio::spawn(follower.run()));
@@ -141,13 +146,7 @@ impl ApiSource {
     /// Why the credentials cannot be used.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
-        self.shared
-            .access
-            .current()
-            .as_ref()
-            .as_ref()
-            .err()
-            .cloned()
+        self.shared.problem.lock().clone()
     }
 }
 
@@ -183,23 +182,36 @@ impl Shared {
             seen = stamps;
             let read = tokio::task::spawn_blocking(move || access::read(&settings)).await;
             let Ok(read) = read else { return };
-            let read = read.map_err(|error| daemon::exit::chain(&error));
-            if read != *self.access.current() {
-                match &read {
-                    Ok(_) => tracing::info!("Credentials and addresses of the API are read again"),
-                    Err(error) => tracing::error!(error, "Credentials of the API cannot be used"),
-                }
-                self.access.publish(read);
-                self.report();
-            }
+            self.take(read.map_err(|error| daemon::exit::chain(&error)));
             if was_refused {
                 tokio::time::sleep(REFUSED).await;
             }
         }
     }
 
+    /// Takes up credentials that were read again. Files that cannot be used leave the earlier ones in use: one of several
+    /// files may have been replaced, and the others not yet.
+    fn take(&self, read: Result<Access, String>) {
+        let problem = read.as_ref().err().cloned();
+        if let Some(error) = &problem
+            && *self.problem.lock() != problem
+        {
+            tracing::error!(error, "Credentials of the API cannot be used");
+        }
+        *self.problem.lock() = problem;
+        self.report();
+        let before = self.access.current();
+        let is_better = read.is_ok() || before.is_err();
+        if is_better && *before != read {
+            if read.is_ok() {
+                tracing::info!("Credentials and addresses of the API are read again");
+            }
+            self.access.publish(read);
+        }
+    }
+
     fn report(&self) {
-        let problem = self.access.current().as_ref().as_ref().err().cloned();
+        let problem = self.problem.lock().clone();
         self.readiness.set_reason("credentials", problem);
     }
 

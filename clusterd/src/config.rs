@@ -2,22 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use ::config::clusterd::{ADMIN_PORT, Api, Clusterd};
+use ::config::clusterd::{ADMIN_PORT, Clusterd};
 use ::config::{Document, Problem, Problems};
 use daemon::config::Common;
-use rustls::pki_types::ServerName;
 
 use crate::api::access;
-use crate::api::address::ApiAddress;
+use crate::api::settings::ApiSettings;
 
 /// The default address of the admin listener.
 pub const DEFAULT_ADMIN: SocketAddr =
     SocketAddr::new(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), ADMIN_PORT);
-
-/// The directory that Kubernetes mounts into a pod.
-const MOUNTED: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,25 +32,6 @@ pub enum Source {
     Api(ApiSettings),
     /// A directory of manifests.
     Manifests(PathBuf),
-}
-
-/// The settings of the API.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApiSettings {
-    /// A kubeconfig.
-    pub kubeconfig: Option<PathBuf>,
-    /// The addresses before that of the kubeconfig.
-    pub addresses: Vec<ApiAddress>,
-    /// The name of the servers' certificates.
-    pub server_name: Option<ServerName<'static>>,
-    /// The authorities; none for those of the kubeconfig.
-    pub ca_file: Option<PathBuf>,
-    /// The bearer token; none for the credentials of the kubeconfig.
-    pub token_file: Option<PathBuf>,
-    /// Objects of one page.
-    pub page: usize,
-    /// How long a watch lasts.
-    pub watch: Duration,
 }
 
 /// The keys that the command line may set; it wins over the file.
@@ -99,8 +75,8 @@ impl Config {
         let mut settings = None;
         let mut file = document.parse_with(|file: &Clusterd, check| {
             settings = file.api.as_ref().map(|api| {
-                api_settings(api, |key, words| {
-                    check.problem(&["api".into(), key.into()], words)
+                ApiSettings::of(api, |key, words| {
+                    check.problem(&["api".into(), key.into()], words);
                 })
             });
             if file.api.is_some() && file.manifests.is_some() && overrides.manifests.is_none() {
@@ -156,34 +132,6 @@ impl Config {
     }
 }
 
-fn api_settings(api: &Api, mut problem: impl FnMut(&'static str, String)) -> ApiSettings {
-    let mut addresses = Vec::new();
-    for text in &api.addresses {
-        match text.parse::<ApiAddress>() {
-            Ok(address) => addresses.push(address),
-            Err(error) => problem("addresses", error.to_string()),
-        }
-    }
-    let name = api.server_name.as_ref().map(|name| {
-        let parsed = ServerName::try_from(name.clone());
-        parsed.map_err(|_| problem("server-name", format!("{name:?} is no name of a server")))
-    });
-    if api.addresses.is_empty() && api.kubeconfig.is_none() {
-        problem("addresses", "give `addresses` or `kubeconfig`".to_owned());
-    }
-    let has_kubeconfig = api.kubeconfig.is_some();
-    let mounted = |name: &str| (!has_kubeconfig).then(|| Path::new(MOUNTED).join(name));
-    ApiSettings {
-        kubeconfig: api.kubeconfig.clone(),
-        addresses,
-        server_name: name.and_then(Result::ok),
-        ca_file: api.ca_file.clone().or_else(|| mounted("ca.crt")),
-        token_file: api.token_file.clone().or_else(|| mounted("token")),
-        page: api.page.get(),
-        watch: api.watch.get(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,7 +152,10 @@ mod tests {
         match config.source {
             Source::Api(api) => {
                 assert_eq!(api.addresses[0].to_string(), "https://192.168.7.13:6443");
-                assert!(api.ca_file.is_some_and(|path| path.starts_with(MOUNTED)));
+                assert!(
+                    api.ca_file
+                        .is_some_and(|path| path.starts_with("/var/run/secrets"))
+                );
             }
             other @ Source::Manifests(_) => panic!("{other:?}"),
         }
@@ -233,7 +184,10 @@ mod tests {
                 "[api]\nkubeconfig = \"/k\"\nserver-name = \"a b\"",
                 "is no name of a server",
             ),
-            ("[api]\nkubeconfig = \"/k\"\nwatch = \"1s\"", "watch"),
+            (
+                "[api]\nkubeconfig = \"/k\"\nwatch = \"1s\"",
+                "from 10s to 10m",
+            ),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");

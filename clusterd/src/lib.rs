@@ -18,6 +18,7 @@ pub mod manifests;
 pub mod metrics;
 pub mod publisher;
 pub mod service;
+mod source;
 pub mod state;
 pub mod status;
 pub mod verbs;

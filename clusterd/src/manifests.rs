@@ -31,6 +31,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 const RENEW: Duration = Duration::from_secs(60);
 /// Files of the directory; more are a mistake.
 const MAX_FILES: usize = 1000;
+/// Bytes of all files together: tens of thousands of objects, and a bound on the memory that they take.
+const MAX_BYTES: usize = 64 << 20;
 /// Problems that are shown.
 const MAX_PROBLEMS: usize = 20;
 
@@ -121,7 +123,6 @@ impl Task {
             tokio::select! {
                 found = next_changes(watch.as_ref()) => {
                     changes = found;
-                    tokio::time::sleep(SETTLE).await;
                     if changes.is_lossy {
                         watch = None;
                     }
@@ -192,7 +193,7 @@ impl Task {
 
 async fn next_changes(watch: Option<&Directory>) -> Changes {
     match watch {
-        Some(watch) => watch.changes().await.unwrap_or_else(|_| Changes {
+        Some(watch) => watch.changes(SETTLE).await.unwrap_or_else(|_| Changes {
             is_lossy: true,
             ..Changes::default()
         }),
@@ -205,7 +206,8 @@ async fn next_changes(watch: Option<&Directory>) -> Changes {
 struct Files {
     directory: PathBuf,
     known: BTreeMap<OsString, Known>,
-    /// Whether the directory was read before.
+    /// Whether the whole directory was read before: a file that is being written at the first reading holds it up, since its
+    /// earlier text is unknown.
     is_read: bool,
 }
 
@@ -257,7 +259,7 @@ impl Files {
         let n_before = self.known.len();
         self.known.retain(|name, _| names.contains(name));
         let mut is_new = !self.is_read || self.known.len() != n_before;
-        let mut is_complete = true;
+        let mut unfinished = None;
         // A mounted ConfigMap is complete as a whole when its link is moved.
         let is_link_moved = changes
             .files
@@ -276,14 +278,21 @@ impl Files {
             let is_closed = changes.files.get(&name) == Some(&Change::Complete);
             if is_closed || is_link_moved || changes.is_lossy || is_quiet(&path) {
                 is_new = true;
+                let others = self.known.iter().filter(|(other, _)| **other != name);
+                let n_bytes: usize = others.map(|(_, known)| known.text.len()).sum();
                 let known = self.known.entry(name).or_default();
-                known.take(stamp, &path);
+                known.take(stamp, &path, MAX_BYTES.saturating_sub(n_bytes));
             } else {
-                is_complete = false;
+                unfinished = Some(name);
             }
         }
-        self.is_read = true;
-        Ok(self.collect(is_new, is_complete))
+        self.is_read |= unfinished.is_none();
+        let mut read = self.collect(is_new && self.is_read, unfinished.is_none());
+        if let Some(name) = unfinished.filter(|_| !self.is_read) {
+            let problem = format!("{} is being written", name.to_string_lossy());
+            read.problems.push(problem);
+        }
+        Ok(read)
     }
 
     fn collect(&self, is_new: bool, is_complete: bool) -> Read {
@@ -317,9 +326,14 @@ impl Files {
 
 impl Known {
     /// Takes up the text of the file, unless it cannot be parsed: then the earlier one still counts.
-    fn take(&mut self, stamp: Stamp, path: &Path) {
+    fn take(&mut self, stamp: Stamp, path: &Path, room: usize) {
         self.stamp = stamp;
-        let text = disk::read(path).map_err(|error| error.to_string());
+        let text = match stamp.length() > u64::try_from(room).unwrap_or(u64::MAX) {
+            true => Err(format!(
+                "all files together have more than {MAX_BYTES} bytes"
+            )),
+            false => disk::read(path).map_err(|error| error.to_string()),
+        };
         let text = text.and_then(|octets| {
             String::from_utf8(octets).map_err(|_| "it is no text (UTF-8)".to_owned())
         });
@@ -384,9 +398,10 @@ mod tests {
         fs::write(place.path().join("notes.txt"), "no manifest").unwrap();
         let read = files.read(&Changes::default()).unwrap();
         assert!(
-            names(&read).is_empty() && !read.is_complete,
+            !read.is_new && !read.is_complete,
             "its writer may not be done"
         );
+        assert_eq!(read.problems, ["a.yaml is being written"]);
         let read = files.read(&closed("a.yaml")).unwrap();
         assert_eq!((names(&read), read.is_complete), (vec!["a"], true));
         assert!(!files.read(&Changes::default()).unwrap().is_new);

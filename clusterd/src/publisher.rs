@@ -76,7 +76,7 @@ impl Publisher {
     /// A counter that rises as long as the task runs.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
-        self.shared.heartbeat.clone()
+        Heartbeat::clone(&self.shared.heartbeat)
     }
 }
 
@@ -98,9 +98,7 @@ impl Shared {
     fn report(&self) {
         let snapshot = self.snapshots.current();
         let named = |freshness: Freshness| -> Vec<&'static str> {
-            let kinds = Kind::ALL.into_iter();
-            let kinds = kinds.filter(|kind| snapshot.freshness(*kind) == freshness);
-            kinds.map(Kind::resource).collect()
+            snapshot.kinds_of(freshness).map(Kind::resource).collect()
         };
         let reason = |kinds: Vec<&str>, words: &str| {
             (!kinds.is_empty()).then(|| format!("{words}: {}", kinds.join(", ")))

@@ -1,6 +1,5 @@
 //! The daemon: it opens its socket and the state at the start, follows the source, and saves at the end.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use ::config::clusterd::Clusterd as ClusterdFile;
@@ -17,12 +16,11 @@ use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
 use tokio::net::UnixListener;
 
-use crate::api::ApiSource;
 use crate::config::{Config, Source};
 use crate::grpc::{ClusterApi, Subscribers};
-use crate::manifests::ManifestSource;
 use crate::metrics::{Counters, PictureCollector};
 use crate::publisher::Publisher;
+use crate::source::{self, Running};
 use crate::state::{Loaded, Saver, Store};
 use crate::status::{self, Parts};
 
@@ -45,16 +43,6 @@ pub struct Clusterd {
     bound: Vec<Bound>,
     /// The state directory, which one process writes; none where it cannot be written anyway.
     lock: Option<Lock>,
-}
-
-/// The source in use.
-#[derive(Debug)]
-pub(crate) enum Running {
-    Api(ApiSource),
-    Manifests {
-        source: ManifestSource,
-        directory: PathBuf,
-    },
 }
 
 impl Service for Clusterd {
@@ -95,7 +83,7 @@ impl Service for Clusterd {
             context.readiness.clone(),
             counters.clone(),
         );
-        let running = run(
+        let running = source::start(
             config.source,
             &publisher,
             &context.readiness,
@@ -131,7 +119,6 @@ impl Service for Clusterd {
         })
     }
 
-    #[expect(clippy::unused_async, reason = "the trait has it so")]
     async fn reload(&self, config: Config) -> Result<String, Problems> {
         if let (Running::Api(api), Source::Api(settings)) = (&self.running, config.source) {
             api.reload(settings);
@@ -189,29 +176,6 @@ impl Sockets {
             bound: vec![bound],
             names: vec![format!("unix:{}", config.file.socket.display())],
         })
-    }
-}
-
-fn run(
-    source: Source,
-    publisher: &Publisher,
-    readiness: &Readiness,
-    counters: &Counters,
-    most: usize,
-) -> Running {
-    match source {
-        Source::Api(settings) => Running::Api(ApiSource::start(
-            settings, publisher, readiness, counters, most,
-        )),
-        Source::Manifests(directory) => Running::Manifests {
-            source: ManifestSource::start(
-                directory.clone(),
-                publisher.clone(),
-                readiness.clone(),
-                counters.clone(),
-            ),
-            directory,
-        },
     }
 }
 

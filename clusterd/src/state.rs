@@ -228,8 +228,8 @@ struct Task {
 
 impl Task {
     async fn run(mut self) {
-        // The snapshot of the start is on disk already, or there is none.
-        let mut is_saved = true;
+        // Also without a change: a process that is killed twice must not use a generation twice.
+        let mut is_saved = self.save(self.snapshots.shared()).await;
         loop {
             let change = async {
                 match is_saved {
@@ -244,8 +244,7 @@ impl Task {
             let is_last = self.guard.is_asked();
             let is_new = self.snapshots.refresh();
             let current = self.snapshots.shared();
-            let is_due = is_new || !is_saved || self.saved.lock().generation != current.generation;
-            if is_due && (current.generation > 0) {
+            if is_new || !is_saved || self.saved.lock().generation != current.generation {
                 is_saved = self.save(current).await;
             }
             if is_last {

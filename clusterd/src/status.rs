@@ -8,7 +8,7 @@ use daemon::run::headline;
 
 use crate::grpc;
 use crate::publisher::Publisher;
-use crate::service::Running;
+use crate::source::Running;
 use crate::state::Saved;
 
 /// The parts of a status that the service knows.
@@ -167,8 +167,7 @@ fn kind_line(kind: &KindDetail) -> String {
 #[must_use]
 pub(crate) fn freshness_note(snapshot: &Snapshot) -> Option<String> {
     let kinds = |freshness| {
-        let kinds = Kind::ALL.into_iter();
-        let kinds = kinds.filter(move |kind| snapshot.freshness(*kind) == freshness);
+        let kinds = snapshot.kinds_of(freshness);
         kinds.map(Kind::resource).collect::<Vec<_>>()
     };
     let (unread, old) = (kinds(Freshness::Unread), kinds(Freshness::Old));

@@ -151,7 +151,7 @@ fn line(object: &Object) -> String {
                 .filter(|endpoint| endpoint.ready)
                 .count();
             let n_endpoints = slice.endpoints.len();
-            format!("of {}: {n_ready} of {n_endpoints} ready", slice.service)
+            format!("{}: {n_ready} of {n_endpoints} ready", slice.service)
         }
     };
     format!("{key}  {detail}").trim_end().to_owned()

@@ -297,7 +297,7 @@ async fn is_replaced(watch: Option<&Directory>, name: &OsStr) {
         return std::future::pending().await;
     };
     loop {
-        let Ok(changes) = watch.changes().await else {
+        let Ok(changes) = watch.changes(Duration::ZERO).await else {
             return std::future::pending().await;
         };
         if changes.files.get(name) == Some(&Change::Complete) {

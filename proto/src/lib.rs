@@ -53,6 +53,7 @@ pub mod wire {
     tonic::include_proto!("outpost.health.v1");
 
     /// Those of clusterd.
+    #[expect(clippy::struct_excessive_bools, reason = "generated code")]
     pub mod cluster {
         tonic::include_proto!("outpost.cluster.v1");
     }

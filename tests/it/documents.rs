@@ -8,7 +8,8 @@ use tests::binaries::{binary, checkout};
 use tests::daemon::run;
 
 /// Programs whose commands are held against their help.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
+    "clusterd",
     "dns-authd",
     "dns-recursor",
     "healthd",

@@ -87,8 +87,10 @@ pub struct Api {
     /// The file of the bearer token. Default: as in the kubeconfig, else the one that Kubernetes mounts into a pod.
     pub token_file: Option<PathBuf>,
     /// The most objects in one answer to a list.
+    #[schemars(extend("x-reload" = "restart"))]
     pub page: Whole<usize, 1, 5000>,
     /// The longest time that the API server keeps a watch open. clusterd notices a watch that is dead 5s after that.
+    #[schemars(extend("x-reload" = "restart"))]
     pub watch: DurationWithin<10_000, 600_000>,
 }
 

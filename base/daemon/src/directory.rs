@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use tokio::io::unix::AsyncFd;
@@ -67,14 +68,18 @@ impl Directory {
         })
     }
 
-    /// Waits for changes. Cancel safe.
+    /// Waits for a change, and for those that come within `settle` after it: writing a file is several events. Cancel safe: an
+    /// event is taken only after the last wait.
     ///
     /// # Errors
     ///
     /// When the runtime ends.
-    pub async fn changes(&self) -> io::Result<Changes> {
+    pub async fn changes(&self, settle: Duration) -> io::Result<Changes> {
         loop {
             let mut ready = self.queue.readable().await?;
+            if !settle.is_zero() {
+                tokio::time::sleep(settle).await;
+            }
             ready.clear_ready();
             let mut changes = Changes::default();
             let mut n_readings = 0;
@@ -132,14 +137,14 @@ mod tests {
         fs::write(path.join("gone"), "x").unwrap();
         fs::remove_file(path.join("gone")).unwrap();
         fs::rename(path.join("whole"), path.join("moved")).unwrap();
-        let changes = directory.changes().await.unwrap();
+        let changes = directory.changes(Duration::ZERO).await.unwrap();
         let of = |name: &str| changes.files.get(std::ffi::OsStr::new(name)).copied();
         assert_eq!(of("half"), Some(Change::Open));
         assert_eq!(of("whole"), Some(Change::Gone));
         assert_eq!(of("gone"), Some(Change::Gone));
         assert_eq!(of("moved"), Some(Change::Complete));
         drop(half);
-        let changes = directory.changes().await.unwrap();
+        let changes = directory.changes(Duration::ZERO).await.unwrap();
         assert_eq!(changes.files.len(), 1);
         assert!(!changes.is_lossy);
     }
@@ -152,6 +157,6 @@ mod tests {
         fs::create_dir(&path).unwrap();
         let directory = Directory::watch(&path).unwrap();
         fs::remove_dir(&path).unwrap();
-        assert!(directory.changes().await.unwrap().is_lossy);
+        assert!(directory.changes(Duration::ZERO).await.unwrap().is_lossy);
     }
 }

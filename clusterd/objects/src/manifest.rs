@@ -216,7 +216,16 @@ fn documents(text: &str) -> Result<Vec<Value>, String> {
         }
     }
     let options = serde_saphyr::options! {
+        with_snippet: false,
         budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_depth: MAX_VALUE_DEPTH },
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| error.to_string())
+    let read = serde_saphyr::from_multiple_with_options(text, options);
+    read.map_err(|error| {
+        error
+            .to_string()
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
+    })
 }

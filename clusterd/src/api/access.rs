@@ -13,7 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 
 use super::address::{AddressError, ApiAddress};
 use super::kubeconfig::{self, Kubeconfig, Pem, Token};
-use crate::config::ApiSettings;
+use super::settings::ApiSettings;
 
 /// The way into the API.
 #[derive(Clone)]
@@ -291,7 +291,7 @@ mod tests {
         let path = place.path();
         let key = rcgen::generate_simple_self_signed(["kubernetes".to_owned()]).unwrap();
         fs::write(path.join("ca.crt"), key.cert.pem()).unwrap();
-        fs::write(path.join("token"), "one\n").unwrap();
+        fs::write(path.join("token"), "first-secret\n").unwrap();
         fs::write(
             path.join("config"),
             "current-context: a\nclusters: [{name: a, cluster: {server: 'https://b:1', certificate-authority: ca.crt}}]\n\
@@ -303,9 +303,12 @@ mod tests {
         let stamps = Stamps::of(&settings);
         let shown: Vec<String> = first.addresses.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["https://192.168.7.13:6443", "https://b:1"]);
-        assert_eq!(first.authorization.as_ref().unwrap(), "Bearer one");
+        assert_eq!(first.authorization.as_ref().unwrap(), "Bearer first-secret");
         assert_eq!(first, read(&settings).unwrap());
-        assert!(!format!("{first:?}").contains("one"), "no secret in a log");
+        assert!(
+            !format!("{first:?}").contains("secret"),
+            "no secret in a log"
+        );
         fs::write(path.join("token"), "two, longer\n").unwrap();
         assert_ne!(stamps, Stamps::of(&settings));
         assert_ne!(first, read(&settings).unwrap());

@@ -17,8 +17,8 @@ use tokio::task::JoinHandle;
 
 use super::access::Access;
 use super::client::{self, ApiError};
+use super::settings::ApiSettings;
 use super::{Shared, seconds_since};
-use crate::config::ApiSettings;
 use crate::publisher::Publisher;
 
 /// Answers that wait for the machine; a request beyond them waits, and so does the server.
@@ -172,7 +172,6 @@ impl Follower {
     fn send(&mut self, request: Request) {
         self.requests.retain(|_, task| !task.is_finished());
         let (id, kind, sender) = (request.id, self.kind, self.sender.clone());
-        self.access.refresh();
         let access = self.access.shared();
         let task = tokio::spawn(async move {
             let failure = match access.as_ref() {
@@ -314,7 +313,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Carries out a request; what comes of it goes to the follower.
+/// Carries out a request; its answer goes to the follower.
 async fn carry_out(
     access: &Access,
     kind: Kind,

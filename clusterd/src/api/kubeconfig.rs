@@ -195,7 +195,7 @@ users:
 
     #[test]
     fn the_current_context_is_read() {
-        let read = super::read(TEXT, Path::new("/etc/outpost")).unwrap();
+        let read = read(TEXT, Path::new("/etc/outpost")).unwrap();
         assert_eq!(read.server, "https://api.ocp4.redhat.ren:6443");
         assert_eq!(read.server_name.as_deref(), Some("kubernetes"));
         assert_eq!(
@@ -235,7 +235,7 @@ users:
             ("YQ==", "\"%\"", "base64"),
             ("clusters:", "clusters: [", ""),
         ] {
-            let error = super::read(&TEXT.replace(old, new), Path::new("/")).unwrap_err();
+            let error = read(&TEXT.replace(old, new), Path::new("/")).unwrap_err();
             assert!(error.contains(problem), "{new}: {error}");
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Daemon, Selection, line};
 
-/// How often the state of the stream is looked at.
+/// The interval of looks at the state of the stream.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Arguments of `watch`.

@@ -186,8 +186,7 @@ impl Exchange for Api {
         request: Request<wire::FollowRequest>,
     ) -> Result<Response<Messages>, Status> {
         let caller = request.extensions().get::<Caller>();
-        let Caller(node) =
-            caller.ok_or_else(|| Status::internal("the connection has no owner"))?;
+        let Caller(node) = caller.ok_or_else(|| Status::internal("the connection has no owner"))?;
         let (newest, replaced) = watch::channel(());
         let inner = &self.server.0;
         // The sender of the stream before is dropped, which ends it.

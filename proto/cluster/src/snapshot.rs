@@ -70,6 +70,12 @@ impl Snapshot {
         all.into_iter().min().unwrap_or_default()
     }
 
+    /// The kinds that are as fresh as this.
+    pub fn kinds_of(&self, freshness: Freshness) -> impl Iterator<Item = Kind> {
+        let kinds = Kind::ALL.into_iter();
+        kinds.filter(move |kind| self.freshness(*kind) == freshness)
+    }
+
     /// The objects of a kind, in the order of their names.
     pub fn of_kind(&self, kind: Kind) -> impl Iterator<Item = &Arc<Object>> {
         self.part(kind).objects.values()
@@ -179,6 +185,22 @@ impl Snapshot {
         self
     }
 
+    /// Keeps the objects of the kinds that this snapshot says nothing about, as old ones: a clusterd that has lost its state
+    /// takes no object away.
+    #[must_use]
+    pub fn keep_known(mut self, before: &Self) -> Self {
+        for kind in Kind::ALL {
+            let known = before.part(kind);
+            if self.freshness(kind) == Freshness::Unread && known.freshness != Freshness::Unread {
+                *self.part_mut(kind) = Part {
+                    freshness: Freshness::Old,
+                    objects: Arc::clone(&known.objects),
+                };
+            }
+        }
+        self
+    }
+
     fn part(&self, kind: Kind) -> &Part {
         let [node, namespace, service, slice] = &self.parts;
         match kind {
@@ -273,6 +295,26 @@ mod tests {
         let key = namespace("a", "1").key();
         let same = one.get(&key).zip(two.get(&key));
         assert!(same.is_some_and(|(one, two)| Arc::ptr_eq(one, two)));
+    }
+
+    #[test]
+    fn kinds_that_are_unread_keep_their_objects() {
+        let mut before = Snapshot::default();
+        before.put(namespace("a", "1"));
+        before.put(Object::Node(Node::default()));
+        before.set_freshness(Kind::Namespace, Freshness::Current);
+        before.set_freshness(Kind::Node, Freshness::Current);
+        let mut next = Snapshot::default();
+        next.set_freshness(Kind::Node, Freshness::Current);
+        next.generation = 9;
+        let kept = next.keep_known(&before);
+        assert_eq!(
+            (kept.count(Kind::Namespace), kept.count(Kind::Node)),
+            (1, 0)
+        );
+        assert_eq!(kept.freshness(Kind::Namespace), Freshness::Old);
+        assert_eq!(kept.freshness(Kind::Service), Freshness::Unread);
+        assert_eq!(kept.generation, 9);
     }
 
     #[test]

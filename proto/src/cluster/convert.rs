@@ -10,7 +10,7 @@ use ::cluster::{
 
 use crate::wire::cluster as wire;
 
-/// A message that is no object: a kind that is unknown here, an address that is none.
+/// A message that is no object: a kind that is unknown here, a text that is no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the message is no object known here")]
 pub struct Unreadable;

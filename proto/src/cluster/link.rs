@@ -1,8 +1,9 @@
 //! A service's link to clusterd: the last snapshot, and the state of the stream.
 //!
 //! A service of a site without Kubernetes has a link too: its snapshot stays empty, and it has no state. When clusterd goes,
-//! its last snapshot stays; the log says so once, and once when it is back. A clusterd that has just started gives what it
-//! kept on disk, marked as old; so a restart takes no object away.
+//! its last snapshot stays; the log says so once, and once when it is back. A clusterd that has just started gives the snapshot that
+//! it kept on disk, marked as old; one that has lost its state knows nothing for a while, and the objects from before stay, marked as
+//! old too. So a restart takes no object away.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,6 +148,8 @@ impl Stream {
         wait: &mut Backoff,
     ) -> String {
         let mut assembly = Assembly::default();
+        // The snapshot from before the stream, and that of the stream alone.
+        let (before, mut heard) = (self.snapshots.current(), Snapshot::default());
         loop {
             match responses.message().await {
                 Ok(Some(piece)) => {
@@ -154,8 +157,8 @@ impl Stream {
                     *wait = backoff();
                     self.connection.heard();
                     if let Some(difference) = assembly.add(piece) {
-                        let before = Snapshot::clone(&self.snapshots.current());
-                        self.snapshots.publish(before.with(difference));
+                        heard = heard.with(difference);
+                        self.snapshots.publish(heard.clone().keep_known(&before));
                     }
                 }
                 Ok(None) => return "clusterd ended the stream".to_owned(),

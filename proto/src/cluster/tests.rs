@@ -1,7 +1,7 @@
 use super::*;
 
-fn objects() -> Vec<Object> {
-    let meta = |namespace: &str, name: &str| Meta {
+fn meta(namespace: &str, name: &str) -> Meta {
+    Meta {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: "u".to_owned(),
@@ -9,7 +9,10 @@ fn objects() -> Vec<Object> {
         deleting: true,
         labels: [("a".to_owned(), "b".to_owned())].into(),
         annotations: [("c".to_owned(), "d".to_owned())].into(),
-    };
+    }
+}
+
+fn objects() -> Vec<Object> {
     vec![
         Object::Node(Node {
             meta: meta("", "n"),
@@ -29,55 +32,7 @@ fn objects() -> Vec<Object> {
         Object::Namespace(Namespace {
             meta: meta("", "ns"),
         }),
-        Object::Service(Box::new(Service {
-            meta: meta("ns", "s"),
-            kind: ServiceType::LoadBalancer,
-            headless: true,
-            cluster_ips: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
-            ip_families: vec![IpFamily::V4, IpFamily::V6],
-            ip_family_policy: "PreferDualStack".to_owned(),
-            external_ips: vec!["192.0.2.7".parse().unwrap()],
-            external_name: "e".to_owned(),
-            ports: vec![
-                ServicePort {
-                    name: "p".to_owned(),
-                    protocol: Protocol::Udp,
-                    port: 53,
-                    target: TargetPort::Number(5353),
-                    node_port: 30053,
-                    app_protocol: "h2c".to_owned(),
-                },
-                ServicePort {
-                    name: "q".to_owned(),
-                    protocol: Protocol::Sctp,
-                    port: 54,
-                    target: TargetPort::Name("t".to_owned()),
-                    node_port: 0,
-                    app_protocol: String::new(),
-                },
-            ],
-            selector: [("app".to_owned(), "x".to_owned())].into(),
-            publish_not_ready: true,
-            external_local: true,
-            internal_local: true,
-            load_balancer_ip: "192.0.2.8".to_owned(),
-            load_balancer_class: "c".to_owned(),
-            source_ranges: vec!["192.0.2.0/24".to_owned()],
-            allocates_node_ports: true,
-            health_check_node_port: 30100,
-            ingress: vec![
-                Ingress {
-                    ip: Some("192.0.2.9".parse().unwrap()),
-                    hostname: String::new(),
-                    mode: "VIP".to_owned(),
-                },
-                Ingress {
-                    ip: None,
-                    hostname: "h".to_owned(),
-                    mode: String::new(),
-                },
-            ],
-        })),
+        Object::Service(Box::new(service())),
         Object::EndpointSlice(EndpointSlice {
             meta: meta("ns", "s-1"),
             service: "s".to_owned(),
@@ -100,6 +55,58 @@ fn objects() -> Vec<Object> {
             }],
         }),
     ]
+}
+
+fn service() -> Service {
+    Service {
+        meta: meta("ns", "s"),
+        kind: ServiceType::LoadBalancer,
+        headless: true,
+        cluster_ips: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+        ip_families: vec![IpFamily::V4, IpFamily::V6],
+        ip_family_policy: "PreferDualStack".to_owned(),
+        external_ips: vec!["192.0.2.7".parse().unwrap()],
+        external_name: "e".to_owned(),
+        ports: vec![
+            ServicePort {
+                name: "p".to_owned(),
+                protocol: Protocol::Udp,
+                port: 53,
+                target: TargetPort::Number(5353),
+                node_port: 30053,
+                app_protocol: "h2c".to_owned(),
+            },
+            ServicePort {
+                name: "q".to_owned(),
+                protocol: Protocol::Sctp,
+                port: 54,
+                target: TargetPort::Name("t".to_owned()),
+                node_port: 0,
+                app_protocol: String::new(),
+            },
+        ],
+        selector: [("app".to_owned(), "x".to_owned())].into(),
+        publish_not_ready: true,
+        external_local: true,
+        internal_local: true,
+        load_balancer_ip: "192.0.2.8".to_owned(),
+        load_balancer_class: "c".to_owned(),
+        source_ranges: vec!["192.0.2.0/24".to_owned()],
+        allocates_node_ports: true,
+        health_check_node_port: 30100,
+        ingress: vec![
+            Ingress {
+                ip: Some("192.0.2.9".parse().unwrap()),
+                hostname: String::new(),
+                mode: "VIP".to_owned(),
+            },
+            Ingress {
+                ip: None,
+                hostname: "h".to_owned(),
+                mode: String::new(),
+            },
+        ],
+    }
 }
 
 fn snapshot() -> Snapshot {

@@ -20,6 +20,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use config::clusterd::Clusterd;
 use config::dns_authd::DnsAuthd;
 use config::dns_recursor::DnsRecursor;
 use config::healthd::Healthd;
@@ -38,6 +39,7 @@ struct Service {
 fn services() -> Vec<Service> {
     let service = |name, schema| Service { name, schema };
     vec![
+        service("clusterd", schema::<Clusterd>()),
         service("healthd", schema::<Healthd>()),
         service("dns-authd", schema::<DnsAuthd>()),
         service("dns-recursor", schema::<DnsRecursor>()),

@@ -8,6 +8,7 @@ use clap::{Command, CommandFactory as _};
 /// Writes a page for each command and each of its verbs.
 pub(crate) fn write(directory: &Path) -> Result<()> {
     for command in [
+        clusterd::verbs::Command::command(),
         deploy::command(),
         dns_authd::args::Cli::command(),
         dns_recursor::args::Cli::command(),

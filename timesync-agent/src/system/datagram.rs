@@ -105,10 +105,7 @@ impl Received {
                 let interface = Some(interface).filter(|index| *index != 0);
                 self.interface = self.interface.or(interface);
             }
-            Parsed::HopLimit(_)
-            | Parsed::TrafficClass(_)
-            | Parsed::Merged(_)
-            | Parsed::Other => {}
+            Parsed::HopLimit(_) | Parsed::TrafficClass(_) | Parsed::Merged(_) | Parsed::Other => {}
         }
     }
 }
