@@ -1,9 +1,9 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
 //! For each slot this finds the archive that it runs, and checks the store: an image that is
-//! whole by its record costs a look at the stamps of its files, and at their bytes if a file was written to. Everything else is loaded again. An
-//! archive that is damaged is replaced by another of the same service, because an older version
-//! that serves is better than none.
+//! whole by its record costs a look at the stamps of its files, and at their bytes where a file was written
+//! to. Everything else is loaded again. An archive that is damaged is replaced by another of the same
+//! service, because an older version that serves is better than none.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
