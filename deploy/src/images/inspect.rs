@@ -9,7 +9,7 @@ use site::slot::Slot;
 use site_node::images::archives::Archives;
 use site_node::images::image_record::ImageRecord;
 use site_node::images::load::ImageStore;
-use site_node::images::store::{Condition, Look};
+use site_node::images::store::{Condition, Depth};
 
 /// The image of a slot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -135,7 +135,7 @@ fn state(images: &ImageStore, service: Service, slot: Slot, record: &ImageRecord
         ImageStore::Store(store) => store.image_of(service, slot) != Some(record.image_id),
         ImageStore::Programs(_) => false,
     };
-    match images.condition(service, slot, record, Look::Bytes) {
+    match images.condition(service, slot, record, Depth::Bytes) {
         Condition::Whole if other => SlotImage::Other,
         Condition::Whole => SlotImage::Whole,
         Condition::Missing => SlotImage::Missing,

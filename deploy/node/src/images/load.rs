@@ -1,9 +1,9 @@
 //! `outpost images load`, which outpost-images.service runs at boot.
 //!
 //! For each slot this finds the archive that it runs, and checks the store: an image that is
-//! whole by its record costs a look at the stamps of its files, and at their bytes if a file was written to. Everything else is loaded again. An
-//! archive that is damaged is replaced by another of the same service, because an older version
-//! that serves is better than none.
+//! whole by its record costs a look at the stamps of its files, and at their bytes where a file was written
+//! to. Everything else is loaded again. An archive that is damaged is replaced by another of the same
+//! service, because an older version that serves is better than none.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::images::ImagePaths;
 use crate::images::archives::Archives;
 use crate::images::image_record::{self, ImageRecord};
 use crate::images::programs::Programs;
-use crate::images::store::{Condition, Look, Store};
+use crate::images::store::{Condition, Depth, Store};
 use service_image::archive::Image;
 use service_image::digest::Sha256;
 use site::service::Service;
@@ -110,11 +110,11 @@ impl ImageStore {
         service: Service,
         slot: Slot,
         record: &ImageRecord,
-        look: Look,
+        depth: Depth,
     ) -> Condition {
         match self {
-            Self::Store(store) => store.condition(record, look),
-            Self::Programs(programs) => programs.condition(service, slot, record, look),
+            Self::Store(store) => store.condition(record, depth),
+            Self::Programs(programs) => programs.condition(service, slot, record, depth),
         }
     }
 
@@ -224,7 +224,7 @@ fn prepare(
     let known = ImageRecord::read(&images.records(), digest);
     let condition = known
         .as_ref()
-        .map(|record| images.condition(service, slot, record, Look::Stamps));
+        .map(|record| images.condition(service, slot, record, Depth::Stamps));
     if let (Some(record), Some(Condition::Whole)) = (&known, &condition) {
         let done = match images.assign(service, slot, record)? {
             true => Done::Assigned,
@@ -246,7 +246,7 @@ fn prepare(
     let record = ImageRecord::of(&image);
     // Without a record nothing says that what is there was forced to the disk, but its bytes may be
     // right all the same.
-    let found = images.condition(service, slot, &record, Look::Bytes);
+    let found = images.condition(service, slot, &record, Depth::Bytes);
     let done = match (found, condition) {
         (Condition::Whole, _) => Done::Assigned,
         (Condition::Damaged(what), _) => Done::Loaded(format!("it was damaged: {what}")),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 
 use crate::images::image_record::ImageRecord;
-use crate::images::store::{Condition, Look};
+use crate::images::store::{Condition, Depth};
 use durable::Rights;
 use service_image::archive::{self, Image};
 use site::service::Service;
@@ -43,7 +43,7 @@ impl Programs {
         service: Service,
         slot: Slot,
         record: &ImageRecord,
-        look: Look,
+        depth: Depth,
     ) -> Condition {
         if !self.path(service, slot).exists() {
             return Condition::Missing;
@@ -51,9 +51,9 @@ impl Programs {
         let Some(program) = alone(service, slot, record) else {
             return Condition::Damaged(format!("the image has no {service}"));
         };
-        let damage = match look {
-            Look::Bytes => program.damage(&self.directory),
-            Look::Stamps => program.damage_since(&self.directory, &self.stamps(service, slot)),
+        let damage = match depth {
+            Depth::Bytes => program.damage(&self.directory),
+            Depth::Stamps => program.damage_since(&self.directory, &self.stamps(service, slot)),
         };
         damage.map_or(Condition::Whole, Condition::Damaged)
     }

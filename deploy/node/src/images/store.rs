@@ -30,9 +30,9 @@ pub struct Store {
     directories: BTreeMap<Sha256, PathBuf>,
 }
 
-/// How well an image is looked at.
+/// The depth of a look at an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum Depth {
     /// By its files' stamps, and their bytes only where these have changed.
     Stamps,
     /// By every byte.
@@ -98,16 +98,16 @@ impl Store {
     }
 
     /// Looks at an image.
-    pub fn condition(&self, record: &ImageRecord, look: Look) -> Condition {
+    pub fn condition(&self, record: &ImageRecord, depth: Depth) -> Condition {
         if !self.names.values().any(|id| *id == record.image_id) {
             return Condition::Missing;
         }
         match self.directories.get(&record.image_id) {
             None => Condition::Damaged("podman does not know where its files are".to_owned()),
             Some(directory) => {
-                let damage = match look {
-                    Look::Bytes => record.damage(directory),
-                    Look::Stamps => record.damage_since(directory, &self.stamps(record)),
+                let damage = match depth {
+                    Depth::Bytes => record.damage(directory),
+                    Depth::Stamps => record.damage_since(directory, &self.stamps(record)),
                 };
                 damage.map_or(Condition::Whole, Condition::Damaged)
             }
@@ -132,7 +132,7 @@ impl Store {
             let stem = name.to_str().and_then(|name| name.strip_suffix(".stamps"));
             let image = stem.and_then(|stem| stem.parse::<Sha256>().ok());
             if image.is_some_and(|image| !self.names.values().any(|known| *known == image)) {
-                // What stays is small, and for the next time.
+                // One that stays is small, and for the next time.
                 drop(fs::remove_file(entry.path()));
             }
         }
@@ -153,7 +153,7 @@ impl Store {
             .context("the archive's path is not valid UTF-8")?;
         self.podman.run(&["load", "--quiet", "--input", path])?;
         self.survey()?;
-        match self.condition(record, Look::Bytes) {
+        match self.condition(record, Depth::Bytes) {
             Condition::Whole => Ok(()),
             Condition::Missing => anyhow::bail!("podman loaded another image than {id}"),
             Condition::Damaged(what) => anyhow::bail!("damaged again after loading: {what}"),
