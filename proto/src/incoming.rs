@@ -15,8 +15,8 @@ use tonic::transport::server::{Connected, Router};
 /// Serves at a listener, in a task, until the drain begins; the drain waits for the last connection. Needs a tokio runtime.
 pub fn serve<L>(router: Router, listener: L, acceptor: Acceptor, guard: &Guard)
 where
-    L: Listener + Send + Sync + 'static,
-    L::Stream: AsyncRead + AsyncWrite + Connected + Send + Unpin + 'static,
+    L: Listener,
+    L::Stream: Connected,
     <L::Stream as Connected>::ConnectInfo: Unpin,
 {
     let incoming = accept(listener, acceptor);
