@@ -75,7 +75,7 @@ pub const SOCKET: &str = "registry";
 pub struct Registry {
     server: Server,
     store: Store,
-    /// What was done about a damaged journal.
+    /// The damaged journal that was replaced at the start.
     recovered: Option<Recovered>,
     cluster: Option<Cluster>,
     /// Ends what other nodes are served.

@@ -45,7 +45,7 @@ pub fn cluster(cluster: &Cluster) -> shown::Cluster {
     }
 }
 
-/// What is wrong with the clock of this node.
+/// A fault of this node's clock in words.
 pub fn clock(fault: Fault) -> String {
     let (by, text) = match fault {
         Fault::Ahead(by) => (by, "the clock of this node is DURATION ahead of the others"),

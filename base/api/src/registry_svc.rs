@@ -29,7 +29,7 @@ pub struct Detail {
     /// Content that was damaged on the disk.
     #[serde(default)]
     pub damage: Damage,
-    /// What was done about a damaged journal at the start; none when it was whole.
+    /// The damage to the journal that the start found; none when it was whole.
     #[serde(default)]
     pub recovered: Option<Recovered>,
     /// The room on the disk.
@@ -38,7 +38,7 @@ pub struct Detail {
     pub webhooks: Vec<Webhook>,
 }
 
-/// What was done about a damaged journal.
+/// A damaged journal that was replaced at the start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recovered {
     /// The damage, with its place.
@@ -88,7 +88,7 @@ pub struct Holding {
 pub struct Cluster {
     /// This node.
     pub node: String,
-    /// What is wrong with the clock of this node, by those of the others; none while they agree.
+    /// The fault of this node's clock, by those of the others; none while they agree.
     #[serde(default)]
     pub clock: Option<String>,
     /// Records that wait for content.

@@ -1,11 +1,11 @@
-//! Whose clock is wrong, by what the nodes say of their time.
+//! Finds the node whose clock is wrong, by the times that the nodes say.
 //!
 //! Each node says its time with every message, at least once a second. A node whose clock is ahead of
 //! the others' by more than the bound stamps with the others' time and the bound; one that is behind all
 //! of several others stamps with theirs less the bound. So a clock that is wrong does not decide which
 //! tag holds, and nothing that other nodes receive is refused or delayed for its stamp.
 //!
-//! The time of another node goes on with the monotonic clock, so a step of the own clock is noticed at
+//! The time of another node continues with the monotonic clock, so a step of the own clock is noticed at
 //! once, and a node that cannot be reached still counts.
 //!
 //! Never reads a clock: times are handed in.
@@ -25,7 +25,7 @@ pub struct Clocks {
     heard: BTreeMap<NodeName, (u64, Instant)>,
 }
 
-/// What is wrong with the clock of this node.
+/// A fault of this node's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// It is ahead of the clocks of all other nodes, or of most.
@@ -84,7 +84,7 @@ impl Clocks {
         range
     }
 
-    /// What is wrong with the wall clock that shows `here`.
+    /// The fault of the wall clock that shows `here`.
     #[must_use]
     pub fn fault(&self, here: u64, now: Instant) -> Option<Fault> {
         let (low, high) = self.middle(now)?;
@@ -114,7 +114,7 @@ impl Clocks {
         stamp.milliseconds() > here.saturating_add(self.bound)
     }
 
-    /// The two middle times of the other nodes; of an odd number they are the same.
+    /// The two middle times of the other nodes, which are the same when these are an odd number.
     fn middle(&self, now: Instant) -> Option<(u64, u64)> {
         let times = self.heard.values();
         let mut times: Vec<u64> = times

@@ -365,7 +365,7 @@ impl Feed {
         self.0.store.bound_time(range);
     }
 
-    /// What is wrong with the clock of this node.
+    /// The fault of this node's clock.
     pub(super) fn clock_fault(&self) -> Option<Fault> {
         let here = milliseconds(self.0.store.wall());
         let now = Instant::now().into_std();

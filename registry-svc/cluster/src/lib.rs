@@ -283,7 +283,7 @@ impl Cluster {
         self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
     }
 
-    /// What is wrong with the clock of this node, by those of the others.
+    /// The fault of this node's clock, by those of the others.
     #[must_use]
     pub fn clock_fault(&self) -> Option<Fault> {
         self.0.feed.clock_fault()
@@ -410,7 +410,7 @@ pub struct Status {
     pub acknowledge: Mode,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
-    /// What is wrong with the clock of this node.
+    /// The fault of this node's clock.
     pub clock: Option<Fault>,
     /// Records that wait here for their content.
     pub waiting: usize,

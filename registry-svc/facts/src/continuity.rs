@@ -5,7 +5,7 @@
 //! from a copy shows a sequence that has gone on elsewhere, and nothing on it tells so. The other nodes
 //! know: one of them has a record of this node that the disk lacks. So a node continues its sequence
 //! only after each of the others has said how far it knows it. A node that states something earlier, or
-//! that is behind what another one has, begins a new incarnation, of which nobody has a record.
+//! that is behind what another one has, begins a new incarnation, of which no node has a record.
 //!
 //! Never asks another node and never makes an incarnation: its caller does.
 
@@ -17,19 +17,19 @@ use crate::name::NodeName;
 /// every other node: each message between nodes carries the vector.
 pub const MANY_ORIGINS: usize = 1024;
 
-/// What is known about the sequence on the disk.
+/// The knowledge about the sequence on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Continuity {
     /// These nodes have not said yet how far they know the sequence.
     Unproven(BTreeSet<NodeName>),
     /// No other node knows more of it, or the incarnation began in this process.
     Proven,
-    /// Another node has a record that this disk lacks: the sequence must not go on.
+    /// Another node has a record that this disk lacks: the sequence must end.
     Lost,
 }
 
 impl Continuity {
-    /// Of a store that has just been opened; `others` are the nodes that follow it.
+    /// The state of a store that has just been opened; `others` are the nodes that follow it.
     #[must_use]
     pub fn new(others: impl IntoIterator<Item = NodeName>) -> Self {
         let others: BTreeSet<NodeName> = others.into_iter().collect();

@@ -1,4 +1,4 @@
-//! Stamps: what decides which of two statements about one key holds.
+//! Stamps: the order of statements about one key, of which the greatest holds.
 //!
 //! A stamp is the wall clock in milliseconds and a counter for what falls into one of them. A
 //! statement has a greater stamp than all that it changes, whatever the wall clocks say; so a
@@ -134,8 +134,8 @@ impl Default for TimeRange {
 }
 
 impl TimeRange {
-    /// The time in the range that is nearest to that of the wall clock, so many milliseconds after the
-    /// range was made.
+    /// The time in the range that is nearest to that of the wall clock; the range was made `elapsed`
+    /// milliseconds ago.
     #[must_use]
     pub fn nearest(self, milliseconds: u64, elapsed: u64) -> u64 {
         let latest = self.latest.saturating_add(elapsed);

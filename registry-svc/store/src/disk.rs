@@ -190,6 +190,19 @@ pub trait File: fmt::Debug + Send + Sync {
     }
 }
 
+/// Takes a file away; true when it was there.
+///
+/// # Errors
+///
+/// Fails as the disk does.
+pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
+    match disk.remove(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(()) => Ok(true),
+    }
+}
+
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -48,7 +48,7 @@ pub enum JournalError {
         file: String,
         /// The offset in it.
         at: u64,
-        /// What cannot be understood.
+        /// The reason.
         what: RecordError,
     },
     /// The disk has no room.

@@ -370,14 +370,14 @@ impl Store {
         self.inner.own.bound(range);
     }
 
-    /// The time that a statement is stamped with now: what is compared with stamps.
+    /// The time that a statement is stamped with now, which stamps are compared with.
     #[must_use]
     pub fn stated_time(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis(self.inner.own.now())
     }
 
     /// Whether a stamp is younger than `age`. One far in the future comes from a clock that was wrong,
-    /// and tells nothing: what it names must not stay for as long.
+    /// and tells nothing: the content that it names must not stay for as long.
     #[must_use]
     pub fn is_of_late(&self, stamp: Hlc, age: Duration) -> bool {
         let now = self.inner.own.now();

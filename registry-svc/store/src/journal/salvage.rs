@@ -1,8 +1,8 @@
 //! A journal out of what can be read of a damaged one.
 //!
-//! Every whole record of every file is taken, around what is damaged. What they state becomes the
+//! Every whole record of every file is taken, around what is damaged. Their statements become the
 //! snapshot of a new journal, as repairs: they have no place in the sequences of their origins, for
-//! nobody can say which records are lost. So the other nodes send all of theirs again, and find by
+//! nothing tells which records are lost. So the other nodes send all of theirs again, and find by
 //! comparison what only this node has. The damaged files are moved to a directory of their own.
 //!
 //! A crash at any step leaves the damaged journal or the new one.
@@ -19,8 +19,7 @@ use registry_facts::record::Record;
 use super::JournalError;
 use super::files;
 use super::snapshot::{Directory, Output, unreadable};
-use crate::disk::{Access, Disk};
-use crate::store::layout::remove_if_there;
+use crate::disk::{Access, Disk, remove_if_there};
 
 /// Records that are applied at once.
 const APPLIED_AT_ONCE: usize = 1000;

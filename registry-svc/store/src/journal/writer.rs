@@ -1,7 +1,7 @@
 //! The thread that writes the journal.
 //!
 //! It gives each statement of this node its position and its stamp. Before a statement it begins a new
-//! incarnation of the node when the sequence on the disk [must not go on](Continuity).
+//! incarnation of the node when the sequence on the disk [has to end](Continuity).
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -51,7 +51,7 @@ impl fmt::Debug for Renewal {
     }
 }
 
-/// What this node states with: shared by the thread and those who look.
+/// The identity and the time that this node states with, shared by the thread and its callers.
 #[derive(Debug)]
 pub struct Own {
     /// The node in its present incarnation.
@@ -271,11 +271,11 @@ pub struct State {
     pub longest: u64,
     /// Octets in the segments that are full.
     pub n_sealed: u64,
-    /// What this node states with.
+    /// The identity and the time that this node states with.
     pub own: Arc<Own>,
     /// Stamps of this node.
     pub stamps: Stamps,
-    /// Whether the sequence of this node may go on.
+    /// Whether the sequence of this node may continue.
     pub continuity: Continuity,
     /// Makes a new incarnation.
     pub renewal: Renewal,
@@ -293,7 +293,7 @@ struct Group {
     records: Vec<Arc<Record>>,
     payloads: Vec<Vec<u8>>,
     vector: Vector,
-    /// What these records state, which the index does not have yet.
+    /// The facts of these records, which the index does not have yet.
     facts: HashMap<Key, (Hlc, Fact)>,
     replies: Vec<(Reply, Option<Position>)>,
 }

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use oci::digest::{Algorithm, Digest};
 
+pub use crate::disk::remove_if_there;
 use crate::disk::{Access, Disk};
 
 /// The paths of a store.
@@ -193,17 +194,4 @@ pub fn read_whole(disk: &dyn Disk, path: &Path, longest: u64) -> io::Result<Opti
         }
     }
     Ok(Some(octets))
-}
-
-/// Takes a file away; true when it was there.
-///
-/// # Errors
-///
-/// Fails as the disk does.
-pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
-    match disk.remove(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(error),
-        Ok(()) => Ok(true),
-    }
 }

@@ -5,7 +5,7 @@
 //! process failed to sync may look whole until the next loss of power.
 //!
 //! A damaged journal is set aside, another is made of what can be read of it, and the node begins a new
-//! incarnation: nobody can say which of its records are lost.
+//! incarnation: nothing tells which of its records are lost.
 //!
 //! On a read-only file system nothing is changed, and the store serves what is there.
 
