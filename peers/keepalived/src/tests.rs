@@ -1,3 +1,7 @@
+//! Files of keepalived.conf, and the configuration that comes of each.
+//!
+//! Size: a table for each block of keepalived.conf.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -366,7 +370,7 @@ fn what_a_script_means_depends_on_its_weight() {
 }
 
 #[test]
-fn a_script_that_nobody_understands_counts_as_one_that_fails() {
+fn a_script_that_is_not_understood_counts_as_one_that_fails() {
     for (weight, priority) in [("weight 20", 100), ("weight -20", 80), ("weight -253", 1)] {
         let (vip, _, notes) = tracking("/etc/keepalived/chk.sh", weight);
         assert_eq!(vip["priority"], priority.into(), "{weight}");
