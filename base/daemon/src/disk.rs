@@ -46,7 +46,7 @@ pub fn replace(path: &Path, octets: &[u8]) -> io::Result<()> {
     let directory = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory.unwrap_or_else(|| Path::new(".")))?.sync_all()
 }
 
 /// The file system, as parsers reach it: files of no more than [`MAX_FILE_SIZE`].
