@@ -218,7 +218,7 @@ pub enum BackendVerb {
         /// Its weight, 0 to 256; `reset` for the configured one
         #[arg(value_name = "N|reset")]
         weight: Weight,
-        /// What the operator says of it.
+        /// The terms of the decision.
         #[command(flatten)]
         decision: DecisionArgs,
         /// The running proxy.
@@ -237,7 +237,7 @@ pub enum BackendVerb {
         /// How many; `none` for as many as come, `reset` for the configured number
         #[arg(value_name = "N|none|reset")]
         most: SessionLimit,
-        /// What the operator says of it.
+        /// The terms of the decision.
         #[command(flatten)]
         decision: DecisionArgs,
         /// The running proxy.
@@ -252,7 +252,7 @@ pub struct ServerArgs {
     /// The server.
     #[arg(value_name = "BACKEND/SERVER")]
     pub server: ServerName,
-    /// What the operator says of it.
+    /// The terms of the decision.
     #[command(flatten)]
     pub decision: DecisionArgs,
     /// The running proxy.

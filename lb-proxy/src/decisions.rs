@@ -1,4 +1,4 @@
-//! What operators have decided about servers, on disk, so that a restart continues from it; and the end of those
+//! Decisions of operators about servers, on disk, so that a restart continues from it; and the end of those
 //! decisions that have one.
 //!
 //! The file has the same JSON as `GET /backends/overrides`. It is written when an operator decides and when a decision
@@ -11,18 +11,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::clock;
+use daemon::decision;
 use daemon::disk;
 use durable::Rights;
 use parking_lot::Mutex;
 
-use crate::routes;
-use crate::server_state::Override;
-use crate::table_builder::{ServerKey, TableBuilder};
+use crate::server_state::{Decided, Override};
+use crate::table_builder::{ServerKey, TableBuilder, View};
 
 /// The name of the file.
 const NAME: &str = "decisions.json";
 
-/// How often the end of a decision is looked for at least: the clock of the wall may be set.
+/// The longest sleep before the end of a decision: the clock of the wall may be set.
 const LOOK: Duration = Duration::from_secs(60);
 
 /// The decisions on disk; clones share them.
@@ -64,19 +64,19 @@ impl Decisions {
                 let decided = self
                     .inner
                     .builder
-                    .take_over(still(routes::parse_overrides(written)));
-                tracing::info!(servers = decided, "What operators have decided holds on");
+                    .take_over(still(parse_overrides(written)));
+                tracing::info!(servers = decided, "Decisions of operators hold on");
             }
             Err(error) => {
                 let aside = path.with_added_extension("refused");
                 let is_aside = fs::rename(path, &aside).is_ok();
                 let path = path.display();
-                tracing::error!(%path, %error, is_aside, "What operators have decided cannot be read");
+                tracing::error!(%path, %error, is_aside, "Decisions of operators cannot be read");
             }
         }
     }
 
-    /// Writes what holds now. Blocks until it is on disk.
+    /// Writes the decisions that hold now. Blocks until it is on disk.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl Decisions {
     pub(crate) fn save(&self) -> io::Result<()> {
         let _guard = self.inner.writing.lock();
         let path = &self.inner.path;
-        let all = routes::overrides(&self.inner.builder.view());
+        let all = overrides(&self.inner.builder.view());
         if all.is_empty() && !path.exists() {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl Decisions {
             .unwrap_or_else(|error| Err(io::Error::other(error)))
             .map_err(|error| {
                 let path = self.inner.path.display();
-                tracing::error!(%path, %error, "What operators have decided cannot be written");
+                tracing::error!(%path, %error, "Decisions of operators cannot be written");
                 format!("{path} cannot be written: {error}")
             })
     }
@@ -144,6 +144,59 @@ fn still(overrides: Vec<(ServerKey, Override)>) -> Vec<(ServerKey, Override)> {
     }
     overrides.retain(|(_, decided)| !decided.is_empty());
     overrides
+}
+
+//--- Overrides
+
+/// The operators' overrides.
+pub(crate) fn overrides(view: &View) -> Vec<api::lb_proxy::Override> {
+    let all = view.overrides.iter();
+    let one = |((backend, server), said): (&ServerKey, &Override)| {
+        let (state, state_terms) = parts(said.state.as_ref());
+        let (weight, weight_terms) = parts(said.weight.as_ref());
+        let (max_connections, max_connections_terms) = parts(said.max_connections.as_ref());
+        api::lb_proxy::Override {
+            backend: backend.to_string(),
+            server: server.to_string(),
+            state,
+            state_terms,
+            weight,
+            weight_terms,
+            max_connections,
+            max_connections_terms,
+        }
+    };
+    all.map(one).collect()
+}
+
+fn parts<T: Copy>(decided: Option<&Decided<T>>) -> (Option<T>, api::Terms) {
+    let terms = decided.map(|decided| decision::shown(&decided.terms));
+    (
+        decided.map(|decided| decided.value),
+        terms.unwrap_or_default(),
+    )
+}
+
+/// A predecessor's answer to `GET /backends/overrides`, or the file of before a restart.
+pub(crate) fn parse_overrides(said: Vec<api::lb_proxy::Override>) -> Vec<(ServerKey, Override)> {
+    let one = |said: api::lb_proxy::Override| {
+        let key = (said.backend.into(), said.server.into());
+        let said = Override {
+            state: decided(said.state, &said.state_terms),
+            weight: decided(said.weight, &said.weight_terms),
+            max_connections: decided(said.max_connections, &said.max_connections_terms),
+        };
+        (key, said)
+    };
+    said.into_iter().map(one).collect()
+}
+
+/// A decision with times that cannot be read holds until an operator ends it.
+fn decided<T>(value: Option<T>, terms: &api::Terms) -> Option<Decided<T>> {
+    Some(Decided {
+        value: value?,
+        terms: decision::of_shown(terms).unwrap_or_default(),
+    })
 }
 
 #[cfg(test)]

@@ -26,12 +26,11 @@ use netfilter::{Forwarded, KernelFrontend};
 use proto::health::{AdminState, Terms};
 
 use crate::datagrams::Datagrams;
-use crate::decisions::Decisions;
+use crate::decisions::{self, Decisions};
 use crate::kernel_path::{self, KernelPath};
 use crate::self_check;
 use crate::table_builder::{NoSuchServer, ServerKey, TableBuilder, View};
 
-use crate::server_state::{Decided, Override};
 use crate::sources;
 
 /// The most flows that `/sessions` shows.
@@ -76,7 +75,7 @@ pub(crate) fn add(
     });
     let known = Arc::clone(builder);
     routes.get("/backends/overrides", move |_| {
-        let reply = Reply::json(200, &overrides(&known.view()));
+        let reply = Reply::json(200, &decisions::overrides(&known.view()));
         async move { reply }
     });
     let known = Arc::clone(builder);
@@ -425,12 +424,15 @@ fn set_max_connections(request: &Request, builder: &TableBuilder) -> Result<Stri
     changed(set, told)
 }
 
-/// What an operator says of a decision; one that takes another back has no end.
+/// The terms of a decision; one that takes another back has no end.
 fn terms(request: &Request, takes_back: bool) -> Result<Terms, Reply> {
     let terms = decision::read(request, clock::since_1970());
     let terms = terms.map_err(|error| Reply::text(400, format!("{error}\n")))?;
     match takes_back && terms.until.is_some() {
-        true => Err(Reply::text(400, "what takes a decision back has no end\n")),
+        true => Err(Reply::text(
+            400,
+            "a decision that takes another back has no end\n",
+        )),
         false => Ok(terms),
     }
 }
@@ -449,58 +451,4 @@ fn state_of(text: &str) -> Option<AdminState> {
         "maintenance" => Some(AdminState::Maintenance),
         _ => None,
     }
-}
-
-//--- Overrides
-
-/// The operators' overrides.
-pub(crate) fn overrides(view: &View) -> Vec<api::lb_proxy::Override> {
-    let all = view.overrides.iter();
-    let one = |((backend, server), said): (&ServerKey, &Override)| {
-        let (state, state_terms) = parts(said.state.as_ref());
-        let (weight, weight_terms) = parts(said.weight.as_ref());
-        let (max_connections, max_connections_terms) = parts(said.max_connections.as_ref());
-        api::lb_proxy::Override {
-            backend: backend.to_string(),
-            server: server.to_string(),
-            state,
-            state_terms,
-            weight,
-            weight_terms,
-            max_connections,
-            max_connections_terms,
-        }
-    };
-    all.map(one).collect()
-}
-
-fn parts<T: Copy>(decided: Option<&Decided<T>>) -> (Option<T>, api::Terms) {
-    let terms = decided.map(|decided| decision::shown(&decided.terms));
-    (
-        decided.map(|decided| decided.value),
-        terms.unwrap_or_default(),
-    )
-}
-
-/// A predecessor's answer to `GET /backends/overrides`, or the file of before a restart.
-#[must_use]
-pub fn parse_overrides(said: Vec<api::lb_proxy::Override>) -> Vec<(ServerKey, Override)> {
-    let one = |said: api::lb_proxy::Override| {
-        let key = (said.backend.into(), said.server.into());
-        let said = Override {
-            state: decided(said.state, &said.state_terms),
-            weight: decided(said.weight, &said.weight_terms),
-            max_connections: decided(said.max_connections, &said.max_connections_terms),
-        };
-        (key, said)
-    };
-    said.into_iter().map(one).collect()
-}
-
-/// A decision with times that cannot be read holds until an operator ends it.
-fn decided<T>(value: Option<T>, terms: &api::Terms) -> Option<Decided<T>> {
-    Some(Decided {
-        value: value?,
-        terms: decision::of_shown(terms).unwrap_or_default(),
-    })
 }

@@ -13,12 +13,12 @@ use balance::pool::Eligibility;
 use config_text::counted;
 use proto::health::{AdminState, Liveness, TargetStatus, Terms};
 
-/// A value that an operator has decided on, and what the operator says of it.
+/// A value that an operator has decided on, and the terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided<T> {
     /// The value.
     pub value: T,
-    /// What the operator says of it. After its end, the configuration and probes decide again.
+    /// The terms. After their end, the configuration and probes decide again.
     pub terms: Terms,
 }
 

@@ -101,10 +101,7 @@ impl Service for Proxy {
         let link = Link::start(config.health(), Self::NAME, config.targets());
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let decisions = Decisions::new(&config.file.state, &builder);
-        if predecessor.is_none() {
-            decisions.restore();
-        }
-        let active = left.map_or_else(BTreeSet::new, |left| left.tell(&builder));
+        let active = decided_before(left, &decisions, &builder);
         let reports = FailureReports::start(config.health(), builder.targets());
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let (report, options) = (Arc::clone(&passive), relay_options(&config));
@@ -389,6 +386,22 @@ impl Proxy {
             &self.kernel,
             &self.decisions,
         );
+    }
+}
+
+/// Takes up the decisions of operators, from a predecessor or, without one, from the disk; returns the virtual routers
+/// that the predecessor has active.
+fn decided_before(
+    left: Option<PredecessorState>,
+    decisions: &Decisions,
+    builder: &TableBuilder,
+) -> BTreeSet<Arc<str>> {
+    match left {
+        Some(left) => left.tell(builder),
+        None => {
+            decisions.restore();
+            BTreeSet::new()
+        }
     }
 }
 

@@ -176,7 +176,7 @@ impl Report {
         }
     }
 
-    /// What operators have decided about a server.
+    /// The decisions of operators about a server.
     fn decisions(&self, key: &crate::table_builder::ServerKey) -> Vec<Decision> {
         let said = self.view.overrides.get(key);
         let decisions = said.into_iter().flat_map(Override::decisions);

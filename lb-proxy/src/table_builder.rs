@@ -67,7 +67,7 @@ struct Inner {
     overrides: BTreeMap<ServerKey, Override>,
     registry: Registry,
     histories: BTreeMap<ServerKey, History>,
-    /// healthd is connected: what it says is what its probes find now.
+    /// healthd is connected: its word is the result of its probes now.
     has_healthd: bool,
     /// The servers of which it says something.
     probed: BTreeSet<ServerKey>,

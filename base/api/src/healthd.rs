@@ -164,7 +164,7 @@ pub struct Decision {
     pub place: String,
     /// The state that it sets.
     pub state: AdminState,
-    /// What the operator says of it.
+    /// Its terms.
     #[serde(flatten)]
     pub terms: Terms,
 }

@@ -178,7 +178,7 @@ pub struct Server {
 pub struct Decision {
     /// The decision in words, such as `drain` or `weight 20`.
     pub decided: String,
-    /// What the operator says of it.
+    /// Its terms.
     #[serde(flatten)]
     pub terms: Terms,
 }
@@ -432,19 +432,19 @@ pub struct Override {
     /// The state that an operator gave it.
     #[serde(default)]
     pub state: Option<AdminState>,
-    /// What the operator says of the state.
+    /// The terms of the state.
     #[serde(default)]
     pub state_terms: Terms,
     /// The weight that an operator gave it.
     #[serde(default)]
     pub weight: Option<u16>,
-    /// What the operator says of the weight.
+    /// The terms of the weight.
     #[serde(default)]
     pub weight_terms: Terms,
     /// The limit of sessions that an operator gave it.
     #[serde(default)]
     pub max_connections: Option<u32>,
-    /// What the operator says of the limit.
+    /// The terms of the limit.
     #[serde(default)]
     pub max_connections_terms: Terms,
 }

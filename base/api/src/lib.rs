@@ -17,7 +17,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What an operator says of a decision; as text, how it is read behind the decision.
+/// The terms of an operator's decision; as text, they follow the decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// When it was taken (RFC 3339).

@@ -58,8 +58,8 @@ pub struct LbProxy {
     /// Default: `true` with a `[[vip]]` or a `[[service]]`.
     #[schemars(extend("x-example" = "true"))]
     pub freebind: Option<bool>,
-    /// The directory of lb-proxy's state: what operators have decided about servers. lb-proxy continues from it after a
-    /// restart, and makes it when there is something to keep.
+    /// The directory of lb-proxy's state: decisions of operators about servers. lb-proxy continues from it after a restart,
+    /// and makes it when there is something to keep.
     #[schemars(extend("x-reload" = "restart"))]
     pub state: PathBuf,
     /// How long lb-proxy may take to stop. It first gives its virtual IPs to other nodes, then waits for connections

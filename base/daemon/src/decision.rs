@@ -1,4 +1,4 @@
-//! Decisions of operators: how long one holds, why it was taken and by whom. The same words at every command, in every
+//! Decisions of operators: the end, the reason and the operator of each. The same words at every command, in every
 //! request and in every status.
 
 use std::time::{Duration, UNIX_EPOCH};
@@ -49,7 +49,7 @@ fn user() -> Option<String> {
     names.into_iter().find_map(|name| std::env::var(name).ok())
 }
 
-/// Reads what an operator says of a decision: the parameters `for`, `reason` and `by`.
+/// Reads the terms of a decision: the parameters `for`, `reason` and `by`.
 ///
 /// # Errors
 ///

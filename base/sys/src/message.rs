@@ -135,8 +135,8 @@ fn send_uninterrupted(
     }
 }
 
-/// What came back by ICMP for an earlier datagram (`ip(7)`, RFC 1122 §4.1.3.3): no process listens there, a firewall
-/// rejects it, or there is no route.
+/// The error of an earlier datagram, which came back by ICMP (`ip(7)`, RFC 1122 §4.1.3.3): no process listens there, a
+/// firewall rejects it, or there is no route.
 #[must_use]
 pub fn is_unreachable(error: &io::Error) -> bool {
     let unreachable = [

@@ -90,7 +90,7 @@ impl Ancillary {
                     ancillary.stamp = nanoseconds.map(Duration::from_nanos);
                 }
                 Parsed::Merged(length) => {
-                    ancillary.merged = Some(length).filter(|length| *length > 0)
+                    ancillary.merged = Some(length).filter(|length| *length > 0);
                 }
                 _ => {}
             }

@@ -14,12 +14,12 @@ pub struct AdminRules {
     ports: BTreeMap<SocketAddr, Decision>,
 }
 
-/// A decision, and what an operator says of it.
+/// A decision and its terms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
     /// The state of the targets.
     pub state: AdminState,
-    /// What the operator says of it. After its end, probes decide again.
+    /// The terms. After their end, probes decide again.
     pub terms: Terms,
 }
 

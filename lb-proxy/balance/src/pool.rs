@@ -11,7 +11,7 @@
 //! 3. with [`Pool::fail_open`] and no server up, servers that are down, then backup servers that are
 //!    down.
 //!
-//! Never chosen: weight 0, drain, maintenance. A server that nobody probes and whose last connection has failed is
+//! Never chosen: weight 0, drain, maintenance. A server that healthd does not probe and whose last connection has failed is
 //! avoided for a while: it is chosen if there is no other in any group.
 //!
 //! Never reads a clock, waits or allocates for a choice.

@@ -14,7 +14,7 @@
 //!   source port per flow is also what makes answers hard to forge.
 //! - One receive per socket that is ready, as each is one flow: a batch would mostly be of one.
 //! - Answers leave from the address the client sent to, also on a wildcard listener.
-//! - Datagrams have any length that UDP has. Where the kernel merges those of one client or server, they are sent on as
+//! - Datagrams have any length that UDP has. If the kernel merges those of one client or server, they are sent on as
 //!   one and cut by the kernel or the NIC (`UDP_GRO`, `UDP_SEGMENT`); a frontend that counts datagrams takes each alone.
 //! - When a server refuses a datagram (ICMP), the flow moves at once, and a request that was not
 //!   answered yet goes to the next server.
@@ -64,8 +64,8 @@ const ALERT_LIMIT: Duration = Duration::from_secs(1);
 /// How often to look whether they are.
 const ALERT_LOOK: Duration = Duration::from_millis(1);
 
-/// Datagrams received with one system call at most. Each has room for the longest there are, so that a thread has 2 MiB
-/// of memory for them; of that, it uses no more than the datagrams that come are long.
+/// Datagrams received with one system call at most. Each has room for the longest, so that a thread has 2 MiB of
+/// memory for them; it uses no more of that than the datagrams need.
 const BATCH: usize = 32;
 
 /// Descriptors of which flows may have this part; the rest is for connections.

@@ -120,6 +120,23 @@ fn equal_checks_are_one_target() {
 }
 
 #[test]
+fn a_value_out_of_range_is_told_with_its_key() {
+    let cases = [
+        (
+            "max-connections = 0",
+            "x.toml:2:19: 0 is out of range; `max-connections` is at least 1",
+        ),
+        (
+            "[[backend]]\nname = \"b\"\nconnect-timeout = \"0s\"",
+            "x.toml:4:19: 0s is out of range; `connect-timeout` is at least 1ms",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(problems(text), [expected]);
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_their_place() {
     let cases = [
         (
@@ -157,14 +174,6 @@ fn mistakes_are_told_with_their_place() {
         (
             "[[backend]]\nname = \"b\"\n[[backend.server]]\nname = \"s\"\naddress = \"192.0.2.1:1\"\nweight = 257",
             "x.toml:7:10: 257 is out of range; `weight` is from 0 to 256",
-        ),
-        (
-            "max-connections = 0",
-            "x.toml:2:19: 0 is out of range; `max-connections` is at least 1",
-        ),
-        (
-            "[[backend]]\nname = \"b\"\nconnect-timeout = \"0s\"",
-            "x.toml:4:19: 0s is out of range; `connect-timeout` is at least 1ms",
         ),
         (
             "[[vip]]\nname = \"v\"\naddresses = [\"192.0.2.1\"]\ninterface = \"eth0\"",

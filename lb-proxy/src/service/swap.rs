@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use vrrp::machine::State;
 use vrrp_net::status::RouterStatus;
 
-use crate::routes;
+use crate::decisions;
 use crate::server_state::Override;
 use crate::table_builder::{ServerKey, TableBuilder, View};
 
@@ -65,7 +65,7 @@ impl PredecessorState {
     fn of(written: Written) -> Self {
         Self {
             active: written.active.into_iter().map(Arc::from).collect(),
-            overrides: routes::parse_overrides(written.overrides),
+            overrides: decisions::parse_overrides(written.overrides),
         }
     }
 }
@@ -78,7 +78,7 @@ pub(super) fn state(view: &View, routers: &[RouterStatus]) -> Option<(String, Ow
         .map(|router| router.name().to_string());
     let state = Written {
         active: active.collect(),
-        overrides: routes::overrides(view),
+        overrides: decisions::overrides(view),
     };
     let written = || -> std::io::Result<OwnedFd> {
         let flags = rustix::fs::MemfdFlags::CLOEXEC;

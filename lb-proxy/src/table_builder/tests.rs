@@ -230,10 +230,10 @@ fn a_successor_takes_over_what_operators_said() {
     before
         .set_max_connections("api", "a", Some(0), none())
         .unwrap();
-    let told = crate::routes::overrides(&before.view());
+    let told = crate::decisions::overrides(&before.view());
     let after = builder(TWO);
     let gone = (("api".into(), "gone".into()), Override::default());
-    let overrides = crate::routes::parse_overrides(told);
+    let overrides = crate::decisions::parse_overrides(told);
     assert_eq!(overrides.len(), 1);
     after.take_over(overrides.into_iter().chain([gone]));
     assert_eq!(after.view().overrides, before.view().overrides);

@@ -372,7 +372,7 @@ impl<'a> Importer<'a> {
 /// The priority of a virtual IP, and what decides about it.
 struct Tracking {
     priority: u8,
-    /// What must be able to serve.
+    /// Backends that must be able to serve.
     required: Vec<String>,
     weighed: Vec<Weigh>,
 }

@@ -78,7 +78,7 @@ fn own(name: &str) -> Option<Question> {
     OWN.contains(&name).then_some(Question::Itself)
 }
 
-/// The words of a simple command. One with operators, variables or substitutions is none; what a command writes is of
+/// The words of a simple command. One with operators, variables or substitutions is none; a command's output is of
 /// no meaning for its result.
 fn words(command: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();

@@ -34,7 +34,7 @@ pub(super) enum Meaning {
     Nothing,
     /// It succeeds while lb-proxy runs, and adds this.
     Added(u8),
-    /// Nobody knows whether it succeeds; its weight is not zero.
+    /// It is unknown whether it succeeds; its weight is not zero.
     Unknown(i16),
     /// The address is held only while this backend has a server that is up.
     Required(Box<Backend>),

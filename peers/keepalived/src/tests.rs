@@ -1,3 +1,7 @@
+//! Files of keepalived.conf, and the configuration that comes of each.
+//!
+//! Size: a table for each block of keepalived.conf.
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -366,7 +370,7 @@ fn what_a_script_means_depends_on_its_weight() {
 }
 
 #[test]
-fn a_script_that_nobody_understands_counts_as_one_that_fails() {
+fn a_script_that_is_not_understood_counts_as_one_that_fails() {
     for (weight, priority) in [("weight 20", 100), ("weight -20", 80), ("weight -253", 1)] {
         let (vip, _, notes) = tracking("/etc/keepalived/chk.sh", weight);
         assert_eq!(vip["priority"], priority.into(), "{weight}");
@@ -394,9 +398,7 @@ fn scripts_of_a_group_count_for_each_of_its_instances() {
     assert!(remarks.contains("write priority = 68"), "{remarks}");
 }
 
-#[test]
-fn a_service_of_lvs_is_a_frontend_and_a_backend() {
-    const LVS: &str = "
+const LVS: &str = "
         virtual_server 192.0.2.10 443 {
             delay_loop 6
             lb_algo wlc
@@ -428,11 +430,9 @@ fn a_service_of_lvs_is_a_frontend_and_a_backend() {
                 }
             }
         }";
-    let draft = imported(LVS, None);
-    let toml: toml::Table = written(&draft).parse().unwrap();
-    let document = Document::inline(
-        "x.toml",
-        r#"
+
+/// The same in lb-proxy's terms.
+const LVS_IN_OURS: &str = r#"
         version = "v1"
         [[frontend]]
         name = "192.0.2.10:443"
@@ -473,8 +473,13 @@ fn a_service_of_lvs_is_a_frontend_and_a_backend() {
         name = "2001:db8::21:514"
         address = "[2001:db8::21]:514"
         weight = 1
-    "#,
-    );
+    "#;
+
+#[test]
+fn a_service_of_lvs_is_a_frontend_and_a_backend() {
+    let draft = imported(LVS, None);
+    let toml: toml::Table = written(&draft).parse().unwrap();
+    let document = Document::inline("x.toml", LVS_IN_OURS);
     let file: LbProxy = document.parse().unwrap();
     let expected = Written::new(&file).unwrap().to_string();
     let expected: toml::Table = expected.parse().unwrap();

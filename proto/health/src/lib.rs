@@ -376,7 +376,7 @@ impl std::fmt::Display for AdminState {
     }
 }
 
-/// What an operator says of a decision. Times are since 1970.
+/// The terms of an operator's decision. Times are since 1970.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Terms {
     /// The time of the decision, if it is known.

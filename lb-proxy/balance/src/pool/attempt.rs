@@ -308,7 +308,8 @@ impl<'a> Attempt<'a> {
 
     /// True when `server` was not tried, and is not avoided because its last connection has failed.
     fn comes_into_question(&self, server: &Server) -> bool {
-        !self.tried.contains(server) && !(self.avoids && server.avoided(self.now).is_some())
+        let is_avoided = self.avoids && server.avoided(self.now).is_some();
+        !is_avoided && !self.tried.contains(server)
     }
 
     /// True when this connection may go to a server that it has chosen: one at a time tries one that has failed.

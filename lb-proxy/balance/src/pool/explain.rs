@@ -46,7 +46,7 @@ pub enum Reason {
         /// Its share of connections in thousandths.
         share: u32,
     },
-    /// Its last connection has failed, and nobody probes it.
+    /// Its last connection has failed, and healthd does not probe it.
     Avoided {
         /// How long until it is tried again.
         left: Duration,

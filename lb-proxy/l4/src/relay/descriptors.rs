@@ -11,7 +11,7 @@ const PER_PIPE: u64 = 2;
 /// Descriptors of a worker, besides listeners: its mailbox and its epoll.
 const PER_WORKER: u64 = 2;
 
-/// Of so many descriptors, one is kept back for what comes later: probes, the admin listener, swaps, pipes.
+/// One in this number of descriptors is kept back for later: probes, the admin listener, swaps, pipes.
 const PER_SPARE: u64 = 200;
 
 /// Descriptors that are kept back at least and at most.
@@ -84,7 +84,7 @@ impl Budget {
         }
     }
 
-    /// The pipes that each worker may have beside so many sessions.
+    /// The pipes that each worker may have beside this number of sessions.
     pub(super) fn pipes(&self, sessions: u64) -> usize {
         let taken = sessions.saturating_mul(PER_SESSION);
         let pipes = self.descriptors.saturating_sub(taken) / PER_PIPE / self.n_workers.max(1);
