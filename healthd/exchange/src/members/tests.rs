@@ -167,7 +167,7 @@ fn a_silent_peer_has_no_opinion() {
     assert_eq!(members.next_deadline(), Some(silent));
     assert_eq!(members.newest_end(), Some(silent));
     assert_eq!(says(&members, 1).len(), 1);
-    assert!(!members.advance(silent - Duration::from_nanos(1)));
+    assert!(!members.advance(later + SILENCE.saturating_sub(Duration::from_nanos(1))));
     assert!(members.advance(silent));
     assert_eq!(members.contact(), (Contact::CutOff, silent));
     assert_eq!(says(&members, 1), []);

@@ -128,7 +128,7 @@ fn the_last_verdict_holds_in_a_split_and_no_longer() {
     assert_eq!(node.judge(Up), (Down, Site));
     let mut held = Duration::ZERO;
     // One of the peers leaves: one against one.
-    node.pass(SILENCE - Duration::from_nanos(1));
+    node.pass(SILENCE.saturating_sub(Duration::from_nanos(1)));
     node.hear(&[Some(Down), None]);
     node.pass(Duration::from_nanos(1));
     while held < HOLD {
@@ -153,7 +153,7 @@ fn a_node_that_is_cut_off_holds_the_last_verdict_for_its_time() {
     node.pass(SILENCE);
     assert_eq!(node.exchange.members().contact().0, Contact::CutOff);
     assert_eq!(node.judge(Down), (Up, Last));
-    node.pass(HOLD - Duration::from_nanos(1));
+    node.pass(HOLD.saturating_sub(Duration::from_nanos(1)));
     assert_eq!(node.judge(Down), (Up, Last));
     assert_eq!(
         node.exchange.next_deadline(),
