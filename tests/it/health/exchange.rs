@@ -150,12 +150,11 @@ impl Node {
 
     fn target(&self) -> Option<Value> {
         let detail = self.detail();
-        let targets = detail["targets"].as_array()?.iter();
+        let mut targets = detail["targets"].as_array()?.iter();
         let name = format!("tcp {TARGET}");
         targets
-            .filter(|target| target["target"] == name.as_str())
+            .find(|target| target["target"] == name.as_str())
             .cloned()
-            .next()
     }
 
     /// What a node finds about the target, as this node has heard it.
