@@ -41,7 +41,7 @@ where
 pub struct Accepted<S, I, H> {
     /// The connection.
     pub stream: S,
-    /// What tonic puts into the extensions of each request.
+    /// The value that tonic puts into the extensions of each request.
     pub info: I,
     /// Dropped with the connection.
     pub held: H,
