@@ -15,7 +15,7 @@
 //! | [`executor`] | takes the steps: systemctl, podman, files |
 //! | [`canary`] | whether the new process works |
 //! | [`site_node::images::versions`] | the versions that the node keeps to go back to |
-//! | [`history`] | `outpost history`, which shows them |
+//! | [`history`](mod@history) | `outpost history`, which shows them |
 //! | [`site_node::record`] | the slot that the node starts from |
 //!
 //! Services that cannot run twice (a store has one journal, a clock one hand on it) take over from each

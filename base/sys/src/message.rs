@@ -24,7 +24,7 @@ pub struct Received {
 }
 
 /// Receives a datagram, or with `MSG_ERRQUEUE` the kernel's report on one that was sent. `control` is in a
-/// [`Room`](crate::control::Room), or empty.
+/// [`Room`], or empty.
 pub fn receive(
     socket: impl AsFd,
     buffer: &mut [u8],

@@ -40,7 +40,7 @@ impl Hlc {
     }
 
     /// The last stamp before a millisecond, for what is stated as of then: whatever was stated from that
-    /// millisecond on is greater. A [`Clock`] gives one out itself only after 65,535 others in one
+    /// millisecond on is greater. [`Stamps`] give one out only after 65,535 others in one
     /// millisecond, so it says [how it was made](Self::is_last).
     #[must_use]
     pub fn last_before(milliseconds: u64) -> Self {
