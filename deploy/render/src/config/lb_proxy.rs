@@ -224,6 +224,7 @@ mod tests {
 
     const BEGINNING: &str = r#"# lb-proxy, rendered by `outpost`.
 version = "v1"
+state = "/run/user/1000/outpost-up/state/lb-proxy"
 drain = "2s"
 
 [health]
