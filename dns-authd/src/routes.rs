@@ -21,6 +21,7 @@ use dns_zone::Zone;
 use tokio::sync::oneshot;
 
 use crate::publisher::{Command, NoSuchZone, NotHeld, NotLoaded, Outcome, Reports};
+use crate::secondary::NotRetransferred;
 use crate::{secondary, status};
 
 /// Adds the paths.
@@ -123,7 +124,14 @@ async fn retransfer(request: Request, secondaries: secondary::Handle) -> Reply {
             let status = if outcome.result.is_err() { 422 } else { 200 };
             Reply::json(status, &[reloaded(outcome)])
         }
-        Err(error) => Reply::text(502, format!("{error}\n")),
+        Err(error) => {
+            let status = match error {
+                NotRetransferred::NoPrimaries(_) => 404,
+                NotRetransferred::Failed(_) => 502,
+                NotRetransferred::Ended => 503,
+            };
+            Reply::text(status, format!("{error}\n"))
+        }
     }
 }
 

@@ -44,7 +44,21 @@ const RETRY: Duration = Duration::from_millis(20);
 /// The zones, and how their files are read.
 pub type Plan = (Vec<Secondary>, Arc<Options>);
 /// The result of `zone retransfer`, or why there is none.
-pub type Retransferred = Result<Outcome, String>;
+pub type Retransferred = Result<Outcome, NotRetransferred>;
+
+/// A zone was not transferred on request.
+#[derive(Debug, thiserror::Error)]
+pub enum NotRetransferred {
+    /// It is no secondary zone.
+    #[error("zone {0} has no primaries here")]
+    NoPrimaries(Name),
+    /// No primary gave it, for this reason.
+    #[error("{0}")]
+    Failed(String),
+    /// The request was not carried out to its end.
+    #[error("the server ends, or its configuration has changed")]
+    Ended,
+}
 /// The states of the zones.
 pub type Views = HashMap<Name, View>;
 
@@ -132,10 +146,10 @@ impl Handle {
     /// Transfers a zone whatever its serial is.
     pub async fn retransfer(&self, zone: Name) -> Retransferred {
         let (done, result) = oneshot::channel();
-        let ended = || "the server ends, or its configuration has changed".to_owned();
         let order = Order::Retransfer(zone, done);
-        self.orders.send(order).await.map_err(|_| ended())?;
-        result.await.unwrap_or_else(|_| Err(ended()))
+        let sent = self.orders.send(order).await;
+        sent.map_err(|_| NotRetransferred::Ended)?;
+        result.await.unwrap_or(Err(NotRetransferred::Ended))
     }
 }
 
@@ -245,7 +259,7 @@ impl Manager {
                     zone.waiting.push(done);
                     zone.refresh.force(now);
                 }
-                None => drop(done.send(Err(format!("zone {name} has no primaries here")))),
+                None => drop(done.send(Err(NotRetransferred::NoPrimaries(name)))),
             },
             Order::Finished(name, number, result) => self.finish(&name, number, result, now),
         }
@@ -348,7 +362,7 @@ impl Manager {
             }
         };
         for done in zone.waiting.drain(..) {
-            drop(done.send(reply.clone()));
+            drop(done.send(reply.clone().map_err(NotRetransferred::Failed)));
         }
     }
 
