@@ -16,7 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use daemon::clock;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+use daemon::directory::WATCHED;
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
@@ -304,14 +305,6 @@ impl Watches {
     }
 
     fn add(&self, path: &PathBuf) -> Option<i32> {
-        let flags = WatchFlags::CLOSE_WRITE
-            | WatchFlags::MODIFY
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::ONLYDIR;
-        inotify::add_watch(self.queue.get_ref(), path, flags).ok()
+        inotify::add_watch(self.queue.get_ref(), path, WATCHED).ok()
     }
 }

@@ -20,6 +20,16 @@ const EVENTS: usize = 4096;
 /// The most readings of queued events at a time.
 const MAX_READINGS: usize = 64;
 
+/// The events of a directory that say that its files have changed, or that it is another directory now.
+pub const WATCHED: WatchFlags = WatchFlags::CLOSE_WRITE
+    .union(WatchFlags::MODIFY)
+    .union(WatchFlags::CREATE)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVE)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
 /// A watched directory.
 #[derive(Debug)]
 pub struct Directory {
@@ -54,15 +64,7 @@ impl Directory {
     /// When it is not there, or the system has no room for another watch.
     pub fn watch(path: &Path) -> io::Result<Self> {
         let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let flags = WatchFlags::CLOSE_WRITE
-            | WatchFlags::MODIFY
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE
-            | WatchFlags::MOVE_SELF
-            | WatchFlags::DELETE_SELF
-            | WatchFlags::ONLYDIR;
-        inotify::add_watch(&queue, path, flags)?;
+        inotify::add_watch(&queue, path, WATCHED)?;
         Ok(Self {
             queue: sys::wait::watched(queue)?,
         })
