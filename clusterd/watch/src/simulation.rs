@@ -70,7 +70,7 @@ struct Open {
     server: usize,
     position: u64,
     ends: Instant,
-    /// The connection is dead, and nobody has noticed.
+    /// The connection is dead, and neither end has noticed.
     dead: bool,
 }
 

@@ -20,7 +20,7 @@ fn plain(name: &str, qtype: Type) -> Vec<u8> {
     query(&name.parse().unwrap(), qtype)
 }
 
-/// A query with an OPT record that takes so many octets.
+/// A query with an OPT record that says how many octets its sender takes.
 fn with_edns(name: &str, qtype: Type, size: u16) -> Vec<u8> {
     let mut message = plain(name, qtype);
     message[11] = 1;

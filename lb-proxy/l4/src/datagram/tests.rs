@@ -93,7 +93,7 @@ fn datagrams_go_to_servers_and_answers_come_back() {
     answer(&b, "b");
     assert_eq!(receive(&client), "b3");
 
-    // The server dies and nobody has noticed yet: what it refused goes to the other.
+    // The server has died, and the table still has it as up: the datagram that it refused goes to the other.
     cell.publish(table(&mut registry, &[(at_a, up), (at_b, up)]));
     drop(b);
     client.send(b"4").unwrap();

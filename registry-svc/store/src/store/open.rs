@@ -335,7 +335,7 @@ fn whole(
         return damaged("the directory of the journal is missing");
     }
     let indexed = index(settings, layout, clean, directory, history, recovery)?;
-    // Without this a damaged end would be taken for a write that a crash has torn.
+    // Without this, the next start would treat a damaged end as a write that a crash has torn.
     match clean {
         Some(clean) if indexed.replayed.end < clean.place => {
             damaged("the journal ends before the place where an orderly stop left it")
