@@ -14,6 +14,7 @@ use daemon::listen::path::{self, Bound};
 use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
+use durable::state::Loaded;
 use tokio::net::UnixListener;
 
 use crate::config::{Config, Source};
@@ -21,7 +22,7 @@ use crate::grpc::{ClusterApi, Subscribers};
 use crate::metrics::{Counters, PictureCollector};
 use crate::publisher::Publisher;
 use crate::source::{self, Running};
-use crate::state::{Loaded, Saver, Store};
+use crate::state::{self, Saver, Store};
 use crate::status::{self, Parts};
 
 /// The name of the inherited socket.
@@ -63,7 +64,7 @@ impl Service for Clusterd {
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
         let sockets = Sockets::open(&mut context.inherited, &config)?;
         let lock = take_state(&config, context).await?;
-        let store = Store::open(&config.file.state).map_err(|error| {
+        let store = state::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)
         })?;
@@ -219,7 +220,8 @@ fn restore(store: &Store, readiness: &Readiness) -> Snapshot {
             snapshot
         }
         Loaded::Absent => Snapshot::default(),
-        Loaded::Refused(reason) => {
+        Loaded::Refused(refused) => {
+            let reason = refused.to_string();
             tracing::error!(reason, "The snapshot on disk is refused");
             readiness.set_reason("old state", Some(reason));
             Snapshot::default()

@@ -8,9 +8,8 @@
 //! Integers are big endian. The pieces are those that a new subscriber gets. The file counts whole or not at all: one that is
 //! damaged is moved aside, and clusterd begins with nothing.
 
-use std::fs;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use cluster::Snapshot;
 use daemon::drain::{Drain, Guard};
 use daemon::latest::Reader;
 use daemon::readiness::Readiness;
-use durable::Rights;
+use durable::state::{self, Format, StateError};
 use parking_lot::Mutex;
 use prost::Message as _;
 use proto::cluster::{Assembly, pieces};
@@ -26,30 +25,18 @@ use proto::wire::cluster::WatchResponse;
 
 use crate::metrics::Counters;
 
-/// The first bytes of the file.
-const MAGIC: &[u8] = b"outpost-clusterd-state\n";
-/// The version this clusterd writes, and the only one there is.
-const VERSION: u32 = 1;
-/// A larger file is no state of ours: 20,000 slices of 100 endpoints have less.
-const MAX_SIZE: u64 = 512 << 20;
+/// The form of the file.
+const FORMAT: Format = Format {
+    service: "clusterd",
+    version: 1,
+    checksum: crc32c::crc32c,
+    // A larger file is no state of ours: 20,000 slices of 100 endpoints have less.
+    max_size: 512 << 20,
+};
 /// Between two writes at least: endpoints change all the time, and must not wear out the disk.
 const REST: Duration = Duration::from_secs(5);
 /// The pause after a write that failed.
 const AGAIN: Duration = Duration::from_secs(5);
-
-/// Why octets are no state.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
-    /// They do not begin as a state does.
-    #[error("this is no state of clusterd")]
-    Foreign,
-    /// Another version of clusterd wrote them.
-    #[error("version {0} of the state is unknown")]
-    Version(u32),
-    /// They are not the octets that were written.
-    #[error("the state is damaged")]
-    Damaged,
-}
 
 /// Encodes a snapshot.
 #[must_use]
@@ -58,11 +45,7 @@ pub fn encode(snapshot: &Snapshot) -> Vec<u8> {
     for piece in pieces(&snapshot.difference_from(None)) {
         body.extend(piece.encode_length_delimited_to_vec());
     }
-    let mut octets = MAGIC.to_vec();
-    octets.extend(VERSION.to_be_bytes());
-    octets.extend(crc32c::crc32c(&body).to_be_bytes());
-    octets.extend(body);
-    octets
+    FORMAT.encode(&body)
 }
 
 /// Decodes a snapshot. Objects that this version cannot read are left out.
@@ -70,16 +53,7 @@ pub fn encode(snapshot: &Snapshot) -> Vec<u8> {
 /// # Errors
 /// When the octets are not those that [`encode`] wrote.
 pub fn decode(octets: &[u8]) -> Result<Snapshot, StateError> {
-    let rest = octets.strip_prefix(MAGIC).ok_or(StateError::Foreign)?;
-    let (version, rest) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
-    let version = u32::from_be_bytes(*version);
-    if version != VERSION {
-        return Err(StateError::Version(version));
-    }
-    let (sum, mut body) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
-    if crc32c::crc32c(body) != u32::from_be_bytes(*sum) {
-        return Err(StateError::Damaged);
-    }
+    let mut body = FORMAT.content(octets)?;
     let mut assembly = Assembly::default();
     while !body.is_empty() {
         let piece = WatchResponse::decode_length_delimited(&mut body);
@@ -91,77 +65,14 @@ pub fn decode(octets: &[u8]) -> Result<Snapshot, StateError> {
 }
 
 /// The directory that holds the state.
-#[derive(Clone, Debug)]
-pub struct Store {
-    directory: PathBuf,
-}
+pub type Store = state::Store<Snapshot>;
 
-/// How reading the state went.
-#[derive(Debug)]
-pub enum Loaded {
-    /// It was read.
-    Restored(Snapshot),
-    /// There is none.
-    Absent,
-    /// It could not be read, and was moved aside as far as that could be done.
-    Refused(String),
-}
-
-impl Store {
-    /// The state in a directory, which is made if it is not there.
-    ///
-    /// # Errors
-    /// When the directory cannot be made.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        Ok(Self {
-            directory: directory.to_owned(),
-        })
-    }
-
-    /// The path of the state.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        self.directory.join("state")
-    }
-
-    /// Reads the state. One that cannot be read is never fatal.
-    #[must_use]
-    pub fn load(&self) -> Loaded {
-        let path = self.path();
-        let reason = match read(&path) {
-            Ok(octets) => match decode(&octets) {
-                Ok(snapshot) => return Loaded::Restored(snapshot),
-                Err(error) => error.to_string(),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::Absent,
-            Err(error) => error.to_string(),
-        };
-        let aside = self.directory.join("state.refused");
-        let aside = match fs::rename(&path, &aside) {
-            Ok(()) => format!("was moved to {}", aside.display()),
-            Err(error) => format!("cannot be moved aside: {error}"),
-        };
-        Loaded::Refused(format!("{} {aside}: {reason}", path.display()))
-    }
-
-    /// Replaces the state. Blocks until it is on disk.
-    ///
-    /// # Errors
-    /// When it cannot be written; the state that was there stays.
-    pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        durable::replace(&self.path(), Rights::new(0o640), |file| {
-            file.write_all(octets)
-        })
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let size = fs::metadata(path)?.len();
-    if size > MAX_SIZE {
-        return Err(io::Error::other(format!("{size} octets are too many")));
-    }
-    fs::read(path)
+/// The state in a directory, which is made if it is not there.
+///
+/// # Errors
+/// When the directory cannot be made.
+pub fn open(directory: &Path) -> io::Result<Store> {
+    Store::open(directory, &FORMAT, decode)
 }
 
 //--- Saver
@@ -280,7 +191,11 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use cluster::{Freshness, Kind, Meta, Namespace, Object};
+
+    use durable::state::Loaded;
 
     use super::*;
 
@@ -319,13 +234,13 @@ mod tests {
     #[test]
     fn a_state_that_cannot_be_read_is_moved_aside() {
         let place = tempfile::tempdir().unwrap();
-        let store = Store::open(&place.path().join("state")).unwrap();
+        let store = open(&place.path().join("state")).unwrap();
         assert!(matches!(store.load(), Loaded::Absent));
         store.save(&encode(&snapshot())).unwrap();
         assert!(matches!(store.load(), Loaded::Restored(read) if read == snapshot()));
         fs::write(store.path(), "half").unwrap();
         assert!(
-            matches!(store.load(), Loaded::Refused(reason) if reason.contains("state.refused"))
+            matches!(store.load(), Loaded::Refused(refused) if refused.to_string().contains("state.refused"))
         );
         assert!(matches!(store.load(), Loaded::Absent));
     }

@@ -105,11 +105,11 @@ impl Task {
 
 #[cfg(test)]
 mod tests {
+    use durable::state::Loaded;
     use proto::health::AdminState;
 
     use super::*;
     use crate::metrics::Counters;
-    use crate::state::Loaded;
     use liveness::admin_rules::Scope;
     use liveness::monitor::{Limits, Restored};
     use liveness::schedules::Schedules;
@@ -134,7 +134,7 @@ mod tests {
     async fn what_could_not_be_written_is_written_when_it_can_be() {
         let directory = tempfile::tempdir().unwrap();
         let state = directory.path().join("state");
-        let store = Store::open(&state).unwrap();
+        let store = state::open(&state).unwrap();
         std::fs::remove_dir(&state).unwrap();
         let (driver, readiness) = (driver(), Readiness::new());
         let scope = Scope::Address([192, 0, 2, 7].into());
@@ -157,7 +157,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_decided_during_a_write_is_in_the_last_one() {
         let directory = tempfile::tempdir().unwrap();
-        let store = Store::open(directory.path()).unwrap();
+        let store = state::open(directory.path()).unwrap();
         let driver = driver();
         assert!(
             driver.is_saved(u64::MAX, Duration::ZERO).await,

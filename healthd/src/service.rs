@@ -15,6 +15,7 @@ use daemon::listen::path::Bound;
 use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
+use durable::state::Loaded;
 use parking_lot::Mutex;
 use proto::health::{Target, Watched};
 use proto::wire::{self, health_server::Health as _};
@@ -28,7 +29,7 @@ use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::peers::Exchange;
 use crate::saver::Saver;
-use crate::state::{Loaded, Store};
+use crate::state::{self, Store};
 use crate::{marks, page, status};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
@@ -82,7 +83,7 @@ impl Service for Healthd {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
             None => None,
         };
-        let store = Store::open(&config.file.state).map_err(|error| {
+        let store = state::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)
         })?;
@@ -246,15 +247,10 @@ fn restore(store: &Store, readiness: &Readiness) -> Restored {
             tracing::info!("No state on disk; nothing is known yet");
             Restored::default()
         }
-        Loaded::Refused { reason, aside } => {
-            let aside = aside.map_or_else(
-                || "could not be moved aside".to_owned(),
-                |aside| format!("was moved to {}", aside.display()),
-            );
-            let path = store.path();
-            tracing::error!(path = %path.display(), reason, aside, "The state on disk is refused; nothing is known yet");
-            let words = format!("{} {aside}: {reason}", path.display());
-            readiness.set_reason("old state", Some(words));
+        Loaded::Refused(refused) => {
+            let (path, reason, aside) = (refused.path.display(), &refused.reason, refused.moved());
+            tracing::error!(%path, reason, aside, "The state on disk is refused; nothing is known yet");
+            readiness.set_reason("old state", Some(refused.to_string()));
             Restored::default()
         }
     };

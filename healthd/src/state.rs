@@ -11,13 +11,12 @@
 //! `Saved` grows as the contract does: fields are added, so that a version of healthd reads what the
 //! version after it has written.
 
-use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
-use durable::Rights;
+use durable::state::{self, Format, StateError};
 use prost::Message as _;
 use proto::health::{AdminState, Liveness, Terms};
 use proto::wire;
@@ -27,14 +26,14 @@ use liveness::admin_rules::{AdminRules, Decision, Scope};
 use liveness::monitor::{Monitor, Restored};
 use liveness::table::Entry;
 
-/// The first bytes of the file.
-const MAGIC: &[u8] = b"outpost-healthd-state\n";
-
-/// The version this healthd writes, and the only one there is.
-const VERSION: u32 = 1;
-
-/// A larger file is no state of ours: 16,384 targets take some megabytes.
-const MAX_SIZE: u64 = 64 << 20;
+/// The form of the file.
+const FORMAT: Format = Format {
+    service: "healthd",
+    version: 1,
+    checksum: crc32,
+    // A larger file is no state of ours: 16,384 targets take some megabytes.
+    max_size: 64 << 20,
+};
 
 //--- Format
 
@@ -69,20 +68,6 @@ struct Rule {
     by: String,
 }
 
-/// Why octets are no state.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StateError {
-    /// They do not begin as a state does.
-    #[error("this is no state of healthd")]
-    Foreign,
-    /// Another version of healthd wrote them.
-    #[error("version {0} of the state is unknown")]
-    Version(u32),
-    /// They are not what was written.
-    #[error("the state is damaged")]
-    Damaged,
-}
-
 /// Encodes the targets and rules of a monitor.
 #[must_use]
 pub fn encode(monitor: &Monitor) -> Vec<u8> {
@@ -93,12 +78,7 @@ pub fn encode(monitor: &Monitor) -> Vec<u8> {
         targets: known.map(on_disk).collect(),
         rules: monitor.table().rules().iter().map(rule).collect(),
     };
-    let body = saved.encode_to_vec();
-    let mut octets = MAGIC.to_vec();
-    octets.extend(VERSION.to_be_bytes());
-    octets.extend(crc32(&body).to_be_bytes());
-    octets.extend(body);
-    octets
+    FORMAT.encode(&saved.encode_to_vec())
 }
 
 /// Decodes the targets and rules of a monitor. Targets that this version cannot probe are left out.
@@ -106,16 +86,7 @@ pub fn encode(monitor: &Monitor) -> Vec<u8> {
 /// # Errors
 /// When the octets are not what [`encode`] wrote.
 pub fn decode(octets: &[u8]) -> Result<Restored, StateError> {
-    let rest = octets.strip_prefix(MAGIC).ok_or(StateError::Foreign)?;
-    let (version, rest) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
-    let version = u32::from_be_bytes(*version);
-    if version != VERSION {
-        return Err(StateError::Version(version));
-    }
-    let (sum, body) = rest.split_first_chunk().ok_or(StateError::Damaged)?;
-    if crc32(body) != u32::from_be_bytes(*sum) {
-        return Err(StateError::Damaged);
-    }
+    let body = FORMAT.content(octets)?;
     let saved = Saved::decode(body).map_err(|_| StateError::Damaged)?;
     let mut rules = AdminRules::default();
     for rule in &saved.rules {
@@ -198,81 +169,14 @@ fn crc32(octets: &[u8]) -> u32 {
 //--- Disk
 
 /// The directory that holds the state.
-#[derive(Clone, Debug)]
-pub struct Store {
-    directory: PathBuf,
-}
+pub type Store = state::Store<Restored>;
 
-/// How reading the state went.
-#[derive(Debug)]
-pub enum Loaded {
-    /// It was read.
-    Restored(Restored),
-    /// There is none.
-    Absent,
-    /// It could not be read, and was moved aside.
-    Refused {
-        /// Why.
-        reason: String,
-        /// The path that it was moved to, if it could be moved.
-        aside: Option<PathBuf>,
-    },
-}
-
-impl Store {
-    /// The state in a directory, which is made if it is not there.
-    ///
-    /// # Errors
-    /// When the directory cannot be made.
-    pub fn open(directory: &Path) -> io::Result<Self> {
-        fs::create_dir_all(directory)?;
-        Ok(Self {
-            directory: directory.to_owned(),
-        })
-    }
-
-    /// The path of the state.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        self.directory.join("state")
-    }
-
-    /// Reads the state. One that cannot be read is never fatal.
-    #[must_use]
-    pub fn load(&self) -> Loaded {
-        let path = self.path();
-        let reason = match read(&path) {
-            Ok(octets) => match decode(&octets) {
-                Ok(restored) => return Loaded::Restored(restored),
-                Err(error) => error.to_string(),
-            },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Loaded::Absent,
-            Err(error) => error.to_string(),
-        };
-        let aside = self.directory.join("state.refused");
-        let moved = fs::rename(&path, &aside).is_ok();
-        Loaded::Refused {
-            reason,
-            aside: moved.then_some(aside),
-        }
-    }
-
-    /// Replaces the state. Blocks until it is on disk.
-    ///
-    /// # Errors
-    /// When it cannot be written; the state that was there stays.
-    pub fn save(&self, octets: &[u8]) -> io::Result<()> {
-        let rights = Rights::new(0o640);
-        durable::replace(&self.path(), rights, |file| file.write_all(octets))
-    }
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let size = fs::metadata(path)?.len();
-    if size > MAX_SIZE {
-        return Err(io::Error::other(format!("{size} octets are too many")));
-    }
-    fs::read(path)
+/// The state in a directory, which is made if it is not there.
+///
+/// # Errors
+/// When the directory cannot be made.
+pub fn open(directory: &Path) -> io::Result<Store> {
+    Store::open(directory, &FORMAT, decode)
 }
 
 #[cfg(test)]

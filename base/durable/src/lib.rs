@@ -1,6 +1,8 @@
 //! Files that are whole after a power cut: written beside their place, forced to the disk, and put
 //! in place by a rename, whose directory is forced to the disk too.
 
+pub mod state;
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, fchown};

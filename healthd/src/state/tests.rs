@@ -1,8 +1,10 @@
+use std::fs;
 use std::time::Instant;
 
 use proto::health::{Target, TargetKind, Terms};
 
 use super::*;
+use durable::state::{Loaded, Refused};
 use liveness::monitor::Limits;
 use liveness::now::Now;
 use liveness::schedules::Schedules;
@@ -77,7 +79,7 @@ fn what_is_written_is_read_but_for_what_was_never_known() {
 #[test]
 fn damage_is_noticed_wherever_it_is() {
     let octets = encode(&monitor(restored()));
-    assert_eq!(decode(b"").unwrap_err(), StateError::Foreign);
+    assert_eq!(decode(b"").unwrap_err(), StateError::Foreign("healthd"));
     for length in 0..octets.len() {
         assert!(decode(&octets[..length]).is_err(), "cut at {length}");
     }
@@ -87,7 +89,7 @@ fn damage_is_noticed_wherever_it_is() {
         assert!(decode(&bent).is_err(), "bent at {place}");
     }
     let mut later = octets;
-    later[MAGIC.len() + 3] = 2;
+    later[FORMAT.magic().len() + 3] = 2;
     assert_eq!(decode(&later).unwrap_err(), StateError::Version(2));
 }
 
@@ -113,10 +115,7 @@ fn a_target_of_a_later_version_is_left_out_and_the_rest_is_read() {
     let mut body = saved.encode_to_vec();
     // Field 900, which this version does not know.
     body.extend([0xa2, 0x38, 3, b'n', b'e', b'w']);
-    let mut octets = MAGIC.to_vec();
-    octets.extend(VERSION.to_be_bytes());
-    octets.extend(crc32(&body).to_be_bytes());
-    octets.extend(body);
+    let octets = FORMAT.encode(&body);
     let restored = decode(&octets).unwrap();
     let [known] = &restored.known[..] else {
         panic!("{restored:?}");
@@ -128,7 +127,7 @@ fn a_target_of_a_later_version_is_left_out_and_the_rest_is_read() {
 #[test]
 fn a_state_is_replaced_and_read_back() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(&directory.path().join("deeper")).unwrap();
+    let store = open(&directory.path().join("deeper")).unwrap();
     assert!(matches!(store.load(), Loaded::Absent));
     for generation in [1, 2] {
         let saved = monitor(Restored {
@@ -141,24 +140,23 @@ fn a_state_is_replaced_and_read_back() {
         };
         assert_eq!(loaded.generation, saved.generation());
     }
-    let names = fs::read_dir(&store.directory).unwrap().count();
+    let names = fs::read_dir(store.path().parent().unwrap())
+        .unwrap()
+        .count();
     assert_eq!(names, 1, "nothing but the state is left");
 }
 
 #[test]
 fn a_damaged_state_is_moved_aside() {
     let directory = tempfile::tempdir().unwrap();
-    let store = Store::open(directory.path()).unwrap();
+    let store = open(directory.path()).unwrap();
     fs::write(store.path(), "outpost-healthd-state\nnot at all").unwrap();
-    let Loaded::Refused { reason, aside } = store.load() else {
+    let Loaded::Refused(Refused { reason, aside, .. }) = store.load() else {
         panic!("not refused");
     };
     assert!(reason.contains("is unknown") || reason.contains("damaged"));
     assert!(aside.unwrap().is_file());
     assert!(matches!(store.load(), Loaded::Absent));
     fs::create_dir(store.path()).unwrap();
-    assert!(
-        matches!(store.load(), Loaded::Refused { .. }),
-        "a directory"
-    );
+    assert!(matches!(store.load(), Loaded::Refused(_)), "a directory");
 }
