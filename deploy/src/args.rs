@@ -10,12 +10,12 @@ use crate::bundle::args::{BundleArgs, KeyArgs};
 use crate::check::{self, CheckArgs};
 use crate::image::args::ImageArgs;
 use crate::images::args::{ImagePlace, ImagesArgs};
-use crate::init::{self, InitArgs};
 use crate::install::args::{INSTALL_NOTES, InstallArgs, UNINSTALL_NOTES, UninstallArgs};
 use crate::pki::PkiArgs;
 use crate::render;
 use crate::render::RenderArgs;
 use site::service::Service;
+use site_init::InitArgs;
 
 /// Starts an Outpost site and looks after it
 ///
@@ -105,7 +105,7 @@ pub(crate) enum Command {
     ///
     /// Takes values from flags, from OpenShift's install-config.yaml and agent-config.yaml, and asks for the
     /// rest. Writes a commented site file that `outpost check` accepts.
-    #[command(after_long_help = init::NOTES)]
+    #[command(after_long_help = site_init::NOTES)]
     Init(Box<InitArgs>),
 
     /// Check a site file

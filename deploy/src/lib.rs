@@ -35,7 +35,6 @@ mod check;
 mod exec_child;
 mod image;
 mod images;
-mod init;
 mod install;
 mod json;
 mod pki;
@@ -53,24 +52,6 @@ use daemon::{errln, exit, outln};
 use crate::args::{Command, MasterVerb, Outpost, StatusArgs};
 use crate::up::control::{Request, ask};
 use crate::up::run_dir::RunDir;
-
-/// Parsers of files that people write, for tests with arbitrary bytes.
-pub mod reading {
-    use daemon::config::{Document, Problems};
-
-    pub use crate::init::import_bytes as openshift;
-
-    /// Reads octets as a site file.
-    ///
-    /// # Errors
-    ///
-    /// Everything that is wrong with it.
-    pub fn site(data: &[u8]) -> Result<(), Problems> {
-        let text = String::from_utf8_lossy(data);
-        let read = site_file::parse(&Document::inline("site.toml", text));
-        read.site.map(drop)
-    }
-}
 
 /// The command line, for its manual pages.
 pub fn command() -> clap::Command {
@@ -106,7 +87,7 @@ pub fn run() -> ExitCode {
         Command::Uninstall(args) => install::run_uninstall(&args),
         Command::Key(args) => bundle::run_key(&args),
         Command::Images(args) => images::run(&args),
-        Command::Init(args) => init::run(&args),
+        Command::Init(args) => site_init::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Swap(args) => swap::swap(&args),
         Command::Rollback(args) => swap::rollback(&args),

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::address::parse_address;
+use config_toml::parse_address;
 
 /// The admin listener; `PORT` is its default port, on the loopback address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

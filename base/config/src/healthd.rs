@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nodes::{NodeFiles, Peer, everywhere};
-use crate::text::as_text;
 use crate::{Address, Admin, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole};
+use config_toml::as_text;
 
 /// The port of healthd's admin listener.
 pub const ADMIN_PORT: u16 = 9401;

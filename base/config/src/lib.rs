@@ -16,42 +16,24 @@
 
 #![warn(missing_docs)]
 
-mod address;
 mod admin;
 pub mod clusterd;
 pub mod dns_authd;
 pub mod dns_recursor;
-mod document;
-mod draft;
-mod form;
 pub mod healthd;
 pub mod lb_proxy;
 mod log;
-mod networks;
 pub mod nodes;
-mod number;
-mod one_or_many;
-mod read;
 pub mod registry_svc;
-mod schema;
 pub mod site;
-mod text;
 pub mod timesync_agent;
-mod units;
-mod write;
 
-pub use address::{Address, AddressError, DnsAddress, HostPort, HttpUrl, Ip};
 pub use admin::{Admin, AdminListen};
-pub use config_text::{Position, Problem, nearest};
-pub use document::{Document, Problems, Step};
-pub use draft::{Class, Disposition, Draft, Note, Notes, Refused};
-pub use form::{As, Form, LONGEST_SPAN, Real, Seconds};
+pub use config_toml::{
+    Address, AddressError, As, ByteSize, Check, Class, Disposition, DnsAddress, Document, Draft,
+    DurationWithin, Every, EveryError, Form, HostPort, HttpUrl, HumanDuration, Ip, LONGEST_SPAN,
+    Networks, Note, Notes, OneOrMany, Position, Positive, Problem, Problems, Real, Refused,
+    Seconds, SizeWithin, Step, TextError, UnitError, Whole, Written, at, nearest, restart_needed,
+    schema,
+};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};
-pub use networks::Networks;
-pub use number::{DurationWithin, Positive, SizeWithin, Whole};
-pub use one_or_many::OneOrMany;
-pub use read::Check;
-pub use schema::{restart_needed, schema};
-pub use text::TextError;
-pub use units::{ByteSize, Every, EveryError, HumanDuration, UnitError};
-pub use write::Written;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::text::{TextError, checked_text};
+use config_toml::{TextError, checked_text};
 
 checked_text!(
     /// The name by which a site knows a node, such as `master-0`: small letters, digits, `-` and `.`, as in host names.

@@ -1,9 +1,9 @@
 //! Any bytes as install-config.yaml or agent-config.yaml.
 
-use deploy::reading;
+use daemon::config::Document;
 
 pub(super) fn body(data: &[u8]) {
-    match reading::openshift(data) {
+    match site_init::import_bytes(data) {
         // Whatever the file says stays a value or a comment in the file that comes of it.
         Ok(text) => {
             let parsed: Result<toml::Table, _> = toml::from_str(&text);
@@ -12,7 +12,7 @@ pub(super) fn body(data: &[u8]) {
                 assert!(KEYS.contains(&key.as_str()), "{key}\n{text}");
             }
             // It may lack something, and is read without a panic.
-            drop(reading::site(text.as_bytes()));
+            drop(site_file::parse(&Document::inline("site.toml", text)));
         }
         Err(problems) => {
             assert!(!problems.0.is_empty(), "a refusal says why");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipnet::IpNet;
 
 use crate::HumanDuration;
-use crate::text::as_text;
+use config_toml::as_text;
 
 //--- Rate
 

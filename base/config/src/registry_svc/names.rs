@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::text::{TextError, checked_text};
+use config_toml::{TextError, checked_text};
 
 checked_text!(
     /// A server name as TLS clients send it (RFC 6066 §3), or a pattern `*.NAME`; in small letters and without a dot at the

@@ -9,8 +9,8 @@ use ipnet::IpNet;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use crate::number::WholeNumber;
-use crate::text::as_text;
+use config_toml::WholeNumber;
+use config_toml::as_text;
 
 /// A text that is not a value of a site file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ipnet::IpNet;
 
-use crate::text::as_text;
+use config_toml::as_text;
 
 /// A line of an access list. The most specific network decides; for the same one, the last line.
 #[derive(Clone, Debug, PartialEq, Eq)]

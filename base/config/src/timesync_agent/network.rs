@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{AccessRule, Number, Samples};
-use crate::text::as_text;
 use crate::{As, Ip, Seconds, Whole};
+use config_toml::as_text;
 
 //--- Requests to servers
 

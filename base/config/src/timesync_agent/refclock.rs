@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{DEFAULT_MAX_UNREACH, Number, Poll, Samples, SelectOptions};
-use crate::text::as_text;
 use crate::{As, Form, LONGEST_SPAN, Seconds, Whole};
+use config_toml::as_text;
 
 /// The path at which ptp4l answers management messages that change nothing.
 pub const DEFAULT_PTP_SOCKET: &str = "/var/run/ptp4lro";

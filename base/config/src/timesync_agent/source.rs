@@ -9,8 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Number, Poll, Samples};
-use crate::text::as_text;
 use crate::{As, Real, Seconds, Whole};
+use config_toml::as_text;
 
 /// The addresses of a pool unless `maxsources` says otherwise.
 pub const DEFAULT_POOL_SOURCES: usize = 4;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::{Admin, AdminListen, ByteSize, Document, HumanDuration, Log, LogLevel, at};
+use config::{Admin, AdminListen, ByteSize, Document, HumanDuration, Log, LogLevel, at};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

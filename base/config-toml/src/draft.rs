@@ -225,6 +225,11 @@ impl std::error::Error for Refused {}
 mod tests {
     use super::*;
 
+    #[derive(Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
+    struct Numbers {
+        number: u32,
+    }
+
     #[test]
     fn a_note_is_made_once_and_stays_a_comment() {
         let at = Position {
@@ -236,13 +241,13 @@ mod tests {
         notes.lost(Class::Security, &at, "a\nb = 1", "why");
         notes.lost(Class::Security, &at, "a\nb = 1", "why");
         let draft = Draft {
-            config: crate::healthd::Healthd::default(),
+            config: Numbers { number: 1 },
             notes: notes.into_notes(),
         };
         let written = draft.written("From x.cfg.").unwrap().to_string();
         assert_eq!(
             written,
-            "# From x.cfg.\n# not carried: x.cfg:3:5: security: a b = 1: why\nversion = \"v1\"\n"
+            "# From x.cfg.\n# not carried: x.cfg:3:5: security: a b = 1: why\nnumber = 1\n"
         );
         assert_eq!(
             draft.notes[0].to_string(),

@@ -13,47 +13,47 @@ use site::Role;
 
 /// The known values of a site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Draft {
-    pub(super) name: Option<String>,
-    pub(super) domain: Option<String>,
-    pub(super) networks: Vec<IpNet>,
-    pub(super) gateways: Vec<IpAddr>,
-    pub(super) clients: Vec<IpNet>,
-    pub(super) interface: Option<String>,
-    pub(super) nodes: Vec<DraftNode>,
+pub(crate) struct Draft {
+    pub(crate) name: Option<String>,
+    pub(crate) domain: Option<String>,
+    pub(crate) networks: Vec<IpNet>,
+    pub(crate) gateways: Vec<IpAddr>,
+    pub(crate) clients: Vec<IpNet>,
+    pub(crate) interface: Option<String>,
+    pub(crate) nodes: Vec<DraftNode>,
     /// How many masters and workers there are to be, if known.
-    pub(super) masters: u32,
-    pub(super) workers: u32,
-    pub(super) upstreams: Vec<String>,
-    pub(super) time_servers: Vec<String>,
-    pub(super) api_vips: Vec<IpAddr>,
-    pub(super) ingress_vips: Vec<IpAddr>,
-    pub(super) registry_names: Vec<String>,
-    pub(super) registry_port: Option<u16>,
+    pub(crate) masters: u32,
+    pub(crate) workers: u32,
+    pub(crate) upstreams: Vec<String>,
+    pub(crate) time_servers: Vec<String>,
+    pub(crate) api_vips: Vec<IpAddr>,
+    pub(crate) ingress_vips: Vec<IpAddr>,
+    pub(crate) registry_names: Vec<String>,
+    pub(crate) registry_port: Option<u16>,
     /// `none` where there is no OpenShift.
-    pub(super) openshift: Option<String>,
+    pub(crate) openshift: Option<String>,
     /// The address of the machine that installs the others: a master.
-    pub(super) rendezvous: Option<IpAddr>,
+    pub(crate) rendezvous: Option<IpAddr>,
     /// Notes for the reader of the file.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// The keys of OpenShift's files that are not carried.
-    pub(super) lost: BTreeSet<String>,
+    pub(crate) lost: BTreeSet<String>,
 }
 
 /// A machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct DraftNode {
-    pub(super) name: String,
-    pub(super) role: Option<Role>,
-    pub(super) addresses: Vec<IpAddr>,
+pub(crate) struct DraftNode {
+    pub(crate) name: String,
+    pub(crate) role: Option<Role>,
+    pub(crate) addresses: Vec<IpAddr>,
 }
 
 /// The largest number of machines that can be meant.
-pub(super) const MAX_NODES: u32 = 100;
+pub(crate) const MAX_NODES: u32 = 100;
 
 impl Draft {
     /// Adds a note for the reader of the file, once.
-    pub(super) fn note(&mut self, text: &str) {
+    pub(crate) fn note(&mut self, text: &str) {
         // A note is one line of a comment, whatever it quotes from a file.
         let text: String = text
             .chars()
@@ -65,7 +65,7 @@ impl Draft {
     }
 
     /// Notes a key of a file that is not carried, once for all hosts. Never its value, which may be a password.
-    pub(super) fn lost(&mut self, way: &str, position: &Position, reason: Option<&str>) {
+    pub(crate) fn lost(&mut self, way: &str, position: &Position, reason: Option<&str>) {
         if self.lost.insert(way.to_owned()) {
             let reason = reason.map(|reason| format!(": {reason}"));
             let reason = reason.unwrap_or_default();
@@ -74,7 +74,7 @@ impl Draft {
     }
 
     /// Adds a network, unless it is in one that is there.
-    pub(super) fn network(&mut self, network: IpNet) {
+    pub(crate) fn network(&mut self, network: IpNet) {
         let network = network.trunc();
         if !self.networks.iter().any(|known| known.contains(&network)) {
             self.networks.push(network);
@@ -82,7 +82,7 @@ impl Draft {
     }
 
     /// How many nodes of a role there are to be.
-    pub(super) fn replicas(&mut self, role: Role) -> &mut u32 {
+    pub(crate) fn replicas(&mut self, role: Role) -> &mut u32 {
         match role {
             Role::Master => &mut self.masters,
             Role::Worker => &mut self.workers,
@@ -90,7 +90,7 @@ impl Draft {
     }
 
     /// Gives every node a role and its short name, and makes those that are only counted.
-    pub(super) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         let suffix = format!(".{}", self.domain.as_deref().unwrap_or_default());
         for node in &mut self.nodes {
             if let Some(short) = node.name.strip_suffix(&suffix) {
@@ -153,7 +153,7 @@ impl Draft {
     }
 
     /// The missing values, as the flags that give them.
-    pub(super) fn missing(&self) -> Vec<String> {
+    pub(crate) fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         let mut lacks = |is_lacking: bool, flag: String| {
             if is_lacking {

@@ -109,7 +109,8 @@ pub(crate) fn out_of_range<E: de::Error>(
 }
 
 /// Reads a whole number of any size.
-pub(crate) struct WholeNumber;
+#[derive(Clone, Copy, Debug)]
+pub struct WholeNumber;
 
 impl de::Visitor<'_> for WholeNumber {
     type Value = i64;

@@ -12,13 +12,13 @@ use super::values;
 use site::Role;
 
 /// The person who answers.
-pub(super) struct Asker<R, W> {
+pub(crate) struct Asker<R, W> {
     input: R,
     output: W,
 }
 
 impl<R: BufRead, W: Write> Asker<R, W> {
-    pub(super) fn new(input: R, output: W) -> Self {
+    pub(crate) fn new(input: R, output: W) -> Self {
         Self { input, output }
     }
 
@@ -27,7 +27,7 @@ impl<R: BufRead, W: Write> Asker<R, W> {
     /// # Errors
     ///
     /// When there are no more answers.
-    pub(super) fn fill(&mut self, draft: &mut Draft) -> io::Result<()> {
+    pub(crate) fn fill(&mut self, draft: &mut Draft) -> io::Result<()> {
         writeln!(self.output, "{WELCOME}")?;
         if draft.name.is_none() {
             draft.name = Some(self.ask("Name of the cluster", "ocp4", values::label)?);

@@ -9,46 +9,46 @@ use ipnet::IpNet;
 use super::draft::{DraftNode, MAX_NODES};
 use site_file::names;
 
-pub(super) fn label(text: &str) -> Result<String, String> {
+pub(crate) fn label(text: &str) -> Result<String, String> {
     names::label(text).map_err(|why| format!("`{text}` {why}"))?;
     Ok(text.to_owned())
 }
 
-pub(super) fn labels(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn labels(text: &str) -> Result<Vec<String>, String> {
     words(text, |word| {
         names::owner(word).map_err(|why| format!("`{word}` {why}"))?;
         Ok(word.to_owned())
     })
 }
 
-pub(super) fn domain(text: &str) -> Result<String, String> {
+pub(crate) fn domain(text: &str) -> Result<String, String> {
     let bare = text.strip_suffix('.').unwrap_or(text);
     host(bare)
 }
 
-pub(super) fn host(text: &str) -> Result<String, String> {
+pub(crate) fn host(text: &str) -> Result<String, String> {
     names::host(text).map_err(|why| format!("`{text}` {why}"))?;
     Ok(text.to_owned())
 }
 
-pub(super) fn hosts(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn hosts(text: &str) -> Result<Vec<String>, String> {
     words(text, |word| match word.parse::<IpAddr>() {
         Ok(address) => Ok(address.to_string()),
         Err(_) => host(word),
     })
 }
 
-pub(super) fn interface(text: &str) -> Result<String, String> {
+pub(crate) fn interface(text: &str) -> Result<String, String> {
     names::interface(text).map_err(|why| format!("`{text}` {why}"))?;
     Ok(text.to_owned())
 }
 
-pub(super) fn network(text: &str) -> Result<IpNet, String> {
+pub(crate) fn network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = parsed(text, "a network, as in 192.168.7.0/24")?;
     Ok(network.trunc())
 }
 
-pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
+pub(crate) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     let networks = words(text, network)?;
     match networks.as_slice() {
         [] => Err("a site has a network".to_owned()),
@@ -56,26 +56,26 @@ pub(super) fn networks(text: &str) -> Result<Vec<IpNet>, String> {
     }
 }
 
-pub(super) fn address(text: &str) -> Result<IpAddr, String> {
+pub(crate) fn address(text: &str) -> Result<IpAddr, String> {
     parsed(text, "an IP address")
 }
 
-pub(super) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
+pub(crate) fn addresses(text: &str) -> Result<Vec<IpAddr>, String> {
     words(text, address)
 }
 
-pub(super) fn upstream(text: &str) -> Result<String, String> {
+pub(crate) fn upstream(text: &str) -> Result<String, String> {
     let is_one = text.parse::<IpAddr>().is_ok() || text.parse::<SocketAddr>().is_ok();
     is_one
         .then(|| text.to_owned())
         .ok_or_else(|| format!("`{text}` is not an IP address, with or without a port"))
 }
 
-pub(super) fn upstreams(text: &str) -> Result<Vec<String>, String> {
+pub(crate) fn upstreams(text: &str) -> Result<Vec<String>, String> {
     words(text, upstream)
 }
 
-pub(super) fn release(text: &str) -> Result<String, String> {
+pub(crate) fn release(text: &str) -> Result<String, String> {
     if text == "none" {
         return Ok(text.to_owned());
     }
@@ -85,7 +85,7 @@ pub(super) fn release(text: &str) -> Result<String, String> {
     }
 }
 
-pub(super) fn n_masters(text: &str) -> Result<u32, String> {
+pub(crate) fn n_masters(text: &str) -> Result<u32, String> {
     match count(text)? {
         0 => Err("a site needs masters to run the services: 1 or 3".to_owned()),
         n if n.is_multiple_of(2) => Err(format!(
@@ -96,12 +96,12 @@ pub(super) fn n_masters(text: &str) -> Result<u32, String> {
     }
 }
 
-pub(super) fn n_workers(text: &str) -> Result<u32, String> {
+pub(crate) fn n_workers(text: &str) -> Result<u32, String> {
     count(text)
 }
 
 /// `NAME=ADDRESS` or `NAME=ADDRESS,ADDRESS`.
-pub(super) fn node(text: &str) -> Result<DraftNode, String> {
+pub(crate) fn node(text: &str) -> Result<DraftNode, String> {
     let (name, list) = text.split_once('=').ok_or_else(|| {
         "a name and its address are wanted, as in master-0=192.168.7.13".to_owned()
     })?;

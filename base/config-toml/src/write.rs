@@ -359,6 +359,3 @@ fn prefix(decor: &mut toml_edit::Decor, default: &str, text: &str) {
     let with_text = format!("{}{text}", before.unwrap_or(default));
     decor.set_prefix(with_text);
 }
-
-#[cfg(test)]
-mod tests;

@@ -22,7 +22,7 @@ use site::Role;
 /// # Errors
 ///
 /// Everything that cannot be understood, with its place.
-pub(super) fn import(document: &Document, draft: &mut Draft) -> Result<(), Problems> {
+pub(crate) fn import(document: &Document, draft: &mut Draft) -> Result<(), Problems> {
     let file = yaml::parse(document)?;
     let mut importer = Importer {
         path: &document.path,

@@ -20,13 +20,13 @@ const MAX_DEPTH: usize = 32;
 
 /// A value and its place.
 #[derive(Debug, Clone)]
-pub(super) struct Yaml {
-    pub(super) content: Content,
-    pub(super) position: Position,
+pub(crate) struct Yaml {
+    pub(crate) content: Content,
+    pub(crate) position: Position,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Content {
+pub(crate) enum Content {
     Nothing,
     /// Any scalar.
     Text(String),
@@ -36,7 +36,7 @@ pub(super) enum Content {
 
 /// A key of a table with its value.
 #[derive(Debug, Clone)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     name: String,
     position: Position,
     value: Yaml,
@@ -47,7 +47,7 @@ pub(super) struct Entry {
 /// # Errors
 ///
 /// Its first mistake.
-pub(super) fn parse(document: &Document) -> Result<Yaml, Problem> {
+pub(crate) fn parse(document: &Document) -> Result<Yaml, Problem> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         budget: serde_saphyr::budget! { max_nodes: MAX_VALUES, max_depth: MAX_DEPTH },
@@ -99,7 +99,7 @@ fn located(path: &Arc<Path>, raw: Spanned<Raw>) -> Yaml {
 
 impl Yaml {
     /// Gives a value and everything in it one place: that of the text from which it was read.
-    pub(super) fn moved_to(self, position: &Position) -> Self {
+    pub(crate) fn moved_to(self, position: &Position) -> Self {
         let content = match self.content {
             Content::List(items) => Content::List(
                 items
@@ -128,13 +128,13 @@ impl Yaml {
 
 /// A table, and the way to it.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(crate) struct Table {
     way: String,
     entries: Vec<Entry>,
 }
 
 impl Table {
-    pub(super) fn new(way: &str, entries: Vec<Entry>) -> Self {
+    pub(crate) fn new(way: &str, entries: Vec<Entry>) -> Self {
         Self {
             way: way.to_owned(),
             entries,
@@ -142,7 +142,7 @@ impl Table {
     }
 
     /// The way to a key.
-    pub(super) fn way(&self, key: &str) -> String {
+    pub(crate) fn way(&self, key: &str) -> String {
         match self.way.as_str() {
             "" => key.to_owned(),
             way => format!("{way}.{key}"),
@@ -150,21 +150,21 @@ impl Table {
     }
 
     /// Takes out the value of a key.
-    pub(super) fn take(&mut self, key: &str) -> Option<Yaml> {
+    pub(crate) fn take(&mut self, key: &str) -> Option<Yaml> {
         let is_key = |entry: &mut Entry| entry.name.eq_ignore_ascii_case(key);
         let taken = self.entries.extract_if(.., is_key).last();
         taken.map(|entry| entry.value)
     }
 
     /// Takes out keys that say nothing about the site.
-    pub(super) fn skip(&mut self, keys: &[&str]) {
+    pub(crate) fn skip(&mut self, keys: &[&str]) {
         for key in keys {
             self.take(key);
         }
     }
 
     /// The keys that were not taken out: the way to each, and its place. Keys without a value say nothing.
-    pub(super) fn rest(self) -> impl Iterator<Item = (String, Position)> {
+    pub(crate) fn rest(self) -> impl Iterator<Item = (String, Position)> {
         let ways: Vec<(String, Position)> = self
             .entries
             .iter()

@@ -1,6 +1,7 @@
 //! Values that a file holds as text: one way from `FromStr` and `Display` to serde and the schema.
 
 /// Makes a type that has `FromStr` and `Display` a value of a configuration; `$words` say in the reference what it is.
+#[macro_export]
 macro_rules! as_text {
     ($name:ty, $words:expr) => {
         impl serde::Serialize for $name {
@@ -32,14 +33,13 @@ macro_rules! as_text {
     };
 }
 
-pub(crate) use as_text;
-
 /// The reason why a text is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct TextError(pub(crate) &'static str);
+pub struct TextError(pub &'static str);
 
 /// Makes a type of the texts that `$parse` accepts, and as it returns them; clones are cheap.
+#[macro_export]
 macro_rules! checked_text {
     ($(#[$doc:meta])* $name:ident, $parse:expr, $words:literal) => {
         $(#[$doc])*
@@ -80,8 +80,6 @@ macro_rules! checked_text {
             }
         }
 
-        $crate::text::as_text!($name, $words);
+        $crate::as_text!($name, $words);
     };
 }
-
-pub(crate) use checked_text;

@@ -343,6 +343,3 @@ fn found(table: &DeTable<'_>, way: &[Step<'_>]) -> Result<Range<usize>, Range<us
     }
     Ok(here.span())
 }
-
-#[cfg(test)]
-mod tests;

@@ -6,7 +6,7 @@ use std::ops::Deref;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use crate::text::{TextError, as_text, checked_text};
+use crate::{TextError, as_text, checked_text};
 
 /// A text that is no address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,12 @@ pub enum AddressError {
 /// The example port of errors.
 const EXAMPLE_PORT: u16 = 53;
 
-pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, AddressError> {
+/// Reads an IP address with its port.
+///
+/// # Errors
+///
+/// What is missing or wrong.
+pub fn parse_address(text: &str) -> Result<SocketAddr, AddressError> {
     let trimmed = text.trim();
     if let Ok(address) = trimmed.parse() {
         return Ok(address);

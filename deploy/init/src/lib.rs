@@ -31,7 +31,7 @@ use site::Role;
 
 /// Arguments of `init`.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct InitArgs {
+pub struct InitArgs {
     /// Take over what this install-config.yaml or agent-config.yaml says; may be repeated
     #[arg(long, value_name = "FILE")]
     from: Vec<PathBuf>,
@@ -113,7 +113,7 @@ struct Given {
 }
 
 /// The end of `--help`.
-pub(crate) const NOTES: &str = "\
+pub const NOTES: &str = "\
 At a terminal, `init` asks for the values that neither a flag nor a file gives, and offers a default
 for each. Without a terminal it asks nothing, and lists the missing values.
 
@@ -138,7 +138,7 @@ Exit status:
   70  the file cannot be written";
 
 /// Runs the verb.
-pub(crate) fn run(args: &InitArgs) -> ExitCode {
+pub fn run(args: &InitArgs) -> ExitCode {
     match init(args) {
         Ok(path) => {
             let path = path.display();

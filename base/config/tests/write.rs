@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use crate::healthd::{Healthd, Kind, Listen, Target};
-use crate::{Document, HumanDuration, Whole, Written, at, restart_needed};
+use config::healthd::{Healthd, Kind, Listen, Target};
+use config::{Document, HumanDuration, Whole, Written, at, restart_needed};
 
 fn config() -> Healthd {
     let mut config = Healthd {
@@ -84,7 +84,7 @@ fn keys_that_need_a_restart_are_named() {
 
 #[test]
 fn documentation_and_examples_stand_where_they_belong() {
-    use crate::site::{Network, Site};
+    use config::site::{Network, Site};
     let mut site = Site::new("edge", "edge.example.org");
     site.networks = vec!["192.0.2.0/24".parse::<Network>().unwrap()];
     site.registry.names = vec!["quay".to_owned()];
