@@ -5,20 +5,14 @@
 //! publisher looks at the files it has read, and takes those that are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsStr;
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::SyncSender;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use daemon::clock;
-use daemon::directory::WATCHED;
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags};
-use tokio::io::unix::AsyncFd;
+use daemon::directory::{Change, Event, Queue};
 use tokio::sync::watch;
 
 use crate::publisher::{Command, Events};
@@ -27,10 +21,6 @@ use crate::publisher::{Command, Events};
 const SETTLE: Duration = Duration::from_millis(100);
 /// The pause before a busy publisher gets the command again.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Room for events; more come with the next read.
-const EVENTS_SIZE: usize = 4096;
-/// The most readings of queued events without a pause.
-const MAX_READINGS: usize = 64;
 /// The interval at which watches are renewed, for directories that were replaced.
 const RENEW: Duration = Duration::from_secs(60);
 
@@ -180,29 +170,29 @@ async fn until(deadline: Option<Instant>) {
 
 /// The directories that are watched.
 struct Watches {
-    queue: AsyncFd<OwnedFd>,
+    queue: Queue,
     watched: BTreeMap<PathBuf, Option<i32>>,
 }
 
 impl Watches {
     fn new() -> io::Result<Self> {
-        let flags = CreateFlags::NONBLOCK | CreateFlags::CLOEXEC;
         Ok(Self {
-            queue: sys::wait::watched(inotify::init(flags)?)?,
+            queue: Queue::new()?,
             watched: BTreeMap::new(),
         })
     }
 
-    /// Waits for an event, and for the quiet after it; returns all events until then, if there are any.
+    /// Waits for an event, and for the quiet after it; returns all events until then. Cancel safe.
     ///
-    /// Cancel safe: an event is taken only after the last wait.
+    /// A file that was written again before its state was read here is open in a later event; one that is
+    /// written after that is in another state when the publisher looks.
     async fn wait(&self) -> Option<Events> {
-        match self.queue.readable().await {
-            Ok(mut ready) => {
-                tokio::time::sleep(SETTLE).await;
-                ready.clear_ready();
-                self.drain()
-            }
+        let mut events = Events::default();
+        let waited = self
+            .queue
+            .wait(SETTLE, |event| self.note(event, &mut events));
+        match waited.await {
+            Ok(()) => Some(events),
             Err(error) => {
                 tracing::warn!(%error, "Cannot watch zone files for changes");
                 tokio::time::sleep(RENEW).await;
@@ -211,45 +201,29 @@ impl Watches {
         }
     }
 
-    /// Takes all queued events; `None` if there are none.
-    fn drain(&self) -> Option<Events> {
-        let mut events = Events::default();
-        let found = self.read(&mut events);
-        // A file that was written again before its state was read here is open in the next reading; one that is
-        // written later is in another state when the publisher looks.
-        let mut n_readings = 1;
-        while n_readings < MAX_READINGS && self.read(&mut events) {
-            n_readings += 1;
-        }
-        found.then_some(events)
-    }
-
-    /// Takes the events that are queued now, in their order; returns whether there are any.
-    fn read(&self, into: &mut Events) -> bool {
-        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS_SIZE];
-        let mut queue = inotify::Reader::new(self.queue.get_ref(), &mut buffer);
-        let mut found = false;
-        while let Ok(event) = queue.next() {
-            found = true;
-            let flags = event.events();
-            into.lost |= flags.contains(ReadFlags::QUEUE_OVERFLOW);
-            let name = event
-                .file_name()
-                .map(|name| OsStr::from_bytes(name.to_bytes()));
-            let Some(name) = name else { continue };
-            for directory in self.directories_of(event.wd()) {
-                let path = directory.join(name);
-                if flags.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
-                    into.close(path);
-                } else if flags.contains(ReadFlags::CREATE) && path.is_symlink() {
-                    // A link has no writer.
-                    into.close(path);
-                } else if flags.intersects(ReadFlags::CREATE | ReadFlags::MODIFY) {
-                    into.open(path);
-                }
+    /// Takes up an event, for each directory that its watch stands for.
+    fn note(&self, event: Event<'_>, into: &mut Events) {
+        let (watch, name, is_created, change) = match event {
+            Event::File {
+                watch,
+                name,
+                is_created,
+                change,
+            } => (watch, name, is_created, change),
+            Event::Overflow => return into.lost = true,
+            // Watches are renewed at intervals.
+            Event::Moved => return,
+        };
+        for directory in self.directories_of(watch) {
+            let path = directory.join(name);
+            match change {
+                Change::Complete => into.close(path),
+                // A link has no writer.
+                Change::Open if is_created && path.is_symlink() => into.close(path),
+                Change::Open => into.open(path),
+                Change::Gone => {}
             }
         }
-        found
     }
 
     /// The directories of a watch, as the publisher names files in them.
@@ -270,8 +244,7 @@ impl Watches {
                 _ if directories.contains(&path) => {
                     self.watched.insert(path, number);
                 }
-                // The watch of a removed directory is gone already.
-                Some(number) => drop(inotify::remove_watch(self.queue.get_ref(), number)),
+                Some(number) => self.queue.remove(number),
                 None => {}
             }
         }
@@ -304,7 +277,7 @@ impl Watches {
         has_new
     }
 
-    fn add(&self, path: &PathBuf) -> Option<i32> {
-        inotify::add_watch(self.queue.get_ref(), path, WATCHED).ok()
+    fn add(&self, path: &Path) -> Option<i32> {
+        self.queue.add(path).ok()
     }
 }

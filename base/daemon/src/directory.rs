@@ -4,12 +4,12 @@
 //! link beside them.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
@@ -21,7 +21,7 @@ const EVENTS: usize = 4096;
 const MAX_READINGS: usize = 64;
 
 /// The events of a directory that say that its files have changed, or that it is another directory now.
-pub const WATCHED: WatchFlags = WatchFlags::CLOSE_WRITE
+const WATCHED: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::MODIFY)
     .union(WatchFlags::CREATE)
     .union(WatchFlags::DELETE)
@@ -30,21 +30,136 @@ pub const WATCHED: WatchFlags = WatchFlags::CLOSE_WRITE
     .union(WatchFlags::DELETE_SELF)
     .union(WatchFlags::ONLYDIR);
 
-/// A watched directory.
-#[derive(Debug)]
-pub struct Directory {
-    queue: AsyncFd<OwnedFd>,
-}
+//--- Events
 
 /// The last thing that has happened to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A writer has it open, and may not be done.
     Open,
-    /// It is complete: its writer has closed it, or it was moved here.
+    /// It is complete: its writer has closed it, it was moved here, or it is a link, which has no writer.
     Complete,
     /// It is gone.
     Gone,
+}
+
+/// An event of a watched directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'e> {
+    /// A file of the directory with this watch has changed.
+    File {
+        /// The number of the watch.
+        watch: i32,
+        /// The file's name in the directory.
+        name: &'e OsStr,
+        /// Whether it was just created: a link that is created is [complete](Change::Complete).
+        is_created: bool,
+        /// What has happened to it.
+        change: Change,
+    },
+    /// The directory itself was moved or removed.
+    Moved,
+    /// Events were lost: the queue was full.
+    Overflow,
+}
+
+/// The queue of the events of some directories.
+#[derive(Debug)]
+pub struct Queue {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Queue {
+    /// An empty queue; needs a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// When the system has no room for another queue.
+    pub fn new() -> io::Result<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Self {
+            fd: sys::wait::watched(queue)?,
+        })
+    }
+
+    /// Watches a directory; returns the number of its watch, which stays the same for the same directory.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or the system has no room for another watch.
+    pub fn add(&self, path: &Path) -> io::Result<i32> {
+        Ok(inotify::add_watch(self.fd.get_ref(), path, WATCHED)?)
+    }
+
+    /// Ends a watch. The watch of a removed directory has ended by itself.
+    pub fn remove(&self, watch: i32) {
+        let _ = inotify::remove_watch(self.fd.get_ref(), watch);
+    }
+
+    /// Waits for an event, and for those that come within `settle` after it: writing a file is several events. Hands them to
+    /// `seen` in their order. Cancel safe: an event is taken only after the last wait.
+    ///
+    /// # Errors
+    ///
+    /// When the runtime ends.
+    pub async fn wait(&self, settle: Duration, mut seen: impl FnMut(Event<'_>)) -> io::Result<()> {
+        loop {
+            let mut ready = self.fd.readable().await?;
+            if !settle.is_zero() {
+                tokio::time::sleep(settle).await;
+            }
+            ready.clear_ready();
+            let mut n_readings = 0;
+            while n_readings < MAX_READINGS && self.read(&mut seen) {
+                n_readings += 1;
+            }
+            if n_readings > 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Takes the events that are queued now; returns whether there are any.
+    fn read(&self, seen: &mut impl FnMut(Event<'_>)) -> bool {
+        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
+        let mut queue = inotify::Reader::new(self.fd.get_ref(), &mut buffer);
+        let mut found = false;
+        while let Ok(event) = queue.next() {
+            found = true;
+            let flags = event.events();
+            if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+                seen(Event::Overflow);
+                continue;
+            }
+            let Some(name) = event.file_name() else {
+                seen(Event::Moved);
+                continue;
+            };
+            let change = if flags.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
+                Change::Complete
+            } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
+                Change::Gone
+            } else {
+                Change::Open
+            };
+            seen(Event::File {
+                watch: event.wd(),
+                name: OsStr::from_bytes(name.to_bytes()),
+                is_created: flags.contains(ReadFlags::CREATE),
+                change,
+            });
+        }
+        found
+    }
+}
+
+//--- One directory
+
+/// A watched directory.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    queue: Queue,
 }
 
 /// The changes since the last wait.
@@ -63,61 +178,36 @@ impl Directory {
     ///
     /// When it is not there, or the system has no room for another watch.
     pub fn watch(path: &Path) -> io::Result<Self> {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        inotify::add_watch(&queue, path, WATCHED)?;
+        let queue = Queue::new()?;
+        queue.add(path)?;
         Ok(Self {
-            queue: sys::wait::watched(queue)?,
+            path: path.to_owned(),
+            queue,
         })
     }
 
-    /// Waits for a change, and for those that come within `settle` after it: writing a file is several events. Cancel safe: an
-    /// event is taken only after the last wait.
+    /// Waits for a change, and for those that come within `settle` after it. Cancel safe.
     ///
     /// # Errors
     ///
     /// When the runtime ends.
     pub async fn changes(&self, settle: Duration) -> io::Result<Changes> {
-        loop {
-            let mut ready = self.queue.readable().await?;
-            if !settle.is_zero() {
-                tokio::time::sleep(settle).await;
+        let mut changes = Changes::default();
+        let note = |event: Event<'_>| match event {
+            Event::File {
+                name,
+                is_created,
+                change,
+                ..
+            } => {
+                let is_link = is_created && self.path.join(name).is_symlink();
+                let change = if is_link { Change::Complete } else { change };
+                changes.files.insert(name.to_owned(), change);
             }
-            ready.clear_ready();
-            let mut changes = Changes::default();
-            let mut n_readings = 0;
-            while n_readings < MAX_READINGS && self.read(&mut changes) {
-                n_readings += 1;
-            }
-            if n_readings > 0 {
-                return Ok(changes);
-            }
-        }
-    }
-
-    /// Takes the events that are queued now; returns whether there are any.
-    fn read(&self, into: &mut Changes) -> bool {
-        let mut buffer = [const { MaybeUninit::uninit() }; EVENTS];
-        let mut queue = inotify::Reader::new(self.queue.get_ref(), &mut buffer);
-        let mut found = false;
-        while let Ok(event) = queue.next() {
-            found = true;
-            let flags = event.events();
-            let Some(name) = event.file_name() else {
-                // The queue is full, or the directory has gone.
-                into.is_lossy = true;
-                continue;
-            };
-            let name = OsString::from_vec(name.to_bytes().to_vec());
-            let change = if flags.intersects(ReadFlags::CLOSE_WRITE | ReadFlags::MOVED_TO) {
-                Change::Complete
-            } else if flags.intersects(ReadFlags::DELETE | ReadFlags::MOVED_FROM) {
-                Change::Gone
-            } else {
-                Change::Open
-            };
-            into.files.insert(name, change);
-        }
-        found
+            Event::Moved | Event::Overflow => changes.is_lossy = true,
+        };
+        self.queue.wait(settle, note).await?;
+        Ok(changes)
     }
 }
 
@@ -139,12 +229,14 @@ mod tests {
         fs::write(path.join("gone"), "x").unwrap();
         fs::remove_file(path.join("gone")).unwrap();
         fs::rename(path.join("whole"), path.join("moved")).unwrap();
+        std::os::unix::fs::symlink("half", path.join("link")).unwrap();
         let changes = directory.changes(Duration::ZERO).await.unwrap();
-        let of = |name: &str| changes.files.get(std::ffi::OsStr::new(name)).copied();
+        let of = |name: &str| changes.files.get(OsStr::new(name)).copied();
         assert_eq!(of("half"), Some(Change::Open));
         assert_eq!(of("whole"), Some(Change::Gone));
         assert_eq!(of("gone"), Some(Change::Gone));
         assert_eq!(of("moved"), Some(Change::Complete));
+        assert_eq!(of("link"), Some(Change::Complete));
         drop(half);
         let changes = directory.changes(Duration::ZERO).await.unwrap();
         assert_eq!(changes.files.len(), 1);
