@@ -18,6 +18,7 @@ mod record;
 mod system;
 mod uninstall;
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -33,8 +34,13 @@ use self::system::System;
 use crate::bundle::{inspect, keys};
 use durable::Rights;
 use install_plan::{node_choice, plan};
+use site::places;
+use site::service::Service;
 use site_bundle::reader::BundleError;
 use site_bundle::signature::{self, SignatureError};
+
+/// The user of all services before each had its own.
+const FORMER_USER: u32 = 65_532;
 
 /// Installs.
 pub(crate) fn run(args: &InstallArgs) -> ExitCode {
@@ -93,6 +99,11 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
             record.domain
         );
     }
+    anyhow::ensure!(
+        !(system.runs() && record.is_some() && has_former_user(&args.root)),
+        "the services of this node all have one user, and new ones with their own cannot take over from them; \
+         run `outpost uninstall`, which keeps their state, and install again"
+    );
     let wanted = found::wanted(&manifest, node)?;
     let found = found::found(&args.root, &system, &wanted, record.as_ref())?;
     let plan = plan::plan(&wanted, &found);
@@ -127,6 +138,15 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
     }
 }
 
+/// Whether the state of a service belongs to the user that all services had.
+fn has_former_user(root: &Path) -> bool {
+    let states = Service::ALL.into_iter().filter_map(places::state);
+    let found = states.filter_map(|path| std::fs::metadata(record::below(root, &path)).ok());
+    found
+        .map(|found| found.uid())
+        .any(|user| user == FORMER_USER)
+}
+
 /// The key given on the command line, else the one that the node trusts.
 fn public_key(given: Option<&Path>, trusted: &Path) -> anyhow::Result<PublicKey> {
     match given {
@@ -151,6 +171,19 @@ fn same(one: &Path, other: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_of_one_user_is_known_by_the_owner_of_its_state() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!has_former_user(root.path()));
+        let state = root.path().join("var/lib/outpost/registry");
+        std::fs::create_dir_all(&state).unwrap();
+        assert!(!has_former_user(root.path()));
+        // Root alone may give it away.
+        if std::os::unix::fs::chown(&state, Some(FORMER_USER), None).is_ok() {
+            assert!(has_former_user(root.path()));
+        }
+    }
 
     #[test]
     fn a_key_that_cannot_be_read_is_named() {

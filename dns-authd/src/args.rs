@@ -11,7 +11,7 @@ use pdns_settings::command_line::{self, PeerArgs};
 use crate::load::Source;
 
 /// The configuration that is read when none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd.toml";
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-authd/dns-authd.toml";
 
 /// Authoritative DNS server with health-checked answers
 ///
@@ -63,7 +63,7 @@ pub enum Verb {
 /// The files to serve from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-authd.toml]
+    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-authd/dns-authd.toml]
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["pdns_conf", "config_dir"])]
     pub config: Option<PathBuf>,
 

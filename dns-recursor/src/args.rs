@@ -14,7 +14,7 @@ use pdns_settings::command_line::{self, PeerArgs};
 use crate::load::Source;
 
 /// The configuration that is read when none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor.toml";
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/dns-recursor/dns-recursor.toml";
 
 /// Forwarding and caching DNS server
 ///
@@ -67,7 +67,7 @@ pub enum Verb {
 /// The files to serve from.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ConfigArgs {
-    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-recursor.toml]
+    /// Configuration file (TOML, `version = "v1"`) [default: /etc/outpost/dns-recursor/dns-recursor.toml]
     #[arg(long, short, value_name = "FILE", conflicts_with_all = ["recursor_conf", "config_dir"])]
     pub config: Option<PathBuf>,
 

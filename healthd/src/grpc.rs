@@ -191,8 +191,8 @@ impl HealthApi {
     }
 }
 
-/// Lets root decide, at a Unix socket. The services that subscribe here have healthd's own user, and decide
-/// nothing; operators do so at the admin socket.
+/// Lets root decide, at a Unix socket. The services that subscribe here decide nothing; operators do so at the admin
+/// socket.
 fn may_decide(user: Option<u32>) -> Result<(), Status> {
     match user {
         Some(0) => Ok(()),
@@ -422,7 +422,7 @@ mod tests {
     #[test]
     fn root_alone_decides() {
         assert!(may_decide(Some(0)).is_ok());
-        for user in [None, Some(65_532), Some(1000), Some(65_534)] {
+        for user in [None, Some(65_520), Some(65_523), Some(1000), Some(65_534)] {
             let refused = may_decide(user).unwrap_err();
             assert_eq!(refused.code(), tonic::Code::PermissionDenied, "{user:?}");
         }

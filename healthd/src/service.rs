@@ -76,9 +76,9 @@ impl Service for Healthd {
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
         let lock = take_state(&config, context).await?;
-        // Its predecessor holds the port until then, where systemd does not.
+        // Its predecessor holds the socket and the port until then, where systemd does not.
+        let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
         let exchange = match config.exchange.clone() {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
             None => None,

@@ -130,7 +130,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        assert_eq!(daemon(&[]), "unix:/run/outpost/healthd.sock");
+        assert_eq!(daemon(&[]), "unix:/run/outpost/healthd/healthd.sock");
         assert_eq!(daemon(&["--socket", "/x"]), "unix:/x");
         let tcp = ["--endpoint", "http://127.0.0.1:9400"];
         assert_eq!(daemon(&tcp), "http://127.0.0.1:9400");

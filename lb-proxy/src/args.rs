@@ -11,7 +11,7 @@ use daemon::decision::DecisionArgs;
 use ipnet::IpNet;
 
 /// The configuration that is read when none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy.toml";
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/lb-proxy/lb-proxy.toml";
 
 /// Layer 4 load balancer and virtual IPs
 ///

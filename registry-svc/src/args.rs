@@ -11,7 +11,7 @@ use oci::reference::{Reference, RepositoryName};
 use crate::args::transfer::{ExportArgs, ImportArgs, PullArgs, PushArgs};
 
 /// The configuration that is read when none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc.toml";
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/registry-svc/registry-svc.toml";
 
 /// OCI registry that keeps one content on every node
 ///

@@ -287,7 +287,7 @@ fn odd(file: &RegistrySvc, anonymous_push: bool, check: &Check<'_>) -> Vec<Probl
     if is_reachable && anonymous_push && !file.read_only {
         warn(
             &at!["access"],
-            "every client that reaches the registry may push without saying who it is: [access] requires no users",
+            "every client that reaches the registry may push without saying who it is: [access] lets anonymous clients do so",
         );
     }
     if is_reachable && file.tls.is_none() && file.access.htpasswd.is_some() {

@@ -4,8 +4,11 @@ mod bundle;
 mod fixture;
 mod image;
 mod install;
+mod listening;
 mod render;
+mod running;
 mod site;
+mod taken;
 mod validate;
 
 use std::fs;

@@ -11,7 +11,7 @@ use crate::chronyc_cli::args::{
 };
 
 /// The configuration that is read when none is named.
-pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent.toml";
+pub const DEFAULT_CONFIG: &str = "/etc/outpost/timesync-agent/timesync-agent.toml";
 
 /// NTP client and server: one time for a site, also on an island
 ///

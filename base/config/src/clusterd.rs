@@ -12,12 +12,12 @@ use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, Whole};
 pub const ADMIN_PORT: u16 = 9407;
 
 /// The default socket for subscribers.
-pub const SOCKET: &str = "/run/outpost/clusterd.sock";
+pub const SOCKET: &str = "/run/outpost/clusterd/clusterd.sock";
 
 /// The API of three masters, for the manual.
 const API: &str = r#"
 [api]
-kubeconfig = "/etc/outpost/clusterd.kubeconfig"
+kubeconfig = "/etc/outpost/clusterd/kubeconfig"
 addresses = ["https://192.168.7.13:6443", "https://192.168.7.14:6443", "https://192.168.7.15:6443"]
 server-name = "kubernetes.default.svc"
 "#;
@@ -28,7 +28,7 @@ server-name = "kubernetes.default.svc"
 pub struct Clusterd {
     /// How long clusterd may take to stop after SIGTERM. It lets subscribers leave, and writes its snapshot once more.
     pub drain: HumanDuration,
-    /// The Unix socket for subscribers (mode 0660, for clusterd's group). clusterd uses a socket that systemd hands over under
+    /// The Unix socket for subscribers (mode 0660; its group is the directory's where that has the set-group-ID bit). clusterd uses a socket that systemd hands over under
     /// the name `clusterd` instead of this.
     #[schemars(extend("x-reload" = "restart"))]
     pub socket: PathBuf,

@@ -389,7 +389,7 @@ pub struct Tls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Health {
-    /// The address of healthd, such as `unix:/run/outpost/healthd.sock`, or `"none"`. With healthd, dns-recursor leaves an
+    /// The address of healthd, such as `unix:/run/outpost/healthd/healthd.sock`, or `"none"`. With healthd, dns-recursor leaves an
     /// upstream that is down before it loses a query; without it, only its own timeouts tell.
     #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
     pub endpoint: HealthdArg,

@@ -18,7 +18,7 @@ use config_toml::as_text;
 pub const ADMIN_PORT: u16 = 9401;
 
 /// The default socket for subscribers.
-pub const SOCKET: &str = "/run/outpost/healthd.sock";
+pub const SOCKET: &str = "/run/outpost/healthd/healthd.sock";
 
 /// The port for the healthds of other nodes.
 pub const EXCHANGE_PORT: u16 = 5445;
@@ -31,9 +31,9 @@ peers = [
   { name = "master-1", address = "192.168.7.14:5445" },
   { name = "master-2", address = "192.168.7.15:5445" },
 ]
-ca = "/etc/outpost/pki/ca.crt"
-certificate = "/etc/outpost/pki/node.crt"
-key = "/etc/outpost/pki/node.key"
+ca = "/etc/outpost/healthd/pki/ca.crt"
+certificate = "/etc/outpost/healthd/pki/node.crt"
+key = "/etc/outpost/healthd/pki/node.key"
 "#;
 
 /// Targets of every kind, for the manual.
@@ -84,7 +84,8 @@ pub struct Healthd {
     /// How long healthd may take to stop after SIGTERM. It lets subscribers leave, and reserves half of the time, 5s
     /// at most, to write its state once more.
     pub drain: HumanDuration,
-    /// The gRPC listeners for subscribers: `unix:/path` (mode 0660, for healthd's group), or `http://ADDRESS:PORT`
+    /// The gRPC listeners for subscribers: `unix:/path` (mode 0660; its group is the directory's where that has the
+    /// set-group-ID bit), or `http://ADDRESS:PORT`
     /// with a loopback address. There is no authentication: every client that connects can take a target out of
     /// service. healthd uses sockets that systemd hands over under the name `healthd` instead of these.
     #[schemars(extend("x-reload" = "restart"))]

@@ -23,7 +23,7 @@ pub use frontend::{
 };
 pub use text::{
     AddressRange, LogTarget, MIN_PERIOD, NotRange, NotRate, NotTable, NotVirtualAddress, Rate,
-    SwapSocket, TableName, VirtualAddress,
+    SWAP_SOCKET, SwapSocket, TableName, VirtualAddress,
 };
 pub use vip::{
     Announce, Checksum, Family, Interval, Pool, Service, ServicePort, Vip, Weigh, WhenUnable,

@@ -260,7 +260,8 @@ pub struct Access {
     pub htpasswd: Option<PathBuf>,
     /// The name in a client certificate that is the user's. All but `"none"` need a `client-ca` in `[tls]`.
     pub certificates: CertificateName,
-    /// The rights of anonymous clients. Default: `"none"` with users, else `"all"`.
+    /// The rights of anonymous clients. Default: `"none"` with users, else `"pull"`. `"all"` lets every client that
+    /// reaches the registry overwrite and delete every image.
     #[schemars(extend("x-example" = "\"none\""))]
     pub anonymous: Option<Anonymous>,
     /// The rights of users for repositories that no rule matches. Default: all rights without rules, none with rules.

@@ -396,12 +396,15 @@ pub struct Registry {
     pub port: Port,
     /// The port between the nodes.
     pub cluster_port: Port,
-    /// The users who may push: a file of `htpasswd -B` or `registry-svc password`, relative to this file. Without it every
-    /// client may push.
+    /// The users who may push: a file of `htpasswd -B` or `registry-svc password`, relative to this file. Without it no
+    /// client may push, unless the registry is `open`.
     #[schemars(extend("x-example" = "\"registry.users\""))]
     pub users: Option<PathBuf>,
     /// Whether clients may pull without a password. Without `users` they always may.
     pub anonymous_pull: bool,
+    /// Whether every client may push and delete without a password, where there are no `users`. Without `open` and without
+    /// `users` clients only pull: images come by mirrors, or by `registry-svc import` while the service is stopped.
+    pub open: bool,
     /// The largest size of each repository whose name matches; the longest pattern decides. The registry refuses a push
     /// beyond it with 403.
     #[schemars(extend("x-example" = QUOTA))]
@@ -420,6 +423,7 @@ impl Default for Registry {
             cluster_port: Port::REGISTRY_CLUSTER,
             users: None,
             anonymous_pull: true,
+            open: false,
             quota: Vec::new(),
             mirror: Vec::new(),
         }

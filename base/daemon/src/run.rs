@@ -143,6 +143,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// Whether this process takes over from one that still serves: both have the same sockets, or each a slot.
+    pub(crate) fn takes_over(&self) -> bool {
+        self.inherited.any() || self.slot.slot.is_some()
+    }
+
     /// A context without a process around it: no admin listener, no inherited sockets. For tests.
     #[must_use]
     pub fn detached(service: &'static str) -> Self {
@@ -316,7 +321,7 @@ async fn live<S: Service>(
     let common = *S::common(&config);
     let started_with = S::file(&config).clone();
     warn::<S>(&config);
-    let takes_over = inherited.any() || S::takes_over(&config);
+    let takes_over = inherited.any() || slot.slot.is_some() || S::takes_over(&config);
     let mut host = match Host::open(S::NAME, &common, inherited, takes_over, slot) {
         Ok(host) => host,
         Err(error) => return failed(&error),

@@ -7,7 +7,8 @@
 //!
 //! A store has one journal, a clock is set by one process: two processes of such a service must not work
 //! at once. When both have the same listening sockets, the new one asks the old one to finish and
-//! continues once it has: clients wait in the kernel's queue meanwhile, and none is refused.
+//! continues once it has: clients wait in the kernel's queue meanwhile, and none is refused. A process with a name of
+//! a slot (`--slot`) asks too: a socket that it binds itself is free once the old one has ended.
 //!
 //! The kernel lets go of the lock when a process ends, however it does. The file says who holds it
 //! and where that process can be asked, since processes in containers see no ids of each other.
@@ -95,17 +96,17 @@ fn by(pid: Option<u32>) -> String {
     pid.map_or_else(String::new, |pid| format!(" by process {pid}"))
 }
 
-/// Takes the directory; from who has it, if sockets are shared with it.
+/// Takes the directory; from who has it, if this process takes over.
 ///
 /// # Errors
 /// When another process keeps it, or the system refuses.
 pub async fn take(directory: &Path, common: &Common, context: &Context) -> Result<Lock, LockError> {
     let own = context.slot.admin_socket.as_deref();
-    if own.is_none() && context.inherited.any() {
+    if own.is_none() && context.takes_over() {
         tracing::warn!("Without --admin-socket no successor can ask this process to hand over");
     }
     let lock = match Lock::take(directory) {
-        Err(LockError::Held { pid, socket, .. }) if context.inherited.any() => {
+        Err(LockError::Held { pid, socket, .. }) if context.takes_over() => {
             tracing::info!(
                 pid,
                 "Another process has the directory; asking it to finish"

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use service_image::digest::Sha256;
+use site::places;
 use site::service::Service;
 use site::slot::Slot;
 use site_render::target::{HOLDER, RIVALS};
@@ -310,8 +311,14 @@ fn actions_of(path: &Path, how: Write, found: &Found) -> Vec<Action> {
             None if name.starts_with("zones") || parent.ends_with("zones") => {
                 reload(&[Service::DnsAuthd, Service::DnsRecursor])
             }
-            // Certificates, keys, users: the services that read them read them again.
-            None => reload(&Service::ALL),
+            // Certificates, keys, users: the service that reads them reads them again.
+            None => match Service::ALL
+                .into_iter()
+                .find(|service| parent.starts_with(places::etc(*service)))
+            {
+                Some(service) => reload(&[service]),
+                None => Vec::new(),
+            },
         };
     }
     if parent.ends_with("sysusers.d") {

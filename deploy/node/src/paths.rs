@@ -66,7 +66,7 @@ impl NodePaths {
 
     /// The socket of healthd.
     pub fn healthd(&self) -> PathBuf {
-        self.run.join("healthd.sock")
+        below(&self.root, Path::new(places::HEALTHD_SOCKET))
     }
 }
 

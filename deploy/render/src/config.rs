@@ -35,6 +35,7 @@ use serde::Serialize;
 
 pub use self::layout::{Layout, Place};
 pub use self::node_file::{NodeFile, Output, Part};
+use site::facts;
 use site::places;
 use site::secrets::Secrets;
 use site::service::Service;
@@ -77,7 +78,7 @@ pub fn render(site: &Site, layout: &Layout) -> Vec<File> {
 pub fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     let layout = Layout::of_node(site, node);
     let rendered = render(site, &layout).into_iter().map(|file| NodeFile {
-        path: layout.directory.join(file.name),
+        path: layout.directory_of(file.service).join(file.name),
         mode: READABLE,
         owner: None,
         contents: file.text.into_bytes(),
@@ -142,69 +143,82 @@ pub fn zones(site: &Site) -> Vec<File> {
     files
 }
 
-/// Certificates, keys and passwords, each where it is read alone.
+/// Certificates, keys and passwords, each where the one service that needs it reads it.
 fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
-    let file = |path: &str, mode, contents: &[u8], part| NodeFile {
-        path: path.into(),
-        mode,
-        // Root reads everything; the services do not run as root.
-        owner: (mode != READABLE).then_some((places::UID, places::GID)),
-        contents: contents.to_vec(),
-        part,
-    };
     let mut files = Vec::new();
     if !secrets.authority.is_empty() {
-        let authority = &secrets.authority;
-        files.push(file(places::CA, READABLE, authority, Part::Common));
+        files.push(NodeFile {
+            path: places::CA.into(),
+            mode: READABLE,
+            owner: None,
+            contents: secrets.authority.clone(),
+            part: Part::Common,
+        });
     }
     let has_registry = node.services.contains(&Service::RegistrySvc);
-    if let Some(pair) = secrets
-        .nodes
-        .get(&node.name)
-        .filter(|_| site.has_certificate(node))
-    {
-        let part = match (has_registry, site.observes(node)) {
-            (true, true) => Part::Common,
-            (true, false) => Part::Service(Service::RegistrySvc),
-            (false, _) => Part::Service(Service::Healthd),
+    let pair = secrets.nodes.get(&node.name);
+    for service in [Service::Healthd, Service::RegistrySvc] {
+        let is_verified = node.services.contains(&service) && !secrets.authority.is_empty();
+        if is_verified {
+            let path = places::authority_of(service);
+            files.push(readable(service, path, &secrets.authority));
+        }
+        let has_key = match service {
+            Service::Healthd => site.observes(node),
+            _ => has_registry,
         };
-        let certificate = &pair.certificate;
-        files.push(file(places::CERTIFICATE, READABLE, certificate, part));
-        files.push(file(places::KEY, PRIVATE, &pair.key, part));
+        if let Some(pair) = pair.filter(|_| has_key) {
+            let path = places::certificate_of(service);
+            files.push(readable(service, path, &pair.certificate));
+            files.push(private(service, places::key_of(service), &pair.key));
+        }
     }
     if !has_registry {
         return files;
     }
-    let registry = Part::Service(Service::RegistrySvc);
+    let registry = Service::RegistrySvc;
     for mirror in &site.registry.mirrors {
-        let places = [
-            (
-                &mirror.credentials,
-                places::mirror_credentials(&mirror.prefix),
-                PRIVATE,
-            ),
-            (
-                &mirror.ca,
-                places::mirror_authority(&mirror.prefix),
-                READABLE,
-            ),
-        ];
-        for (named, place, mode) in places {
-            if let Some(contents) = named.as_ref().and_then(|path| secrets.mirrors.get(path)) {
-                files.push(file(&place.to_string_lossy(), mode, contents, registry));
-            }
+        let of = |named: &Option<PathBuf>| secrets.mirrors.get(named.as_ref()?);
+        if let Some(password) = of(&mirror.credentials) {
+            let path = places::mirror_credentials(&mirror.prefix);
+            files.push(private(registry, path, password));
+        }
+        if let Some(authority) = of(&mirror.ca) {
+            let path = places::mirror_authority(&mirror.prefix);
+            files.push(readable(registry, path, authority));
         }
     }
     if site.registry.users.is_none() {
         return files;
     }
     if let Some(users) = &secrets.registry_users {
-        files.push(file(places::REGISTRY_USERS, PRIVATE, users, registry));
+        files.push(private(registry, places::registry_users(), users));
     }
     if let Some(key) = &secrets.registry_token_key {
-        files.push(file(places::REGISTRY_TOKEN_KEY, PRIVATE, key, registry));
+        files.push(private(registry, places::registry_token_key(), key));
     }
     files
+}
+
+/// A file of a service without a secret in it: root's, so that the service cannot change it.
+fn readable(service: Service, path: PathBuf, contents: &[u8]) -> NodeFile {
+    NodeFile {
+        path,
+        mode: READABLE,
+        owner: None,
+        contents: contents.to_vec(),
+        part: Part::Service(service),
+    }
+}
+
+/// A secret of a service.
+fn private(service: Service, path: PathBuf, contents: &[u8]) -> NodeFile {
+    let user = facts::user(service).id;
+    NodeFile {
+        mode: PRIVATE,
+        owner: Some((user, user)),
+        ..readable(service, path, contents)
+    }
 }
 
 /// The healthd of the node, as its subscribers name it.
@@ -240,7 +254,7 @@ fn in_utf8(path: &Path) -> PathBuf {
 
 /// For everybody, as configurations are.
 const READABLE: u32 = 0o644;
-/// For the services alone.
+/// For its service alone.
 const PRIVATE: u32 = 0o600;
 
 #[cfg(test)]
@@ -329,19 +343,23 @@ mod tests {
         assert_eq!(
             paths(&site.nodes[0]),
             [
-                "/etc/outpost/dns-authd.toml",
-                "/etc/outpost/dns-recursor.toml",
-                "/etc/outpost/healthd.toml",
-                "/etc/outpost/lb-proxy.toml",
+                "/etc/outpost/dns-authd/dns-authd.toml",
+                "/etc/outpost/dns-authd/zones/7.168.192.in-addr.arpa",
+                "/etc/outpost/dns-authd/zones/ocp4.redhat.ren",
+                "/etc/outpost/dns-authd/zones.conf",
+                "/etc/outpost/dns-recursor/dns-recursor.toml",
+                "/etc/outpost/healthd/healthd.toml",
+                "/etc/outpost/healthd/pki/ca.crt",
+                "/etc/outpost/healthd/pki/node.crt",
+                "/etc/outpost/healthd/pki/node.key",
+                "/etc/outpost/lb-proxy/lb-proxy.toml",
                 "/etc/outpost/pki/ca.crt",
-                "/etc/outpost/pki/node.crt",
-                "/etc/outpost/pki/node.key",
-                "/etc/outpost/registry-svc.toml",
+                "/etc/outpost/registry-svc/pki/ca.crt",
+                "/etc/outpost/registry-svc/pki/node.crt",
+                "/etc/outpost/registry-svc/pki/node.key",
+                "/etc/outpost/registry-svc/registry-svc.toml",
                 "/etc/outpost/site.json",
-                "/etc/outpost/timesync-agent.toml",
-                "/etc/outpost/zones/7.168.192.in-addr.arpa",
-                "/etc/outpost/zones/ocp4.redhat.ren",
-                "/etc/outpost/zones.conf",
+                "/etc/outpost/timesync-agent/timesync-agent.toml",
             ]
         );
         assert_eq!(
@@ -349,28 +367,38 @@ mod tests {
             [
                 "/etc/outpost/pki/ca.crt",
                 "/etc/outpost/site.json",
-                "/etc/outpost/timesync-agent.toml"
+                "/etc/outpost/timesync-agent/timesync-agent.toml"
             ]
         );
     }
 
     #[test]
-    fn secrets_are_for_the_services_alone_and_each_node_has_its_own() {
+    fn secrets_are_for_one_service_alone_and_each_node_has_its_own() {
         let mut site = Site::example();
         site.registry.users = Some("users".into());
         let files = node(&site, &site.nodes[1], &Secrets::made_up(&site));
         let private: Vec<(String, String)> = files
             .iter()
-            .filter(|file| file.mode == 0o600 && file.owner == Some((65_532, 65_532)))
+            .filter(|file| file.mode == 0o600)
             .map(|file| {
                 let contents = String::from_utf8(file.contents.clone()).unwrap();
+                let Part::Service(service) = file.part else {
+                    panic!("{} is of no service", file.path.display());
+                };
+                let user = facts::user(service).id;
+                assert_eq!(file.owner, Some((user, user)), "{}", file.path.display());
+                assert!(file.path.starts_with(places::etc(service)));
                 (file.path.display().to_string(), contents)
             })
             .collect();
         let expected = [
-            ("/etc/outpost/pki/node.key", "key of master-1\n"),
-            ("/etc/outpost/pki/registry-token.key", "token key\n"),
-            ("/etc/outpost/registry.users", "users\n"),
+            ("/etc/outpost/healthd/pki/node.key", "key of master-1\n"),
+            (
+                "/etc/outpost/registry-svc/pki/node.key",
+                "key of master-1\n",
+            ),
+            ("/etc/outpost/registry-svc/pki/token.key", "token key\n"),
+            ("/etc/outpost/registry-svc/users", "users\n"),
         ];
         assert_eq!(
             private,

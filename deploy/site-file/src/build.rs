@@ -68,6 +68,7 @@ impl Builder<'_, '_> {
             &UpstreamContext {
                 domain: &domain,
                 nodes: &nodes,
+                clients: &clients,
                 platform: &platform,
                 resolves: !spec.dns.upstreams.is_empty()
                     || self.report.is_lost(&at!["dns", "upstreams"]),

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use config::site as file;
 use config::{Step, at};
+use ipnet::IpNet;
 
 use super::builder::{Builder, MAX_LISTED};
 use super::{Holds, Named, names};
@@ -15,6 +16,8 @@ use site::{Mirror, Node, Platform, Quota, Registry, Runtime};
 pub(super) struct UpstreamContext<'s> {
     pub(super) domain: &'s str,
     pub(super) nodes: &'s [Node],
+    /// Networks of pods and of other hosts that ask the site.
+    pub(super) clients: &'s [IpNet],
     pub(super) platform: &'s Platform,
     /// Whether the site resolves outside names.
     pub(super) resolves: bool,
@@ -42,6 +45,7 @@ impl Builder<'_, '_> {
             cluster_port,
             users: spec.users.clone(),
             anonymous_pull: spec.anonymous_pull,
+            open: self.is_open(spec, around),
             quotas: Vec::new(),
             mirrors: Vec::new(),
         };
@@ -54,6 +58,32 @@ impl Builder<'_, '_> {
             registry.mirrors.push(mirror);
         }
         registry
+    }
+
+    /// Whether every client may push and delete. It is said who that is.
+    fn is_open(&mut self, spec: &file::Registry, around: &UpstreamContext<'_>) -> bool {
+        if !spec.open {
+            return false;
+        }
+        let span = self.report.span(&at!["registry", "open"]);
+        if spec.users.is_some() {
+            let why = "a registry with `users` is not open; take `open` or `users` out";
+            self.report.wrong(span, why);
+            return false;
+        }
+        let pods: Vec<String> = around.clients.iter().map(ToString::to_string).collect();
+        let reach = match pods.is_empty() {
+            true => "every host that reaches a node".to_owned(),
+            false => format!(
+                "every host that reaches a node, and every pod ({}),",
+                pods.join(", ")
+            ),
+        };
+        self.report.warn(
+            span,
+            format!("{reach} may overwrite and delete every image; write a file of `users` in place of `open`"),
+        );
+        true
     }
 
     /// Notes a file that a key may name.

@@ -645,3 +645,27 @@ fn what_leads_nowhere_or_to_the_site_itself_is_a_warning() {
         "3:10: warning: `north.local` is below `local`, the domain of multicast DNS",
     );
 }
+
+#[test]
+fn an_open_registry_is_said_and_never_one_with_users() {
+    assert!(!site("", "", "").registry.open);
+    let open = document(
+        "clients = [\"10.128.0.0/14\"]",
+        "",
+        "[registry]\nopen = true\n",
+    );
+    assert!(parse(&open).site.unwrap().registry.open);
+    let said = said(&open);
+    assert!(
+        said[0].contains(
+            "warning: every host that reaches a node, and every pod (10.128.0.0/14), may overwrite"
+        ),
+        "{said:?}"
+    );
+    let both = document("", "", "[registry]\nopen = true\nusers = \"users\"\n");
+    let problems = parse(&both).site.unwrap_err().to_string();
+    assert!(
+        problems.contains("a registry with `users` is not open"),
+        "{problems}"
+    );
+}

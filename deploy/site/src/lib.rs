@@ -5,6 +5,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
+//! | [`facts`] | the user of each service, and which others may connect to it |
 //! | [`service`] | the services, in the order in which they start |
 //! | [`slot`] | the two slots of a service on a node |
 //! | [`places`] | paths, ports and users of everything on a node |
@@ -12,6 +13,7 @@
 //!
 //! Never reads a file, an address of this machine or a clock.
 
+pub mod facts;
 pub mod places;
 pub mod secrets;
 pub mod service;
@@ -199,11 +201,13 @@ pub struct Registry {
     pub port: u16,
     /// The port between its nodes.
     pub cluster_port: u16,
-    /// A file of users and passwords (htpasswd, bcrypt), seen from the site file. `None`: everybody
-    /// may pull and push.
+    /// A file of users and passwords (htpasswd, bcrypt), seen from the site file. `None`: clients only pull,
+    /// unless the registry is open.
     pub users: Option<PathBuf>,
     /// Whether those may pull who do not say who they are, where there are users.
     pub anonymous_pull: bool,
+    /// Whether every client may push and delete; never where there are users.
+    pub open: bool,
     /// The most that some repositories may hold.
     pub quotas: Vec<Quota>,
     /// Mirrors: other registries whose content is fetched on demand, and kept.
@@ -489,6 +493,7 @@ impl Default for Registry {
             cluster_port: 5444,
             users: None,
             anonymous_pull: true,
+            open: false,
             quotas: Vec::new(),
             mirrors: Vec::new(),
         }

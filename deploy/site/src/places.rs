@@ -11,16 +11,43 @@ use crate::slot::Slot;
 
 /// The configuration of a node. Rendered from the site file; nothing in it is state.
 pub const ETC: &str = "/etc/outpost";
-/// The authority of the site's certificates.
+/// The authority of the site's certificates, for everybody on the node.
 pub const CA: &str = "/etc/outpost/pki/ca.crt";
-/// The node's own certificate, with what leads to the authority.
-pub const CERTIFICATE: &str = "/etc/outpost/pki/node.crt";
-/// Its key.
-pub const KEY: &str = "/etc/outpost/pki/node.key";
+
+/// The part of the configuration that is a service's own: no other service can open it.
+pub fn etc(service: Service) -> PathBuf {
+    Path::new(ETC).join(service.name())
+}
+
+/// The certificates and keys of a service. Each service that needs the node's has its own copy.
+fn pki(service: Service, name: &str) -> PathBuf {
+    etc(service).join("pki").join(name)
+}
+
+/// A service's copy of the authority of the site's certificates.
+pub fn authority_of(service: Service) -> PathBuf {
+    pki(service, "ca.crt")
+}
+
+/// A service's copy of the node's certificate, with what leads to the authority.
+pub fn certificate_of(service: Service) -> PathBuf {
+    pki(service, "node.crt")
+}
+
+/// A service's copy of its key.
+pub fn key_of(service: Service) -> PathBuf {
+    pki(service, "node.key")
+}
+
 /// Users of the registry, as `htpasswd -B` writes them.
-pub const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
+pub fn registry_users() -> PathBuf {
+    etc(Service::RegistrySvc).join("users")
+}
+
 /// The key that signs the registry's tokens: the same on every node.
-pub const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
+pub fn registry_token_key() -> PathBuf {
+    pki(Service::RegistrySvc, "token.key")
+}
 
 /// The credentials for a mirror's upstream.
 pub fn mirror_credentials(prefix: &str) -> PathBuf {
@@ -35,9 +62,7 @@ pub fn mirror_authority(prefix: &str) -> PathBuf {
 /// No prefix has the sign that stands for its slashes: two mirrors never share a file.
 fn mirror(prefix: &str, ending: &str) -> PathBuf {
     let name = prefix.replace('/', "+");
-    Path::new(ETC)
-        .join("pki")
-        .join(format!("mirror-{name}.{ending}"))
+    pki(Service::RegistrySvc, &format!("mirror-{name}.{ending}"))
 }
 
 /// The state of a node; back it up.
@@ -46,9 +71,14 @@ pub const STATE: &str = "/var/lib/outpost";
 /// Sockets, gone with the power.
 pub const RUN: &str = "/run/outpost";
 /// The socket of healthd.
-pub const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
+pub const HEALTHD_SOCKET: &str = config::healthd::SOCKET;
 /// The handover socket of lb-proxy.
-pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
+pub const SWAP_SOCKET: &str = config::lb_proxy::SWAP_SOCKET;
+
+/// The directory of a service's own sockets.
+pub fn run(service: Service) -> PathBuf {
+    Path::new(RUN).join(service.name())
+}
 
 /// The sockets at which services take changes; each has a directory of its own, which no other service sees.
 pub const ADMIN_RUN: &str = "/run/outpost-admin";
@@ -65,28 +95,23 @@ pub fn admin_socket(service: Service, slot: Slot) -> PathBuf {
     admin_directory(service).join(format!("{slot}.sock"))
 }
 
-/// The user of the services: the image's user, which has no name on the host.
-pub const UID: u32 = 65_532;
-/// The name of the services' user on a host (sysusers.d(5)): the socket of healthd is theirs.
-pub const USER: &str = "outpost";
-/// Their group.
-pub const GID: u32 = 65_532;
-
 /// The DNS port of nodes.
 pub const DNS_PORT: u16 = 53;
 /// The NTP port of nodes.
 pub const TIME_PORT: u16 = 123;
+/// The directory of the socket that chronyc connects to.
+pub const CHRONY_RUN: &str = "/run/chrony";
 /// The socket for chronyc and programs with its protocol.
 pub const CHRONY_SOCKET: &str = "/run/chrony/chronyd.sock";
 
-/// The configuration of a service.
 /// The name of a service's configuration file.
 pub fn config_name(service: Service) -> String {
     format!("{service}.toml")
 }
 
+/// The configuration of a service.
 pub fn config(service: Service) -> PathBuf {
-    Path::new(ETC).join(config_name(service))
+    etc(service).join(config_name(service))
 }
 
 /// The state of a service, if it keeps any.

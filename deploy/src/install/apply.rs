@@ -303,12 +303,7 @@ impl Install<'_> {
             Action::Users => system.run("systemd-sysusers", &[]),
             Action::Directories => system.run(
                 "systemd-tmpfiles",
-                &[
-                    "--create",
-                    "--prefix=/run/outpost",
-                    "--prefix=/run/outpost-admin",
-                    "--prefix=/var/lib/outpost",
-                ],
+                &["--create", "/etc/tmpfiles.d/outpost.conf"],
             ),
             Action::Manager => system.manage(&["daemon-reload"], &[]),
             Action::Images => self.load_images(),

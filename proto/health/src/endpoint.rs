@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The address of healthd: `unix:/run/outpost/healthd.sock` or `http://192.168.7.13:9400`.
+/// The address of healthd: `unix:/run/outpost/healthd/healthd.sock` or `http://192.168.7.13:9400`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Endpoint {
@@ -18,7 +18,7 @@ pub enum Endpoint {
 
 impl Default for Endpoint {
     fn default() -> Self {
-        Self::Unix(PathBuf::from("/run/outpost/healthd.sock"))
+        Self::Unix(PathBuf::from("/run/outpost/healthd/healthd.sock"))
     }
 }
 
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn endpoints_read_back() {
         for text in [
-            "unix:/run/outpost/healthd.sock",
+            "unix:/run/outpost/healthd/healthd.sock",
             "http://127.0.0.1:9400",
             "http://[::1]:1",
         ] {

@@ -25,7 +25,7 @@ use crate::wire::cluster::cluster_client::ClusterClient;
 pub use crate::connection::State;
 
 /// The default socket of clusterd.
-pub const SOCKET: &str = "/run/outpost/clusterd.sock";
+pub const SOCKET: &str = "/run/outpost/clusterd/clusterd.sock";
 
 const SENTENCES: Sentences = Sentences {
     connected: "Connected to clusterd",

@@ -8,7 +8,7 @@ use ring::rand::SystemRandom;
 use ring::signature::Ed25519KeyPair;
 use serde_json::Value;
 
-use super::acl::{AclParts, Rule};
+use super::acl::{Acl, AclParts, Rule};
 use super::*;
 
 const CLIENT: &str = "192.0.2.9:40000";
@@ -383,4 +383,28 @@ fn lists_show_what_may_be_pulled() {
     let stranger = check(&access, &get(None), &wants).unwrap();
     assert_eq!(access.listed(&stranger, all()), ["public/x"]);
     assert!(!access.allows(&stranger, "app/x", Action::Pull));
+}
+
+#[test]
+fn where_no_client_can_be_known_a_password_neither_helps_nor_hurts() {
+    let access = Access::new(Policy {
+        acl: Acl::new(AclParts {
+            anonymous: Actions::PULL,
+            ..AclParts::default()
+        }),
+        ..Policy::open()
+    });
+    let want = |action| Want {
+        repository: "ocp4/release",
+        action,
+    };
+    for authorization in [None, Some(basic("pull", "secret"))] {
+        let head = get(authorization.as_deref());
+        let check = |wants: &[Want<'_>]| block_on(access.check(&head, &peer(), wants)).err();
+        assert!(check(&[]).is_none());
+        assert!(check(&[want(Action::Pull)]).is_none());
+        for action in [Action::Push, Action::Delete] {
+            assert!(matches!(check(&[want(action)]), Some(Refusal::Denied)));
+        }
+    }
 }

@@ -36,9 +36,9 @@ pub(super) fn acl(access: &Access, check: &mut Check<'_>) -> AclParts {
         },
         anonymous: match access.anonymous {
             Some(anonymous) => anonymous.into(),
-            // A registry without users serves everyone, as its peers do.
             None if has_users(access) => Actions::NONE,
-            None => Actions::ALL,
+            // No client can say who it is, so none may change what the others pull.
+            None => Actions::PULL,
         },
         groups,
     }

@@ -53,7 +53,7 @@ fn the_template_is_the_default_configuration_with_one_certificate() {
         "[access]\n[access.token]\n[limits]\n[space]\n[sweep]\n[scrub]\n[index]\n[admin]\n[log]\n";
     assert_eq!(parse(&format!("{OWN}{tables}")).unwrap().file, default);
     assert_eq!(template.common.admin, Some(DEFAULT_ADMIN));
-    assert_eq!(template.warnings.len(), 1, "{:?}", template.warnings);
+    assert_eq!(template.warnings.len(), 0, "{:?}", template.warnings);
 }
 
 #[test]
@@ -208,13 +208,17 @@ fn plain_text_and_certificates_exclude_each_other() {
 }
 
 #[test]
-fn access_is_open_until_somebody_can_be_known() {
+fn clients_only_pull_until_one_can_be_known_or_the_file_lets_all_push() {
     let acl = |text: &str| Acl::new(parse(&format!("plain = true\n{text}")).unwrap().acl);
     let user = Who::User {
         name: "a",
         groups: &[],
     };
-    assert!(acl("").is_open());
+    let default = acl("");
+    assert!(default.allows(Who::Anonymous, "a", Action::Pull));
+    assert!(!default.allows(Who::Anonymous, "a", Action::Push));
+    assert!(!default.allows(Who::Anonymous, "a", Action::Delete));
+    assert!(acl("[access]\nanonymous = \"all\"").is_open());
     let closed = acl("[access]\nhtpasswd = \"users\"");
     assert!(!closed.allows(Who::Anonymous, "a", Action::Pull));
     assert!(closed.allows(user, "a", Action::Delete));
@@ -233,7 +237,9 @@ fn what_is_odd_is_said() {
         let warnings = parse(text).unwrap().warnings;
         warnings.iter().map(ToString::to_string).collect()
     };
-    let reachable = warnings("plain = true");
+    assert_eq!(warnings("plain = true"), [""; 0]);
+    let open = "[access]\nanonymous = \"all\"";
+    let reachable = warnings(&format!("plain = true\n{open}"));
     assert!(
         reachable[0].contains("may push without saying"),
         "{reachable:?}"
@@ -241,10 +247,13 @@ fn what_is_odd_is_said() {
     let plain = warnings("plain = true\n[access]\nhtpasswd = \"users\"");
     assert!(plain[0].contains("plain text"), "{plain:?}");
     assert_eq!(
-        warnings("plain = true\nlisten = [\"127.0.0.1:5000\"]"),
+        warnings(&format!(
+            "plain = true\nlisten = [\"127.0.0.1:5000\"]\n{open}"
+        )),
         [""; 0]
     );
-    assert_eq!(warnings("plain = true\nread-only = true"), [""; 0]);
+    let read_only = format!("plain = true\nread-only = true\n{open}");
+    assert_eq!(warnings(&read_only), [""; 0]);
 }
 
 #[test]

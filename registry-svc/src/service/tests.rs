@@ -56,13 +56,20 @@ async fn ask(address: SocketAddr, method: &str, path: &str) -> String {
 #[test]
 fn a_registry_serves_is_reloaded_and_ends() {
     let scratch = Scratch::new();
+    let open = "[access]\nanonymous = \"all\"\n";
     block_on(async {
         let (registry, context) = start(scratch.config("")).await;
         let address = address(&registry);
         assert_eq!(ask(address, "GET", "/v2/").await, "200");
+        // Without users and without a word in the file, clients only pull.
+        assert_eq!(ask(address, "POST", "/v2/a/blobs/uploads/").await, "403");
+        let digest = format!("/v2/a/manifests/sha256:{}", "0".repeat(64));
+        assert_eq!(ask(address, "GET", &digest).await, "404");
+        assert_eq!(ask(address, "DELETE", &digest).await, "403");
+        registry.reload(scratch.config(open)).await.unwrap();
         assert_eq!(ask(address, "POST", "/v2/a/blobs/uploads/").await, "202");
         registry
-            .reload(scratch.config("read-only = true"))
+            .reload(scratch.config(&format!("read-only = true\n{open}")))
             .await
             .unwrap();
         assert_eq!(ask(address, "POST", "/v2/a/blobs/uploads/").await, "405");
@@ -72,7 +79,7 @@ fn a_registry_serves_is_reloaded_and_ends() {
         );
         let status = registry.status();
         assert!(status.read_only);
-        assert_eq!(status.requests.answered, 3);
+        assert_eq!(status.requests.answered, 6);
         assert!(registry.drain(Duration::from_secs(30)).await);
         assert!(TcpStream::connect(address).await.is_err());
         // What is in the root is whole, and nobody else has it before this process has ended.

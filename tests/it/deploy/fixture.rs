@@ -105,13 +105,22 @@ pub(super) struct Site {
 
 impl Site {
     pub(super) fn new() -> Self {
-        let files = Scratch::new("site");
         let from = checkout().join("tests/data/deploy/seed/site.toml");
-        fs::copy(from, files.join("site.toml")).unwrap();
-        let site = Self { files };
-        well(&["pki", "make", &site.path("site.toml")]);
-        well(&["key", "generate", "--output", &site.path("maker")]);
+        let site = Self::of(&fs::read_to_string(from).unwrap());
+        site.make_keys();
         site
+    }
+
+    /// A site file, as yet without keys.
+    pub(super) fn of(text: &str) -> Self {
+        let files = Scratch::new("site");
+        files.write("site.toml", text);
+        Self { files }
+    }
+
+    pub(super) fn make_keys(&self) {
+        well(&["pki", "make", &self.path("site.toml")]);
+        well(&["key", "generate", "--output", &self.path("maker")]);
     }
 
     pub(super) fn path(&self, name: &str) -> String {

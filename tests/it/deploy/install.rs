@@ -74,7 +74,7 @@ fn a_dry_run_shows_all_and_changes_nothing() {
     let public = site.path("maker.pub");
     let said = installed(&root, &bundle, &["--public-key", &public, "--dry-run"]);
     assert!(
-        said.contains("--- /dev/null\n+++ b/etc/outpost/healthd.toml\n@@ "),
+        said.contains("--- /dev/null\n+++ b/etc/outpost/healthd/healthd.toml\n@@ "),
         "{said}"
     );
     assert!(said.contains("image of healthd: none to sha256:"), "{said}");
@@ -129,12 +129,12 @@ fn an_install_is_what_was_rendered_and_the_next_has_nothing_to_do() {
     }
     for (name, mode) in [
         ("usr/local/bin/outpost", 0o755),
-        ("etc/outpost/healthd.toml", 0o644),
+        ("etc/outpost/healthd/healthd.toml", 0o644),
     ] {
         assert_eq!(there[Path::new(name)].1, mode, "{name}");
     }
-    let key = &there[Path::new("etc/outpost/pki/node.key")];
-    assert_eq!((key.1 & 0o007, key.2), (0, 65_532));
+    let key = &there[Path::new("etc/outpost/healthd/pki/node.key")];
+    assert_eq!((key.1 & 0o077, key.2), (0, 65_520));
     let archive = fs::read(images.join("healthd.tar")).unwrap();
     assert!(there[Path::new("var/lib/outpost/images/healthd.tar")].0 == archive);
 
@@ -160,13 +160,13 @@ fn only_what_changed_is_written() {
         + "\n[[record]]\nname = \"new\"\naddress = \"192.168.7.99\"\n";
     fs::write(&file, changed).unwrap();
     // Somebody has opened a file and taken another away.
-    let zones = root.join("etc/outpost/healthd.toml");
+    let zones = root.join("etc/outpost/healthd/healthd.toml");
     fs::set_permissions(zones, fs::Permissions::from_mode(0o666)).unwrap();
     let bundle = site.bundle(&images, "two");
     let said = installed(&root, &bundle, &["--dry-run"]);
     assert!(said.contains("+new"), "{said}");
     assert!(
-        said.contains("rights of /etc/outpost/healthd.toml: 0666 0:0 to 0644 0:0"),
+        said.contains("rights of /etc/outpost/healthd/healthd.toml: 0666 0:0 to 0644 0:0"),
         "{said}"
     );
     installed(&root, &bundle, &[]);
@@ -180,7 +180,7 @@ fn only_what_changed_is_written() {
     assert!(
         differ
             .iter()
-            .all(|path| path.starts_with("etc/outpost/zones")),
+            .all(|path| path.starts_with("etc/outpost/dns-authd/zones")),
         "{differ:?}"
     );
     assert!(!differ.is_empty());
@@ -278,7 +278,7 @@ fn an_uninstall_leaves_exactly_what_was_there() {
     let at = text(root.path());
     let said = well(&["uninstall", "--root", &at]);
     assert!(
-        said.contains("/etc/outpost/lb-proxy.toml was changed since, and stays"),
+        said.contains("/etc/outpost/lb-proxy/lb-proxy.toml was changed since, and stays"),
         "{said}"
     );
     let mut after = tree(root.path());

@@ -277,7 +277,7 @@ fn the_seeds_zone_has_the_records_that_its_people_wrote() {
     };
     let site = Site::new("seed");
     site.render_well("out", &["--target", "configs", "--node", "master-1"]);
-    let zone = site.output("out/configs/master-1/etc/outpost/zones/ocp4.redhat.ren");
+    let zone = site.output("out/configs/master-1/etc/outpost/dns-authd/zones/ocp4.redhat.ren");
     let written = checkout().join("tests/data/seed/inside-out.xyz");
     assert_eq!(
         records(&fs::read_to_string(zone).unwrap()),
@@ -293,7 +293,7 @@ fn a_difference_is_shown_and_nothing_is_written() {
     let (code, stdout, _) = site.render("out", &["--target", "configs", "--diff"]);
     assert_eq!(code, Some(1));
     assert!(
-        stdout.contains("+++ b/configs/a/etc/outpost/healthd.toml\n"),
+        stdout.contains("+++ b/configs/a/etc/outpost/healthd/healthd.toml\n"),
         "{stdout}"
     );
     assert!(!stdout.contains("PRIVATE KEY"), "{stdout}");
@@ -319,7 +319,7 @@ fn what_is_rendered_no_more_is_removed_and_nothing_else() {
     let site = Site::new("workers");
     let all = site.render_well("out", &["--target", "configs"]);
     assert!(
-        all.contains("configs/worker-1/etc/outpost/timesync-agent.toml"),
+        all.contains("configs/worker-1/etc/outpost/timesync-agent/timesync-agent.toml"),
         "{all}"
     );
     let note = site.output("out/configs/worker-1/notes.txt");
@@ -329,14 +329,14 @@ fn what_is_rendered_no_more_is_removed_and_nothing_else() {
     let (code, _, stderr) = outpost(&["pki", "make", &site.file()]);
     assert_eq!(code, Some(0), "{stderr}");
     let changed = site.render_well("out", &["--target", "configs"]);
-    let gone = site.output("out/configs/worker-1/etc/outpost/timesync-agent.toml");
+    let gone = site.output("out/configs/worker-1/etc/outpost/timesync-agent/timesync-agent.toml");
     assert!(!gone.exists(), "{changed}");
     assert!(
         changed.contains(&format!("removed  {}", gone.display())),
         "{changed}"
     );
     assert!(
-        site.output("out/configs/worker-7/etc/outpost/timesync-agent.toml")
+        site.output("out/configs/worker-7/etc/outpost/timesync-agent/timesync-agent.toml")
             .exists()
     );
     assert_eq!(fs::read_to_string(note).unwrap(), "mine");
@@ -368,13 +368,13 @@ fn one_node_is_rendered_without_touching_the_others() {
 #[test]
 fn a_file_that_was_not_rendered_is_never_overwritten() {
     let site = Site::new("single");
-    let mine = site.output("out/configs/node-0/etc/outpost/healthd.toml");
+    let mine = site.output("out/configs/node-0/etc/outpost/healthd/healthd.toml");
     fs::create_dir_all(mine.parent().unwrap()).unwrap();
     fs::write(&mine, "mine").unwrap();
     let (code, _, stderr) = site.render("out", &["--target", "configs"]);
     assert_eq!(code, Some(69), "{stderr}");
     assert!(
-        stderr.contains("configs/node-0/etc/outpost/healthd.toml"),
+        stderr.contains("configs/node-0/etc/outpost/healthd/healthd.toml"),
         "{stderr}"
     );
     assert_eq!(fs::read_to_string(mine).unwrap(), "mine");

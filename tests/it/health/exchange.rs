@@ -62,11 +62,15 @@ impl Site {
             let directory = files.join(name);
             std::fs::create_dir(&directory).unwrap();
             let rendered = files.join("out").join("configs").join(name);
-            let text = std::fs::read_to_string(rendered.join("etc/outpost/healthd.toml")).unwrap();
+            let text =
+                std::fs::read_to_string(rendered.join("etc/outpost/healthd/healthd.toml")).unwrap();
             let pki = files.join("pki").display().to_string();
             let text = text
-                .replace("/etc/outpost/pki/ca.crt", &format!("{pki}/ca.crt"))
-                .replace("/etc/outpost/pki/node", &format!("{pki}/nodes/{name}"));
+                .replace("/etc/outpost/healthd/pki/ca.crt", &format!("{pki}/ca.crt"))
+                .replace(
+                    "/etc/outpost/healthd/pki/node",
+                    &format!("{pki}/nodes/{name}"),
+                );
             std::fs::write(directory.join("healthd.toml"), text).unwrap();
             Node {
                 machine,

@@ -59,7 +59,9 @@ fn runs_by_itself_and_shut_in(node: &Node, service: &str) {
     };
     assert_eq!(field("NoNewPrivs:"), "1", "{service}");
     assert_eq!(field("Seccomp:"), "2", "{service}");
-    assert_eq!(field("Uid:"), "65532 65532 65532 65532", "{service}");
+    let user = node.run(&["id", "-u", &format!("outpost-{service}")]);
+    let user = user.trim();
+    assert_eq!(field("Uid:"), [user; 4].join(" "), "{service}");
     // Virtual addresses and the clock need some; nothing else does.
     let has_none = field("CapEff:").trim_matches('0').is_empty();
     let may_have = ["lb-proxy", "timesync-agent"].contains(&service);

@@ -43,7 +43,7 @@ impl Using {
         };
         match service {
             "healthd" => {
-                let socket = node.inside_path("/run/outpost/healthd.sock");
+                let socket = node.inside_path("/run/outpost/healthd/healthd.sock");
                 using.connections = Some(Pulse::start(CONNECTIONS, move || grpc(&socket)));
             }
             "dns-authd" => {

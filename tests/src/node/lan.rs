@@ -27,9 +27,11 @@ const GATEWAY: &str = "192.168.7.1";
 
 /// A line of the site file for real machines, and the line for ours: their clock is
 /// this machine's, and their link is `eth0`.
-const HERE: [(&str, &str); 2] = [
+const HERE: [(&str, &str); 3] = [
     ("#correct-clock = true", "correct-clock = false"),
     ("#interface = \"br-ex\"\n\n#", "interface = \"eth0\"\n\n#"),
+    // Clients of these tests push.
+    ("#open = false", "open = true"),
 ];
 
 /// Three nodes and a client.

@@ -150,13 +150,16 @@ impl fmt::Display for LogTarget {
 
 as_text!(LogTarget, "`\"off\"`, `\"stdout\"`, or a path");
 
+/// The default socket of the handover.
+pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy/lb-proxy.swap";
+
 /// The socket of the handover, unless that is off.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SwapSocket(pub Option<PathBuf>);
 
 impl Default for SwapSocket {
     fn default() -> Self {
-        Self(Some("/run/outpost/lb-proxy.swap".into()))
+        Self(Some(SWAP_SOCKET.into()))
     }
 }
 

@@ -8,14 +8,14 @@ fn file(text: &str) -> FileState {
     }
 }
 
-const CONFIG: &str = "/etc/outpost/healthd.toml";
+const CONFIG: &str = "/etc/outpost/healthd/healthd.toml";
 const QUADLET: &str = "/etc/containers/systemd/outpost-healthd-a.container";
-const SOCKET: &str = "/etc/systemd/system/outpost-healthd.socket";
+const SOCKET: &str = "/etc/systemd/system/outpost-healthd-exchange.socket";
 const PATHS: [&str; 6] = [
     CONFIG,
     QUADLET,
     SOCKET,
-    "/etc/outpost/pki/node.crt",
+    "/etc/outpost/healthd/pki/node.crt",
     "/etc/systemd/system/outpost-setup.service",
     "/etc/systemd/system/outpost-sockets.service",
 ];
@@ -23,7 +23,7 @@ const PATHS: [&str; 6] = [
 fn wanted() -> DesiredState {
     DesiredState {
         files: PATHS.map(|path| (path.into(), file("1"))).into(),
-        enabled: ["outpost-healthd.socket".to_owned()].into(),
+        enabled: ["outpost-healthd-exchange.socket".to_owned()].into(),
         archives: [(Service::Healthd, Sha256::of(b"1"))].into(),
     }
 }
@@ -69,7 +69,10 @@ fn the_first_time_everything_is_written_and_started_and_nothing_reloaded() {
         [Action::Manager, Action::Images, Action::Start]
     );
     assert_eq!(plan.archives, [Service::Healthd].into());
-    assert_eq!(plan.enable, ["outpost-healthd.socket".to_owned()].into());
+    assert_eq!(
+        plan.enable,
+        ["outpost-healthd-exchange.socket".to_owned()].into()
+    );
 }
 
 #[test]
@@ -82,10 +85,13 @@ fn what_changed_is_all_that_is_disturbed() {
             SOCKET,
             vec![
                 Action::Manager,
-                Action::Socket("outpost-healthd.socket".to_owned()),
+                Action::Socket("outpost-healthd-exchange.socket".to_owned()),
             ],
         ),
-        ("/etc/outpost/pki/node.crt", vec![Action::Reload(healthd)]),
+        (
+            "/etc/outpost/healthd/pki/node.crt",
+            vec![Action::Reload(healthd)],
+        ),
         (
             "/etc/systemd/system/outpost-setup.service",
             vec![Action::Manager],
@@ -123,7 +129,7 @@ fn rights_are_given_back_without_disturbing_anybody_but_the_reader() {
 
 #[test]
 fn what_was_left_undone_is_done() {
-    let socket = Action::Socket("outpost-healthd.socket".to_owned());
+    let socket = Action::Socket("outpost-healthd-exchange.socket".to_owned());
     let pending = BTreeSet::from([Action::Start, socket, Action::Swap(Service::Healthd)]);
     let left = actions(|found| found.pending.clone_from(&pending));
     assert_eq!(left, pending.into_iter().collect::<Vec<_>>());

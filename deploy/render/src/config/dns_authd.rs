@@ -28,7 +28,9 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             listen: AdminListen::At(*layout.admin.of(Service::DnsAuthd)),
         },
         zones: Zones {
-            named_conf: Some(in_utf8(&layout.directory.join(zone_list::NAME))),
+            named_conf: Some(in_utf8(
+                &layout.directory_of(Service::DnsAuthd).join(zone_list::NAME),
+            )),
             // The serial of a rendered zone stays the same until an operator raises it in the site's file.
             serial_must_rise: false,
             ..Zones::default()

@@ -58,9 +58,9 @@ fn exchange(site: &Site, node: &Node) -> Option<Exchange> {
         return None;
     }
     let files = NodeFiles {
-        ca: places::CA.into(),
-        certificate: places::CERTIFICATE.into(),
-        key: places::KEY.into(),
+        ca: places::authority_of(Service::Healthd),
+        certificate: places::certificate_of(Service::Healthd),
+        key: places::key_of(Service::Healthd),
     };
     let peer = |peer: &Node| Peer {
         name: peer.name.clone(),
@@ -132,7 +132,7 @@ fn target(own: &OwnTarget) -> Target {
             host: Some(host.clone()),
             status: Some(Whole::clamped(i64::from(*status))),
             verify: Some(Verify::Ca),
-            ca_file: Some(places::CA.to_owned()),
+            ca_file: Some(places::authority_of(Service::Healthd).display().to_string()),
             ..of_kind(Kind::Https)
         },
     }
@@ -177,7 +177,7 @@ interval = "500ms"
             assert!(three.contains(&peer), "{three}");
         }
         assert!(
-            three.contains("key = \"/etc/outpost/pki/node.key\"\n"),
+            three.contains("key = \"/etc/outpost/healthd/pki/node.key\"\n"),
             "{three}"
         );
         site.nodes[0].services.clear();

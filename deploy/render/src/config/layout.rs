@@ -79,6 +79,14 @@ impl Layout {
         }
     }
 
+    /// The directory of the files of a service. On a node each has its own, and sees no other.
+    pub fn directory_of(&self, service: Service) -> PathBuf {
+        match self.place {
+            Place::Demonstration => self.directory.clone(),
+            Place::Node(_) => places::etc(service),
+        }
+    }
+
     /// The node, unless this is a demonstration.
     pub fn node(&self) -> Option<&Node> {
         match &self.place {

@@ -44,12 +44,16 @@ fn configuration(site: &Site, layout: &Layout) -> Result<RegistrySvc, TextError>
 /// The file of a configuration, with comments on access.
 fn commented(config: &RegistrySvc) -> Written {
     let file = written(Service::RegistrySvc, config);
-    match &config.access.htpasswd {
-        None => file.comment(
+    match (&config.access.htpasswd, config.access.anonymous) {
+        (None, Some(Anonymous::All)) => file.comment(
             &at!["access"],
-            "Every client that reaches the registry may pull and push: the site file names no users.",
+            "Every client that reaches the registry may pull, push and delete: it is open.",
         ),
-        Some(_) => file.comment(
+        (None, _) => file.comment(
+            &at!["access"],
+            "Clients only pull: the site file names no users, and does not say that the registry is open.",
+        ),
+        (Some(_), _) => file.comment(
             &at!["access", "token"],
             "Each node accepts the tokens of every other.",
         ),
@@ -60,6 +64,10 @@ fn commented(config: &RegistrySvc) -> Written {
 fn demonstration(config: RegistrySvc) -> RegistrySvc {
     RegistrySvc {
         plain: true,
+        access: Access {
+            anonymous: Some(Anonymous::All),
+            ..Access::default()
+        },
         // A demonstration must work although the disk is nearly full.
         space: Space {
             warn: Whole::clamped(99),
@@ -74,8 +82,8 @@ fn demonstration(config: RegistrySvc) -> RegistrySvc {
 
 fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc, TextError> {
     let certificate = Certificate {
-        certificate: places::CERTIFICATE.into(),
-        key: places::KEY.into(),
+        certificate: places::certificate_of(Service::RegistrySvc),
+        key: places::key_of(Service::RegistrySvc),
         names: Vec::new(),
     };
     Ok(RegistrySvc {
@@ -99,22 +107,26 @@ fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc,
     })
 }
 
-/// The access rules. A registry without users is open to every client, as the nodes' own pulls need.
+/// The access rules. Without users clients only pull, as the nodes' own pulls need; they push where the site says that
+/// its registry is open.
 fn access(site: &Site) -> Access {
     if site.registry.users.is_none() {
         return Access {
-            anonymous: Some(Anonymous::All),
+            anonymous: Some(match site.registry.open {
+                true => Anonymous::All,
+                false => Anonymous::Pull,
+            }),
             ..Access::default()
         };
     }
     Access {
-        htpasswd: Some(places::REGISTRY_USERS.into()),
+        htpasswd: Some(places::registry_users()),
         anonymous: Some(match site.registry.anonymous_pull {
             true => Anonymous::Pull,
             false => Anonymous::None,
         }),
         token: Token {
-            key: Some(places::REGISTRY_TOKEN_KEY.into()),
+            key: Some(places::registry_token_key()),
             ..Token::default()
         },
         ..Access::default()
@@ -149,9 +161,9 @@ fn mirror(mirror: &site::Mirror) -> Result<Mirror, TextError> {
 fn cluster(site: &Site, node: &Node) -> Cluster {
     let port = site.registry.cluster_port;
     let files = NodeFiles {
-        ca: places::CA.into(),
-        certificate: places::CERTIFICATE.into(),
-        key: places::KEY.into(),
+        ca: places::authority_of(Service::RegistrySvc),
+        certificate: places::certificate_of(Service::RegistrySvc),
+        key: places::key_of(Service::RegistrySvc),
     };
     let peers = site
         .nodes
@@ -188,6 +200,10 @@ plain = true
 root = "/run/user/1000/outpost-up/state/registry"
 drain = "2s"
 
+# Every client that reaches the registry may pull, push and delete: it is open.
+[access]
+anonymous = "all"
+
 [space]
 warn = 99
 stop = 100
@@ -209,9 +225,20 @@ reserve = "0"
                 "{text}"
             );
             assert!(
-                text.contains("key = \"/etc/outpost/pki/registry-token.key\""),
+                text.contains("key = \"/etc/outpost/registry-svc/pki/token.key\""),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn without_users_clients_only_pull_unless_the_registry_is_open() {
+        let mut site = Site::example();
+        for (open, word) in [(false, "pull"), (true, "all")] {
+            site.registry.open = open;
+            let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+            let line = format!("[access]\nanonymous = \"{word}\"\n");
+            assert!(text.contains(&line), "{text}");
         }
     }
 
@@ -245,7 +272,7 @@ reserve = "0"
             ),
             ("ca", "mirror-mirror+hub.crt", "authority", 0o644),
         ] {
-            let place = format!("/etc/outpost/pki/{name}");
+            let place = format!("/etc/outpost/registry-svc/pki/{name}");
             assert!(text.contains(&format!("{key} = \"{place}\"\n")), "{text}");
             let file = files
                 .iter()

@@ -5,6 +5,7 @@ use super::scope::{Scope, resolvers};
 use super::slot;
 use super::unit::file;
 use crate::config::{NodeFile, Part};
+use site::facts::{self, Limits};
 use site::places;
 use site::service::Service;
 use site::slot::Slot;
@@ -19,12 +20,17 @@ pub(super) struct Container {
     pub(super) name: String,
     pub(super) image: String,
     pub(super) arguments: String,
+    /// The number of its user, and of its own group.
+    pub(super) user: u32,
+    /// The numbers of its other groups.
+    pub(super) groups: Vec<u32>,
     pub(super) capabilities: Vec<&'static str>,
     /// As `podman run --volume` takes them.
     pub(super) volumes: Vec<String>,
     pub(super) environment: String,
     /// Servers that look up names; the host's when empty.
     pub(super) dns: Vec<String>,
+    pub(super) limits: Limits,
     /// Seconds from SIGTERM to SIGKILL.
     pub(super) stop_timeout: u64,
 }
@@ -33,10 +39,11 @@ impl Container {
     /// The container of a slot.
     pub(super) fn of(service: Service, slot: Slot, scope: &Scope<'_>, needs: &Needs) -> Self {
         // Shared labels (z), not private ones: both slots use the same directories at once.
-        let mut volumes = vec![format!("{0}:{0}:ro,z", places::ETC)];
+        let mut volumes: Vec<String> = Vec::new();
+        volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro,z")));
         volumes.extend(needs.writes.iter().map(|path| format!("{path}:{path}:z")));
         // The system's files keep their labels.
-        volumes.extend(needs.reads.iter().map(|path| format!("{path}:{path}:ro")));
+        volumes.extend(needs.system.iter().map(|path| format!("{path}:{path}:ro")));
         // Podman copies the resolv.conf of the moment of the start into a container, before the node has
         // addresses.
         let dns = match needs.names {
@@ -47,10 +54,13 @@ impl Container {
             name: slot::container(service, slot),
             image: slot::image(service, slot),
             arguments: slot::arguments(service, slot),
+            user: facts::user(service).id,
+            groups: needs.groups.iter().map(|group| group.id).collect(),
             capabilities: needs.capabilities.clone(),
             volumes,
             environment: slot::watchdog_environment(),
             dns: dns.iter().map(ToString::to_string).collect(),
+            limits: facts::limits(service),
             stop_timeout: needs.stop.as_secs(),
         }
     }
@@ -74,10 +84,8 @@ pub(super) fn storage_conf() -> NodeFile {
          [storage]\n\
          driver = \"overlay\"\n\
          graphroot = \"{state}/storage\"\n\
-         # Not below {run}, which containers see.\n\
          runroot = \"/run/outpost-storage\"\n",
         state = places::STATE,
-        run = places::RUN,
     );
     file(STORAGE_CONF, text, Part::Common)
 }

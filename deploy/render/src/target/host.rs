@@ -1,14 +1,16 @@
-//! The parts of a node beside its services: directories, a user, images, the resolver, the clock.
+//! The parts of a node beside its services: directories, users, images, the resolver, the clock.
+
+use std::path::PathBuf;
 
 use super::container::{storage_conf, storage_environment};
-use super::needs::Needs;
 use super::ordering::{self, HOLDER, IMAGES, Ordering, SETUP};
 use super::scope::{Scope, resolvers};
 use super::slot;
 use super::text::Text;
 use super::unit::{Host, Unit, file};
-use super::{native, sockets};
+use super::{native, role, sockets};
 use crate::config::{NodeFile, Part};
+use site::facts::{self, Identity};
 use site::places;
 use site::service::Service;
 use site::slot::Slot;
@@ -21,8 +23,8 @@ const TMPFILES: &str = "/etc/tmpfiles.d/outpost.conf";
 
 /// Adds what all kinds of targets have in common.
 pub(super) fn common(host: &mut Host, scope: &Scope<'_>) {
-    host.files.push(sysusers());
-    host.units.push(setup());
+    host.files.push(sysusers(scope));
+    host.units.push(setup(scope));
     host.units.push(reload(scope));
     if let Some(file) = name_servers(scope) {
         host.files.push(file);
@@ -94,49 +96,110 @@ fn holder(program: &str, scope: &Scope<'_>) -> Unit {
     Unit::new(HOLDER, slot::install(text).finish(), Part::Common)
 }
 
-//--- Directories and the user
+//--- Directories and users
 
-/// The user of the services, by a name: the images know its number alone.
-fn sysusers() -> NodeFile {
-    let text = format!(
-        "# The user of Outpost's services.\nu {} {} \"Outpost\" {}\n\
-         # Its members may change what services do, at the sockets in {}.\ng {} -\n",
-        places::USER,
-        places::UID,
-        places::STATE,
+/// The user of each service, by a name: containers have its number alone.
+fn sysusers(scope: &Scope<'_>) -> NodeFile {
+    let mut text =
+        "# A user for each of Outpost's services, and the group of those that connect to it.\n"
+            .to_owned();
+    for service in scope.services() {
+        let Identity { name, id } = facts::user(service);
+        text.push_str(&format!(
+            "u {name} {id} \"Outpost {service}\" {}\n",
+            places::STATE
+        ));
+        if let Some(Identity { name, id }) = facts::clients(service) {
+            text.push_str(&format!("g {name} {id}\n"));
+        }
+    }
+    text.push_str(&format!(
+        "# Its members may change what services do, at the sockets in {}.\ng {} -\n",
         places::ADMIN_RUN,
         places::OPERATORS,
-    );
+    ));
     file(SYSUSERS, text, Part::Common)
 }
 
+/// Directories, each with a mode that lets in those alone that have to get in.
 fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
-    let user = format!("{} {}", places::UID, places::GID);
-    let (run, state, admin) = (places::RUN, places::STATE, places::ADMIN_RUN);
+    let (etc, run, state, admin) = (places::ETC, places::RUN, places::STATE, places::ADMIN_RUN);
     let mut text = format!(
         "# Directories of Outpost.\n\
-         d {run} 0755 {user} -\n\
+         d {etc} 0755 root root -\n\
+         d {run} 0755 root root -\n\
          d {admin} 0755 root root -\n\
          d {run}/swap 0755 root root -\n\
          d {state} 0755 root root -\n\
          d {state}/images 0755 root root -\n\
          d {state}/slots 0755 root root -\n{more}"
     );
+    if scope.is_role {
+        // The keys of every node are in it.
+        text.push_str(&format!("d {} 0700 root root -\n", role::NODES));
+    }
     for service in scope.services() {
-        // Sockets have the group of their directory.
-        let sockets = places::admin_directory(service).display().to_string();
-        text.push_str(&format!(
-            "d {sockets} 2750 {} {} -\n",
-            places::UID,
-            places::OPERATORS
-        ));
-        for path in Needs::of(service, scope).writes {
-            if path != run && path != sockets {
-                text.push_str(&format!("d {path} 0750 {user} -\n"));
-            }
+        for directory in directories(service) {
+            text.push_str(&directory.line());
         }
     }
     file(TMPFILES, text, Part::Common)
+}
+
+/// A directory of a service.
+struct Directory {
+    path: PathBuf,
+    mode: &'static str,
+    owner: String,
+    group: String,
+}
+
+impl Directory {
+    /// The line of tmpfiles.d(5).
+    fn line(&self) -> String {
+        let (path, mode) = (self.path.display(), self.mode);
+        format!("d {path} {mode} {} {} -\n", self.owner, self.group)
+    }
+}
+
+/// The directories of a service.
+fn directories(service: Service) -> Vec<Directory> {
+    let own = facts::user(service).id.to_string();
+    // The service reads its configuration, and cannot change it.
+    let etc = Directory {
+        path: places::etc(service),
+        mode: "0750",
+        owner: "root".to_owned(),
+        group: own.clone(),
+    };
+    // Sockets have the group of their directory.
+    let admin = Directory {
+        path: places::admin_directory(service),
+        mode: "2750",
+        owner: own.clone(),
+        group: places::OPERATORS.to_owned(),
+    };
+    let run = facts::run(service).map(|path| match facts::clients(service) {
+        Some(clients) => Directory {
+            path,
+            mode: "2750",
+            owner: own.clone(),
+            group: clients.id.to_string(),
+        },
+        None => Directory {
+            path,
+            mode: "0750",
+            owner: own.clone(),
+            group: own.clone(),
+        },
+    });
+    let state = places::state(service).map(|path| Directory {
+        path,
+        mode: "0750",
+        owner: own.clone(),
+        group: own.clone(),
+    });
+    [etc, admin].into_iter().chain(run).chain(state).collect()
 }
 
 /// A oneshot that stays: units that depend on it start once it has succeeded.
@@ -146,8 +209,15 @@ fn oneshot(description: &str) -> Text {
         .set("Description", format_args!("Outpost: {description}"))
 }
 
-fn setup() -> Unit {
-    let text = oneshot("its user and its directories")
+fn setup(scope: &Scope<'_>) -> Unit {
+    let states = scope.services().filter_map(|service| {
+        let (path, id) = (places::state(service)?, facts::user(service).id);
+        Some(format!(
+            "-/usr/bin/find {} -maxdepth 0 ! -uid {id} -exec /usr/bin/chown --recursive --no-dereference {id}:{id} {{}} +",
+            path.display()
+        ))
+    });
+    let text = oneshot("its users and its directories")
         .comments(&[
             "On the day on which it comes to a machine that is up, nothing else has made them.",
         ])
@@ -159,6 +229,11 @@ fn setup() -> Unit {
             "ExecStart",
             format_args!("/usr/bin/systemd-sysusers {SYSUSERS}"),
         )
+        .comments(&[
+            "State that another user has left, such as one of a backup. The directory itself comes last, so that a run",
+            "that was cut off is done again.",
+        ])
+        .set_each("ExecStart", states)
         .set(
             "ExecStart",
             format_args!("/usr/bin/systemd-tmpfiles --create {TMPFILES}"),

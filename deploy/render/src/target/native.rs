@@ -7,7 +7,7 @@ use super::scope::Scope;
 use super::slot;
 use super::text::Text;
 use super::unit::Unit;
-use site::places;
+use site::facts;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -48,6 +48,7 @@ pub(super) fn units(service: Service, scope: &Scope<'_>) -> Vec<Unit> {
 
 fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
     let needs = Needs::of(service, scope);
+    let user = facts::user(service);
     let text = slot::head(service, slot, scope, Ordering::First)
         .section("Service")
         .set("Type", "notify")
@@ -60,16 +61,14 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         )
         .set("ExecReload", "/bin/kill -HUP $MAINPID");
     let text = slot::service(text, service, scope, &needs)
-        .set("User", places::USER)
-        .set("Group", places::USER)
+        .set("User", &user.name)
+        .set("Group", &user.name)
+        .set_words(
+            "SupplementaryGroups",
+            needs.groups.iter().map(|group| &group.name),
+        )
         .set_each("ReadWritePaths", &needs.writes);
-    let others = others(service, scope);
-    let text = text.when(!others.is_empty(), |text| {
-        text.comments(&[
-            "The services have one user: this keeps each from changing what another one does.",
-        ])
-        .set_each("InaccessiblePaths", &others)
-    });
+    let text = slot::limits(text, service);
     let text = SHUT
         .into_iter()
         .fold(text, |text, (key, value)| text.set(key, value));
@@ -79,15 +78,6 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
         &needs,
     ))
     .finish()
-}
-
-/// The directories of the other services' admin sockets; the one of a service that has left is not there.
-fn others(service: Service, scope: &Scope<'_>) -> Vec<String> {
-    scope
-        .services()
-        .filter(|&other| other != service)
-        .map(|other| format!("-{}", places::admin_directory(other).display()))
-        .collect()
 }
 
 fn capabilities(text: Text, needs: &Needs) -> Text {
@@ -124,17 +114,11 @@ fn calls(text: Text, service: Service, needs: &Needs) -> Text {
     .set("ProtectClock", if keeps_time { "no" } else { "yes" })
     .set("SystemCallFilter", "@system-service")
     .set("SystemCallFilter", "~@privileged @resources")
-    .comments(&["To see how many descriptors there may be."])
+    .comments(&["To see how many descriptors there may be, and to have all of them."])
     .set("SystemCallFilter", "prlimit64 getrlimit")
-    .when(service == Service::LbProxy, |text| {
-        text.comments(&["To have all of them."])
-            .set("SystemCallFilter", "setrlimit")
-    })
     .when(keeps_time, |text| {
-        text.comments(&[
-            "To read the clock, to give up what it does not need, to keep a core to itself in between.",
-        ])
-        .set("SystemCallFilter", "adjtimex clock_adjtime capset sched_setscheduler")
+        text.comments(&["To read the clock, and to give up what it does not need."])
+            .set("SystemCallFilter", "adjtimex clock_adjtime capset")
     })
     .when(sets_clock, |text| text.set("SystemCallFilter", "@clock"))
 }

@@ -1,9 +1,11 @@
 //! The needs of each service on its host; it gets nothing else.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::scope::Scope;
 use crate::config::layout::DRAIN;
+use site::facts::{self, Identity};
 use site::places;
 use site::service::Service;
 
@@ -12,10 +14,14 @@ use site::service::Service;
 pub(super) struct Needs {
     /// Capabilities (capabilities(7)), without `CAP_`.
     pub(super) capabilities: Vec<&'static str>,
-    /// Directories that it writes to.
+    /// Directories that it writes to: its state and its sockets.
     pub(super) writes: Vec<String>,
+    /// Directories that it reads: its configuration, and the sockets of services that it connects to.
+    pub(super) reads: Vec<String>,
+    /// Groups that let it connect to those.
+    pub(super) groups: Vec<Identity>,
     /// Directories of the host's system that it reads; there on every host, since podman starts no container without them.
-    pub(super) reads: Vec<&'static str>,
+    pub(super) system: Vec<&'static str>,
     /// Whether it looks up names of hosts that its configuration has.
     pub(super) names: bool,
     /// How long it may take to stop.
@@ -25,16 +31,24 @@ pub(super) struct Needs {
 impl Needs {
     /// The needs of a service in a scope.
     pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
-        let admin = places::admin_directory(service);
-        let mut writes = vec![places::RUN.to_owned(), admin.display().to_string()];
-        writes.extend(places::state(service).map(|path| path.display().to_string()));
-        if service == Service::TimesyncAgent {
-            writes.push(CHRONY_RUN.to_owned());
-        }
+        let path = |path: PathBuf| path.display().to_string();
+        let servers = servers(service, scope);
+        let own = [facts::run(service), places::state(service)];
+        let sockets = servers.iter().copied().filter_map(facts::run);
         Self {
             capabilities: capabilities(service, scope),
-            writes,
-            reads: match service {
+            writes: [places::admin_directory(service)]
+                .into_iter()
+                .chain(own.into_iter().flatten())
+                .map(path)
+                .collect(),
+            reads: [places::etc(service)]
+                .into_iter()
+                .chain(sockets)
+                .map(path)
+                .collect(),
+            groups: servers.into_iter().filter_map(facts::clients).collect(),
+            system: match service {
                 // Leap seconds are known from its time zones, which not every host has.
                 Service::TimesyncAgent => vec![SYSTEM],
                 _ => Vec::new(),
@@ -45,8 +59,11 @@ impl Needs {
     }
 }
 
-/// The directory of the socket that chronyc connects to.
-const CHRONY_RUN: &str = "/run/chrony";
+/// The services to whose sockets a service connects, where they run.
+fn servers(service: Service, scope: &Scope<'_>) -> Vec<Service> {
+    let servers = facts::servers(service).iter().copied();
+    servers.filter(|server| scope.runs(*server)).collect()
+}
 
 /// The directory of time zones.
 const SYSTEM: &str = "/usr/share";

@@ -4,7 +4,7 @@ use site::service::Service;
 
 use super::scope::Scope;
 
-/// Makes directories and the user; see `host.rs`.
+/// Makes directories and users; see `host.rs`.
 pub(super) const SETUP: &str = "outpost-setup.service";
 /// Loads images.
 pub(super) const IMAGES: &str = "outpost-images.service";

@@ -6,7 +6,6 @@ use super::ordering::Ordering;
 use super::scope::Scope;
 use super::slot;
 use super::unit::Unit;
-use site::places;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -38,6 +37,11 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>) -> String {
     slot::install(text).finish()
 }
 
+/// The weight in the words of control groups of version 1, where the usual one is 1024 and not 100.
+fn shares(weight: u32) -> u32 {
+    weight * 1024 / 100
+}
+
 /// `podman run`, an option a line.
 fn command_line(container: &Container) -> String {
     let mut words: Vec<String> = vec![
@@ -49,10 +53,18 @@ fn command_line(container: &Container) -> String {
         "--cgroups=no-conmon --sdnotify=container --log-driver=journald".to_owned(),
         "--pull=never".to_owned(),
         "--network=host".to_owned(),
-        format!("--user={}:{}", places::UID, places::GID),
+        format!("--user={0}:{0}", container.user),
         "--read-only --security-opt=no-new-privileges".to_owned(),
         "--security-opt=label=level:s0".to_owned(),
         "--cap-drop=all".to_owned(),
+        // On the container, which is in no group of the unit; there is no high mark here.
+        format!(
+            "--memory={}m --pids-limit={} --cpu-shares={}",
+            container.limits.memory_max,
+            container.limits.tasks,
+            shares(container.limits.cpu_weight),
+        ),
+        format!("--oom-score-adj={}", container.limits.oom_score),
     ];
     let each = |option: &str, values: &[String]| -> Vec<String> {
         values
@@ -65,6 +77,12 @@ fn command_line(container: &Container) -> String {
             .capabilities
             .iter()
             .map(|name| format!("--cap-add={name}")),
+    );
+    words.extend(
+        container
+            .groups
+            .iter()
+            .map(|id| format!("--group-add={id}")),
     );
     words.extend(each("volume", &container.volumes));
     words.extend(each("dns", &container.dns));

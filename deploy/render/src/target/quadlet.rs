@@ -12,7 +12,6 @@ use super::text::Text;
 use super::unit::file;
 use crate::config::{NodeFile, Part};
 use site::Podman;
-use site::places;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -55,6 +54,7 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>, level: Podman) -> Strin
     .section("Service")
     .set("Environment", storage_environment());
     text = slot::service(text, service, scope, &needs).set("ExecReload", reload(&container));
+    text = slot::limits(text, service);
     slot::install(text)
         .when(!is_after_network(level), |text| {
             text.section("Quadlet")
@@ -65,7 +65,8 @@ fn text(service: Service, slot: Slot, scope: &Scope<'_>, level: Podman) -> Strin
 }
 
 fn container_section(text: Text, container: &Container, level: Podman) -> Text {
-    let mut options = Vec::new();
+    // podman gives it to the container alone; the unit's own is for podman.
+    let mut options = vec![format!("--oom-score-adj={}", container.limits.oom_score)];
     let mut text = text
         .section("Container")
         .set("Image", &container.image)
@@ -73,8 +74,8 @@ fn container_section(text: Text, container: &Container, level: Podman) -> Text {
         .set("Exec", &container.arguments)
         .set("Notify", "true")
         .set("Network", "host")
-        .set("User", places::UID)
-        .set("Group", places::GID)
+        .set("User", container.user)
+        .set("Group", container.user)
         .set("ReadOnly", "true")
         .set("NoNewPrivileges", "true")
         .set("DropCapability", "all")
@@ -94,8 +95,16 @@ fn container_section(text: Text, container: &Container, level: Podman) -> Text {
     }
     if level < Podman::V5_2 {
         options.push(format!("--stop-timeout={}", container.stop_timeout));
+        options.extend(
+            container
+                .groups
+                .iter()
+                .map(|id| format!("--group-add={id}")),
+        );
     } else {
-        text = text.set("StopTimeout", container.stop_timeout);
+        text = text
+            .set("StopTimeout", container.stop_timeout)
+            .set_each("GroupAdd", &container.groups);
     }
     text.set_words("PodmanArgs", options)
 }

@@ -2,7 +2,8 @@
 //!
 //! Files that are the same on each of them lie in their places. The others lie once for each node
 //! below [`NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
-//! links that node's files to where they belong. Nothing is edited that the platform looks after.
+//! copies that node's files to where they belong: a container sees the directory of its service alone, so a link would
+//! lead nowhere. Nothing is edited that the platform looks after.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,8 +18,10 @@ use crate::config::{self, NodeFile, Part};
 use site::secrets::Secrets;
 
 /// The directory of the files in which the nodes differ.
-const NODES: &str = "/etc/outpost/nodes";
-/// The unit that links them.
+pub(super) const NODES: &str = "/etc/outpost/nodes";
+/// The list of the copies that a node has.
+const LIST: &str = "/var/lib/outpost/node-files";
+/// The program that copies them.
 const SCRIPT: &str = "/usr/local/bin/outpost-node";
 
 /// Adds what the nodes read, and what tells them apart.
@@ -99,5 +102,6 @@ fn script() -> String {
         .unwrap_or_else(|| Path::new("/"));
     include_str!("outpost-node.sh")
         .replace("@NODES@", NODES)
+        .replace("@LIST@", LIST)
         .replace("@NETWORK_MANAGER@", &directory.display().to_string())
 }

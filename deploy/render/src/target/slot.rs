@@ -13,6 +13,7 @@ use super::sockets;
 use super::text::Text;
 use super::unit::Unit;
 use crate::config::Part;
+use site::facts;
 use site::places;
 use site::service::Service;
 use site::slot::Slot;
@@ -94,6 +95,16 @@ pub(super) fn service(text: Text, service: Service, scope: &Scope<'_>, needs: &N
         .set("WatchdogSec", WATCHDOG.as_secs())
         .set("TimeoutStartSec", START.as_secs())
         .set("TimeoutStopSec", (needs.stop + BEYOND_STOP).as_secs())
+}
+
+/// The limits of a service, for its unit's control group.
+pub(super) fn limits(text: Text, service: Service) -> Text {
+    let limits = facts::limits(service);
+    text.set("MemoryHigh", format_args!("{}M", limits.memory_high))
+        .set("MemoryMax", format_args!("{}M", limits.memory_max))
+        .set("TasksMax", limits.tasks)
+        .set("CPUWeight", limits.cpu_weight)
+        .set("OOMScoreAdjust", limits.oom_score)
 }
 
 /// The section `[Install]` of every slot: both, because a file decides.

@@ -1,6 +1,9 @@
 //! The sockets that systemd holds for the services, so that both slots serve the same ones and
 //! nothing is lost between them (systemd.socket(5)).
 //!
+//! Unix sockets are not among them: SELinux lets no container connect to one that systemd has made, so each process binds
+//! its own.
+//!
 //! A unit for each name under which a service asks for sockets. They listen on every address of the
 //! node, so that they are the same on each node of a role and outlive a change of addresses.
 
@@ -23,15 +26,7 @@ pub(super) struct Sockets {
     suffix: String,
     /// The name under which the service asks for them.
     descriptor: String,
-    listen: Listen,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Listen {
-    /// A Unix socket.
-    Unix(&'static str),
-    /// A port.
-    Port(Port),
+    port: Port,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,32 +69,24 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
         .nodes
         .iter()
         .filter(|node| node.services.contains(&Service::RegistrySvc));
-    let one = |what, descriptor: &str, listen| Sockets {
+    let one = |what, descriptor: &str, port| Sockets {
         service,
         what,
         suffix: String::new(),
         descriptor: descriptor.to_owned(),
-        listen,
+        port,
     };
     match service {
-        Service::Healthd => {
-            let socket = Listen::Unix(places::HEALTHD_SOCKET);
-            let own = one("queries about liveness", "healthd", socket);
-            [own].into_iter().chain(exchange(scope)).collect()
-        }
+        Service::Healthd => exchange(scope).into_iter().collect(),
         Service::DnsAuthd => {
             let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
             let port = match scope.site.shares_authorities() {
                 true => port,
                 false => port.on_loopback(),
             };
-            vec![one(
-                "dns-recursor's queries for the zones",
-                "dns",
-                Listen::Port(port),
-            )]
+            vec![one("dns-recursor's queries for the zones", "dns", port)]
         }
-        Service::DnsRecursor => vec![one("DNS", "dns", Listen::Port(Port::udp(53).and_tcp()))],
+        Service::DnsRecursor => vec![one("DNS", "dns", Port::udp(53).and_tcp())],
         Service::LbProxy => scope
             .frontends()
             .into_iter()
@@ -108,16 +95,15 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
                 ..one(
                     "balanced connections",
                     &frontend.name,
-                    Listen::Port(Port::tcp(frontend.port)),
+                    Port::tcp(frontend.port),
                 )
             })
             .collect(),
         Service::RegistrySvc => {
-            let port = |number| Listen::Port(Port::tcp(number));
             let mut all = vec![one(
                 "the registry",
                 "registry",
-                port(scope.site.registry.port),
+                Port::tcp(scope.site.registry.port),
             )];
             if registries.count() > 1 {
                 all.push(Sockets {
@@ -125,13 +111,13 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
                     ..one(
                         "other registries of the site",
                         "cluster",
-                        port(scope.site.registry.cluster_port),
+                        Port::tcp(scope.site.registry.cluster_port),
                     )
                 });
             }
             all
         }
-        Service::TimesyncAgent => vec![one("time", "ntp", Listen::Port(Port::udp(123)))],
+        Service::TimesyncAgent => vec![one("time", "ntp", Port::udp(123))],
     }
 }
 
@@ -142,7 +128,7 @@ fn exchange(scope: &Scope<'_>) -> Option<Sockets> {
         what: "findings for the other nodes",
         suffix: "-exchange".to_owned(),
         descriptor: "exchange".to_owned(),
-        listen: Listen::Port(Port::tcp(places::EXCHANGE_PORT)),
+        port: Port::tcp(places::EXCHANGE_PORT),
     };
     (!scope.site.observers().is_empty()).then_some(sockets)
 }
@@ -171,16 +157,9 @@ impl Sockets {
                 ["sysinit.target".to_owned()].into_iter().chain(ordering::before_everything(scope)),
             )
             .section("Socket");
-        let text = match &self.listen {
-            Listen::Unix(path) => text
-                .set("ListenStream", path)
-                .comments(&["Services alone, by their user: a client here can take a target out of service."])
-                .set("SocketMode", "0660")
-                .set("SocketUser", places::USER)
-                .set("SocketGroup", places::USER),
-            Listen::Port(port) => port.set(text, scope.has_ipv6()),
-        };
-        let text = text
+        let text = self
+            .port
+            .set(text, scope.has_ipv6())
             .set("Backlog", BACKLOG)
             .set("FileDescriptorName", &self.descriptor)
             .comments(&["Slots start with the machine, and never because of who connects."])
@@ -308,12 +287,9 @@ mod tests {
             let scope = Scope::role(site, Role::Master).unwrap();
             names(Service::Healthd, &scope)
         };
-        assert_eq!(
-            sockets(&site),
-            ["outpost-healthd.socket", "outpost-healthd-exchange.socket"]
-        );
+        assert_eq!(sockets(&site), ["outpost-healthd-exchange.socket"]);
         site.nodes.truncate(2);
-        assert_eq!(sockets(&site), ["outpost-healthd.socket"]);
+        assert_eq!(sockets(&site), [""; 0]);
     }
 
     #[test]

@@ -5,6 +5,8 @@ mod golden;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use site::facts;
+use site::places;
 use site::service::Service;
 use site::{Vip, VipRole};
 
@@ -67,7 +69,6 @@ fn every_slot_has_its_sockets_and_every_socket_its_slot() {
             for slot in ["a", "b"] {
                 let text = &units[&format!("outpost-{service}-{slot}.service")];
                 let sockets = words(text, "Sockets");
-                assert!(!sockets.is_empty(), "{text}");
                 for socket in sockets {
                     let socket_text = &units[socket];
                     assert!(words(socket_text, "Service").contains(HOLDER));
@@ -164,15 +165,16 @@ fn a_role_has_one_place_for_what_is_the_same_and_one_for_each_node_for_what_is_n
             .filter(|file| file.path.ends_with(path))
             .count()
     };
-    assert_eq!(at("etc/outpost/zones/ocp4.redhat.ren"), 1);
+    assert_eq!(at("etc/outpost/dns-authd/zones/ocp4.redhat.ren"), 1);
     assert_eq!(at("etc/outpost/pki/ca.crt"), 1);
-    assert_eq!(at("pki/node.key"), 3);
+    // healthd and registry-svc have one each.
+    assert_eq!(at("pki/node.key"), 6);
     assert_eq!(at("etc/NetworkManager/conf.d/90-outpost-dns.conf"), 3);
     let key = files
         .iter()
         .find(|file| {
             file.path
-                .ends_with("nodes/master-1/etc/outpost/pki/node.key")
+                .ends_with("nodes/master-1/etc/outpost/registry-svc/pki/node.key")
         })
         .unwrap();
     assert_eq!(key.contents, b"key of master-1\n");
@@ -244,6 +246,106 @@ fn nobody_has_a_capability_that_it_does_not_need() {
         capabilities(&site),
         ["NET_ADMIN NET_RAW", "NET_BIND_SERVICE"]
     );
+}
+
+/// The options of `podman run` that keys of quadlets stand for, as in docs/deploy/machineconfig.md.
+const SHUT_IN: [(&str, &str); 6] = [
+    ("ReadOnly=true", "--read-only"),
+    ("NoNewPrivileges=true", "--security-opt=no-new-privileges"),
+    ("DropCapability=all", "--cap-drop=all"),
+    ("Notify=true", "--sdnotify=container"),
+    ("Network=host", "--network=host"),
+    ("User=", "--user="),
+];
+
+#[test]
+fn every_slot_is_bounded_and_shut_in_however_it_is_run() {
+    for runtime in RUNTIMES {
+        let site = site(runtime);
+        let units = unit_texts(&files(&site, &site.nodes[0]));
+        for service in Service::ALL {
+            let limits = facts::limits(service);
+            let user = facts::user(service);
+            for slot in ["a", "b"] {
+                let text = &units[&format!("outpost-{service}-{slot}.service")];
+                let has = |what: &str| assert!(text.contains(what), "{what} in {text}");
+                match runtime {
+                    Runtime::NoQuadlet => {
+                        has(&format!("--memory={}m ", limits.memory_max));
+                        has(&format!("--pids-limit={} ", limits.tasks));
+                        has("--cpu-shares=");
+                    }
+                    Runtime::Quadlet(_) | Runtime::Native => {
+                        has(&format!("\nMemoryMax={}M\n", limits.memory_max));
+                        has(&format!("\nMemoryHigh={}M\n", limits.memory_high));
+                        has(&format!("\nTasksMax={}\n", limits.tasks));
+                        has(&format!("\nCPUWeight={}\n", limits.cpu_weight));
+                        has(&format!("\nOOMScoreAdjust={}\n", limits.oom_score));
+                    }
+                }
+                for (key, option) in SHUT_IN {
+                    match runtime {
+                        Runtime::Quadlet(_) => has(key),
+                        Runtime::NoQuadlet => has(option),
+                        // systemd's own tool says of these what they are worth.
+                        Runtime::Native => {}
+                    }
+                }
+                match runtime {
+                    Runtime::Native => has(&format!("\nUser={}\n", user.name)),
+                    Runtime::NoQuadlet => has(&format!("--user={0}:{0} ", user.id)),
+                    Runtime::Quadlet(_) => has(&format!("\nUser={0}\nGroup={0}\n", user.id)),
+                }
+                if runtime != Runtime::Native {
+                    has(&format!("--oom-score-adj={}", limits.oom_score));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_container_sees_what_is_its_own_and_the_sockets_that_it_connects_to() {
+    for runtime in RUNTIMES
+        .into_iter()
+        .filter(|runtime| *runtime != Runtime::Native)
+    {
+        let site = site(runtime);
+        let units = unit_texts(&files(&site, &site.nodes[0]));
+        for service in Service::ALL {
+            let text = &units[&format!("outpost-{service}-a.service")];
+            let volumes = text.split_whitespace().filter_map(|word| {
+                let volume = word.strip_prefix("Volume=");
+                volume.or_else(|| word.strip_prefix("--volume="))
+            });
+            let (mut reads, mut writes) = (BTreeSet::new(), BTreeSet::new());
+            for volume in volumes {
+                let parts: Vec<&str> = volume.split(':').collect();
+                assert_eq!(parts[0], parts[1]);
+                let is_read = parts[2].split(',').any(|option| option == "ro");
+                match is_read {
+                    true => reads.insert(parts[0].to_owned()),
+                    false => writes.insert(parts[0].to_owned()),
+                };
+            }
+            reads.remove("/usr/share");
+            let path = |path: PathBuf| path.display().to_string();
+            let servers = facts::servers(service).iter().copied();
+            let sockets = servers.filter_map(facts::run).map(path);
+            let expected: BTreeSet<String> = [path(places::etc(service))]
+                .into_iter()
+                .chain(sockets)
+                .collect();
+            assert_eq!(reads, expected, "{service}");
+            let own = [facts::run(service), places::state(service)];
+            let own = own.into_iter().flatten().map(path);
+            let expected: BTreeSet<String> = [path(places::admin_directory(service))]
+                .into_iter()
+                .chain(own)
+                .collect();
+            assert_eq!(writes, expected, "{service}");
+        }
+    }
 }
 
 #[test]
