@@ -399,7 +399,9 @@ impl Cluster {
         let shape = &self.domain.shape;
         let mut records = self.names.apex(&shape.apex, self.serial, &self.options);
         records.extend(self.names.fixed(&self.options));
-        let mut empty = vec![self.names.svc.clone(), self.names.pod.clone()];
+        // The name server exists, also without an address.
+        let names = [&self.names.svc, &self.names.pod, &self.names.server];
+        let mut empty: Vec<Name> = names.into_iter().cloned().collect();
         for namespace in &self.namespaces {
             empty.extend(self.names.svc.prepend(namespace.as_bytes()));
             if self.options.pods != PodNames::Disabled {
