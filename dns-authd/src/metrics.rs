@@ -417,7 +417,11 @@ fn cluster(page: &mut Page<'_, '_>, link: &ClusterLink) -> fmt::Result {
         return Ok(());
     };
     let connected = f64::from(u8::from(state.connected));
-    page.gauge(CLUSTER_CONNECTED, "Whether clusterd is connected", connected)?;
+    page.gauge(
+        CLUSTER_CONNECTED,
+        "Whether clusterd is connected",
+        connected,
+    )?;
     page.gauge(
         CLUSTER_GENERATION,
         "Generation of the last snapshot of the cluster",

@@ -434,7 +434,9 @@ impl Cluster {
         let Some(zone) = self.reverse.get(place) else {
             return Err(Vec::new());
         };
-        let mut records = self.names.apex(&zone.shape.apex, self.serial, &self.options);
+        let mut records = self
+            .names
+            .apex(&zone.shape.apex, self.serial, &self.options);
         records.extend(self.pointers(zone, None));
         let empty = zone.names_above_parts();
         zone.shape.build(None, &records, &empty, self.seed)
@@ -484,12 +486,13 @@ impl Cluster {
         };
         let services = pointers.keys().filter(|(pointer, _)| pointer.is_service);
         let services: BTreeSet<IpAddr> = services.map(|(pointer, _)| pointer.address).collect();
-        let shown = pointers.iter().filter(|((pointer, _), _)| {
-            pointer.is_service || !services.contains(&pointer.address)
-        });
+        let shown = pointers
+            .iter()
+            .filter(|((pointer, _), _)| pointer.is_service || !services.contains(&pointer.address));
         let records = shown.map(|((pointer, _), owner)| {
             let target = pointer.target.as_wire().to_vec();
-            self.names.record(owner, self.options.ttl, Type::PTR, target)
+            self.names
+                .record(owner, self.options.ttl, Type::PTR, target)
         });
         records.collect()
     }

@@ -79,9 +79,8 @@ impl Options {
                 }
                 Some(Err(error)) => refuse("reverse", Some(index), error.to_string()),
                 _ => {
-                    let message = format!(
-                        "the networks up to {network} need more than {MAX_REVERSE} zones"
-                    );
+                    let message =
+                        format!("the networks up to {network} need more than {MAX_REVERSE} zones");
                     refuse("reverse", Some(index), message);
                 }
             }

@@ -41,9 +41,10 @@ impl Names {
     /// The names of a domain; a domain that is too long for them has its own name everywhere.
     pub(crate) fn of(domain: &Name) -> Self {
         let below = |labels: &[&str]| {
-            let name = labels.iter().rev().try_fold(domain.clone(), |name, label| {
-                name.prepend(label.as_bytes())
-            });
+            let name = labels
+                .iter()
+                .rev()
+                .try_fold(domain.clone(), |name, label| name.prepend(label.as_bytes()));
             name.unwrap_or_else(|_| domain.clone())
         };
         Self {
@@ -105,12 +106,8 @@ impl Names {
 
     pub(crate) fn address(&self, owner: &Name, ttl: u32, address: IpAddr) -> Record {
         match address {
-            IpAddr::V4(address) => {
-                self.record(owner, ttl, Type::A, address.octets().to_vec())
-            }
-            IpAddr::V6(address) => {
-                self.record(owner, ttl, Type::AAAA, address.octets().to_vec())
-            }
+            IpAddr::V4(address) => self.record(owner, ttl, Type::A, address.octets().to_vec()),
+            IpAddr::V6(address) => self.record(owner, ttl, Type::AAAA, address.octets().to_vec()),
         }
     }
 
@@ -290,9 +287,7 @@ pub(crate) fn dashed(address: IpAddr) -> String {
 }
 
 /// The names of the ports, each with its protocol, once.
-fn named_ports<'p>(
-    ports: impl Iterator<Item = &'p EndpointPort>,
-) -> Vec<(String, Protocol)> {
+fn named_ports<'p>(ports: impl Iterator<Item = &'p EndpointPort>) -> Vec<(String, Protocol)> {
     let mut named: Vec<(String, Protocol)> = Vec::new();
     for port in ports.filter(|port| !port.name.is_empty()) {
         let name = port.name.to_ascii_lowercase();

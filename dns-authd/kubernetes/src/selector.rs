@@ -72,7 +72,10 @@ impl FromStr for Selector {
         if text.trim().is_empty() {
             return Ok(Self::default());
         }
-        parts(text).map(condition).collect::<Result<_, _>>().map(Self)
+        parts(text)
+            .map(condition)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 

@@ -135,8 +135,7 @@ impl ClusterZone {
             split: self.split,
             zones: before.replace(change.parts),
             falls_through: options.fallthrough && !is_domain,
-            computed_pods: (is_domain && options.pods == PodNames::Insecure)
-                .then_some(options.ttl),
+            computed_pods: (is_domain && options.pods == PodNames::Insecure).then_some(options.ttl),
         };
         // A part without names has a SOA record only; it is shared.
         let with_names = parts.zones.iter().filter(|zone| zone.n_records() > 1);

@@ -66,13 +66,11 @@ impl Publisher {
             let places = changed.iter();
             places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
         };
-        let table = current
-            .table
-            .replace(
-                zones()
-                    .map(|(_, kept)| self.served(kept))
-                    .chain(of_cluster.iter().map(|(_, served, _)| Arc::clone(served))),
-            );
+        let table = current.table.replace(
+            zones()
+                .map(|(_, kept)| self.served(kept))
+                .chain(of_cluster.iter().map(|(_, served, _)| Arc::clone(served))),
+        );
         let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
         // Those of the cluster come behind the others.
         let reports = reports.chain(

@@ -8,7 +8,9 @@ fn there_is_no_zone_before_every_kind_was_read() {
     snapshot.set_freshness(Kind::EndpointSlice, Freshness::Unread);
     let mut server = Server::new(&snapshot, &Kubernetes::default());
     assert_eq!(server.ask("svc1.testns.svc.cluster.local.", "A").rcode, 2);
-    server.snapshot.set_freshness(Kind::EndpointSlice, Freshness::Old);
+    server
+        .snapshot
+        .set_freshness(Kind::EndpointSlice, Freshness::Old);
     server.take(NOW);
     assert_eq!(server.ask("svc1.testns.svc.cluster.local.", "A").rcode, 0);
 }
@@ -69,7 +71,10 @@ struct Numbers(u64);
 
 impl Numbers {
     fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         (self.0 >> 33) % bound
     }
 }
@@ -91,7 +96,10 @@ fn many_small_changes_lead_to_the_zones_of_the_last_snapshot() {
     for seed in 0..24 {
         let mut numbers = Numbers(seed);
         let file = Kubernetes {
-            reverse: vec!["10.0.0.0/8".parse().unwrap(), "10.1.0.0/16".parse().unwrap()],
+            reverse: vec![
+                "10.0.0.0/8".parse().unwrap(),
+                "10.1.0.0/16".parse().unwrap(),
+            ],
             pods: PodNames::Verified,
             ignore_empty_service: seed % 2 == 0,
             labels: if seed % 3 == 0 { "!hidden" } else { "" }.to_owned(),
@@ -107,7 +115,10 @@ fn many_small_changes_lead_to_the_zones_of_the_last_snapshot() {
                     1 => {
                         let mut service = service(&name, &[&address], &["http/tcp/80"]);
                         if numbers.below(3) == 0 {
-                            service.meta.labels.insert("hidden".to_owned(), String::new());
+                            service
+                                .meta
+                                .labels
+                                .insert("hidden".to_owned(), String::new());
                         }
                         Object::Service(Box::new(service))
                     }

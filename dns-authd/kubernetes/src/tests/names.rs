@@ -25,11 +25,7 @@ fn services_have_the_records_of_the_specification() {
             "SRV",
             "svc-dual-stack.ZONE 5 SRV 0 50 80 svc-dual-stack.ZONE",
         ),
-        (
-            "svc-dual-stack",
-            "AAAA",
-            "svc-dual-stack.ZONE 5 AAAA 10::3",
-        ),
+        ("svc-dual-stack", "AAAA", "svc-dual-stack.ZONE 5 AAAA 10::3"),
         (
             "hdls1",
             "A",
@@ -50,11 +46,7 @@ fn services_have_the_records_of_the_specification() {
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 5678-abcd--2.hdls1.ZONE\n\
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 dup-name.hdls1.ZONE",
         ),
-        (
-            "172-0-0-2.hdls1",
-            "A",
-            "172-0-0-2.hdls1.ZONE 5 A 172.0.0.2",
-        ),
+        ("172-0-0-2.hdls1", "A", "172-0-0-2.hdls1.ZONE 5 A 172.0.0.2"),
         (
             "172-0-0-2.hdls1",
             "SRV",
@@ -84,11 +76,7 @@ fn services_have_the_records_of_the_specification() {
             "CNAME",
             "external.ZONE 5 CNAME ext.interwebs.test.",
         ),
-        (
-            "external",
-            "A",
-            "external.ZONE 5 CNAME ext.interwebs.test.",
-        ),
+        ("external", "A", "external.ZONE 5 CNAME ext.interwebs.test."),
         (
             "external-to-service",
             "A",
@@ -187,7 +175,11 @@ fn every_address_is_a_pod_where_the_operator_says_so() {
     for (name, rtype, wanted) in [
         ("10-240-0-1", "A", "10-240-0-1.ZONE 5 A 10.240.0.1"),
         ("10-240-0-1", "AAAA", ""),
-        ("1234-abcd--1", "AAAA", "1234-abcd--1.ZONE 5 AAAA 1234:abcd::1"),
+        (
+            "1234-abcd--1",
+            "AAAA",
+            "1234-abcd--1.ZONE 5 AAAA 1234:abcd::1",
+        ),
     ] {
         server.answers(
             &format!("{name}.{zone}"),
@@ -240,10 +232,22 @@ fn addresses_have_names_in_the_reverse_zones() {
     };
     let mut server = Server::new(&objects(), &file);
     for (name, target) in [
-        ("3.0.0.10.in-addr.arpa.", "svc-dual-stack.testns.svc.cluster.local."),
-        ("2.0.0.172.in-addr.arpa.", "172-0-0-2.hdls1.testns.svc.cluster.local."),
-        ("4.0.0.172.in-addr.arpa.", "dup-name.hdls1.testns.svc.cluster.local."),
-        ("1.0.0.172.in-addr.arpa.", "ep1a.svc1.testns.svc.cluster.local."),
+        (
+            "3.0.0.10.in-addr.arpa.",
+            "svc-dual-stack.testns.svc.cluster.local.",
+        ),
+        (
+            "2.0.0.172.in-addr.arpa.",
+            "172-0-0-2.hdls1.testns.svc.cluster.local.",
+        ),
+        (
+            "4.0.0.172.in-addr.arpa.",
+            "dup-name.hdls1.testns.svc.cluster.local.",
+        ),
+        (
+            "1.0.0.172.in-addr.arpa.",
+            "ep1a.svc1.testns.svc.cluster.local.",
+        ),
         (
             "2.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.d.c.b.a.8.7.6.5.ip6.arpa.",
             "5678-abcd--2.hdls1.testns.svc.cluster.local.",
@@ -272,10 +276,19 @@ fn addresses_have_names_in_the_reverse_zones() {
     // A zone of the networks that are not in the list is not served.
     assert_eq!(server.ask("3.0.1.10.in-addr.arpa.", "PTR").rcode, 5);
     // A Service's name excludes those of endpoints with the same address.
-    server.put(Object::Service(Box::new(service("late", &["172.0.0.2"], &[]))));
+    server.put(Object::Service(Box::new(service(
+        "late",
+        &["172.0.0.2"],
+        &[],
+    ))));
     server.take(NOW);
     let name = "2.0.0.172.in-addr.arpa.";
-    server.answers(name, "PTR", 0, &format!("{name} 5 PTR late.testns.svc.cluster.local."));
+    server.answers(
+        name,
+        "PTR",
+        0,
+        &format!("{name} 5 PTR late.testns.svc.cluster.local."),
+    );
 }
 
 #[test]
@@ -294,7 +307,9 @@ fn names_that_a_reverse_zone_does_not_have_fall_through() {
     );
     let above: Name = "10.in-addr.arpa.".parse().unwrap();
     server.above = Some(Arc::new(Served {
-        zone: Some(Arc::new(Zone::build(&above, &records(&text), SEED).unwrap())),
+        zone: Some(Arc::new(
+            Zone::build(&above, &records(&text), SEED).unwrap(),
+        )),
         apex: above,
         parts: None,
         live: Arc::default(),
@@ -317,7 +332,8 @@ fn names_that_a_reverse_zone_does_not_have_fall_through() {
 #[test]
 fn an_alias_of_another_zone_that_ends_in_the_cluster_has_the_serial_of_the_cluster() {
     let mut server = Server::new(&objects(), &Kubernetes::default());
-    let text = "example. 60 SOA ns. h. 7 1 1 1 60\nno.example. 60 CNAME no.testns.svc.cluster.local.";
+    let text =
+        "example. 60 SOA ns. h. 7 1 1 1 60\nno.example. 60 CNAME no.testns.svc.cluster.local.";
     let apex: Name = "example.".parse().unwrap();
     server.above = Some(Arc::new(Served {
         zone: Some(Arc::new(Zone::build(&apex, &records(text), SEED).unwrap())),
@@ -342,7 +358,10 @@ fn options_select_what_has_names() {
         change(&mut file);
         let mut snapshot = objects();
         let mut labelled = service("labelled", &["10.0.0.9"], &[]);
-        labelled.meta.labels.insert("tier".to_owned(), "web".to_owned());
+        labelled
+            .meta
+            .labels
+            .insert("tier".to_owned(), "web".to_owned());
         snapshot.put(Object::Service(Box::new(labelled)));
         snapshot.put(namespace("other"));
         Server::new(&snapshot, &file)

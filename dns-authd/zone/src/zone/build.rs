@@ -12,8 +12,8 @@ use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Class, Name, Type};
 
 use super::denial::Denial;
-use super::{Answer, Kind, LiveSet, Node, NodeAnswers, RrSet, SetData, Soa, Zone, rendering};
 use super::split::Extent;
+use super::{Answer, Kind, LiveSet, Node, NodeAnswers, RrSet, SetData, Soa, Zone, rendering};
 use crate::merge::canonical;
 use crate::name_table::{Index, NameTable};
 use crate::program::Program;
