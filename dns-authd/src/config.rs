@@ -390,9 +390,12 @@ fn check_kubernetes(file: &DnsAuthd, declared: &[ZoneDecl], check: &mut Check<'_
     };
     for apex in options.apexes() {
         if declared.iter().any(|zone| zone.name == *apex) {
-            let key = match *apex == options.domain {
-                true => "domain",
-                false => "reverse",
+            let key = if *apex == options.domain {
+                "domain"
+            } else if Some(apex) == options.external.as_ref() {
+                "external"
+            } else {
+                "reverse"
             };
             let message = format!("zone {apex} is declared twice");
             check.problem(&at!["kubernetes", key], message);

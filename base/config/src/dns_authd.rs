@@ -218,7 +218,6 @@ impl Default for Zones {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Kubernetes {
     /// The Unix socket of clusterd.
-    #[schemars(extend("x-reload" = "restart"))]
     pub socket: PathBuf,
     /// The domain of the cluster. dns-authd answers for all names below it; no other zone may have this name.
     pub domain: String,
@@ -227,6 +226,11 @@ pub struct Kubernetes {
     /// endpoint has the name of its address if it has a hostname or its Service is headless.
     #[schemars(extend("x-example" = "[\"172.30.0.0/16\", \"10.128.0.0/14\"]"))]
     pub reverse: Vec<Network>,
+    /// The zone of the addresses at which Services are reached from outside: `SERVICE.NAMESPACE.ZONE` has the external IPs and the
+    /// addresses of load balancers, or is an alias of a load balancer's name; `_PORT._PROTOCOL` below it has SRV records. A Service
+    /// without such an address has no name there.
+    #[schemars(extend("x-example" = "\"services.ocp4.redhat.ren\""))]
+    pub external: Option<String>,
     /// Whether the zone that is next above answers for addresses in `reverse` that have no name. Without such a zone the query
     /// is refused, so that dns-recursor asks another server.
     pub fallthrough: bool,
@@ -258,6 +262,7 @@ impl Default for Kubernetes {
             socket: crate::clusterd::SOCKET.into(),
             domain: "cluster.local".to_owned(),
             reverse: Vec::new(),
+            external: None,
             fallthrough: false,
             ttl: Whole::clamped(5),
             pods: PodNames::Disabled,

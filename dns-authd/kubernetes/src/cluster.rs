@@ -14,7 +14,7 @@ use dns_zone::zone::split::{Extent, Split};
 use dns_zone::{Record, RecordData, Soa, Zone};
 
 use crate::options::{Options, reverse_name};
-use crate::render::{Names, Pointer, Rendered, dashed, render};
+use crate::render::{Names, Pointer, Rendered, dashed, render, render_external};
 
 /// The parts of a zone. With 5,000 Services a part has the names of some five of them.
 pub const PARTS: usize = 1024;
@@ -38,6 +38,7 @@ pub struct Cluster {
     elsewhere: BTreeMap<Key, Elsewhere>,
     domain: Domain,
     reverse: Vec<Reverse>,
+    external: Option<External>,
 }
 
 /// The names of a Service that are not below its own.
@@ -83,6 +84,14 @@ struct Domain {
     pods: Vec<BTreeMap<(String, IpAddr), usize>>,
 }
 
+/// The zone of external names.
+#[derive(Debug)]
+struct External {
+    shape: Shape,
+    /// The Services that may have names in each part.
+    services: Vec<BTreeSet<Key>>,
+}
+
 /// A reverse zone.
 #[derive(Debug)]
 struct Reverse {
@@ -99,6 +108,7 @@ type Part = (usize, Arc<Zone>, (usize, u64));
 struct Dirty {
     root: bool,
     domain: BTreeSet<usize>,
+    external: BTreeSet<usize>,
     reverse: BTreeMap<usize, BTreeSet<Option<usize>>>,
 }
 
@@ -136,6 +146,10 @@ impl Cluster {
                     pointers: BTreeMap::new(),
                 })
                 .collect(),
+            external: options.external.as_ref().map(|apex| External {
+                shape: shape(apex, apex.n_labels() + 2),
+                services: vec![BTreeSet::new(); PARTS],
+            }),
             options,
         }
     }
@@ -143,7 +157,9 @@ impl Cluster {
     /// The way in which each zone is split, in the order of [`Options::apexes`].
     pub fn splits(options: &Options) -> impl Iterator<Item = Split> {
         let domain = std::iter::once(options.domain.n_labels() + 3);
+        let external = options.external.as_ref().map(|apex| apex.n_labels() + 2);
         let depths = domain.chain(options.reverse.iter().map(reverse_depth));
+        let depths = depths.chain(external);
         depths.map(|depth| Split {
             depth,
             parts: PARTS,
@@ -260,6 +276,7 @@ impl Cluster {
                 dirty.domain.insert(part);
             }
         }
+        self.follow_external(&key, is_served, dirty);
         let old = self.elsewhere.remove(&key).unwrap_or_default();
         if old != new {
             self.replace_pods(&key.namespace, &old.pods, &new.pods, dirty);
@@ -267,6 +284,29 @@ impl Cluster {
         }
         if new != Elsewhere::default() {
             self.elsewhere.insert(key, new);
+        }
+    }
+
+    /// Notes that a Service may have other external names than before.
+    fn follow_external(&mut self, key: &Key, is_served: bool, dirty: &mut Dirty) {
+        let Some(external) = &mut self.external else {
+            return;
+        };
+        let name = external.shape.apex.prepend(key.namespace.as_bytes());
+        let Ok(name) = name.and_then(|name| name.prepend(key.name.as_bytes())) else {
+            return;
+        };
+        let part = external.shape.part_of(&name, self.seed);
+        let services = part.and_then(|part| Some((part, external.services.get_mut(part)?)));
+        let Some((part, services)) = services else {
+            return;
+        };
+        let was_served = match is_served {
+            true => !services.insert(key.clone()),
+            false => services.remove(key),
+        };
+        if was_served || is_served {
+            dirty.external.insert(part);
         }
     }
 
@@ -348,8 +388,9 @@ impl Cluster {
         for (place, parts) in &dirty.reverse {
             reverse.insert(*place, self.build_reverse(*place, parts)?);
         }
+        let external = self.build_external(&dirty.external)?;
         let is_domain_other = is_first || dirty.root || !domain.is_empty();
-        if !is_domain_other && reverse.is_empty() {
+        if !is_domain_other && reverse.is_empty() && external.is_empty() {
             return Ok(Vec::new());
         }
         let next = self.serial.wrapping_add(1);
@@ -377,7 +418,48 @@ impl Cluster {
                 }));
             }
         }
+        if is_domain_other || !external.is_empty() {
+            changes.extend(self.change_external(external)?);
+        }
         Ok(changes)
+    }
+
+    /// The parts of the zone of external names whose content is other than before.
+    fn build_external(&self, parts: &BTreeSet<usize>) -> Result<Vec<Part>, Vec<Problem>> {
+        let Some(external) = &self.external else {
+            return Ok(Vec::new());
+        };
+        let (apex, mut built) = (&external.shape.apex, Vec::new());
+        for part in parts {
+            let services = external.services.get(*part).into_iter().flatten();
+            let services = services.filter_map(|key| service(&self.snapshot, key));
+            let records = services
+                .flat_map(|service| render_external(service, apex, &self.names, &self.options));
+            let records: Vec<Record> = records.collect();
+            let content = content(&records, &[]);
+            if external.shape.has_other(*part, content) {
+                let zone = self.build_part(&external.shape, *part, records, &[])?;
+                built.push((*part, zone, content));
+            }
+        }
+        Ok(built)
+    }
+
+    /// The change of the zone of external names with these parts. Its namespaces exist, as those of the domain.
+    fn change_external(&mut self, parts: Vec<Part>) -> Result<Option<Change>, Vec<Problem>> {
+        let Some(external) = &self.external else {
+            return Ok(None);
+        };
+        let shape = &external.shape;
+        let records = self.names.apex(&shape.apex, self.serial, &self.options);
+        let namespaces = self.namespaces.iter();
+        let empty = namespaces.filter_map(|name| shape.apex.prepend(name.as_bytes()).ok());
+        let empty: Vec<Name> = empty.collect();
+        let root = shape.build(None, &records, &empty, self.seed)?;
+        let first = self.build_empty(shape)?;
+        let place = self.reverse.len() + 1;
+        let external = self.external.as_mut();
+        Ok(external.map(|external| external.shape.change(place, (root, first), parts)))
     }
 
     /// The parts of the domain whose content is other than before.

@@ -19,6 +19,8 @@ pub struct Options {
     pub domain: Name,
     /// The zones of addresses.
     pub reverse: Vec<Name>,
+    /// The zone of addresses outside the cluster.
+    pub external: Option<Name>,
     /// Whether the zone above answers for addresses without a name.
     pub fallthrough: bool,
     /// The TTL of names and of negative answers.
@@ -85,6 +87,17 @@ impl Options {
                 }
             }
         }
+        let external = file.external.as_ref().and_then(|text| {
+            let message = match Name::parse(text) {
+                Ok(name) if name != domain && !name.is_root() => return Some(name),
+                Ok(_) => format!(
+                    "`{text}` cannot be the zone of external names: it is the domain, or the root"
+                ),
+                Err(error) => format!("`{text}` is no domain: {error}"),
+            };
+            refuse("external", None, message);
+            None
+        });
         let mut selector = |key, text: &str| {
             text.parse().unwrap_or_else(|error| {
                 refuse(key, None, format!("{error}"));
@@ -96,6 +109,7 @@ impl Options {
         let options = Self {
             domain,
             reverse,
+            external,
             fallthrough: file.fallthrough,
             ttl: file.ttl.get(),
             pods: file.pods,
@@ -112,9 +126,10 @@ impl Options {
         }
     }
 
-    /// The zones, the domain first.
+    /// The zones: the domain, then the reverse zones, then that of external names.
     pub fn apexes(&self) -> impl Iterator<Item = &Name> {
-        std::iter::once(&self.domain).chain(&self.reverse)
+        let first = std::iter::once(&self.domain).chain(&self.reverse);
+        first.chain(&self.external)
     }
 }
 

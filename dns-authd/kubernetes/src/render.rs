@@ -196,7 +196,7 @@ pub(crate) fn render(
             }
         }
     } else {
-        writer.cluster_ips(&owner, service);
+        writer.service_at(&owner, service, &service.cluster_ips);
         if rendered.records.is_empty() {
             rendered.empty.push(owner.clone());
         }
@@ -228,6 +228,46 @@ pub(crate) fn render(
         target: place.name.clone(),
     }));
     rendered
+}
+
+/// The records of a Service in the zone of external names.
+pub(crate) fn render_external(
+    service: &Service,
+    apex: &Name,
+    names: &Names,
+    options: &Options,
+) -> Vec<Record> {
+    let meta = &service.meta;
+    let owner = apex.prepend(meta.namespace.as_bytes());
+    let Ok(owner) = owner.and_then(|namespace| namespace.prepend(meta.name.as_bytes())) else {
+        return Vec::new();
+    };
+    let given = service.ingress.iter().filter_map(|ingress| ingress.ip);
+    let addresses: Vec<IpAddr> = service.external_ips.iter().copied().chain(given).collect();
+    let mut records = Vec::new();
+    if addresses.is_empty() {
+        let mut hosts = service
+            .ingress
+            .iter()
+            .filter(|ingress| !ingress.hostname.is_empty());
+        // A name has one alias at most.
+        let target = hosts
+            .next()
+            .and_then(|ingress| Name::parse(&ingress.hostname).ok());
+        let target = target.filter(|target| !target.is_root());
+        records.extend(target.map(|target| {
+            let target = target.as_wire().to_vec();
+            names.record(&owner, options.ttl, Type::CNAME, target)
+        }));
+        return records;
+    }
+    let mut writer = Writer {
+        names,
+        ttl: options.ttl,
+        records: &mut records,
+    };
+    writer.service_at(&owner, service, &addresses);
+    records
 }
 
 /// The endpoints that take traffic, in the order of the slices.
@@ -352,13 +392,13 @@ impl Writer<'_> {
         }
     }
 
-    /// The cluster IPs of a Service at its name, and its ports.
-    fn cluster_ips(&mut self, owner: &Name, service: &Service) {
-        for address in &service.cluster_ips {
+    /// Addresses of a Service at a name, and its ports.
+    fn service_at(&mut self, owner: &Name, service: &Service, addresses: &[IpAddr]) {
+        for address in addresses {
             let record = self.names.address(owner, self.ttl, *address);
             self.records.push(record);
         }
-        let n_addresses = service.cluster_ips.len();
+        let n_addresses = addresses.len();
         if n_addresses == 0 {
             return;
         }

@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use cluster::{
-    AddressType, Endpoint, EndpointPort, EndpointSlice, Freshness, Kind, Meta, Namespace, Object,
-    Protocol, Service, ServicePort, ServiceType, Snapshot, TargetPort,
+    AddressType, Endpoint, EndpointPort, EndpointSlice, Freshness, Ingress, Kind, Meta, Namespace,
+    Object, Protocol, Service, ServicePort, ServiceType, Snapshot, TargetPort,
 };
 use config::dns_authd::Kubernetes;
 use dns_answer::shared_list::SharedList;
@@ -49,7 +49,7 @@ impl Server {
             parts: Some(Parts {
                 split,
                 zones: SharedList::new(&nothing),
-                falls_through: options.fallthrough && *apex != options.domain,
+                falls_through: options.fallthrough && options.reverse.contains(apex),
                 computed_pods: (options.pods == PodNames::Insecure && *apex == options.domain)
                     .then_some(options.ttl),
             }),

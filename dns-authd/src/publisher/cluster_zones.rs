@@ -134,7 +134,7 @@ impl ClusterZone {
         let parts = Parts {
             split: self.split,
             zones: before.replace(change.parts),
-            falls_through: options.fallthrough && !is_domain,
+            falls_through: options.fallthrough && options.reverse.contains(&self.served.apex),
             computed_pods: (is_domain && options.pods == PodNames::Insecure).then_some(options.ttl),
         };
         // A part without names has a SOA record only; it is shared.

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use dns_zone::Guard;
 
+mod cluster;
 mod loads;
 mod versions;
 

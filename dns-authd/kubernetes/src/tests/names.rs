@@ -404,3 +404,73 @@ fn a_transfer_is_refused() {
     let server = Server::new(&objects(), &Kubernetes::default());
     assert_eq!(server.ask("cluster.local.", "AXFR").rcode, 5);
 }
+
+#[test]
+fn addresses_outside_the_cluster_have_names_in_a_zone_of_their_own() {
+    let file = Kubernetes {
+        external: Some("out.example".to_owned()),
+        ..Kubernetes::default()
+    };
+    let mut server = Server::new(&objects(), &file);
+    let zone = "testns.out.example.";
+    for name in ["svc1", "hdls1", "external"] {
+        assert_eq!(
+            server.ask(&format!("{name}.{zone}"), "A").rcode,
+            3,
+            "{name}"
+        );
+    }
+    assert_eq!(server.ask(zone, "A").rcode, 0);
+    let mut balanced = service("svc1", &["10.0.0.1"], &["http/tcp/80"]);
+    balanced.kind = ServiceType::LoadBalancer;
+    balanced.external_ips = vec![ip("192.0.2.9")];
+    balanced.ingress = vec![Ingress {
+        ip: Some(ip("192.0.2.10")),
+        ..Ingress::default()
+    }];
+    server.put(Object::Service(Box::new(balanced.clone())));
+    // The names of the domain are the same: one part of one zone is rendered again.
+    assert_eq!(server.take(NOW), [(1, 1)]);
+    for (name, rtype, wanted) in [
+        (
+            "svc1",
+            "A",
+            "svc1.ZONE 5 A 192.0.2.9\nsvc1.ZONE 5 A 192.0.2.10",
+        ),
+        (
+            "_http._tcp.svc1",
+            "SRV",
+            "_http._tcp.svc1.ZONE 5 SRV 0 50 80 svc1.ZONE",
+        ),
+    ] {
+        let response = server.ask(&format!("{name}.{zone}"), rtype);
+        assert_eq!(
+            response.answer,
+            lines(&wanted.replace("ZONE", zone)),
+            "{name}"
+        );
+    }
+    let inside = "svc1.testns.svc.cluster.local.";
+    server.answers(inside, "A", 0, &format!("{inside} 5 A 10.0.0.1"));
+    balanced.external_ips.clear();
+    balanced.ingress = vec![Ingress {
+        hostname: "balancer.example".to_owned(),
+        ..Ingress::default()
+    }];
+    server.put(Object::Service(Box::new(balanced)));
+    server.take(NOW);
+    let response = server.ask("svc1.testns.out.example.", "A");
+    assert_eq!(
+        response.answer,
+        lines("svc1.testns.out.example. 5 CNAME balancer.example.")
+    );
+    let response = server.ask("nosuch.testns.out.example.", "A");
+    let serial = server.cluster.serial();
+    assert_eq!(response.rcode, 3);
+    assert_eq!(
+        response.authority,
+        lines(&format!(
+            "out.example. 5 SOA ns.dns.cluster.local. hostmaster.cluster.local. {serial} 7200 1800 86400 5"
+        ))
+    );
+}
