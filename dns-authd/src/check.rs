@@ -46,7 +46,7 @@ pub fn all(config: &Config) -> Findings {
     {
         findings.problems.push(Problem::new(exit::chain(&error)));
     }
-    if config.zones.declared.is_empty() {
+    if config.zones.declared.is_empty() && config.kubernetes.is_none() {
         findings
             .remarks
             .push("warning: no zone is served".to_owned());

@@ -46,6 +46,8 @@ pub struct Config {
     pub file: DnsAuthd,
     /// The zones, and the options for reading their files.
     pub zones: Zones,
+    /// The names of a cluster.
+    pub kubernetes: Option<Arc<dns_kubernetes::Options>>,
     /// The limits of programs, their schedule, and the answers while no target is up.
     pub lua: Arc<LuaSettings>,
     /// How answers are made.
@@ -125,6 +127,9 @@ impl Config {
         warnings: Vec<Problem>,
         host: &str,
     ) -> Self {
+        let table = file.kubernetes.as_ref();
+        // A table with a mistake was refused before.
+        let kubernetes = table.and_then(|table| dns_kubernetes::Options::of(table).ok());
         let listed = file.transfers.allow_keys.iter();
         let access = Access {
             ask: file.allow_from.as_deref().cloned(),
@@ -147,6 +152,7 @@ impl Config {
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             zones: Zones::of(&file, declared),
+            kubernetes: kubernetes.map(Arc::new),
             lua: Arc::new(LuaSettings {
                 limits: file.lua,
                 health: file.health.clone(),
@@ -204,6 +210,7 @@ impl Config {
             }
             keys = self::keys(file, check, read_secret);
             check_key_names(file, &keys, check);
+            check_kubernetes(file, &declared, check);
             let lists = [
                 (file.allow_from.as_ref(), &at!["allow-from"][..]),
                 (Some(&file.transfers.allow), &at!["transfers", "allow"]),
@@ -361,6 +368,38 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
     {
         let message = format!("no [[key]] has the name `{name}`");
         check.problem(&at!["notify", "key"], message);
+    }
+}
+
+/// Reports values of `[kubernetes]` that cannot be used, and zones that both a file and the cluster would have.
+fn check_kubernetes(file: &DnsAuthd, declared: &[ZoneDecl], check: &mut Check<'_>) {
+    let Some(table) = &file.kubernetes else {
+        return;
+    };
+    let options = match dns_kubernetes::Options::of(table) {
+        Ok(options) => options,
+        Err(refused) => {
+            for one in refused {
+                match one.index {
+                    Some(index) => check.problem(&at!["kubernetes", one.key, index], one.message),
+                    None => check.problem(&at!["kubernetes", one.key], one.message),
+                }
+            }
+            return;
+        }
+    };
+    for apex in options.apexes() {
+        if declared.iter().any(|zone| zone.name == *apex) {
+            let key = if *apex == options.domain {
+                "domain"
+            } else if Some(apex) == options.external.as_ref() {
+                "external"
+            } else {
+                "reverse"
+            };
+            let message = format!("zone {apex} is declared twice");
+            check.problem(&at!["kubernetes", key], message);
+        }
     }
 }
 

@@ -15,9 +15,9 @@
 //!                     server (UDP)     shared (TCP, TLS, HTTPS, QUIC: dns-serve)
 //! ```
 //!
-//! * The cores are crates: `dns_zone`, `dns_lua`, `dns_answer`. The foreign formats are `peer_pdns` and
+//! * The cores are crates: `dns_zone`, `dns_lua`, `dns_answer`, `dns_kubernetes`. The foreign formats are `peer_pdns` and
 //!   `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
-//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`hold`], [`server`], [`shared`])
+//! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
 //! * [`service`] starts and ends all of it.
 
@@ -28,6 +28,7 @@ pub mod commands;
 pub mod config;
 pub mod health;
 pub mod hold;
+pub mod kubernetes;
 pub mod load;
 pub mod metrics;
 pub mod notify;

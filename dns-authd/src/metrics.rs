@@ -12,6 +12,7 @@ use dns_serve::Counters;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::publisher::{Reports, ZoneReport};
@@ -72,6 +73,13 @@ pub const TARGETS: &str = "dns_authd_health_targets";
 pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
 /// The age of the last snapshot from healthd; absent before the first.
 pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
+
+/// Whether clusterd is connected.
+pub const CLUSTER_CONNECTED: &str = "dns_authd_cluster_connected";
+/// The generation of clusterd's last snapshot.
+pub const CLUSTER_GENERATION: &str = "dns_authd_cluster_generation";
+/// The age of the last snapshot from clusterd; absent before the first.
+pub const CLUSTER_AGE: &str = "dns_authd_cluster_snapshot_age_seconds";
 
 /// The most zones with metrics of their own: more would overload a scraper.
 const SINGLE_ZONES: usize = 1000;
@@ -199,6 +207,8 @@ pub struct Scrape {
     pub reports: Arc<Latest<Reports>>,
     /// The stream from healthd.
     pub link: Link,
+    /// The stream from clusterd.
+    pub cluster: Arc<Latest<ClusterLink>>,
 }
 
 impl fmt::Debug for Scrape {
@@ -215,7 +225,8 @@ impl Collector for Scrape {
         let reports = self.reports.current();
         zones(&mut page, &reports)?;
         live(&mut page, &reports)?;
-        health(&mut page, &reports, &self.link)
+        health(&mut page, &reports, &self.link)?;
+        cluster(&mut page, &self.cluster.current())
     }
 }
 
@@ -394,6 +405,32 @@ fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Resul
         Some(age) => page.gauge(
             HEALTH_AGE,
             "How old what is known of targets may be",
+            age.as_secs_f64(),
+        ),
+        None => Ok(()),
+    }
+}
+
+/// The names of a cluster; nothing without them.
+fn cluster(page: &mut Page<'_, '_>, link: &ClusterLink) -> fmt::Result {
+    let Some(state) = link.state() else {
+        return Ok(());
+    };
+    let connected = f64::from(u8::from(state.connected));
+    page.gauge(
+        CLUSTER_CONNECTED,
+        "Whether clusterd is connected",
+        connected,
+    )?;
+    page.gauge(
+        CLUSTER_GENERATION,
+        "Generation of the last snapshot of the cluster",
+        float(link.current().generation),
+    )?;
+    match link.age() {
+        Some(age) => page.gauge(
+            CLUSTER_AGE,
+            "How old what is known of the cluster may be",
             age.as_secs_f64(),
         ),
         None => Ok(()),

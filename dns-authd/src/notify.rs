@@ -200,7 +200,8 @@ impl Follower {
         let now = clock::now();
         let mut serials = HashMap::with_capacity(snapshot.table.zones().len());
         for served in snapshot.table.zones().iter() {
-            let Some(zone) = &served.zone else {
+            // A zone in parts is not transferred.
+            let Some(zone) = served.zone.as_ref().filter(|_| served.parts.is_none()) else {
                 continue;
             };
             let serial = zone.soa().serial;

@@ -11,10 +11,12 @@
 //! SIGHUP, admin ──┐
 //! inotify, timer ─┼─► Command ─► Publisher ─► Latest<Snapshot> ─► UDP and TCP threads
 //! healthd ────────┤                 │ ▲  └─────► reports ─► status, metrics, /readyz
+//! clusterd ───────┤                 │ │
 //! hold ───────────┘                 ▼ │
 //!                         LoadQueue, Workers (zone-load-N)
 //! ```
 
+mod cluster_zones;
 mod files;
 mod loader;
 mod publication;
@@ -47,6 +49,8 @@ use tokio::sync::{oneshot, watch};
 use crate::config::Zones;
 use crate::programs::Message;
 
+use cluster_zones::ClusterZones;
+pub use cluster_zones::Rendered;
 use files::Files;
 pub use loader::Done;
 use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};
@@ -86,6 +90,8 @@ pub enum Command {
     Expire(Name, bool),
     /// healthd has sent a snapshot.
     Liveness,
+    /// The names of the cluster have changed.
+    Cluster(Rendered),
     /// End the wait of queries for a live set.
     EndWait {
         /// The zone.
@@ -102,6 +108,8 @@ pub enum Command {
 pub struct Plan {
     /// The zones.
     pub zones: Zones,
+    /// The options of the names of a cluster.
+    pub kubernetes: Option<Arc<dns_kubernetes::Options>>,
     /// The settings of live sets, and whether there are any.
     pub lua: Arc<LuaSettings>,
     /// The settings of answers.
@@ -201,6 +209,7 @@ struct Publisher {
     seed: Seed,
     health: Arc<Health>,
     zones: Vec<ZoneState>,
+    cluster: ClusterZones,
     places: HashMap<Name, usize>,
     files: Files,
     /// The files that are changing.
@@ -319,6 +328,7 @@ impl Publisher {
             seed,
             health: Arc::default(),
             zones: Vec::new(),
+            cluster: ClusterZones::default(),
             places: HashMap::new(),
             files: Files::default(),
             quiet: Quiet::default(),
@@ -365,6 +375,10 @@ impl Publisher {
             }
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Liveness => self.take_health(self.channels.link.current()),
+            Command::Cluster(rendered) => {
+                self.cluster.take(rendered);
+                self.publish_changes();
+            }
             Command::EndWait { apex, set } => self.end_wait(&apex, set),
             Command::Stop => {}
         }
@@ -393,7 +407,7 @@ impl Publisher {
 
     /// When to publish what has changed.
     fn publication(&self) -> Option<Instant> {
-        let has_changed = self.is_report_old || !self.changed.is_empty();
+        let has_changed = self.has_changes();
         has_changed.then(|| self.published + GATHER)
     }
 
@@ -404,6 +418,7 @@ impl Publisher {
             && self.plan.lua.limits.enabled == plan.lua.limits.enabled;
         let same_live = self.plan.lua == plan.lua;
         self.plan = plan;
+        self.cluster.configure(self.plan.kubernetes.clone());
         let (declared_otherwise, complete) = self.declare();
         // A sender of SIGHUP has finished its files; only those that are seen open have to wait.
         let mut stale = Vec::new();

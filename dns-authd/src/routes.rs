@@ -69,7 +69,10 @@ fn show(request: &Request, snapshot: &Snapshot) -> Reply {
         None => Reply::text(404, format!("zone {name} is not served\n")),
         Some(served) => match &served.zone {
             None => Reply::text(503, format!("zone {name} was never loaded\n")),
-            Some(zone) => Reply::text(200, master_file(zone)),
+            Some(root) => {
+                let parts = served.parts.iter().flat_map(|parts| parts.zones.iter());
+                Reply::text(200, master_file(root, parts.map(|part| &**part)))
+            }
         },
     }
 }
@@ -158,10 +161,13 @@ fn zone_name(request: &Request) -> Result<Option<Name>, Reply> {
     }
 }
 
-/// The zone as a master file, names absolute, in canonical order (RFC 4034 §6.1), SOA first.
+/// The zone with its parts as a master file, names absolute, in canonical order (RFC 4034 §6.1), SOA first.
 #[must_use]
-pub fn master_file(zone: &Zone) -> String {
-    let records = zone.plain_records().into_iter();
+pub fn master_file<'z>(zone: &Zone, parts: impl Iterator<Item = &'z Zone>) -> String {
+    let of_parts = parts.flat_map(Zone::plain_records);
+    // Each part has a SOA record, for its negative answers.
+    let of_parts = of_parts.filter(|(_, rtype, ..)| *rtype != Type::SOA);
+    let records = zone.plain_records().into_iter().chain(of_parts);
     let records = records.map(|(owner, rtype, ttl, rdata)| {
         let data = dns_wire::rdata::display(rtype, &rdata);
         (owner, rtype, ttl, rdata, data)
@@ -215,7 +221,7 @@ mod tests {
                 ..Options::default()
             };
             let zone = read(&text, &options);
-            let shown = master_file(&zone);
+            let shown = master_file(&zone, std::iter::empty());
             let again = read(&shown, &options);
             let programs = |zone: &Zone| {
                 let all = zone.programs();
@@ -227,7 +233,7 @@ mod tests {
             assert_eq!(programs(&again), programs(&zone), "{shown}");
             assert_eq!(programs(&zone).len(), 5);
             assert_eq!(again.records().len(), zone.records().len());
-            assert_eq!(master_file(&again), shown);
+            assert_eq!(master_file(&again, std::iter::empty()), shown);
         }
     }
 

@@ -34,7 +34,7 @@ use crate::reload::{self, Pace};
 use crate::server::Supply;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, notify, random, routes, secondary, self_check, server, status};
+use crate::{health, kubernetes, notify, random, routes, secondary, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -64,6 +64,7 @@ struct Stock {
     reports: Arc<Latest<Reports>>,
     publisher: publisher::Handle,
     link: Link,
+    kubernetes: kubernetes::Handle,
     pace: watch::Sender<Pace>,
 }
 
@@ -142,6 +143,7 @@ impl Service for Authd {
             connections,
             reports: Arc::clone(&stock.reports),
             link: stock.link.clone(),
+            cluster: stock.kubernetes.link(),
         }));
         routes::add(
             &context.admin,
@@ -180,6 +182,7 @@ impl Service for Authd {
             tokio::time::sleep(RETRY).await;
         }
         let summary = summary.await.unwrap_or_default();
+        self.stock.kubernetes.configure(cluster_settings(&config));
         // The publisher has their zones now.
         self.secondaries.configure(secondary_plan(&config)).await;
         Ok(summary)
@@ -190,7 +193,7 @@ impl Service for Authd {
             &self.stock.reports.current(),
             &self.secondaries.views().current(),
             &self.totals,
-            &self.stock.link,
+            (&self.stock.link, &self.stock.kubernetes.link().current()),
         )
     }
 
@@ -250,6 +253,13 @@ impl Stock {
             latch.release();
         });
         drop(health::follow(&link, publisher.sender()));
+        let kubernetes = kubernetes::start(
+            cluster_settings(config),
+            seed,
+            publisher.sender(),
+            context.readiness.clone(),
+        )
+        .map_err(|error| StartError::io("thread of cluster names does not start", &error))?;
         let (pace, paces) = watch::channel(pace(config));
         reload::watch(paces, watched, publisher.sender())
             .map_err(|error| StartError::io("zone watch does not start", &error))?;
@@ -267,6 +277,7 @@ impl Stock {
             reports,
             publisher,
             link,
+            kubernetes,
             pace,
         })
     }
@@ -283,6 +294,7 @@ const fn pace(config: &Config) -> Pace {
 fn plan(config: &Config) -> Plan {
     Plan {
         zones: config.zones.clone(),
+        kubernetes: config.kubernetes.clone(),
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
     }
@@ -304,6 +316,15 @@ fn start_exchanges(
     notify::start(&stock.cell, settings, own, &totals.notify)
         .map_err(|error| StartError::io("NOTIFY does not start", &error))?;
     Ok((secondaries, notify))
+}
+
+/// The part of a configuration that is for the names of a cluster.
+fn cluster_settings(config: &Config) -> kubernetes::Settings {
+    let table = config.file.kubernetes.as_ref();
+    kubernetes::Settings {
+        options: config.kubernetes.clone(),
+        socket: table.map(|table| table.socket.clone()).unwrap_or_default(),
+    }
 }
 
 /// The part of a configuration that is for secondary zones.

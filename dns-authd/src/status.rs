@@ -5,11 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_authd::{
-    Certainty, Detail, Health, HealthState, LiveSet, Secondary, Zone, ZoneState, Zones,
+    Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone, ZoneState, Zones,
 };
 use config_text::counted;
 use daemon::run::headline;
 use dns_answer::tally::{RCODES, TRANSPORTS};
+use proto::cluster::Kind;
+use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::metrics::Totals;
@@ -25,7 +27,12 @@ const SHOWN_LEFT_OUT: usize = 10;
 
 /// The server at one moment.
 #[must_use]
-pub fn detail(reports: &Reports, secondaries: &Views, totals: &Totals, link: &Link) -> Detail {
+pub fn detail(
+    reports: &Reports,
+    secondaries: &Views,
+    totals: &Totals,
+    (link, cluster): (&Link, &ClusterLink),
+) -> Detail {
     let sum = totals.sum();
     let transports = TRANSPORTS.iter().map(|(_, name)| (*name).to_owned());
     let rcodes = RCODES.iter().map(|(_, name)| *name).chain(["other"]);
@@ -61,6 +68,7 @@ pub fn detail(reports: &Reports, secondaries: &Views, totals: &Totals, link: &Li
                 .collect(),
         },
         health: health(reports, link),
+        kubernetes: kubernetes(cluster),
     }
 }
 
@@ -133,6 +141,20 @@ fn health(reports: &Reports, link: &Link) -> Health {
     }
 }
 
+fn kubernetes(link: &ClusterLink) -> Option<Kubernetes> {
+    let state = link.state()?;
+    let snapshot = link.current();
+    Some(Kubernetes {
+        connected: state.connected,
+        error: state.error,
+        generation: snapshot.generation,
+        freshness: snapshot.least_fresh().name().to_owned(),
+        services: snapshot.count(Kind::Service),
+        endpoint_slices: snapshot.count(Kind::EndpointSlice),
+        age_seconds: link.age().map(|age| age.as_secs_f64()),
+    })
+}
+
 //--- Text
 
 /// The status as people read it. `now` is for ages.
@@ -163,6 +185,9 @@ fn write_detail(text: &mut String, detail: &Detail, now: SystemTime) -> std::fmt
         responses => writeln!(text, "responses  {responses}")?,
     }
     writeln!(text, "healthd    {}", health_text(&detail.health))?;
+    if let Some(kubernetes) = &detail.kubernetes {
+        writeln!(text, "clusterd   {}", kubernetes_text(kubernetes))?;
+    }
     let zones = &detail.zones;
     writeln!(
         text,
@@ -203,6 +228,24 @@ fn health_text(health: &Health) -> String {
             let error = health.error.as_deref().unwrap_or_default();
             format!("disconnected, {targets}, {age}: {error}")
         }
+    }
+}
+
+fn kubernetes_text(kubernetes: &Kubernetes) -> String {
+    let objects = format!(
+        "{}, {}",
+        counted(kubernetes.services, "Service"),
+        counted(kubernetes.endpoint_slices, "slice")
+    );
+    let (generation, freshness) = (kubernetes.generation, &kubernetes.freshness);
+    let snapshot = format!("generation {generation}, {freshness}, {objects}");
+    match (kubernetes.connected, kubernetes.age_seconds) {
+        (true, _) => format!("connected, {snapshot}"),
+        (false, Some(age)) => {
+            let error = &kubernetes.error;
+            format!("disconnected, last heard of {age:.0} s ago, {snapshot}: {error}")
+        }
+        (false, None) => format!("disconnected, no snapshot yet: {}", kubernetes.error),
     }
 }
 

@@ -19,6 +19,9 @@ pub struct Detail {
     pub zones: Zones,
     /// The connection to healthd.
     pub health: Health,
+    /// The cluster whose names are served.
+    #[serde(default)]
+    pub kubernetes: Option<Kubernetes>,
 }
 
 /// The zones by state, and the first of them.
@@ -210,6 +213,25 @@ pub struct Health {
     pub targets: usize,
     /// Seconds since the last snapshot.
     #[serde(default)]
+    pub age_seconds: Option<f64>,
+}
+
+/// The cluster whose names are served, as clusterd has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Kubernetes {
+    /// Whether clusterd is connected; otherwise its last snapshot holds.
+    pub connected: bool,
+    /// The last error of the connection; empty while connected.
+    pub error: String,
+    /// The generation of the snapshot; 0 before the first one.
+    pub generation: u64,
+    /// The freshness of the snapshot's oldest kind of objects: `unread`, `old` or `current`.
+    pub freshness: String,
+    /// The number of Services.
+    pub services: usize,
+    /// The number of slices of endpoints.
+    pub endpoint_slices: usize,
+    /// Seconds since clusterd was last heard of.
     pub age_seconds: Option<f64>,
 }
 

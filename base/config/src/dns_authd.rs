@@ -7,7 +7,8 @@ use health::HealthdArg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Address, Admin, ByteSize, Every, HumanDuration, Log, Networks, Positive, Whole};
+use crate::site::Network;
+use crate::{Address, Admin, ByteSize, Every, HumanDuration, Ip, Log, Networks, Positive, Whole};
 
 /// The port of dns-authd's admin listener.
 pub const ADMIN_PORT: u16 = 9402;
@@ -20,6 +21,14 @@ const ZONE: &str = r#"
 [[zone]]
 name = "ocp4.redhat.ren"
 file = "/etc/outpost/zones/ocp4.redhat.ren.zone"
+"#;
+
+/// The names of a cluster, for the manual.
+const KUBERNETES: &str = r#"
+[kubernetes]
+domain = "cluster.local"
+reverse = ["172.30.0.0/16", "10.128.0.0/14"]
+pods = "verified"
 "#;
 
 /// A key, for the manual.
@@ -72,6 +81,11 @@ pub struct DnsAuthd {
     pub zone: Vec<Zone>,
     /// Lists of zones, and how zone files are read.
     pub zones: Zones,
+    /// The names of a Kubernetes cluster, as clusterd knows it; none without this table. They follow the DNS specification of
+    /// Kubernetes 1.1.0, and CoreDNS where the specification leaves a choice. dns-authd keeps its last snapshot while clusterd is
+    /// away. Before the first snapshot the names get SERVFAIL.
+    #[schemars(extend("x-example" = KUBERNETES))]
+    pub kubernetes: Option<Kubernetes>,
     /// Programs of LUA records.
     pub lua: Lua,
     /// Liveness.
@@ -107,6 +121,7 @@ impl Default for DnsAuthd {
             admin: Admin::default(),
             zone: Vec::new(),
             zones: Zones::default(),
+            kubernetes: None,
             lua: Lua::default(),
             health: Health::default(),
             answers: Answers::default(),
@@ -194,6 +209,84 @@ impl Default for Zones {
             skip_out_of_zone: false,
         }
     }
+}
+
+//--- Kubernetes
+
+/// The names of a Kubernetes cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Kubernetes {
+    /// The Unix socket of clusterd.
+    pub socket: PathBuf,
+    /// The domain of the cluster. dns-authd answers for all names below it; no other zone may have this name.
+    pub domain: String,
+    /// The networks of Services and pods whose addresses have names (PTR). dns-authd serves a zone below `in-addr.arpa` or
+    /// `ip6.arpa` for each, or several for a network that ends within a label. A Service has the name of its cluster IPs. An
+    /// endpoint has the name of its address if it has a hostname or its Service is headless.
+    #[schemars(extend("x-example" = "[\"172.30.0.0/16\", \"10.128.0.0/14\"]"))]
+    pub reverse: Vec<Network>,
+    /// The zone of the addresses at which Services are reached from outside: `SERVICE.NAMESPACE.ZONE` has the external IPs and the
+    /// addresses of load balancers, or is an alias of a load balancer's name; `_PORT._PROTOCOL` below it has SRV records. A Service
+    /// without such an address has no name there.
+    #[schemars(extend("x-example" = "\"services.ocp4.redhat.ren\""))]
+    pub external: Option<String>,
+    /// Whether the zone that is next above answers for addresses in `reverse` that have no name. Without such a zone the query
+    /// is refused, so that dns-recursor asks another server.
+    pub fallthrough: bool,
+    /// The TTL of the names, in seconds, and that of negative answers.
+    pub ttl: Whole<u32, 0, 3600>,
+    /// The names of pods, such as `10-128-0-7.shop.pod.cluster.local`.
+    pub pods: PodNames,
+    /// The namespaces whose names are served; all without this key.
+    #[schemars(extend("x-example" = "[\"shop\", \"openshift-image-registry\"]"))]
+    pub namespaces: Vec<String>,
+    /// A label selector of the namespaces whose names are served, as kubectl takes it.
+    #[schemars(extend("x-example" = "\"environment=production\""))]
+    pub namespace_labels: String,
+    /// A label selector of the Services whose names are served, as kubectl takes it.
+    #[schemars(extend("x-example" = "\"tier in (web, api),!internal\""))]
+    pub labels: String,
+    /// Whether a Service with a cluster IP has no name while it has no ready endpoint.
+    pub ignore_empty_service: bool,
+    /// Whether an endpoint without a hostname has the name of its pod instead of its address with dashes.
+    pub endpoint_pod_names: bool,
+    /// The addresses of `ns.dns.DOMAIN`, which is the name server of the zones.
+    #[schemars(extend("x-example" = "[\"192.168.7.13\"]"))]
+    pub name_servers: Vec<Ip>,
+}
+
+impl Default for Kubernetes {
+    fn default() -> Self {
+        Self {
+            socket: crate::clusterd::SOCKET.into(),
+            domain: "cluster.local".to_owned(),
+            reverse: Vec::new(),
+            external: None,
+            fallthrough: false,
+            ttl: Whole::clamped(5),
+            pods: PodNames::Disabled,
+            namespaces: Vec::new(),
+            namespace_labels: String::new(),
+            labels: String::new(),
+            ignore_empty_service: false,
+            endpoint_pod_names: false,
+            name_servers: Vec::new(),
+        }
+    }
+}
+
+/// The names of pods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PodNames {
+    /// No pod has a name.
+    #[default]
+    Disabled,
+    /// Every address has a name in every namespace, whether or not a pod has the address.
+    Insecure,
+    /// The pods that are endpoints of a Service have names in their own namespace. clusterd does not watch other pods.
+    Verified,
 }
 
 //--- Liveness

@@ -94,6 +94,45 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
+    /// Writes the serial of the zone into the SOA record of a negative answer, where the parts of a zone have none.
+    pub(crate) fn set_serial(&mut self, serial: u32) {
+        let [_, authorities, additionals] = self.counts;
+        if authorities != 1 || additionals != 0 || self.is_truncated() {
+            return;
+        }
+        // The five numbers of its data end the message; the serial is the first.
+        let start = self.end.saturating_sub(20);
+        if let Some(place) = self.out.get_mut(start..start + 4) {
+            place.copy_from_slice(&serial.to_be_bytes());
+        }
+    }
+
+    /// Answers with one address, or says that the name has no data of the question's type.
+    pub(crate) fn answer_address(&mut self, zone: &Zone, address: IpAddr, ttl: u32) {
+        let (rtype, octets) = match &address {
+            IpAddr::V4(address) => (Type::A, address.octets().to_vec()),
+            IpAddr::V6(address) => (Type::AAAA, address.octets().to_vec()),
+        };
+        if self.query.qtype != rtype && self.query.qtype != Type::ANY {
+            self.copy_nodata(zone);
+            return;
+        }
+        let mut record = Vec::with_capacity(28);
+        if push_record(&mut record, rtype, ttl, &octets).is_none() {
+            return;
+        }
+        let end = self.end + record.len();
+        match self.out.get_mut(self.end..end) {
+            Some(room) if end <= self.limit => {
+                room.copy_from_slice(&record);
+                self.end = end;
+                self.counts = [1, 0, 0];
+                self.flags = self.flags.with(Flags::AA);
+            }
+            _ => self.truncate(),
+        }
+    }
+
     /// Encodes a response that was resolved for this query.
     #[cold]
     pub(crate) fn compose(&mut self, resolution: &Resolution<'_>) {

@@ -14,6 +14,7 @@ pub mod client;
 mod draft;
 pub mod live;
 mod options;
+mod pods;
 pub mod programs;
 pub mod responder;
 pub mod settings;

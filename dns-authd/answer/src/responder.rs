@@ -19,9 +19,10 @@ use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 use crate::client::Client;
 use crate::draft::Draft;
 use crate::live::{Failure, Filled, LiveAnswer, push_record};
+use crate::pods;
 use crate::programs::{Call, Programs};
 use crate::snapshot::Snapshot;
-use crate::table::{Served, Table};
+use crate::table::{Parts, Served, Table};
 use crate::tally::Tally;
 use crate::verdict::Verdict;
 
@@ -256,6 +257,21 @@ impl<P: Programs> Responder<P> {
             draft.refuse_name();
             return None;
         };
+        self.fill_from(snapshot, served, draft)
+    }
+
+    /// Fills in the records of a zone.
+    #[inline]
+    fn fill_from(
+        &mut self,
+        snapshot: &Snapshot,
+        served: &Served,
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let query = draft.query;
+        if let Some(parts) = &served.parts {
+            return self.fill_from_parts(snapshot, (served, parts), draft);
+        }
         let Some(zone) = &served.zone else {
             draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
             return None;
@@ -277,6 +293,54 @@ impl<P: Programs> Responder<P> {
         }
     }
 
+    /// Fills in the records of a zone in parts.
+    fn fill_from_parts(
+        &mut self,
+        snapshot: &Snapshot,
+        (served, parts): (&Served, &Parts),
+        draft: &mut Draft<'_, '_>,
+    ) -> Option<Verdict> {
+        let (Some(root), Some(zone)) = (&served.zone, served.zone_of(&self.names)) else {
+            draft.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        let answer = match draft.query.qtype {
+            Type::AXFR | Type::IXFR => {
+                draft.fail(Rcode::REFUSED, extended_error::PROHIBITED);
+                return None;
+            }
+            Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
+            qtype => zone.find(&self.names, qtype),
+        };
+        if zone.says_no_name(answer) {
+            if let Some(ttl) = parts.computed_pods
+                && let Some(address) = pods::address(&self.names, root)
+            {
+                draft.answer_address(root, address, ttl);
+                draft.set_serial(root.soa().serial);
+                return None;
+            }
+            if parts.falls_through {
+                let above = served.apex.n_labels().checked_sub(1);
+                let above = above.and_then(|n| snapshot.table.find_above(&self.names, n));
+                match above {
+                    Some(above) => return self.fill_from(snapshot, above, draft),
+                    None => draft.refuse_name(),
+                }
+                return None;
+            }
+        }
+        match answer {
+            Answer::Rendered(number) => {
+                draft.copy(zone, number);
+                draft.set_serial(root.soa().serial);
+                None
+            }
+            Answer::Onward(number) => self.fill_onward(snapshot, (served, zone), number, draft),
+            Answer::Live(_) | Answer::Resolve => self.fill_resolved(snapshot, served, zone, draft),
+        }
+    }
+
     /// Copies a rendered answer whose alias leads out of the zone, or continues it in the zone that the server has.
     #[inline]
     fn fill_onward(
@@ -289,7 +353,7 @@ impl<P: Programs> Responder<P> {
         let target = zone.onward(number);
         let elsewhere = target.and_then(|target| {
             self.onward.read(snapshot.table.seed(), target.as_wire());
-            zone_behind(&snapshot.table, &self.onward, draft.query.qtype, served)
+            zone_behind(&snapshot.table, &self.onward, draft.query.qtype, zone)
         });
         match elsewhere {
             Some(_) => self.fill_resolved(snapshot, served, zone, draft),
@@ -426,7 +490,12 @@ impl<P: Programs> Responder<P> {
             draft.options.set_scope(subnet.source_prefix);
         }
         match resolved {
-            Ok(resolution) => draft.compose(&resolution),
+            Ok((resolution, last)) => {
+                draft.compose(&resolution);
+                if let (Some(_), Some(root)) = (&last.parts, &last.zone) {
+                    draft.set_serial(root.soa().serial);
+                }
+            }
             Err(Stop::Wait { apex, set }) => return Some(Verdict::Wait { apex, set }),
             Err(Stop::Failed) => draft.fail_live(failure.unwrap_or(Failure::Defect)),
         }
@@ -442,13 +511,13 @@ enum Stop {
     Wait { apex: Name, set: u32 },
 }
 
-/// Resolves a question in its zone, and the names behind its aliases in theirs.
+/// Resolves a question in its zone, and the names behind its aliases in theirs. Also returns the zone that the answer ends in.
 fn follow<'s, P: Programs>(
     table: &'s Table,
     mut here: (&'s Served, &'s Zone),
     asked: Asked<'_>,
     picker: &mut Picker<'_, P>,
-) -> Result<Resolution<'s>, Stop> {
+) -> Result<(Resolution<'s>, &'s Served), Stop> {
     let qname = picker.query.qname;
     let mut whole = resolve(table, here, asked, picker)?;
     while whole.n_aliases() < MAX_CHAIN
@@ -456,7 +525,7 @@ fn follow<'s, P: Programs>(
     {
         let mut read = Suffixes::default();
         read.read(table.seed(), target.as_wire());
-        let Some(next) = zone_behind(table, &read, picker.query.qtype, here.0) else {
+        let Some(next) = zone_behind(table, &read, picker.query.qtype, here.1) else {
             break;
         };
         here = next;
@@ -465,7 +534,7 @@ fn follow<'s, P: Programs>(
             break;
         }
     }
-    Ok(whole)
+    Ok((whole, here.0))
 }
 
 /// Resolves a question within one zone, as far as its aliases stay there.
@@ -479,7 +548,7 @@ fn resolve<'s, P: Programs>(
     let elsewhere = |name: &Name| {
         let mut read = Suffixes::default();
         read.read(table.seed(), name.as_wire());
-        zone_behind(table, &read, qtype, served).is_some()
+        zone_behind(table, &read, qtype, zone).is_some()
     };
     let mut waiting = None;
     let mut pick = |number| picker.pick(served, number, &mut waiting);
@@ -493,16 +562,16 @@ fn resolve<'s, P: Programs>(
     })
 }
 
-/// The other zone to which the name behind an alias belongs, if the server has its data.
+/// The other zone, or the other part of a zone, to which the name behind an alias belongs, if the server has its data.
 fn zone_behind<'s>(
     table: &'s Table,
     target: &Suffixes,
     qtype: Type,
-    current: &Served,
+    current: &Zone,
 ) -> Option<(&'s Served, &'s Zone)> {
     let served = table.find(target, qtype)?;
-    let zone = served.zone.as_deref()?;
-    (served.apex != current.apex).then_some((served, zone))
+    let zone = served.zone_of(target)?;
+    (!std::ptr::eq(&raw const **zone, current)).then_some((served, zone))
 }
 
 /// Draws from live sets for one query.

@@ -9,6 +9,7 @@ use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
 use dns_zone::name_table::{Index, NameTable};
+use dns_zone::zone::split::Split;
 
 use crate::live::LiveSets;
 use crate::shared_list::SharedList;
@@ -36,10 +37,41 @@ struct Directory {
 pub struct Served {
     /// The zone's name.
     pub apex: Name,
-    /// Its data; `None` if it could never be loaded, and its names get SERVFAIL.
+    /// Its data; `None` if it could never be loaded, and its names get SERVFAIL. Of a zone in parts it is the root.
     pub zone: Option<Arc<Zone>>,
+    /// The parts of a zone in parts.
+    pub parts: Option<Parts>,
     /// The answers of its live sets.
     pub live: Arc<LiveSets>,
+}
+
+/// The parts of a zone in parts. Such a zone is made from the objects of a cluster; it is not transferred, and has no live sets.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The way in which the zone is split.
+    pub split: Split,
+    /// The parts.
+    pub zones: SharedList<Zone>,
+    /// Whether the zone next above answers for names that this one does not have.
+    pub falls_through: bool,
+    /// The TTL of names of pods that are computed from the name alone; `None` if there are no such names.
+    pub computed_pods: Option<u32>,
+}
+
+impl Served {
+    /// The zone, or the part of it, that has the answer for a name.
+    #[inline]
+    #[must_use]
+    pub fn zone_of(&self, name: &Suffixes) -> Option<&Arc<Zone>> {
+        let root = self.zone.as_ref()?;
+        let Some(parts) = &self.parts else {
+            return Some(root);
+        };
+        match parts.split.part_of(name) {
+            Some(part) => parts.zones.get(part),
+            None => Some(root),
+        }
+    }
 }
 
 impl Table {
@@ -123,7 +155,7 @@ impl Table {
 
     /// The zone closest to the suffix of `n_labels` labels.
     #[inline]
-    fn find_above(&self, name: &Suffixes, n_labels: usize) -> Option<&Served> {
+    pub(crate) fn find_above(&self, name: &Suffixes, n_labels: usize) -> Option<&Served> {
         // The shift drops the depths below the name's own.
         let spare = 127_usize.saturating_sub(n_labels);
         let mut depths = self.directory.depths << spare >> spare;
@@ -155,6 +187,7 @@ mod tests {
             Arc::new(Served {
                 apex: apex.parse().unwrap(),
                 zone: None,
+                parts: None,
                 live: Arc::default(),
             })
         };
@@ -218,6 +251,7 @@ mod tests {
         let after = before.replace([Arc::new(Served {
             apex: "A.".parse().unwrap(),
             zone: None,
+            parts: None,
             live: Arc::default(),
         })]);
         assert!(!Arc::ptr_eq(

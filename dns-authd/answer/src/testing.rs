@@ -100,6 +100,7 @@ pub fn snapshot_of(zones: &[(&str, &[Record], LiveSets)]) -> Snapshot {
         Arc::new(Served {
             apex,
             zone: Some(Arc::new(zone)),
+            parts: None,
             live: Arc::new(live.clone()),
         })
     });

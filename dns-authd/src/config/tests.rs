@@ -364,3 +364,28 @@ fn keys_are_read_inline_and_from_files_and_their_problems_have_places() {
         assert!(!found.contains("AAAA"), "{found}");
     }
 }
+
+#[test]
+fn mistakes_in_the_names_of_a_cluster_have_their_places() {
+    let text = "version = \"v1\"\n[kubernetes]\ndomain = \"a..b\"\nlabels = \"a within b\"\n";
+    let found = problems(text);
+    assert!(found.contains("dns-authd.toml:3:"), "{found}");
+    assert!(found.contains("dns-authd.toml:4:"), "{found}");
+    assert!(found.contains("`a within b` is no condition"), "{found}");
+    let text = "version = \"v1\"\n[kubernetes]\nreverse = [\"10.0.0.0/8\"]\n\
+        [[zone]]\nname = \"cluster.local\"\nfile = \"x\"\n\
+        [[zone]]\nname = \"10.in-addr.arpa\"\nfile = \"y\"\n";
+    let found = problems(text);
+    assert!(
+        found.contains("zone cluster.local. is declared twice"),
+        "{found}"
+    );
+    assert!(
+        found.contains("zone 10.in-addr.arpa. is declared twice"),
+        "{found}"
+    );
+    let right = read("version = \"v1\"\n[kubernetes]\n").unwrap();
+    let options = right.kubernetes.unwrap();
+    assert_eq!(options.domain.to_string(), "cluster.local.");
+    assert_eq!((options.ttl, options.reverse.len()), (5, 0));
+}

@@ -35,9 +35,11 @@ impl Publisher {
 
     /// Publishes all zones, in the order of the configuration.
     pub(super) fn publish_all(&mut self) {
-        let served: Vec<Arc<Served>> = self.zones.iter().map(|kept| self.served(kept)).collect();
+        let (of_cluster, reports_of_cluster) = self.cluster.all();
+        let served = self.zones.iter().map(|kept| self.served(kept));
+        let served: Vec<Arc<Served>> = served.chain(of_cluster).collect();
         let zones = self.zones.iter().map(|kept| Arc::clone(&kept.report));
-        let zones: Vec<Arc<ZoneReport>> = zones.collect();
+        let zones: Vec<Arc<ZoneReport>> = zones.chain(reports_of_cluster).collect();
         self.changed.clear();
         let table = Table::new(self.seed, &served);
         self.publish_table(table, SharedList::new(&zones));
@@ -45,23 +47,37 @@ impl Publisher {
 
     /// Publishes if something has changed.
     pub(super) fn publish_changes(&mut self) {
-        if self.is_report_old || !self.changed.is_empty() {
+        if self.has_changes() {
             self.publish();
         }
+    }
+
+    /// Whether something is not published as it is.
+    pub(super) fn has_changes(&self) -> bool {
+        self.is_report_old || !self.changed.is_empty() || self.cluster.has_changed()
     }
 
     /// Publishes the zones that have changed; the others are shared with the snapshot before.
     pub(super) fn publish(&mut self) {
         let current = self.channels.cell.current();
         let changed = std::mem::take(&mut self.changed);
+        let of_cluster = self.cluster.take_changed();
         let zones = || {
             let places = changed.iter();
             places.filter_map(|place| Some((*place, self.zones.get(*place)?)))
         };
-        let table = current
-            .table
-            .replace(zones().map(|(_, kept)| self.served(kept)));
+        let table = current.table.replace(
+            zones()
+                .map(|(_, kept)| self.served(kept))
+                .chain(of_cluster.iter().map(|(_, served, _)| Arc::clone(served))),
+        );
         let reports = zones().map(|(place, kept)| (place, Arc::clone(&kept.report)));
+        // Those of the cluster come behind the others.
+        let reports = reports.chain(
+            of_cluster
+                .into_iter()
+                .map(|(place, _, report)| (self.zones.len() + place, report)),
+        );
         let reports = self.channels.reports.current().zones.replace(reports);
         self.publish_table(table, reports);
     }
@@ -89,8 +105,10 @@ impl Publisher {
             },
         });
         let readiness = &self.channels.readiness;
-        let loaded = self.zones.iter().any(|kept| kept.zone.is_some());
-        let none = (!loaded && !self.zones.is_empty()).then(|| "not one is loaded".to_owned());
+        let (n_of_cluster, n_rendered) = self.cluster.counts();
+        let loaded = n_rendered > 0 || self.zones.iter().any(|kept| kept.zone.is_some());
+        let is_any = n_of_cluster > 0 || !self.zones.is_empty();
+        let none = (!loaded && is_any).then(|| "not one is loaded".to_owned());
         readiness.set_unready("zones", none);
         readiness.set_reason("loading zones", self.loading());
     }
@@ -131,6 +149,7 @@ impl Publisher {
         Arc::new(Served {
             apex: kept.declared.name.clone(),
             zone: kept.zone.clone().filter(|_| !kept.is_expired),
+            parts: None,
             live: Arc::new(live),
         })
     }

@@ -63,9 +63,13 @@ pub struct ZoneReport {
 
 impl ZoneReport {
     pub(super) fn new(declared: &ZoneDecl) -> Self {
+        Self::named(declared.name.clone(), declared.file.clone())
+    }
+
+    pub(super) fn named(name: Name, file: Option<PathBuf>) -> Self {
         Self {
-            name: declared.name.clone(),
-            file: declared.file.clone(),
+            name,
+            file,
             state: ZoneState::Loading,
             serial: 0,
             records: 0,
@@ -97,6 +101,26 @@ impl ZoneReport {
             warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
             left_out: fresh.left_out.clone(),
             live: Vec::new(),
+            ..self.clone()
+        }
+    }
+
+    /// The report after a rendering of names of a cluster.
+    pub(super) fn rendered(
+        &self,
+        serial: u32,
+        (records, memory): (usize, usize),
+        took: Duration,
+        now: SystemTime,
+    ) -> Self {
+        Self {
+            state: ZoneState::Loaded,
+            serial,
+            records,
+            memory,
+            loaded: Some(now),
+            took,
+            n_loads: self.n_loads + 1,
             ..self.clone()
         }
     }

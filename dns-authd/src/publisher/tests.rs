@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::*;
 use dns_zone::Guard;
 
+mod cluster;
 mod loads;
 mod versions;
 
@@ -56,6 +57,7 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
     let text = format!("options {{ directory \"{directory}\"; }};\n{list}");
     let NamedConf { zones, .. } = peer_bind::parse_bytes(text.as_bytes()).unwrap();
     Plan {
+        kubernetes: None,
         zones: Zones {
             declared: zones,
             options: Arc::default(),

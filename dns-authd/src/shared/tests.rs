@@ -190,6 +190,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
     let served = Served {
         apex: served.apex.clone(),
         zone: served.zone.clone(),
+        parts: None,
         live: Arc::new(LiveSets::new(vec![live], None)),
     };
     let cell = Latest::new(Snapshot {

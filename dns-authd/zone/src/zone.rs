@@ -15,6 +15,7 @@ mod denial;
 mod proof;
 mod rendering;
 mod resolve;
+pub mod split;
 
 pub use resolve::{Asked, MAX_CHAIN};
 
@@ -28,6 +29,7 @@ use crate::program::Program;
 use crate::resolution::RdataItems;
 use crate::store::{Rendered, Store};
 use denial::Denial;
+use split::Extent;
 
 /// One zone, ready to answer.
 #[derive(Debug)]
@@ -38,6 +40,8 @@ pub struct Zone {
     max_labels: usize,
     soa: Soa,
     seed: Seed,
+    /// The names that it has, when it is a part of a zone.
+    extent: Option<Extent>,
     nodes: Box<[Node]>,
     /// Lower-case wire forms of all names.
     names: Box<[u8]>,
@@ -402,6 +406,20 @@ impl Zone {
     #[inline]
     pub const fn nodata(&self) -> Answer {
         self.nodata
+    }
+
+    /// Whether this is the answer for names that do not exist.
+    #[inline]
+    #[must_use]
+    pub fn says_no_name(&self, answer: Answer) -> bool {
+        answer == self.nxdomain
+    }
+
+    /// Whether the suffix of so many labels of this name exists.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, name: &Suffixes, n_labels: usize) -> bool {
+        self.visible_node(name, n_labels).is_some()
     }
 
     /// The response of this number.

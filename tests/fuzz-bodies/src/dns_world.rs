@@ -27,6 +27,7 @@ impl World {
             .map(|_| LiveAnswer::failed(Failure::Incomplete));
         let served = Served {
             apex: apex.clone(),
+            parts: None,
             live: Arc::new(LiveSets::new(live, None)),
             zone: Some(Arc::new(zone)),
         };

@@ -196,6 +196,7 @@ fn a_zone_without_data_is_left_to_the_resolver() {
     let gone = crate::table::Served {
         apex: "b.test.".parse().unwrap(),
         zone: None,
+        parts: None,
         live: Arc::default(),
     };
     snapshot.table = snapshot.table.replace([Arc::new(gone)]);

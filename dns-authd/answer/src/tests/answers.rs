@@ -151,6 +151,7 @@ fn with_live(sets: Vec<LiveAnswer>) -> Snapshot {
     let served = Arc::new(Served {
         apex: served.apex.clone(),
         zone: served.zone.clone(),
+        parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
     });
     Snapshot {
@@ -333,6 +334,7 @@ fn a_live_alias_is_followed() {
     let served = Arc::new(Served {
         apex: served.apex.clone(),
         zone: served.zone.clone(),
+        parts: None,
         live: Arc::new(LiveSets::new(sets, None)),
     });
     let snapshot = Snapshot {
@@ -569,6 +571,7 @@ fn a_zone_that_never_was_loaded_fails() {
     let served = Served {
         apex: "example.".parse().unwrap(),
         zone: None,
+        parts: None,
         live: Arc::default(),
     };
     let snapshot = Snapshot {

@@ -32,6 +32,7 @@ fn snapshot(text: &str) -> Snapshot {
     let served = Served {
         apex,
         zone: Some(zone.into()),
+        parts: None,
         live: std::sync::Arc::default(),
     };
     Snapshot {

@@ -12,6 +12,7 @@ use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::{Class, Name, Type};
 
 use super::denial::Denial;
+use super::split::Extent;
 use super::{Answer, Kind, LiveSet, Node, NodeAnswers, RrSet, SetData, Soa, Zone, rendering};
 use crate::merge::canonical;
 use crate::name_table::{Index, NameTable};
@@ -34,6 +35,33 @@ impl Zone {
         }
         let mut zone = builder.finish(seed).map_err(|problem| vec![problem])?;
         zone.denial = Denial::of(&zone);
+        rendering::render(&mut zone);
+        Ok(zone)
+    }
+}
+
+impl Zone {
+    /// Compiles a part of a zone. The names of `empty` exist, with or without a record. An alias that leads into another part
+    /// is answered as one that leads out of the zone: the server continues it.
+    ///
+    /// # Errors
+    /// As [`Zone::build`].
+    pub fn build_part(
+        apex: &Name,
+        records: &[Record],
+        empty: &[Name],
+        extent: Extent,
+        seed: Seed,
+    ) -> Result<Self, Vec<Problem>> {
+        let mut builder = Builder::new(apex);
+        for record in records.iter().filter(|it| it.owner.is_within(apex)) {
+            builder.add(record).map_err(|problem| vec![problem])?;
+        }
+        for name in empty.iter().filter(|name| name.is_within(apex)) {
+            builder.place_of(name);
+        }
+        let mut zone = builder.finish(seed).map_err(|problem| vec![problem])?;
+        zone.extent = Some(extent);
         rendering::render(&mut zone);
         Ok(zone)
     }
@@ -193,6 +221,7 @@ impl<'r> Builder<'r> {
             max_labels,
             soa,
             seed,
+            extent: None,
             nodes: packer.nodes.into(),
             names: packer.names.into(),
             spellings: packer.spellings,

@@ -106,6 +106,10 @@ impl Zone {
             }
             let mut next = Suffixes::default();
             next.read(self.seed, target.as_wire());
+            if self.extent.is_some_and(|extent| !extent.has(&next)) {
+                resolver.resolution.onward = Some(target);
+                break;
+            }
             suffixes = Some(next);
             owner = Some(target);
         }

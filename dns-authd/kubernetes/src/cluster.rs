@@ -1,0 +1,705 @@
+//! The zones of a cluster, kept up to date with its snapshots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use cluster::{Freshness, Key, Kind, Namespace, Object, Service, Snapshot};
+use config::dns_authd::PodNames;
+use config_text::Problem;
+use dns_wire::hash::{Seed, Suffixes};
+use dns_wire::{Name, Type};
+use dns_zone::zone::split::{Extent, Split};
+use dns_zone::{Record, RecordData, Soa, Zone};
+
+use crate::options::{Options, reverse_name};
+use crate::render::{Names, Pointer, Rendered, dashed, render, render_external};
+
+/// The parts of a zone. With 5,000 Services a part has the names of some five of them.
+pub const PARTS: usize = 1024;
+
+/// The kinds of objects that names are made of.
+const KINDS: [Kind; 3] = [Kind::Namespace, Kind::Service, Kind::EndpointSlice];
+
+/// The zones of a cluster.
+#[derive(Debug)]
+pub struct Cluster {
+    options: Arc<Options>,
+    seed: Seed,
+    names: Names,
+    snapshot: Arc<Snapshot>,
+    serial: u32,
+    /// The namespaces whose names are served.
+    namespaces: BTreeSet<String>,
+    /// The slices of each Service, by the Service's key.
+    slices: BTreeMap<Key, BTreeSet<Key>>,
+    /// The names of each Service beside those below `svc`: their removal has to be known.
+    elsewhere: BTreeMap<Key, Elsewhere>,
+    domain: Domain,
+    reverse: Vec<Reverse>,
+    external: Option<External>,
+}
+
+/// The names of a Service that are not below its own.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Elsewhere {
+    reverse: Vec<Pointer>,
+    pods: Vec<IpAddr>,
+}
+
+/// What has changed in one zone.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The zone's place among [`Options::apexes`].
+    pub zone: usize,
+    /// The names above the parts.
+    pub root: Arc<Zone>,
+    /// The parts that are others than before. Those that the first change of a zone does not list are `empty`.
+    pub parts: Vec<(usize, Arc<Zone>)>,
+    /// A part without names, in the first change of a zone only.
+    pub empty: Option<Arc<Zone>>,
+    /// The number of records of the whole zone.
+    pub n_records: usize,
+}
+
+/// The outline of a zone and of its parts.
+#[derive(Debug)]
+struct Shape {
+    apex: Name,
+    split: Split,
+    /// The number of records of each part, and a hash of them.
+    contents: Vec<(usize, u64)>,
+    /// Whether the zone was rendered before.
+    is_begun: bool,
+}
+
+/// The zone of the domain.
+#[derive(Debug)]
+struct Domain {
+    shape: Shape,
+    /// The Services whose names are in each part.
+    services: Vec<BTreeSet<Key>>,
+    /// The addresses of pods with names in each part, by namespace, each with the number of Services that have it.
+    pods: Vec<BTreeMap<(String, IpAddr), usize>>,
+}
+
+/// The zone of external names.
+#[derive(Debug)]
+struct External {
+    shape: Shape,
+    /// The Services that may have names in each part.
+    services: Vec<BTreeSet<Key>>,
+}
+
+/// A reverse zone.
+#[derive(Debug)]
+struct Reverse {
+    shape: Shape,
+    /// The names of addresses, those of the root under `None`.
+    pointers: BTreeMap<Option<usize>, BTreeMap<(Pointer, Key), Name>>,
+}
+
+/// A part that was built, with the number of its records and a hash of them.
+type Part = (usize, Arc<Zone>, (usize, u64));
+
+/// The parts that have to be rendered again.
+#[derive(Debug, Default)]
+struct Dirty {
+    root: bool,
+    domain: BTreeSet<usize>,
+    external: BTreeSet<usize>,
+    reverse: BTreeMap<usize, BTreeSet<Option<usize>>>,
+}
+
+impl Cluster {
+    /// A cluster without a snapshot: it has no zones yet.
+    #[must_use]
+    pub fn new(options: Arc<Options>, seed: Seed) -> Self {
+        let shape = |apex: &Name, depth| Shape {
+            apex: apex.clone(),
+            split: Split {
+                depth,
+                parts: PARTS,
+            },
+            contents: vec![(0, 0); PARTS],
+            is_begun: false,
+        };
+        let reverse = options.reverse.iter();
+        Self {
+            names: Names::of(&options.domain),
+            seed,
+            snapshot: Arc::default(),
+            serial: 0,
+            namespaces: BTreeSet::new(),
+            slices: BTreeMap::new(),
+            elsewhere: BTreeMap::new(),
+            domain: Domain {
+                // The Service's own name, or the pod's: the names below it are in the same part.
+                shape: shape(&options.domain, options.domain.n_labels() + 3),
+                services: vec![BTreeSet::new(); PARTS],
+                pods: vec![BTreeMap::new(); PARTS],
+            },
+            reverse: reverse
+                .map(|apex| Reverse {
+                    shape: shape(apex, reverse_depth(apex)),
+                    pointers: BTreeMap::new(),
+                })
+                .collect(),
+            external: options.external.as_ref().map(|apex| External {
+                shape: shape(apex, apex.n_labels() + 2),
+                services: vec![BTreeSet::new(); PARTS],
+            }),
+            options,
+        }
+    }
+
+    /// The way in which each zone is split, in the order of [`Options::apexes`].
+    pub fn splits(options: &Options) -> impl Iterator<Item = Split> {
+        let domain = std::iter::once(options.domain.n_labels() + 3);
+        let external = options.external.as_ref().map(|apex| apex.n_labels() + 2);
+        let depths = domain.chain(options.reverse.iter().map(reverse_depth));
+        let depths = depths.chain(external);
+        depths.map(|depth| Split {
+            depth,
+            parts: PARTS,
+        })
+    }
+
+    /// The serial of the zones.
+    #[must_use]
+    pub const fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Whether a snapshot has everything that names are made of.
+    #[must_use]
+    pub fn is_complete(snapshot: &Snapshot) -> bool {
+        let mut kinds = KINDS.into_iter();
+        kinds.all(|kind| snapshot.freshness(kind) != Freshness::Unread)
+    }
+
+    /// Takes a snapshot. `now` is the time in seconds since 1970, which serials follow. Without a change of names there is
+    /// nothing to publish.
+    ///
+    /// # Errors
+    /// When a part has too many names for its table; the part stays as it was.
+    pub fn take(
+        &mut self,
+        snapshot: &Arc<Snapshot>,
+        now: u32,
+    ) -> Result<Vec<Change>, Vec<Problem>> {
+        if !Self::is_complete(snapshot) {
+            return Ok(Vec::new());
+        }
+        let difference = snapshot.difference_from(Some(&self.snapshot));
+        let before = std::mem::replace(&mut self.snapshot, Arc::clone(snapshot));
+        let mut dirty = Dirty::default();
+        let mut services = self.follow_namespaces(&mut dirty);
+        let put = difference.put.iter().map(|object| object.key());
+        for key in put.chain(difference.gone.iter().cloned()) {
+            match key.kind {
+                Kind::Service => {
+                    services.insert(key);
+                }
+                Kind::EndpointSlice => self.follow_slice(&key, &before, &mut services),
+                Kind::Node | Kind::Namespace => {}
+            }
+        }
+        for service in services {
+            self.follow_service(service, &mut dirty);
+        }
+        self.render(&dirty, now)
+    }
+
+    /// Takes the namespaces; returns the Services of those that have come or gone.
+    fn follow_namespaces(&mut self, dirty: &mut Dirty) -> BTreeSet<Key> {
+        let all = self.snapshot.of_kind(Kind::Namespace);
+        let namespaces = all.filter_map(|object| match &**object {
+            Object::Namespace(namespace) => Some(namespace),
+            _ => None,
+        });
+        let served = namespaces.filter(|namespace| self.serves(namespace));
+        let served: BTreeSet<String> = served.map(|one| one.meta.name.clone()).collect();
+        if served == self.namespaces {
+            return BTreeSet::new();
+        }
+        dirty.root = true;
+        let before = std::mem::replace(&mut self.namespaces, served);
+        let others: BTreeSet<&String> = before.symmetric_difference(&self.namespaces).collect();
+        let services = self.snapshot.of_kind(Kind::Service);
+        let services = services.filter(|service| others.contains(&service.meta().namespace));
+        services.map(|service| service.key()).collect()
+    }
+
+    fn serves(&self, namespace: &Namespace) -> bool {
+        let (options, meta) = (&self.options, &namespace.meta);
+        (options.namespaces.is_empty() || options.namespaces.contains(&meta.name))
+            && options.namespace_labels.selects(&meta.labels)
+    }
+
+    /// Notes the Services of a slice, before and now.
+    fn follow_slice(&mut self, key: &Key, before: &Snapshot, services: &mut BTreeSet<Key>) {
+        if let Some(service) = service_of(before, key) {
+            if let Some(slices) = self.slices.get_mut(&service) {
+                slices.remove(key);
+                if slices.is_empty() {
+                    self.slices.remove(&service);
+                }
+            }
+            services.insert(service);
+        }
+        if let Some(service) = service_of(&self.snapshot, key) {
+            let slices = self.slices.entry(service.clone()).or_default();
+            slices.insert(key.clone());
+            services.insert(service);
+        }
+    }
+
+    /// Notes which parts a Service has names in, before and now.
+    fn follow_service(&mut self, key: Key, dirty: &mut Dirty) {
+        let Some(part) = self.part_of_service(&key) else {
+            return;
+        };
+        let rendered = self.render_service(&key);
+        let is_served = rendered.is_some();
+        let new = rendered.map_or_else(Elsewhere::default, |rendered| Elsewhere {
+            reverse: rendered.reverse,
+            pods: rendered.pods,
+        });
+        if let Some(services) = self.domain.services.get_mut(part) {
+            let was_served = match is_served {
+                true => !services.insert(key.clone()),
+                false => services.remove(&key),
+            };
+            if was_served || is_served {
+                dirty.domain.insert(part);
+            }
+        }
+        self.follow_external(&key, is_served, dirty);
+        let old = self.elsewhere.remove(&key).unwrap_or_default();
+        if old != new {
+            self.replace_pods(&key.namespace, &old.pods, &new.pods, dirty);
+            self.replace_pointers(&key, &old.reverse, &new.reverse, dirty);
+        }
+        if new != Elsewhere::default() {
+            self.elsewhere.insert(key, new);
+        }
+    }
+
+    /// Notes that a Service may have other external names than before.
+    fn follow_external(&mut self, key: &Key, is_served: bool, dirty: &mut Dirty) {
+        let Some(external) = &mut self.external else {
+            return;
+        };
+        let name = external.shape.apex.prepend(key.namespace.as_bytes());
+        let Ok(name) = name.and_then(|name| name.prepend(key.name.as_bytes())) else {
+            return;
+        };
+        let part = external.shape.part_of(&name, self.seed);
+        let services = part.and_then(|part| Some((part, external.services.get_mut(part)?)));
+        let Some((part, services)) = services else {
+            return;
+        };
+        let was_served = match is_served {
+            true => !services.insert(key.clone()),
+            false => services.remove(key),
+        };
+        if was_served || is_served {
+            dirty.external.insert(part);
+        }
+    }
+
+    fn replace_pods(&mut self, namespace: &str, old: &[IpAddr], new: &[IpAddr], dirty: &mut Dirty) {
+        for (addresses, is_new) in [(old, false), (new, true)] {
+            for address in addresses {
+                let part = self.pod_name(namespace, *address);
+                let part = part.and_then(|name| self.domain.shape.part_of(&name, self.seed));
+                let Some((part, pods)) =
+                    part.and_then(|part| Some((part, self.domain.pods.get_mut(part)?)))
+                else {
+                    continue;
+                };
+                dirty.domain.insert(part);
+                let place = (namespace.to_owned(), *address);
+                let count = pods.entry(place.clone()).or_default();
+                match is_new {
+                    true => *count += 1,
+                    false => *count = count.saturating_sub(1),
+                }
+                if *count == 0 {
+                    pods.remove(&place);
+                }
+            }
+        }
+    }
+
+    fn replace_pointers(&mut self, key: &Key, old: &[Pointer], new: &[Pointer], dirty: &mut Dirty) {
+        for (pointers, is_new) in [(old, false), (new, true)] {
+            for pointer in pointers {
+                let Ok(owner) = reverse_name(pointer.address) else {
+                    continue;
+                };
+                let zones = self.reverse.iter_mut().enumerate();
+                let zones = zones.filter(|(_, zone)| owner.is_within(&zone.shape.apex));
+                // The networks may lie in each other: the smallest answers.
+                let smallest = zones.max_by_key(|(_, zone)| zone.shape.apex.n_labels());
+                let Some((place, zone)) = smallest else {
+                    continue;
+                };
+                let part = zone.shape.part_of(&owner, self.seed);
+                let pointers = zone.pointers.entry(part).or_default();
+                let entry = (pointer.clone(), key.clone());
+                match is_new {
+                    true => drop(pointers.insert(entry, owner)),
+                    false => drop(pointers.remove(&entry)),
+                }
+                if pointers.is_empty() {
+                    zone.pointers.remove(&part);
+                }
+                dirty.reverse.entry(place).or_default().insert(part);
+            }
+        }
+    }
+
+    //--- Rendering
+
+    /// The names of a Service; `None` if it is not served.
+    fn render_service(&self, key: &Key) -> Option<Rendered> {
+        let service = service(&self.snapshot, key)?;
+        let is_served = self.namespaces.contains(&key.namespace)
+            && self.options.labels.selects(&service.meta.labels);
+        if !is_served {
+            return None;
+        }
+        let slices = self.slices.get(key).into_iter().flatten();
+        let slices = slices.filter_map(|slice| match &**self.snapshot.get(slice)? {
+            Object::EndpointSlice(slice) => Some(slice),
+            _ => None,
+        });
+        let slices: Vec<_> = slices.collect();
+        Some(render(service, &slices, &self.names, &self.options))
+    }
+
+    fn render(&mut self, dirty: &Dirty, now: u32) -> Result<Vec<Change>, Vec<Problem>> {
+        let is_first = !self.domain.shape.is_begun;
+        let domain = self.build_domain(&dirty.domain)?;
+        let mut reverse = BTreeMap::new();
+        for (place, parts) in &dirty.reverse {
+            reverse.insert(*place, self.build_reverse(*place, parts)?);
+        }
+        let external = self.build_external(&dirty.external)?;
+        let is_domain_other = is_first || dirty.root || !domain.is_empty();
+        if !is_domain_other && reverse.is_empty() && external.is_empty() {
+            return Ok(Vec::new());
+        }
+        let next = self.serial.wrapping_add(1);
+        self.serial = match is_first || Soa::is_newer(now, next) {
+            true => now.max(1),
+            false => next,
+        };
+        let mut changes = Vec::new();
+        if is_domain_other {
+            let root = self.build_domain_root()?;
+            let empty = self.build_empty(&self.domain.shape)?;
+            changes.push(self.domain.shape.change(0, (root, empty), domain));
+        }
+        for place in 0..self.reverse.len() {
+            let parts = reverse.remove(&place);
+            if is_first || parts.is_some() {
+                let root = self.build_reverse_root(place)?;
+                let zone = self.reverse.get(place);
+                let empty = zone.map(|zone| self.build_empty(&zone.shape)).transpose()?;
+                let (empty, parts) = (empty.flatten(), parts.unwrap_or_default());
+                let zone = self.reverse.get_mut(place);
+                changes.extend(zone.map(|zone| {
+                    let number = place + 1;
+                    zone.shape.change(number, (root, empty), parts)
+                }));
+            }
+        }
+        if is_domain_other || !external.is_empty() {
+            changes.extend(self.change_external(external)?);
+        }
+        Ok(changes)
+    }
+
+    /// The parts of the zone of external names whose content is other than before.
+    fn build_external(&self, parts: &BTreeSet<usize>) -> Result<Vec<Part>, Vec<Problem>> {
+        let Some(external) = &self.external else {
+            return Ok(Vec::new());
+        };
+        let (apex, mut built) = (&external.shape.apex, Vec::new());
+        for part in parts {
+            let services = external.services.get(*part).into_iter().flatten();
+            let services = services.filter_map(|key| service(&self.snapshot, key));
+            let records = services
+                .flat_map(|service| render_external(service, apex, &self.names, &self.options));
+            let records: Vec<Record> = records.collect();
+            let content = content(&records, &[]);
+            if external.shape.has_other(*part, content) {
+                let zone = self.build_part(&external.shape, *part, records, &[])?;
+                built.push((*part, zone, content));
+            }
+        }
+        Ok(built)
+    }
+
+    /// The change of the zone of external names with these parts. Its namespaces exist, as those of the domain.
+    fn change_external(&mut self, parts: Vec<Part>) -> Result<Option<Change>, Vec<Problem>> {
+        let Some(external) = &self.external else {
+            return Ok(None);
+        };
+        let shape = &external.shape;
+        let records = self.names.apex(&shape.apex, self.serial, &self.options);
+        let namespaces = self.namespaces.iter();
+        let empty = namespaces.filter_map(|name| shape.apex.prepend(name.as_bytes()).ok());
+        let empty: Vec<Name> = empty.collect();
+        let root = shape.build(None, &records, &empty, self.seed)?;
+        let first = self.build_empty(shape)?;
+        let place = self.reverse.len() + 1;
+        let external = self.external.as_mut();
+        Ok(external.map(|external| external.shape.change(place, (root, first), parts)))
+    }
+
+    /// The parts of the domain whose content is other than before.
+    fn build_domain(&mut self, parts: &BTreeSet<usize>) -> Result<Vec<Part>, Vec<Problem>> {
+        let mut built = Vec::with_capacity(parts.len());
+        for part in parts {
+            let (records, empty) = self.records_of_part(*part);
+            let content = content(&records, &empty);
+            if self.domain.shape.has_other(*part, content) {
+                let zone = self.build_part(&self.domain.shape, *part, records, &empty)?;
+                built.push((*part, zone, content));
+            }
+        }
+        Ok(built)
+    }
+
+    /// The names of the domain above its parts.
+    fn build_domain_root(&self) -> Result<Arc<Zone>, Vec<Problem>> {
+        let shape = &self.domain.shape;
+        let mut records = self.names.apex(&shape.apex, self.serial, &self.options);
+        records.extend(self.names.fixed(&self.options));
+        // The name server exists, also without an address.
+        let names = [&self.names.svc, &self.names.pod, &self.names.server];
+        let mut empty: Vec<Name> = names.into_iter().cloned().collect();
+        for namespace in &self.namespaces {
+            empty.extend(self.names.svc.prepend(namespace.as_bytes()));
+            if self.options.pods != PodNames::Disabled {
+                empty.extend(self.names.pod.prepend(namespace.as_bytes()));
+            }
+        }
+        shape.build(None, &records, &empty, self.seed)
+    }
+
+    /// The parts of a reverse zone that have changed.
+    fn build_reverse(
+        &self,
+        place: usize,
+        parts: &BTreeSet<Option<usize>>,
+    ) -> Result<Vec<Part>, Vec<Problem>> {
+        let Some(zone) = self.reverse.get(place) else {
+            return Ok(Vec::new());
+        };
+        let mut built = Vec::with_capacity(parts.len());
+        for part in parts.iter().filter_map(|part| *part) {
+            let records = self.pointers(zone, Some(part));
+            let content = content(&records, &[]);
+            let part_zone = self.build_part(&zone.shape, part, records, &[])?;
+            built.push((part, part_zone, content));
+        }
+        Ok(built)
+    }
+
+    fn build_reverse_root(&self, place: usize) -> Result<Arc<Zone>, Vec<Problem>> {
+        let Some(zone) = self.reverse.get(place) else {
+            return Err(Vec::new());
+        };
+        let mut records = self
+            .names
+            .apex(&zone.shape.apex, self.serial, &self.options);
+        records.extend(self.pointers(zone, None));
+        let empty = zone.names_above_parts();
+        zone.shape.build(None, &records, &empty, self.seed)
+    }
+
+    /// A part without names, for a zone that had none before.
+    fn build_empty(&self, shape: &Shape) -> Result<Option<Arc<Zone>>, Vec<Problem>> {
+        match shape.is_begun {
+            true => Ok(None),
+            false => self.build_part(shape, 0, Vec::new(), &[]).map(Some),
+        }
+    }
+
+    /// Builds a part. It has a SOA record for its negative answers, in which the server writes the serial of the zone.
+    fn build_part(
+        &self,
+        shape: &Shape,
+        part: usize,
+        mut records: Vec<Record>,
+        empty: &[Name],
+    ) -> Result<Arc<Zone>, Vec<Problem>> {
+        records.push(self.names.soa(&shape.apex, 0, self.options.ttl));
+        shape.build(Some(part), &records, empty, self.seed)
+    }
+
+    /// The records of a part of the domain, and its names without one.
+    fn records_of_part(&self, part: usize) -> (Vec<Record>, Vec<Name>) {
+        let (mut records, mut empty) = (Vec::new(), Vec::new());
+        let services = self.domain.services.get(part).into_iter().flatten();
+        for rendered in services.filter_map(|service| self.render_service(service)) {
+            records.extend(rendered.records);
+            empty.extend(rendered.empty);
+        }
+        let pods = self.domain.pods.get(part).into_iter().flatten();
+        for ((namespace, address), _) in pods {
+            let name = self.pod_name(namespace, *address);
+            let ttl = self.options.ttl;
+            records.extend(name.map(|name| self.names.address(&name, ttl, *address)));
+        }
+        (records, empty)
+    }
+
+    /// The records of the addresses of a part.
+    fn pointers(&self, zone: &Reverse, part: Option<usize>) -> Vec<Record> {
+        let Some(pointers) = zone.pointers.get(&part) else {
+            return Vec::new();
+        };
+        let services = pointers.keys().filter(|(pointer, _)| pointer.is_service);
+        let services: BTreeSet<IpAddr> = services.map(|(pointer, _)| pointer.address).collect();
+        let shown = pointers
+            .iter()
+            .filter(|((pointer, _), _)| pointer.is_service || !services.contains(&pointer.address));
+        let records = shown.map(|((pointer, _), owner)| {
+            let target = pointer.target.as_wire().to_vec();
+            self.names
+                .record(owner, self.options.ttl, Type::PTR, target)
+        });
+        records.collect()
+    }
+
+    //--- Names
+
+    fn part_of_service(&self, key: &Key) -> Option<usize> {
+        let name = self.names.svc.prepend(key.namespace.as_bytes()).ok()?;
+        let name = name.prepend(key.name.as_bytes()).ok()?;
+        self.domain.shape.part_of(&name, self.seed)
+    }
+
+    fn pod_name(&self, namespace: &str, address: IpAddr) -> Option<Name> {
+        let name = self.names.pod.prepend(namespace.as_bytes()).ok()?;
+        name.prepend(dashed(address).as_bytes()).ok()
+    }
+}
+
+impl Shape {
+    fn part_of(&self, name: &Name, seed: Seed) -> Option<usize> {
+        let mut read = Suffixes::default();
+        read.read(seed, name.as_wire());
+        self.split.part_of(&read)
+    }
+
+    fn build(
+        &self,
+        part: Option<usize>,
+        records: &[Record],
+        empty: &[Name],
+        seed: Seed,
+    ) -> Result<Arc<Zone>, Vec<Problem>> {
+        let extent = Extent {
+            split: self.split,
+            part,
+        };
+        Zone::build_part(&self.apex, records, empty, extent, seed).map(Arc::new)
+    }
+
+    /// Whether a part has other content than this.
+    fn has_other(&self, part: usize, content: (usize, u64)) -> bool {
+        self.contents.get(part) != Some(&content)
+    }
+
+    fn change(
+        &mut self,
+        zone: usize,
+        (root, empty): (Arc<Zone>, Option<Arc<Zone>>),
+        parts: Vec<Part>,
+    ) -> Change {
+        self.is_begun = true;
+        for (part, _, content) in &parts {
+            if let Some(slot) = self.contents.get_mut(*part) {
+                *slot = *content;
+            }
+        }
+        let of_parts: usize = self.contents.iter().map(|(n_records, _)| n_records).sum();
+        Change {
+            zone,
+            n_records: root.n_records() + of_parts,
+            root,
+            empty,
+            parts: parts
+                .into_iter()
+                .map(|(part, zone, _)| (part, zone))
+                .collect(),
+        }
+    }
+}
+
+impl Reverse {
+    /// The names above the parts that have names below them: they exist (RFC 8020).
+    fn names_above_parts(&self) -> Vec<Name> {
+        let depth = self.shape.split.depth;
+        let first = self.shape.apex.n_labels() + 1;
+        if first >= depth {
+            return Vec::new();
+        }
+        let owners = self.pointers.values().flat_map(BTreeMap::values);
+        let above: BTreeSet<Name> = owners.map(|owner| owner.suffix(depth - 1)).collect();
+        above.into_iter().collect()
+    }
+}
+
+/// The labels by which a reverse zone is split: all but one of an address's, or one below the apex.
+fn reverse_depth(apex: &Name) -> usize {
+    let is_six = apex
+        .labels()
+        .any(|label| label.eq_ignore_ascii_case(b"ip6"));
+    let whole = if is_six { 34 } else { 6 };
+    (whole - 1).max(apex.n_labels() + 1)
+}
+
+/// The number of records, and a hash of everything that answers depend on; zero for nothing.
+fn content(records: &[Record], empty: &[Name]) -> (usize, u64) {
+    if records.is_empty() && empty.is_empty() {
+        return (0, 0);
+    }
+    let mut hasher = DefaultHasher::new();
+    empty.hash(&mut hasher);
+    for record in records {
+        record.owner.hash(&mut hasher);
+        record.ttl.hash(&mut hasher);
+        if let RecordData::Wire { rtype, rdata } = &record.data {
+            (rtype.0, rdata).hash(&mut hasher);
+        }
+    }
+    (records.len(), hasher.finish())
+}
+
+fn service<'s>(snapshot: &'s Snapshot, key: &Key) -> Option<&'s Service> {
+    match &**snapshot.get(key)? {
+        Object::Service(service) => Some(service),
+        _ => None,
+    }
+}
+
+/// The key of the Service that a slice belongs to.
+fn service_of(snapshot: &Snapshot, slice: &Key) -> Option<Key> {
+    match &**snapshot.get(slice)? {
+        Object::EndpointSlice(slice) if !slice.service.is_empty() => Some(Key {
+            kind: Kind::Service,
+            namespace: slice.meta.namespace.clone(),
+            name: slice.service.clone(),
+        }),
+        _ => None,
+    }
+}
