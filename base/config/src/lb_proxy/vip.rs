@@ -97,6 +97,11 @@ pub struct Vip {
     /// does not advertise it. If there is one, lb-proxy logs it and waits three intervals.
     #[serde(default = "yes")]
     pub probe: bool,
+    /// Whether the address belongs to the node that has a lease of it, which the healthds of three and more nodes grant by
+    /// majority; advertisements decide where most healthds are away. It must be the same on all nodes. Leave it off if
+    /// another program than lb-proxy has the address too.
+    #[serde(default)]
+    pub lease: bool,
     /// A script to run at each change of state, as keepalived does: `SCRIPT INSTANCE NAME MASTER|BACKUP|FAULT|STOP
     /// PRIORITY`. Default: none.
     #[serde(default)]
@@ -137,6 +142,7 @@ impl Vip {
             when_unable: WhenUnable::default(),
             announce: Announce::default(),
             probe: true,
+            lease: false,
             notify: None,
         }
     }
