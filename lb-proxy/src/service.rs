@@ -226,7 +226,7 @@ impl Proxy {
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
-            leases: self.vips.leases(),
+            leases: self.vips.leases().shared(),
         }
     }
 

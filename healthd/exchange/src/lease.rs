@@ -46,6 +46,9 @@ const MARGIN: Duration = Duration::from_millis(20);
 /// Renewals in a term.
 const ROUNDS_A_TERM: u32 = 12;
 
+/// Rounds of all leases that a candidate may begin before it hears of one, to preempt a holder.
+const MAX_UNHEARD: u64 = 12;
+
 /// Rounds whose answers count.
 const MAX_ROUNDS: usize = 8;
 
@@ -156,7 +159,8 @@ pub struct Request {
     pub counter: u64,
     /// Names the request; a response has the same.
     pub round: u64,
-    /// The newest request that this voter has granted, as far as the sender has heard.
+    /// The newest request that this voter has granted, or refused because another node has the lease, as far as the sender has
+    /// heard.
     pub echo: u64,
     /// The term.
     pub term: Duration,
@@ -350,7 +354,7 @@ impl Leases {
             return State::Free;
         };
         if let Some(until) = slot.until.filter(|until| now < *until) {
-            let preempting = slot.preempted_by.values().copied().max().unwrap_or(0);
+            let preempting = slot.preempting_by(self.majority());
             return State::Own { until, preempting };
         }
         let grant = slot.grant.as_ref().filter(|grant| now < grant.until);
@@ -522,13 +526,15 @@ impl Leases {
             return;
         };
         let counter = slot.counter;
+        if matches!(response.answer, Answer::Granted { .. } | Answer::Held { .. }) {
+            let echo = slot.echoes.entry(voter).or_default();
+            *echo = (*echo).max(response.round);
+        }
         match &response.answer {
             Answer::Granted { preempting } => {
                 round.granted.insert(voter);
                 let is_current = round.counter == counter && round.granted.len() >= majority;
                 let (kind, sent) = (round.kind, round.sent);
-                let echo = slot.echoes.entry(voter).or_default();
-                *echo = (*echo).max(response.round);
                 slot.preempted_by.insert(voter, *preempting);
                 let Some(wish) = slot.wish.filter(|wish| wish.wants && is_current) else {
                     return;
@@ -597,6 +603,14 @@ impl Slot {
         self.is_outbid = true;
     }
 
+    /// The highest priority that a majority of the voters knows of a node that is to preempt this one: such a node is in contact
+    /// with a majority.
+    fn preempting_by(&self, majority: usize) -> u8 {
+        let mut all: Vec<u8> = self.preempted_by.values().copied().collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        all.get(majority - 1).copied().unwrap_or(0)
+    }
+
     /// Whether a majority of the nodes has promised the present ballot.
     fn is_prepared(&self, n_nodes: usize) -> bool {
         let mut current = self
@@ -658,7 +672,9 @@ impl Leases {
                 priority: grant.priority,
                 left: grant.until.saturating_duration_since(now),
             };
-            if request.preempts {
+            // One that does not hear this voter could not get the lease.
+            let hears = request.echo > 0 && request.round <= request.echo.saturating_add(MAX_UNHEARD);
+            if request.preempts && hears {
                 let until = now + request.term.min(LONGEST_TERM) / 2;
                 slot.note_preempting(request.priority, until, now);
             }

@@ -265,6 +265,7 @@ impl Session {
         let routers = members.map(|(machine, member)| RouterStatus {
             machine: machine.status(),
             tally: member.tally(),
+            lease: member.router.lease.clone(),
         });
         self.context.board.publish(self.number, routers.collect());
     }
