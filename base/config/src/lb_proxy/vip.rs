@@ -98,8 +98,9 @@ pub struct Vip {
     #[serde(default = "yes")]
     pub probe: bool,
     /// Whether the address belongs to the node that has a lease of it, which the healthds of three and more nodes grant by
-    /// majority; advertisements decide where most healthds are away. It must be the same on all nodes. Leave it off if
-    /// another program than lb-proxy has the address too.
+    /// majority. A node that is cut off gives the address up before another takes it, and no advertisement moves it.
+    /// Advertisements decide where most healthds are away. It must be the same on all nodes, and off if another program than
+    /// lb-proxy can have the address.
     #[serde(default)]
     pub lease: bool,
     /// A script to run at each change of state, as keepalived does: `SCRIPT INSTANCE NAME MASTER|BACKUP|FAULT|STOP
