@@ -20,6 +20,7 @@ use proto::health::{Liveness, Target, Terms};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
+use crate::leases::LeaseTable;
 use crate::metrics::Counters;
 use exchange::members::{Contact, PeerId, is_shared};
 use health_probe::Prober;
@@ -44,6 +45,7 @@ struct Shared {
     generation: watch::Sender<u64>,
     /// Whether this node is in contact with the others; `None` without an exchange.
     contact: watch::Sender<Option<Contact>>,
+    leases: LeaseTable,
     /// Why each peer is not heard; empty while it is.
     peer_errors: Mutex<BTreeMap<PeerId, String>>,
     /// The generation that is on disk.
@@ -74,6 +76,7 @@ impl Driver {
                 wake,
                 generation,
                 contact: watch::channel(None).0,
+                leases: LeaseTable::new(),
                 peer_errors: Mutex::default(),
                 // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
@@ -120,6 +123,11 @@ impl Driver {
     /// Whether this node is in contact with the others, waited for with `changed`.
     pub(crate) fn contacts(&self) -> watch::Receiver<Option<Contact>> {
         self.shared.contact.subscribe()
+    }
+
+    /// The leases of virtual addresses.
+    pub(crate) fn leases(&self) -> &LeaseTable {
+        &self.shared.leases
     }
 
     /// Keeps why a peer is not heard, empty if it is. Returns whether that is another reason than before.

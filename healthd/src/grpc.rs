@@ -1,4 +1,4 @@
-//! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`, `ReportClock`.
+//! The contract's service: `Watch`, `Report`, `List`, `SetAdminState`, `ReportClock`, `Lease`.
 //!
 //! Each `Watch` stream has one task: it reads statements, follows the generation and sends what the
 //! subscriber has not seen. A subscriber that reads slowly delays no other: it gets all changes in between
@@ -156,6 +156,22 @@ impl Health for HealthApi {
         let report = report.map_err(|error| Status::invalid_argument(error.to_string()))?;
         self.take_clock(report)?;
         Ok(Response::new(wire::ReportClockResponse {}))
+    }
+
+    async fn lease(
+        &self,
+        request: Request<wire::LeaseRequest>,
+    ) -> Result<Response<wire::LeaseResponse>, Status> {
+        if request.extensions().get::<UdsConnectInfo>().is_none() {
+            return Err(Status::permission_denied(
+                "leases are for the services of this node, at a Unix socket",
+            ));
+        }
+        let mut guard = self.guard.clone();
+        tokio::select! {
+            response = self.driver.leases().call(request.into_inner()) => Ok(Response::new(response)),
+            () = guard.asked() => Err(ending()),
+        }
     }
 }
 

@@ -18,6 +18,7 @@ pub mod driver;
 pub mod grpc;
 pub mod grpc_health;
 pub mod listener;
+mod leases;
 mod marks;
 pub mod metrics;
 pub mod page;

@@ -101,6 +101,7 @@ impl Exchange {
         let Self { config, listeners } = self;
         let identity = Arc::new(identity);
         let settings = config.settings.clone();
+        driver.leases().begin(&settings);
         driver.step(|monitor, now| monitor.exchange(settings, now));
         let peers: Vec<_> = config.peers.iter().map(|peer| peer.name.clone()).collect();
         let addresses = config.peers.iter();
@@ -130,6 +131,14 @@ impl Exchange {
                 }
             });
         }
+        let (leases, contacts) = (driver.leases().clone(), driver.contacts());
+        let mut ending = guard.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = leases.run(contacts) => {}
+                () = ending.asked() => {}
+            }
+        });
         let hold = config.settings.hold;
         tokio::spawn(async move {
             let mut guard = guard;

@@ -196,6 +196,8 @@ pub struct Vip {
     pub priority: PrioritySettings,
     /// Run at each change of state, as keepalived does.
     pub notify: Option<Notify>,
+    /// The name of its lease, if it needs one.
+    pub lease: Option<Arc<str>>,
 }
 
 /// Something whose health decides a priority.

@@ -9,6 +9,7 @@ pub mod health;
 pub mod host;
 pub mod import;
 mod kernel_path;
+mod leases;
 pub mod metrics;
 pub mod routes;
 mod self_check;

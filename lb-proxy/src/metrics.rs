@@ -20,12 +20,15 @@ use l4::relay::Engine;
 use netfilter::FlowTable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use daemon::latest::Reader;
+use proto::lease::{Leases, State as LeaseState};
 use proto::link::Link;
 use vrrp::machine::State;
 
 use crate::datagrams::Datagrams;
 use crate::health::FailureReports;
 use crate::kernel_path::KernelPath;
+use crate::leases::why_vrrp_alone;
 use crate::table_builder::{TableBuilder, View};
 use crate::vips::VipBoard;
 
@@ -117,6 +120,10 @@ pub const VRRP_STATE: &str = "lb_proxy_vrrp_state";
 pub const VRRP_PRIORITY: &str = "lb_proxy_vrrp_priority";
 /// Events of a virtual router by `event`.
 pub const VRRP_EVENTS: &str = "lb_proxy_vrrp_events";
+/// Whether this node has the lease of a virtual router.
+pub const VRRP_LEASE: &str = "lb_proxy_vrrp_lease";
+/// Whether virtual routers that need leases go by advertisements.
+pub const VRRP_ALONE: &str = "lb_proxy_vrrp_alone";
 /// Records of the access log by `result`.
 pub const LOG_RECORDS: &str = "lb_proxy_access_log_records";
 /// Whether healthd is connected; absent when it is not asked.
@@ -145,6 +152,8 @@ pub struct Scrape {
     pub(crate) kernel: KernelPath,
     /// Virtual routers.
     pub(crate) routers: VipBoard,
+    /// Their leases.
+    pub(crate) leases: Reader<Leases>,
 }
 
 impl Collector for Scrape {
@@ -161,6 +170,8 @@ impl Collector for Scrape {
         self.rules(&mut page)?;
         let routers = self.routers.routers();
         vrrp(&mut page, &routers)?;
+        let leases = self.leases.clone();
+        self::leases(&mut page, &routers, &leases.shared())?;
         self.health(&mut page)?;
         haproxy::encode(&mut page, &view, &self.engine, &self.log, now)?;
         keepalived::encode(&mut page, &routers)
@@ -509,6 +520,7 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
             ("duplicates", counters.duplicates),
             ("pauses", counters.pauses),
             ("lower-heard", counters.lower_rcvd),
+            ("overruled", counters.overruled),
         ] {
             events.push((labels(&[("router", name), ("event", event)]), count));
         }
@@ -520,6 +532,28 @@ fn vrrp(page: &mut Page<'_, '_>, routers: &[vrrp_net::status::RouterStatus]) -> 
         priorities,
     )?;
     page.counters(VRRP_EVENTS, "Events of virtual routers", events)
+}
+
+/// Whether leases decide, and which this node has.
+fn leases(
+    page: &mut Page<'_, '_>,
+    routers: &[vrrp_net::status::RouterStatus],
+    leases: &Leases,
+) -> fmt::Result {
+    let with_lease = routers.iter().filter_map(|router| Some((router, router.lease.as_ref()?)));
+    let held: Vec<_> = with_lease
+        .map(|(router, lease)| {
+            let is_own = matches!(leases.states.get(lease), Some(LeaseState::Own { .. }));
+            (labels(&[("router", &**router.name())]), f64::from(u8::from(is_own)))
+        })
+        .collect();
+    if held.is_empty() {
+        return Ok(());
+    }
+    page.gauges(VRRP_LEASE, "Whether this node has the lease of a virtual router", held)?;
+    let alone = u8::from(why_vrrp_alone(leases.rule).is_some());
+    let help = "Whether virtual routers that need leases go by advertisements";
+    page.gauge(VRRP_ALONE, help, f64::from(alone))
 }
 
 fn load(counter: &AtomicU64) -> u64 {

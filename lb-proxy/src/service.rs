@@ -29,6 +29,7 @@ use crate::decisions::Decisions;
 use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
+use crate::leases::VipLeases;
 use crate::metrics::Scrape;
 use crate::routes;
 use crate::sockets::Sockets;
@@ -118,7 +119,8 @@ impl Service for Proxy {
         datagrams.bind(&config, &mut context.inherited, others)?;
         // A predecessor that has let go does not come back: everything that may fail must fail before.
         let kernel = KernelPath::default();
-        let vips = Vips::prepare(&config, active, &builder, &engine, &kernel).await?;
+        let leases = VipLeases::start(config.health(), context.readiness.clone());
+        let vips = Vips::prepare(&config, active, &builder, &engine, &kernel, leases).await?;
         kernel.start(&config, &builder.view().table)?;
         let taken = match predecessor {
             Some(predecessor) => take_over(predecessor, &engine).await,
@@ -224,6 +226,7 @@ impl Proxy {
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
+            leases: self.vips.leases().shared(),
         }
     }
 
@@ -377,6 +380,7 @@ impl Proxy {
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.clone(),
             routers: self.vips.board(),
+            leases: self.vips.leases(),
         }));
         routes::add(
             &context.admin,

@@ -21,12 +21,14 @@ use daemon::run::headline;
 use l4::datagram;
 use l4::relay::Engine;
 use proto::health::Liveness;
+use proto::lease::{Leases, Rule, State};
 use proto::link::Link;
 use vrrp_net::status::RouterStatus;
 
 use crate::config::{self, Config};
 use crate::datagrams::Datagrams;
 use crate::kernel_path;
+use crate::leases;
 use crate::server_state::Override;
 use crate::table_builder::View;
 
@@ -49,6 +51,8 @@ pub struct Report {
     pub kernel: Option<netfilter::Status>,
     /// Virtual routers.
     pub routers: Vec<RouterStatus>,
+    /// Their leases, as healthd says.
+    pub leases: Arc<Leases>,
 }
 
 impl Report {
@@ -73,7 +77,7 @@ impl Report {
             accepted: load(&counters.accepted),
             frontends: frontends.collect(),
             backends: backends.collect(),
-            vips: self.routers.iter().map(|router| vip(router, now)).collect(),
+            vips: self.routers.iter().map(|router| vip(router, &self.leases, now)).collect(),
             services: services(config),
             kernel: self.kernel.as_ref().map(|status| kernel(status, forwarded)),
             healthd: self.link.state().map(|state| Healthd {
@@ -215,7 +219,7 @@ fn frontend_tally(tally: &table::FrontendTally) -> FrontendTally {
     }
 }
 
-fn vip(router: &RouterStatus, now: Instant) -> Vip {
+fn vip(router: &RouterStatus, leases: &Leases, now: Instant) -> Vip {
     let machine = &router.machine;
     let settings = &machine.settings;
     let addresses = settings.addresses.iter();
@@ -233,10 +237,25 @@ fn vip(router: &RouterStatus, now: Instant) -> Vip {
         active: machine.active.map(|heard| heard.source.to_string()),
         active_priority: machine.active.map(|heard| heard.priority),
         handing_over: machine.is_handing_over,
+        lease: router.lease.as_ref().map(|name| lease(name, leases)),
+        overruled: machine.counters.overruled,
         advertisements_sent: machine.counters.advert_sent,
         advertisements_received: machine.counters.advert_rcvd,
         became_active: machine.counters.become_master,
         duplicates: machine.counters.duplicates,
+    }
+}
+
+/// The lease of a virtual router, in words.
+fn lease(name: &str, leases: &Leases) -> String {
+    match (leases.rule, leases.states.get(name)) {
+        (Rule::FewNodes | Rule::Alone | Rule::Away, _) => {
+            format!("none: VRRP alone decides ({})", leases::word(leases.rule))
+        }
+        (_, Some(State::Own { .. })) => "own".to_owned(),
+        (Rule::Leases, Some(State::Other { holder, .. })) => format!("of {holder}"),
+        (Rule::Leases, _) => "free".to_owned(),
+        (Rule::Awaited | Rule::CutOff, _) => format!("none: {}", leases::word(leases.rule)),
     }
 }
 
@@ -425,6 +444,9 @@ fn write_vip(text: &mut String, vip: &Vip) -> std::fmt::Result {
     }
     if !vip.faults.is_empty() {
         write!(text, "  {}", vip.faults.join("; "))?;
+    }
+    if let Some(lease) = &vip.lease {
+        write!(text, ", lease {lease}")?;
     }
     if vip.duplicates > 0 {
         write!(text, "  ANOTHER NODE HAS THE ADDRESS TOO")?;

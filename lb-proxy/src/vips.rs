@@ -10,6 +10,7 @@ use daemon::exit;
 use daemon::latest::{Latest, Reader};
 use daemon::run::StartError;
 use l4::relay::Engine;
+use proto::lease::Leases;
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
@@ -17,9 +18,9 @@ use vrrp_net::status::{Board, RouterStatus};
 use vrrp_net::{Hooks, Observations, Prepared, Resetting, VirtualRouter, Vrrp};
 
 use crate::config::Config;
-use crate::table_builder::TableBuilder;
-
 use crate::kernel_path::KernelPath;
+use crate::leases::VipLeases;
+use crate::table_builder::TableBuilder;
 
 /// How long the address of a client that got a probe of its window stays here: its answer is
 /// refused where the address is.
@@ -32,6 +33,7 @@ pub(crate) struct Vips {
     board: watch::Sender<Option<Arc<Board>>>,
     hooks: Hooks,
     observations: Reader<Observations>,
+    leases: VipLeases,
     follower: JoinHandle<()>,
 }
 
@@ -44,6 +46,7 @@ impl Vips {
         builder: &Arc<TableBuilder>,
         engine: &Arc<Engine>,
         kernel: &KernelPath,
+        leases: VipLeases,
     ) -> Result<PreparedVips, StartError> {
         let flows = Flows {
             engine: Arc::clone(engine),
@@ -51,6 +54,7 @@ impl Vips {
         };
         let hooks = Hooks {
             reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
+            wish: leases.wishes(),
         };
         let mut views = builder.reader();
         let latest = Latest::new(views.get().abilities.clone());
@@ -66,6 +70,7 @@ impl Vips {
             board: watch::Sender::new(None),
             hooks,
             observations,
+            leases,
             follower,
         };
         let prepared = match config.vips.is_empty() {
@@ -87,8 +92,9 @@ impl Vips {
         config: &Config,
         resumed: &BTreeSet<Arc<str>>,
     ) -> Result<Prepared, vrrp_net::StartError> {
-        let (observations, hooks) = (self.observations.clone(), self.hooks.clone());
-        Prepared::new(routers(config), resumed, observations, hooks).await
+        let (observations, leases) = (self.observations.clone(), self.leases.reader());
+        let hooks = self.hooks.clone();
+        Prepared::new(routers(config), resumed, observations, leases, hooks).await
     }
 
     async fn begin(&self, prepared: Prepared, resumed: &BTreeSet<Arc<str>>) {
@@ -119,6 +125,11 @@ impl Vips {
     /// The routers' status, once there have been any.
     pub(crate) fn board(&self) -> VipBoard {
         VipBoard(self.board.subscribe())
+    }
+
+    /// The leases, as healthd says.
+    pub(crate) fn leases(&self) -> Reader<Leases> {
+        self.leases.client()
     }
 
     /// The status of the routers.
@@ -232,6 +243,7 @@ fn routers(config: &Config) -> Vec<VirtualRouter> {
         settings: Arc::new(vip.router.clone()),
         priority: vip.priority.clone(),
         notify: vip.notify.clone(),
+        lease: vip.lease.clone(),
     })
     .collect()
 }

@@ -4,7 +4,7 @@
 //! contract. [`health`] has the same as typed values that cannot be wrong: a message is parsed into
 //! them or refused. With the feature `client`, [`link`] is what a service holds of healthd: [`watch`] keeps
 //! its `Watch` stream alive and hands out snapshots. [`report`] keeps one `Report` stream for the
-//! observations of subscribers, and [`clock`] reports how good a node's clock is. [`cluster`] has the same for clusterd. With the
+//! observations of subscribers, [`clock`] reports how good a node's clock is, and [`lease`] asks for leases. [`cluster`] has the same for clusterd. With the
 //! feature `server`, [`incoming`] serves a contract at a listener.
 //!
 //! Knows no service.
@@ -21,6 +21,8 @@ pub mod endpoint;
 pub mod health;
 #[cfg(feature = "server")]
 pub mod incoming;
+#[cfg(feature = "client")]
+pub mod lease;
 #[cfg(feature = "client")]
 pub mod link;
 #[cfg(feature = "client")]

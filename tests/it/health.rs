@@ -1,6 +1,7 @@
 //! Answers follow liveness, and outlive everyone who finds it out.
 
 mod exchange;
+mod leases;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -231,6 +231,12 @@ pub struct Vip {
     pub became_active: u64,
     /// How often another node had the address too.
     pub duplicates: u64,
+    /// The lease: `own`, `of NODE`, `free`, or `none` and why; absent where the address needs none.
+    #[serde(default)]
+    pub lease: Option<String>,
+    /// Advertisements of others that this node's lease overruled.
+    #[serde(default)]
+    pub overruled: u64,
 }
 
 /// A service that has addresses of a pool.

@@ -25,9 +25,10 @@
 //! Two nodes that hear the same findings come to the same verdict. If the network between the nodes is cut in part, a
 //! node does not hear all of them: it may then hold its last verdict while others have another one, and no longer.
 //!
-//! A lease of a virtual address needs the same members and the same contact, and would stand beside `site`.
+//! [`lease`] stands beside `site`: a virtual address belongs to the node that has a majority's lease of it.
 //!
 //! Pure: never sends, never probes, never reads a clock.
 
+pub mod lease;
 pub mod members;
 pub mod site;

@@ -98,6 +98,7 @@ impl Follower {
         loop {
             let mut has_heard = false;
             let error = self.follow(&mut has_heard).await;
+            self.driver.leases().set_channel(self.id, None);
             if has_heard {
                 backoff.reset();
             }
@@ -117,6 +118,7 @@ impl Follower {
             Err(error) => return error,
         };
         let id = self.id;
+        self.driver.leases().set_channel(id, Some(channel.clone()));
         let number = self.driver.step(|monitor, _| monitor.begin_stream(id));
         let mut client = ExchangeClient::new(channel).max_decoding_message_size(MAX_MESSAGE);
         let request = client.follow(wire::FollowRequest {});

@@ -181,6 +181,17 @@ struct Api {
 impl Exchange for Api {
     type FollowStream = Messages;
 
+    async fn vote(
+        &self,
+        request: Request<wire::VoteRequest>,
+    ) -> Result<Response<wire::VoteResponse>, Status> {
+        let caller = request.extensions().get::<Caller>();
+        let Caller(node) = caller.ok_or_else(|| Status::internal("the connection has no owner"))?;
+        let node = node.to_string();
+        let leases = self.server.0.driver.leases();
+        Ok(Response::new(leases.answer(&node, &request.into_inner())))
+    }
+
     async fn follow(
         &self,
         request: Request<wire::FollowRequest>,

@@ -20,5 +20,7 @@ mod session;
 mod socket;
 pub mod status;
 
-pub use self::router::{Hooks, Observations, ResetFlows, Resetting, VirtualRouter};
+pub use self::router::{
+    Hooks, LeaseStates, LeaseWish, Observations, ResetFlows, Resetting, VirtualRouter, WishLease,
+};
 pub use self::routers::{Prepared, StartError, Vrrp};

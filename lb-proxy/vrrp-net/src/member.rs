@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use vrrp::announce::Hardware;
-use vrrp::machine::{Audience, Eligibility, Machine, Start};
+use vrrp::machine::{Audience, Eligibility, Lease, Machine, Start, Wish};
 use vrrp::packet::{Advertisement, PRIORITY_OWNER};
 use vrrp::priority::{Priority, PrioritySettings};
 use vrrp::retry::Retry;
@@ -35,6 +35,10 @@ pub(super) struct Member {
     pub(super) standing: Option<Eligibility>,
     pub(super) sockets: Option<Sockets>,
     pub(super) link_layer: Option<LinkLayer>,
+    /// The machine's last input of it.
+    pub(super) lease: Lease,
+    /// What the machine wants of it.
+    pub(super) wish: Option<Wish>,
     pub(super) tally: Tally,
     /// The kernel, which may have refused an address.
     pub(super) kernel: Retry,
@@ -84,6 +88,8 @@ impl Member {
             standing: None,
             sockets: None,
             link_layer: None,
+            lease: Lease::Unneeded,
+            wish: None,
             tally: Tally::default(),
             kernel: Retry::new(seed),
             opening: Retry::new(!seed),

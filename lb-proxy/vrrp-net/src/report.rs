@@ -22,6 +22,9 @@ pub(super) fn tell(router: &str, event: &Event) {
         Event::LowerHeard { source, priority } => {
             warn!(router, %source, priority, "Two routers were active; this one stays");
         }
+        Event::Overruled { source, priority } => {
+            warn!(router, %source, priority, "Another router advertises; this node has the lease, and stays");
+        }
         Event::Duplicate { address, by } => {
             let by = show(*by);
             warn!(router, %address, by, "Another node has an address that this node holds");

@@ -5,7 +5,9 @@ use std::fmt;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use vrrp::machine::{Lease, Wish};
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 
@@ -20,6 +22,8 @@ pub struct VirtualRouter {
     pub priority: PrioritySettings,
     /// The script that hears of states.
     pub notify: Option<Notify>,
+    /// The name of the lease that it needs to be active; none where advertisements decide alone. Those of a group have one.
+    pub lease: Option<Arc<str>>,
 }
 
 /// The known facts about the things that priorities track: by name, whether good.
@@ -31,7 +35,51 @@ pub struct Hooks {
     /// Ends, with a reset, every connection that came to one of the addresses. The call itself must not
     /// wait.
     pub reset_flows: ResetFlows,
+    /// Hears what virtual routers want of leases.
+    pub wish: WishLease,
 }
+
+/// The leases by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaseStates {
+    /// The state of a lease that is not among them.
+    pub without: Lease,
+    /// Those that are known.
+    pub by_name: BTreeMap<Arc<str>, Lease>,
+}
+
+impl Default for LeaseStates {
+    fn default() -> Self {
+        Self {
+            without: Lease::Awaited,
+            by_name: BTreeMap::new(),
+        }
+    }
+}
+
+impl LeaseStates {
+    /// The state of a lease.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Lease {
+        self.by_name.get(name).copied().unwrap_or(self.without)
+    }
+}
+
+/// What the virtual routers of a task want of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseWish {
+    /// What they want.
+    pub wish: Wish,
+    /// The priority of this node.
+    pub priority: u8,
+    /// The interval of their advertisements.
+    pub interval: Duration,
+    /// Whether they are active.
+    pub is_active: bool,
+}
+
+/// Given the name of a lease, and what is wanted of it. The call must not wait.
+pub type WishLease = Arc<dyn Fn(&Arc<str>, LeaseWish) + Send + Sync>;
 
 /// Given the addresses that are about to go.
 pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) -> Resetting + Send + Sync>;

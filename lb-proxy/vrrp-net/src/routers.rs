@@ -13,7 +13,7 @@ use vrrp::machine::{Departure, Start};
 use vrrp::settings::RouterSettings;
 
 use super::netlink::Netlink;
-use super::router::{Hooks, Observations, VirtualRouter};
+use super::router::{Hooks, LeaseStates, Observations, VirtualRouter};
 use super::session::{Carried, Command, Context, Session};
 use super::status::{Board, RouterStatus};
 
@@ -100,6 +100,7 @@ impl Prepared {
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
         observations: Reader<Observations>,
+        leases: Reader<LeaseStates>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
         check_capabilities()?;
@@ -107,6 +108,7 @@ impl Prepared {
         let context = Context {
             netlink: Arc::new(netlink),
             observations,
+            leases,
             hooks,
             board: Arc::new(Board::default()),
             seed: seed(),
@@ -158,9 +160,10 @@ impl Vrrp {
         routers: Vec<VirtualRouter>,
         resumed: &BTreeSet<Arc<str>>,
         observations: Reader<Observations>,
+        leases: Reader<LeaseStates>,
         hooks: Hooks,
     ) -> Result<Self, StartError> {
-        let prepared = Prepared::new(routers, resumed, observations, hooks).await?;
+        let prepared = Prepared::new(routers, resumed, observations, leases, hooks).await?;
         Ok(prepared.begin(resumed).await)
     }
 

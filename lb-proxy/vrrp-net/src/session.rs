@@ -3,7 +3,7 @@
 //! ```text
 //!   datagrams, frames ──┐
 //!   links, addresses ───┤      ┌───────┐  advertisements, announcements
-//!   observations ───────┼─────►│ Group │─► addresses
+//!   observations, leases┼─────►│ Group │─► addresses, wishes
 //!   commands ───────────┤      └───────┘  flows reset, script, log, board
 //!   deadline ───────────┘
 //! ```
@@ -15,7 +15,7 @@
 //! Never waits for anything but the kernel's answer about an address, and, for part of an interval, for
 //! the last clients of one that goes.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,14 +29,16 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use vrrp::address_drain::AddressDrain;
 use vrrp::group::Group;
-use vrrp::machine::{Action, Departure, Fault, Input, Machine, Reason, Start, State};
+use vrrp::machine::{
+    Action, Departure, Fault, Input, Lease, Machine, Reason, Start, State, Wish,
+};
 use vrrp::packet::{self, MAX_LENGTH};
 use vrrp::settings::RouterSettings;
 
 use super::member::Member;
 use super::netlink::{Netlink, View};
 use super::report;
-use super::router::{Hooks, Observations, VirtualRouter};
+use super::router::{Hooks, LeaseStates, LeaseWish, Observations, VirtualRouter};
 use super::socket::LONGEST_HEADER;
 use super::status::{Board, RouterStatus};
 
@@ -51,6 +53,7 @@ const SCRIPTS_LIMIT: Duration = Duration::from_secs(2);
 pub(super) struct Context {
     pub(super) netlink: Arc<Netlink>,
     pub(super) observations: Reader<Observations>,
+    pub(super) leases: Reader<LeaseStates>,
     pub(super) hooks: Hooks,
     pub(super) board: Arc<Board>,
     /// Random: operations that fail on several nodes at once are not tried again at once on all.
@@ -87,6 +90,8 @@ pub(super) struct Session {
     /// One for each of the group's.
     members: Vec<Member>,
     is_ending: bool,
+    /// What was said of leases.
+    wishes: BTreeMap<Arc<str>, LeaseWish>,
     /// Scripts of routers that have gone; only the end of the task waits for them.
     scripts: JoinSet<()>,
     buffer: Box<[u8]>,
@@ -98,6 +103,7 @@ enum Wake {
     Command(Option<Command>),
     View,
     Observations,
+    Leases,
     Deadline,
 }
 
@@ -111,6 +117,7 @@ impl Session {
             group: Group::new(Vec::new()),
             members: Vec::new(),
             is_ending: false,
+            wishes: BTreeMap::new(),
             scripts: JoinSet::new(),
             buffer: vec![0; MAX_LENGTH + LONGEST_HEADER].into(),
         }
@@ -158,6 +165,7 @@ impl Session {
         self.look_at_links(now);
         self.observe(now);
         self.tell_standings(now);
+        self.tell_leases(now);
         for index in 0..self.members.len() {
             if self.machine_state(index) == State::Initialize
                 && let Some(member) = self.members.get(index)
@@ -196,6 +204,7 @@ impl Session {
             command = self.commands.recv(), if !self.is_ending => Wake::Command(command),
             () = self.view.changed() => Wake::View,
             () = self.context.observations.changed() => Wake::Observations,
+            () = self.context.leases.changed() => Wake::Leases,
             () = sleep_until(deadline) => Wake::Deadline,
         }
     }
@@ -218,6 +227,7 @@ impl Session {
                 self.put_back(now).await;
             }
             Wake::Observations => self.observe(now),
+            Wake::Leases => self.tell_leases(now),
             Wake::Command(Some(Command::Apply(routers, carried, done))) => {
                 self.apply(routers, carried, now).await;
                 if done.send(()).is_err() {
@@ -249,11 +259,13 @@ impl Session {
         self.publish();
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
+        self.say_wishes();
         let members = self.group.members().iter().zip(&self.members);
         let routers = members.map(|(machine, member)| RouterStatus {
             machine: machine.status(),
             tally: member.tally(),
+            lease: member.router.lease.clone(),
         });
         self.context.board.publish(self.number, routers.collect());
     }
@@ -333,6 +345,50 @@ impl Session {
                 member.standing = Some(standing);
                 self.group.handle(index, Input::Eligibility(standing), now);
             }
+        }
+    }
+
+    /// Tells each machine the lease of its addresses.
+    fn tell_leases(&mut self, now: Instant) {
+        self.context.leases.refresh();
+        let leases = self.context.leases.shared();
+        for (index, member) in self.members.iter_mut().enumerate() {
+            let lease = match &member.router.lease {
+                Some(name) => leases.get(name),
+                None => Lease::Unneeded,
+            };
+            if member.lease != lease {
+                member.lease = lease;
+                self.group.handle(index, Input::Lease(lease), now);
+            }
+        }
+    }
+
+    /// Says what the routers want of their leases, as far as that has changed. Those of a group have one lease, which goes
+    /// when none of them wants it.
+    fn say_wishes(&mut self) {
+        let mut wishes: BTreeMap<Arc<str>, LeaseWish> = BTreeMap::new();
+        for (machine, member) in self.group.members().iter().zip(&self.members) {
+            let (Some(name), Some(wish)) = (&member.router.lease, member.wish) else {
+                continue;
+            };
+            let own = LeaseWish {
+                wish,
+                priority: machine.priority(),
+                interval: machine.settings().interval,
+                is_active: machine.state() == State::Active,
+            };
+            let all = wishes.entry(Arc::clone(name)).or_insert(own);
+            all.is_active |= own.is_active;
+            if all.wish == Wish::Drop {
+                all.wish = own.wish;
+            }
+        }
+        if wishes != self.wishes {
+            for (name, wish) in &wishes {
+                (self.context.hooks.wish)(name, *wish);
+            }
+            self.wishes = wishes;
         }
     }
 
@@ -478,6 +534,7 @@ impl Session {
             Action::Report(event) => report::tell(&member.router.settings.name, &event),
             // The group asks its members itself.
             Action::WouldClaim => {}
+            Action::Lease(wish) => member.wish = Some(wish),
             Action::Stopped => member.has_ended = true,
         }
     }

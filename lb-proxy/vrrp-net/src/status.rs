@@ -13,6 +13,8 @@ pub struct RouterStatus {
     pub machine: machine::Status,
     /// The counters of this node.
     pub tally: Tally,
+    /// The name of the lease, if it needs one.
+    pub lease: Option<Arc<str>>,
 }
 
 /// Counts since the start.

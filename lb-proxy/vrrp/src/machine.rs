@@ -26,6 +26,7 @@
 //! - **Unknown peers**: a router that advertises over unicast without being among the peers is heard, reported,
 //!   and sent to as if it were, or it would become active after every down interval.
 //! - **A holder that does not advertise** is found after a start, by probes (`probe`).
+//! - **A lease** (`lease`): where a majority of the nodes grants it, no advertisement makes a router active or ends it.
 //! - **Never two**: a router that has not advertised for three intervals may have been replaced. It goes back to
 //!   backup without a word, and only then listens.
 
@@ -34,6 +35,7 @@ mod backup;
 mod change;
 mod depart;
 mod event;
+mod lease;
 mod probe;
 mod receive;
 mod status;
@@ -47,8 +49,10 @@ use self::announcements::Announcements;
 use self::backup::{Backup, Wait};
 use self::depart::{Advice, Departing, Heir, Purpose};
 pub use self::event::{
-    Action, Audience, Departure, Eligibility, Event, Fault, Input, Reason, Start, State,
+    Action, Audience, Departure, Eligibility, Event, Fault, Input, Lease, Reason, Start, State, Wish,
 };
+pub use self::lease::PRIORITY_HOLDER;
+use self::lease::{Tenancy, Tenure};
 use self::probe::{Holder, Probe};
 pub use self::status::{Counters, Heard, Status};
 use super::packet::{Advertisement, PRIORITY_OWNER, PRIORITY_STOPPED, Refusal, Version};
@@ -92,6 +96,7 @@ pub struct Machine {
     heard_at: Option<Instant>,
     counters: Counters,
     reported: BTreeMap<ReportKind, Instant>,
+    tenancy: Tenancy,
     actions: VecDeque<Action>,
 }
 
@@ -116,6 +121,7 @@ struct Active {
     rivalled: Instant,
     /// On its way out.
     going: Option<Departing>,
+    tenure: Tenure,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,6 +132,7 @@ enum ReportKind {
     UnknownPeer,
     TwoOwners,
     LowerHeard,
+    Overruled,
     Duplicate,
     Taken,
     IntervalLearnt,
@@ -151,6 +158,7 @@ impl Machine {
             heard_at: None,
             counters: Counters::default(),
             reported: BTreeMap::new(),
+            tenancy: Tenancy::default(),
             actions: VecDeque::new(),
             settings,
         }
@@ -171,10 +179,14 @@ impl Machine {
                 self.clear_fault(Fault::Unable, now);
             }
             Input::Eligibility(Eligibility::Unable) => self.find_fault(Fault::Unable, now),
+            Input::Lease(lease) => self.set_lease(lease, now),
             Input::Reconfigured(settings) => self.reconfigure(settings, now),
             Input::DuplicateSeen { address, by } => self.hear_claim(address, by, now),
             Input::Deadline => self.run_deadlines(now),
             Input::GroupClaims => {
+                if self.lacks_lease(now) {
+                    return;
+                }
                 if let Phase::Backup(Backup {
                     would_claim: true, ..
                 }) = self.phase
@@ -202,6 +214,7 @@ impl Machine {
         match &self.phase {
             Phase::Initialize | Phase::Fault => None,
             Phase::Backup(backup) if backup.would_claim => None,
+            Phase::Backup(_) if self.tenancy.rules() => self.asks_at(),
             Phase::Backup(backup) => {
                 let question = backup.probe.as_ref().and_then(Probe::next);
                 let down = backup.set + self.wait(backup.wait);
@@ -211,7 +224,7 @@ impl Machine {
                 Some(going) if going.is_silent() => Some(going.next()),
                 going => {
                     let until = going.as_ref().map(Departing::until);
-                    let others = [until, active.announcements.next()];
+                    let others = [until, active.announcements.next(), active.tenure.end()];
                     others.into_iter().flatten().chain([active.due]).min()
                 }
             },
@@ -227,6 +240,12 @@ impl Machine {
             Phase::Active(_) => State::Active,
             Phase::Fault => State::Fault,
         }
+    }
+
+    /// The priority of this node, whatever it advertises.
+    #[must_use]
+    pub const fn priority(&self) -> u8 {
+        self.priority
     }
 
     /// The settings in use.
@@ -245,6 +264,12 @@ impl Machine {
     #[must_use]
     pub fn is_handing_over(&self) -> bool {
         self.purpose() == Some(Purpose::HandOver)
+    }
+
+    /// Whether it is active by a lease.
+    #[must_use]
+    pub fn has_lease(&self) -> bool {
+        matches!(&self.phase, Phase::Active(active) if active.tenure.has_lease())
     }
 
     /// Whether it is active and about to give the addresses to another.
@@ -281,6 +306,7 @@ impl Machine {
             active,
             interval: self.active_interval,
             is_handing_over: self.is_handing_over(),
+            lease: self.tenancy.lease,
             counters: self.counters.clone(),
         }
     }
@@ -330,6 +356,9 @@ impl Machine {
 
     /// Steps back if this router has been silent for so long that another may be active.
     fn fence(&mut self, now: Instant) {
+        if self.fence_by_lease(now) {
+            return;
+        }
         let Phase::Active(active) = &self.phase else {
             return;
         };
@@ -355,6 +384,7 @@ impl Machine {
         }
         match &self.phase {
             Phase::Initialize | Phase::Fault => {}
+            Phase::Backup(_) if self.tenancy.rules() => self.ask_for_lease(now),
             Phase::Backup(backup) if now < backup.set + self.wait(backup.wait) => self.ask(now),
             Phase::Backup(_) => self.active_is_down(now),
             Phase::Active(_) => self.keep_active(now),
@@ -391,8 +421,11 @@ impl Machine {
         self.claim(reason, now);
     }
 
-    /// Becomes active, or asks the group whether it may.
+    /// Becomes active, or asks the group whether it may. A router that needs a lease asks for that first.
     fn claim(&mut self, reason: Reason, now: Instant) {
+        if self.lacks_lease(now) {
+            return;
+        }
         if self.settings.group.is_none() {
             self.become_active(reason, now);
         } else if let Phase::Backup(backup) = &mut self.phase {
@@ -503,11 +536,13 @@ impl Machine {
             going.purpose = Purpose::HandOver;
             return;
         }
+        active.tenure = Tenure::default();
         active.going = Some(Departing::new(Purpose::HandOver, now, now + limit));
         // A router that is learnt from it would have to be forgotten again.
         active.announcements = Announcements::default();
         self.actions
             .push_back(Action::Report(Event::HandOverStarted));
+        self.wish(Wish::Drop);
         self.advertise(now);
     }
 
@@ -677,7 +712,7 @@ impl Machine {
 
     /// RFC 9568 §6.4.1: the owner is active at once, everybody else listens first.
     fn begin(&mut self, reason: Reason, now: Instant) {
-        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() {
+        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() && !self.lacks_lease(now) {
             self.become_active(Reason::Owner, now);
             return;
         }
@@ -700,13 +735,17 @@ impl Machine {
                 self.release(self.goodbye());
                 self.stop(Reason::Stopped, now);
             }
-            Departure::Swap => self.stop(Reason::Stopped, now),
+            Departure::Swap => {
+                self.leave_lease();
+                self.stop(Reason::Stopped, now);
+            }
         }
     }
 
     fn stop(&mut self, reason: Reason, now: Instant) {
         let from = self.state();
         self.phase = Phase::Initialize;
+        self.wish(Wish::Drop);
         if from != State::Initialize {
             self.changed(from, reason, now);
         }
@@ -725,12 +764,16 @@ impl Machine {
             defended: None,
             rivalled: now,
             going: None,
+            tenure: self.tenure(),
         });
         self.counters.become_master += 1;
         let addresses = self.settings.addresses.clone();
         self.actions.push_back(Action::AddAddresses(addresses));
         self.advertise(now);
         self.announce(self.settings.announce.count);
+        if self.tenancy.rules() {
+            self.wish(Wish::ASK);
+        }
         self.changed(from, reason, now);
     }
 
@@ -738,6 +781,9 @@ impl Machine {
     fn become_backup(&mut self, reason: Reason, wait: Wait, now: Instant) {
         let from = self.state();
         self.phase = Phase::Backup(Backup::new(wait, now));
+        if self.tenancy.rules() {
+            self.wish(Wish::Drop);
+        }
         self.changed(from, reason, now);
     }
 
@@ -820,6 +866,8 @@ impl Machine {
     fn advertised_priority(&self) -> u8 {
         if self.is_handing_over() {
             PRIORITY_STOPPED
+        } else if self.has_lease() {
+            self.priority.max(PRIORITY_HOLDER)
         } else {
             self.priority
         }

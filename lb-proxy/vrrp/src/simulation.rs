@@ -2,12 +2,14 @@
 //! their link, change their minds and are edited; all decided by one seed.
 //!
 //! [`network`] runs the machines on a clock of its own, through real packets. [`scenario`] decides what
-//! the nodes are and what happens to them. [`invariants`] watches what clients would see.
+//! the nodes are and what happens to them. [`invariants`] watches what clients would see. [`leases`] is a simulation of its
+//! own, with the healthds that grant leases.
 //!
 //! A failure prints seed, step and what happened last; `VRRP_SIM_SEED=17 cargo test -p vrrp
 //! simulation -- --nocapture` replays one with everything printed, `VRRP_SIM_SEEDS=5000` sweeps more.
 
 mod invariants;
+mod leases;
 mod network;
 mod nodes;
 mod scenario;

@@ -26,17 +26,17 @@ const NODES: [(&str, &str); 3] = [
     ("master-2", "192.168.7.15/24"),
 ];
 
-struct Node {
-    machine: Machine,
-    directory: PathBuf,
-    healthd: Option<Daemon>,
+pub(super) struct Node {
+    pub(super) machine: Machine,
+    pub(super) directory: PathBuf,
+    pub(super) healthd: Option<Daemon>,
     watcher: Option<Child>,
 }
 
-struct Site {
+pub(super) struct Site {
     _network: Network,
     _files: Scratch,
-    nodes: Vec<Node>,
+    pub(super) nodes: Vec<Node>,
 }
 
 fn outpost(arguments: &[&str]) {
@@ -48,7 +48,7 @@ fn outpost(arguments: &[&str]) {
 
 impl Site {
     /// The nodes, and the machine of the target beside them; nothing runs yet.
-    fn new() -> (Self, Machine) {
+    pub(super) fn new() -> (Self, Machine) {
         let files = Scratch::new("health-exchange");
         let from = checkout().join("tests/data/deploy/seed");
         crate::deploy::copy_site(&from, &files);
@@ -97,7 +97,7 @@ impl Site {
 }
 
 impl Node {
-    fn start(&mut self) {
+    pub(super) fn start(&mut self) {
         let mut serve = self.machine.command(binary("healthd"));
         serve.args(["serve", "--config"]);
         serve.arg(self.directory.join("healthd.toml"));

@@ -21,7 +21,7 @@ use vrrp::machine::Departure;
 use vrrp::packet::{Authentication, Refusal, Version};
 use vrrp::priority::{PrioritySettings, WhenUnable};
 use vrrp::settings::{Peers, RouterSettings, VirtualAddress};
-use vrrp_net::{Hooks, Observations, Resetting, VirtualRouter, Vrrp};
+use vrrp_net::{Hooks, LeaseStates, Observations, Resetting, VirtualRouter, Vrrp};
 
 /// Says what the process is to be.
 const VARIABLE: &str = "OUTPOST_TEST_VIRTUAL_ROUTER";
@@ -222,11 +222,13 @@ fn process() {
 async fn serve(settings: &str) {
     let hooks = Hooks {
         reset_flows: Arc::new(|_| -> Resetting { Box::pin(std::future::ready(())) }),
+        wish: Arc::new(|_, _| ()),
     };
     // Nothing is tracked here.
     let observations = Latest::new(Observations::default()).reader();
+    let leases = Latest::new(LeaseStates::default()).reader();
     let routers = vec![router(settings)];
-    let vrrp = Vrrp::start(routers, &BTreeSet::new(), observations, hooks).await;
+    let vrrp = Vrrp::start(routers, &BTreeSet::new(), observations, leases, hooks).await;
     let mut vrrp = vrrp.unwrap_or_else(|error| panic!("{error}"));
     let mut terminated = signal(SignalKind::terminate()).unwrap();
     let mut interrupted = signal(SignalKind::interrupt()).unwrap();
@@ -315,5 +317,6 @@ fn router(settings: &str) -> VirtualRouter {
         },
         settings: Arc::new(router),
         notify: None,
+        lease: None,
     }
 }

@@ -97,6 +97,12 @@ pub struct Vip {
     /// does not advertise it. If there is one, lb-proxy logs it and waits three intervals.
     #[serde(default = "yes")]
     pub probe: bool,
+    /// Whether the address belongs to the node that has a lease of it, which the healthds of three and more nodes grant by
+    /// majority. A node that is cut off gives the address up before another takes it, and no advertisement moves it.
+    /// Advertisements decide where most healthds are away. It must be the same on all nodes, and off if another program than
+    /// lb-proxy can have the address.
+    #[serde(default)]
+    pub lease: bool,
     /// A script to run at each change of state, as keepalived does: `SCRIPT INSTANCE NAME MASTER|BACKUP|FAULT|STOP
     /// PRIORITY`. Default: none.
     #[serde(default)]
@@ -137,6 +143,7 @@ impl Vip {
             when_unable: WhenUnable::default(),
             announce: Announce::default(),
             probe: true,
+            lease: false,
             notify: None,
         }
     }

@@ -192,9 +192,17 @@ fn virtual_router(
         // An empty list would say that the peers are not known yet.
         peers: (!peers.is_empty()).then_some(peers),
         source: of_family(node).map(Ip),
+        lease: grants_leases(site),
         track: tracked(site, vip).map(|tracked| vec![format!("frontend:{}", tracked.frontend())]),
         ..file::Vip::new(name, vec![VirtualAddress(address)], interface)
     }
+}
+
+/// Whether the healthds of the site grant leases: three or more of them exchange findings, and each lb-proxy has one beside it.
+fn grants_leases(site: &Site) -> bool {
+    let observers = site.observers();
+    let mut proxies = site.nodes.iter().filter(|node| node.services.contains(&Service::LbProxy));
+    !observers.is_empty() && proxies.all(|proxy| site.observes(proxy))
 }
 
 /// The destination that a node must reach to hold an address: the first thing behind it. The second
@@ -308,6 +316,7 @@ interface = "br-ex"
 peers = ["192.168.7.13", "192.168.7.15"]
 source = "192.168.7.14"
 track = ["frontend:api"]
+lease = true
 "#
         );
     }
@@ -334,6 +343,7 @@ track = ["frontend:api"]
         site.nodes[0].interface = Some("eth1".to_owned());
         let text = vips_of(&site, 0);
         assert!(!text.contains("peers"), "{text}");
+        assert!(!text.contains("lease"), "{text}");
         assert!(text.contains("interface = \"eth1\"\n"), "{text}");
     }
 

@@ -38,6 +38,10 @@ impl Reader<'_, '_> {
                 continue;
             };
             let whole = router(spec, router_id);
+            if spec.lease && self.file.health.endpoint.0.is_none() {
+                let words = "a lease needs [health] `endpoint`: healthd grants it";
+                self.missing(&at!["vip", index, "lease"], words);
+            }
             if let (true, Some(family)) = (is_mixed(&whole), family_without_peer(&whole)) {
                 let words = format!(
                     "no peer is of {family}, so `{name}` would not become active, for its other addresses \
@@ -74,6 +78,7 @@ impl Reader<'_, '_> {
                         file::WhenUnable::Release => WhenUnable::Release,
                     },
                 },
+                lease: spec.lease.then(|| lease_name(&router)),
                 router,
                 notify: spec.notify.clone().map(notify),
             });
@@ -222,6 +227,17 @@ pub(super) fn router(spec: &file::Vip, router_id: u8) -> RouterSettings {
         announce: announce(spec.announce, interval),
         probe: spec.probe,
         ..default
+    }
+}
+
+/// The name of a router's lease: the same on all nodes, also while an edit of the addresses is on its way.
+fn lease_name(router: &RouterSettings) -> Arc<str> {
+    match &router.group {
+        Some(group) => format!("group {group}").into(),
+        None => {
+            let family = if router.is_ipv6() { "IPv6" } else { "IPv4" };
+            format!("VRID {} {family}", router.router_id).into()
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::packet::{Advertisement, Datagram, Refusal};
 use crate::settings::{RouterSettings, VirtualAddress};
@@ -25,6 +25,8 @@ pub enum Input<'a> {
     Source(Option<IpAddr>),
     /// The ability of this node.
     Eligibility(Eligibility),
+    /// The lease of the addresses. It comes before `Startup` where one is needed.
+    Lease(Lease),
     /// Other settings of the same virtual router.
     Reconfigured(Arc<RouterSettings>),
     /// While this node holds an address, or probes for it, another node says to have it.
@@ -40,6 +42,75 @@ pub enum Input<'a> {
     GroupClaims,
     /// A member of the group has yielded.
     GroupYields,
+}
+
+/// The lease of the addresses, which a majority of the nodes grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lease {
+    /// Advertisements decide.
+    #[default]
+    Unneeded,
+    /// It is unknown yet whether leases decide.
+    Awaited,
+    /// Leases decide, and this node is cut off from most others.
+    Withheld,
+    /// No node has it.
+    Free,
+    /// Another node has it.
+    Other {
+        /// The priority of the holder.
+        priority: u8,
+    },
+    /// This node has it.
+    Own {
+        /// The end, by this node's clock.
+        until: Instant,
+        /// The highest priority of a node that is to preempt this one; 0 without any.
+        preempting: u8,
+    },
+}
+
+impl Lease {
+    /// Whether another one means the same to a router that waits.
+    pub(super) fn is_alike(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Own { .. }, Self::Own { .. }) => true,
+            (one, other) => one == other,
+        }
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Unneeded => "unneeded",
+            Self::Awaited => "awaited",
+            Self::Withheld => "withheld",
+            Self::Free => "free",
+            Self::Other { .. } => "other",
+            Self::Own { .. } => "own",
+        })
+    }
+}
+
+/// What a router wants of the lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// To have it, and to keep it.
+    Ask {
+        /// Whether a holder of a lower priority is to give it up.
+        preempts: bool,
+    },
+    /// Not to have it. The addresses are gone, or wait for another router to announce them.
+    Drop,
+}
+
+impl Wish {
+    /// To have it when it is free.
+    pub const ASK: Self = Self::Ask { preempts: false };
+
+    /// To have it from a holder of a lower priority.
+    pub const PREEMPT: Self = Self::Ask { preempts: true };
 }
 
 /// How a machine begins.
@@ -139,6 +210,8 @@ pub enum Action {
     Report(Event),
     /// Would become active, if the group does: [`Input::GroupClaims`].
     WouldClaim,
+    /// This is what the router wants of the lease from now on.
+    Lease(Wish),
     /// The machine has ended; nothing follows.
     Stopped,
 }
@@ -213,6 +286,10 @@ pub enum Reason {
     Paused,
     /// This came up.
     Fault(Fault),
+    /// It has the lease of the addresses.
+    Leased,
+    /// Its lease has ended, or another node has it.
+    LeaseEnded,
     /// The last fault went.
     FaultsCleared,
     /// The group moved.
@@ -234,6 +311,8 @@ impl fmt::Display for Reason {
             Self::HandedOver(to) => write!(formatter, "handed over to {to}"),
             Self::Paused => formatter.write_str("was paused"),
             Self::Fault(fault) => fault.fmt(formatter),
+            Self::Leased => formatter.write_str("has the lease"),
+            Self::LeaseEnded => formatter.write_str("its lease has ended"),
             Self::FaultsCleared => formatter.write_str("faults cleared"),
             Self::Group => formatter.write_str("the group moved"),
             Self::Stopped => formatter.write_str("stopped"),
@@ -275,6 +354,13 @@ pub enum Event {
     },
     /// Another was active besides; it yields.
     LowerHeard {
+        /// The sender.
+        source: IpAddr,
+        /// Its priority.
+        priority: u8,
+    },
+    /// Another router advertises, and this node has the lease.
+    Overruled {
         /// The sender.
         source: IpAddr,
         /// Its priority.

@@ -100,6 +100,10 @@ impl Machine {
             self.receive_while_going(source, heard, now);
             return;
         }
+        if self.has_lease() {
+            self.overrule(source, heard.priority, now);
+            return;
+        }
         if heard.priority == PRIORITY_STOPPED {
             // One that hands over and has missed what came before goes by both.
             self.advertise(now);

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::event::{Fault, State};
+use super::event::{Fault, Lease, State};
 use crate::packet::Refusal;
 use crate::settings::RouterSettings;
 
@@ -29,6 +29,8 @@ pub struct Status {
     pub interval: Duration,
     /// Whether it is handing over.
     pub is_handing_over: bool,
+    /// The lease of the addresses.
+    pub lease: Lease,
     /// The counters.
     pub counters: Counters,
 }
@@ -61,6 +63,8 @@ pub struct Counters {
     pub pri_zero_sent: u64,
     /// Advertisements of lower priority received while active.
     pub lower_rcvd: u64,
+    /// Advertisements of others that were overruled by this node's lease.
+    pub overruled: u64,
     /// Times another node was seen to have an address that this node holds.
     pub duplicates: u64,
     /// Times this node found that it had not run in time.

@@ -293,6 +293,7 @@ fn shown(action: &Action) -> String {
             format!("report {name}")
         }
         Action::WouldClaim => "would claim".to_owned(),
+        Action::Lease(wish) => format!("lease {wish:?}"),
         Action::Stopped => "stopped".to_owned(),
     }
 }

@@ -489,7 +489,7 @@ impl Network {
                     }
                 }
             }
-            Action::ResetFlows(_) | Action::WouldClaim => {}
+            Action::ResetFlows(_) | Action::WouldClaim | Action::Lease(_) => {}
         }
     }
 

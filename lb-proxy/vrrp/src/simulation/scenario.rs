@@ -157,6 +157,8 @@ fn name(reason: Reason) -> &'static str {
         Reason::Paused => "paused",
         Reason::Fault(_) => "fault",
         Reason::FaultsCleared => "faults cleared",
+        Reason::Leased => "leased",
+        Reason::LeaseEnded => "lease ended",
         Reason::Group => "group",
         Reason::Stopped => "stopped",
     }

@@ -1,0 +1,751 @@
+//! Leases: a name, such as that of a virtual router, belongs to one node for a time, because a majority of the nodes
+//! has promised it.
+//!
+//! ```text
+//! candidate                               every voter (itself included)
+//!    │ prepare(counter) ───────────────────► no other node has it: promises to accept no lower ballot
+//!    │ majority ◄──────────────────────────  granted
+//!    │ propose(counter, term) ─────────────► accepts it for the term, from now on
+//!    │ majority ◄──────────────────────────  granted: the candidate has it for the horizon, from the *sending* on
+//!    │ propose again, each twelfth of a term
+//! ```
+//!
+//! There is no log and nothing on disk. This is PaxosLease (arXiv 1209.4187), with these rules besides:
+//!
+//! - A holder counts four fifths of the term, less a margin: two clocks that are slewed may run 17 % apart.
+//!   So it has stopped before the first voter's promise ends.
+//! - A voter that has just started may have forgotten a promise. It grants nothing for longer than the longest term, except
+//!   to a node that holds the lease now: no other node can have a majority then.
+//! - A voter that another node has no lease of refuses a prepare without a promise, so a candidate does not disturb a holder.
+//! - A renewal names the last grant that its sender has heard. A voter whose grants are not heard ceases to extend, or a
+//!   node that hears nothing would keep the lease from all for ever.
+//! - A holder keeps its lease whatever priority others have. It learns of a node that may preempt it, and releases the lease itself.
+//!
+//! Pure: the caller sends, and proves the name of each sender.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::members::{Contact, MIN_NODES, PeerId};
+
+/// The longest term: a voter that has just started waits for longer than this.
+pub const LONGEST_TERM: Duration = Duration::from_secs(3);
+
+/// Leases that are known at once. A site has a few virtual addresses.
+pub const MAX_LEASES: usize = 64;
+
+/// How long a voter without memory grants nothing: the longest term on a clock that runs fast.
+const QUIET: Duration = Duration::from_millis(3_600);
+
+/// What a holder leaves of its time, for the removal of addresses.
+const MARGIN: Duration = Duration::from_millis(20);
+
+/// Renewals in a term.
+const ROUNDS_A_TERM: u32 = 12;
+
+/// Rounds of all leases that a candidate may begin before it hears of one, to preempt a holder.
+const MAX_UNHEARD: u64 = 12;
+
+/// Rounds whose answers count.
+const MAX_ROUNDS: usize = 8;
+
+/// How long a holder may take its lease to be its own, counted from when it sent the renewal.
+#[must_use]
+pub fn horizon(term: Duration) -> Duration {
+    (term * 4 / 5).saturating_sub(MARGIN)
+}
+
+/// The time between two renewals.
+#[must_use]
+pub fn round_time(term: Duration) -> Duration {
+    term / ROUNDS_A_TERM
+}
+
+/// Whether leases decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// They do: a majority of the nodes is heard.
+    Leases,
+    /// They may: this node has just started.
+    Joining,
+    /// They do, and this node is cut off.
+    CutOff,
+    /// They do not: there are fewer than three nodes.
+    FewNodes,
+    /// They do not: the healthds of most other nodes are away.
+    Alone,
+}
+
+impl Rule {
+    /// The rule for a node in such contact with the others.
+    #[must_use]
+    pub const fn of(contact: Contact, n_nodes: usize) -> Self {
+        match contact {
+            _ if n_nodes < MIN_NODES => Self::FewNodes,
+            Contact::Connected => Self::Leases,
+            Contact::Joining => Self::Joining,
+            Contact::CutOff => Self::CutOff,
+            Contact::Alone => Self::Alone,
+        }
+    }
+
+    /// Whether nodes need a lease.
+    #[must_use]
+    pub const fn needs_lease(self) -> bool {
+        matches!(self, Self::Leases | Self::Joining | Self::CutOff)
+    }
+}
+
+/// What this node wants of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// Whether it wants to have it.
+    pub wants: bool,
+    /// Whether a holder of a lower priority is to give it up.
+    pub preempts: bool,
+    /// Its priority.
+    pub priority: u8,
+    /// The term; no longer than [`LONGEST_TERM`] counts.
+    pub term: Duration,
+    /// Until when it holds the addresses by an earlier grant, or has held them without leases.
+    pub holds_until: Option<Instant>,
+    /// Until when the wish counts. Then the lease is not renewed, and not released either.
+    pub counts_until: Instant,
+}
+
+/// The state of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// This node has it.
+    Own {
+        /// Until when, by this node's clock.
+        until: Instant,
+        /// The highest priority of a node that is to preempt this one; 0 without any.
+        preempting: u8,
+    },
+    /// Another node has it.
+    Other {
+        /// Its name.
+        holder: Arc<str>,
+        /// Its priority.
+        priority: u8,
+    },
+    /// No node is known to have it.
+    Free,
+}
+
+/// The kind of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// May this ballot be proposed?
+    Prepare,
+    /// Grant the lease, or extend it.
+    Propose,
+    /// The sender does not have the lease any more.
+    Release,
+}
+
+/// A request to a voter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The name of the lease.
+    pub name: Arc<str>,
+    /// The kind.
+    pub kind: Kind,
+    /// The ballot's number; with the sender's name, no two ballots are the same.
+    pub counter: u64,
+    /// Names the request; a response has the same.
+    pub round: u64,
+    /// The newest request that this voter has granted, or refused because another node has the lease, as far as the sender has
+    /// heard.
+    pub echo: u64,
+    /// The term.
+    pub term: Duration,
+    /// The sender's priority.
+    pub priority: u8,
+    /// Whether a holder of a lower priority is to give the lease up.
+    pub preempts: bool,
+    /// Whether the sender has the lease now.
+    pub holds: bool,
+}
+
+/// A voter's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Yes.
+    Granted {
+        /// The highest priority of a node that is to preempt the sender; 0 without any.
+        preempting: u8,
+    },
+    /// Another node has the lease.
+    Held {
+        /// Its name.
+        holder: Arc<str>,
+        /// Its priority.
+        priority: u8,
+        /// How much longer.
+        left: Duration,
+    },
+    /// A ballot with this number has been promised.
+    Outbid {
+        /// The number.
+        counter: u64,
+    },
+    /// The voter does not vote: it has just started, is not heard by the sender, or has no room.
+    Abstained,
+}
+
+/// A response to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The name of the lease.
+    pub name: Arc<str>,
+    /// The request.
+    pub round: u64,
+    /// The answer.
+    pub answer: Answer,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Ballot {
+    counter: u64,
+    node: Arc<str>,
+}
+
+/// A voter's grant.
+#[derive(Clone, Debug)]
+struct Grant {
+    ballot: Ballot,
+    priority: u8,
+    until: Instant,
+    /// The newest request that the holder has named as granted.
+    echoed: u64,
+    /// When it did.
+    proven: Instant,
+}
+
+/// A node that wants to preempt the holder.
+#[derive(Clone, Debug)]
+struct Preempting {
+    priority: u8,
+    until: Instant,
+}
+
+/// Names a voter: a peer, or this node.
+type Voter = Option<PeerId>;
+
+#[derive(Debug)]
+struct Round {
+    number: u64,
+    kind: Kind,
+    counter: u64,
+    sent: Instant,
+    granted: BTreeSet<Voter>,
+}
+
+/// One lease: this node as a voter, and as a candidate.
+#[derive(Debug, Default)]
+struct Slot {
+    //--- The voter
+    promised: Option<Ballot>,
+    grant: Option<Grant>,
+    preempting: Option<Preempting>,
+    //--- The candidate
+    wish: Option<Wish>,
+    counter: u64,
+    rounds: VecDeque<Round>,
+    /// When the next round begins.
+    next: Option<Instant>,
+    until: Option<Instant>,
+    /// Another voter's promise was refused: the next round prepares.
+    is_outbid: bool,
+    echoes: BTreeMap<Voter, u64>,
+    preempted_by: BTreeMap<Voter, u8>,
+    /// The holder that another voter has named, until its grant ends there.
+    seen: Option<(Arc<str>, u8, Instant)>,
+    /// When the last request came.
+    touched: Option<Instant>,
+}
+
+/// All leases of a site, as one node knows them.
+#[derive(Debug)]
+pub struct Leases {
+    node: Arc<str>,
+    peers: Vec<Arc<str>>,
+    rule: Rule,
+    quiet_until: Instant,
+    slots: BTreeMap<Arc<str>, Slot>,
+    n_rounds: u64,
+    requests: VecDeque<(PeerId, Request)>,
+}
+
+impl Leases {
+    /// No lease is known, and none is granted for a while.
+    #[must_use]
+    pub fn new(node: &str, peers: &[String], now: Instant) -> Self {
+        Self {
+            node: node.into(),
+            peers: peers.iter().map(|name| name.as_str().into()).collect(),
+            rule: Rule::Joining,
+            quiet_until: now + QUIET,
+            slots: BTreeMap::new(),
+            n_rounds: 0,
+            requests: VecDeque::new(),
+        }
+    }
+
+    /// Whether leases decide.
+    #[must_use]
+    pub const fn rule(&self) -> Rule {
+        self.rule
+    }
+
+    /// How many nodes there are.
+    #[must_use]
+    pub const fn n_nodes(&self) -> usize {
+        self.peers.len() + 1
+    }
+
+    /// The names of the leases that are known.
+    pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.slots.keys()
+    }
+
+    /// Leases decide from now on, or do not.
+    pub fn set_rule(&mut self, rule: Rule, now: Instant) {
+        if rule == self.rule {
+            return;
+        }
+        let began = !self.rule.needs_lease() && rule.needs_lease();
+        self.rule = rule;
+        if began {
+            // A node that holds addresses without a lease asks first.
+            for slot in self.slots.values_mut() {
+                slot.next = slot.next.map(|_| now);
+            }
+        }
+    }
+
+    /// Takes in what this node wants. Without a wish it does not ask.
+    pub fn wish(&mut self, name: &Arc<str>, wish: Wish, now: Instant) {
+        let is_known = self.slots.contains_key(name);
+        if !is_known && (!wish.wants || !self.has_room(now)) {
+            return;
+        }
+        let slot = self.slots.entry(Arc::clone(name)).or_default();
+        let before = slot.wish.replace(wish);
+        let wanted = before.is_some_and(|before| before.wants);
+        if wish.wants && slot.next.is_none() {
+            slot.next = Some(now);
+        }
+        if wanted && !wish.wants {
+            self.release(name, now);
+        }
+        self.advance(now);
+    }
+
+    /// The state of a lease, while [`Rule::needs_lease`].
+    #[must_use]
+    pub fn state(&self, name: &str, now: Instant) -> State {
+        let Some(slot) = self.slots.get(name) else {
+            return State::Free;
+        };
+        if let Some(until) = slot.until.filter(|until| now < *until) {
+            let preempting = slot.preempting_by(self.majority());
+            return State::Own { until, preempting };
+        }
+        let grant = slot.grant.as_ref().filter(|grant| now < grant.until);
+        let grant = grant.filter(|grant| grant.ballot.node != self.node);
+        if let Some(grant) = grant {
+            return State::Other {
+                holder: Arc::clone(&grant.ballot.node),
+                priority: grant.priority,
+            };
+        }
+        match &slot.seen {
+            Some((holder, priority, until)) if now < *until => State::Other {
+                holder: Arc::clone(holder),
+                priority: *priority,
+            },
+            _ => State::Free,
+        }
+    }
+
+    /// Whether there is room for another lease. One that no node has asked for lately is forgotten first.
+    fn has_room(&mut self, now: Instant) -> bool {
+        if self.slots.len() >= MAX_LEASES {
+            let lately = |touched: Instant| now < touched + QUIET;
+            self.slots
+                .retain(|_, slot| slot.wish.is_some_and(|wish| wish.wants) || slot.touched.is_some_and(lately));
+        }
+        self.slots.len() < MAX_LEASES
+    }
+
+    fn majority(&self) -> usize {
+        (self.peers.len() + 1) / 2 + 1
+    }
+}
+
+//--- The candidate
+
+impl Leases {
+    /// Begins the rounds that are due.
+    pub fn advance(&mut self, now: Instant) {
+        let due: Vec<Arc<str>> = self
+            .slots
+            .iter()
+            .filter(|(_, slot)| slot.next.is_some_and(|next| next <= now))
+            .map(|(name, _)| Arc::clone(name))
+            .collect();
+        for name in due {
+            self.begin_round(&name, now);
+        }
+    }
+
+    /// The next request to send.
+    pub fn poll_request(&mut self) -> Option<(PeerId, Request)> {
+        self.requests.pop_front()
+    }
+
+    /// When to [`advance`](Self::advance), or to look at the states again.
+    #[must_use]
+    pub fn next_deadline(&self, now: Instant) -> Option<Instant> {
+        let slots = self.slots.values();
+        let deadlines = slots.flat_map(|slot| {
+            let grant = slot.grant.as_ref().map(|grant| grant.until);
+            let seen = slot.seen.as_ref().map(|(_, _, until)| *until);
+            let ends = [grant, seen, slot.until].into_iter().flatten();
+            ends.filter(|end| now < *end).chain(slot.next).collect::<Vec<_>>()
+        });
+        deadlines.min()
+    }
+
+    /// Takes in a response of a peer.
+    pub fn hear(&mut self, peer: PeerId, response: &Response, now: Instant) {
+        if peer.0 < self.peers.len() {
+            self.take(Some(peer), response, now);
+        }
+        self.advance(now);
+    }
+
+    fn begin_round(&mut self, name: &Arc<str>, now: Instant) {
+        let needs_lease = self.rule.needs_lease();
+        let n_rounds = &mut self.n_rounds;
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        let wish = slot.wish.filter(|wish| wish.wants && now < wish.counts_until);
+        let Some(wish) = wish else {
+            slot.rest();
+            return;
+        };
+        let term = wish.term.min(LONGEST_TERM);
+        if !needs_lease {
+            // Looked at again when leases decide.
+            slot.next = Some(now + round_time(term));
+            return;
+        }
+        let holds = slot.until.is_some_and(|until| now < until);
+        if !holds && slot.until.take().is_some() {
+            slot.is_outbid = true;
+        }
+        let may_propose = slot.is_prepared(self.peers.len() + 1) || (holds && !slot.is_outbid);
+        let kind = if may_propose {
+            Kind::Propose
+        } else {
+            slot.counter = slot.counter.saturating_add(1);
+            Kind::Prepare
+        };
+        *n_rounds += 1;
+        let number = *n_rounds;
+        if kind == Kind::Prepare {
+            slot.rounds.retain(|round| round.kind == Kind::Propose);
+            slot.is_outbid = false;
+        }
+        if slot.rounds.len() == MAX_ROUNDS {
+            slot.rounds.pop_front();
+        }
+        slot.rounds.push_back(Round {
+            number,
+            kind,
+            counter: slot.counter,
+            sent: now,
+            granted: BTreeSet::new(),
+        });
+        let spread = match holds {
+            true => Duration::ZERO,
+            false => spread(&self.node, number, term),
+        };
+        slot.next = Some(now + round_time(term) + spread);
+        let request = Request {
+            name: Arc::clone(name),
+            kind,
+            counter: slot.counter,
+            round: number,
+            echo: 0,
+            term,
+            priority: wish.priority,
+            preempts: wish.preempts,
+            holds: holds || wish.holds_until.is_some_and(|until| now < until),
+        };
+        for number in 0..self.peers.len() {
+            let peer = PeerId(number);
+            let echo = slot.echoes.get(&Some(peer)).copied().unwrap_or(0);
+            let request = Request {
+                echo,
+                ..request.clone()
+            };
+            self.requests.push_back((peer, request));
+        }
+        let echo = slot.echoes.get(&None).copied().unwrap_or(0);
+        let own = Request { echo, ..request };
+        let node = Arc::clone(&self.node);
+        let answer = self.vote(&node, &own, now);
+        let response = Response {
+            name: own.name,
+            round: number,
+            answer,
+        };
+        self.take(None, &response, now);
+    }
+
+    fn take(&mut self, voter: Voter, response: &Response, now: Instant) {
+        let majority = self.majority();
+        let n_nodes = self.peers.len() + 1;
+        let Some(slot) = self.slots.get_mut(&response.name) else {
+            return;
+        };
+        let Some(round) = slot
+            .rounds
+            .iter_mut()
+            .find(|round| round.number == response.round)
+        else {
+            return;
+        };
+        let counter = slot.counter;
+        if matches!(response.answer, Answer::Granted { .. } | Answer::Held { .. }) {
+            let echo = slot.echoes.entry(voter).or_default();
+            *echo = (*echo).max(response.round);
+        }
+        match &response.answer {
+            Answer::Granted { preempting } => {
+                round.granted.insert(voter);
+                let is_current = round.counter == counter && round.granted.len() >= majority;
+                let (kind, sent) = (round.kind, round.sent);
+                slot.preempted_by.insert(voter, *preempting);
+                let Some(wish) = slot.wish.filter(|wish| wish.wants && is_current) else {
+                    return;
+                };
+                match kind {
+                    Kind::Prepare if slot.is_prepared(n_nodes) => slot.next = Some(now),
+                    Kind::Propose => {
+                        let until = sent + horizon(wish.term.min(LONGEST_TERM));
+                        slot.until = slot.until.max(Some(until));
+                        slot.seen = None;
+                    }
+                    Kind::Prepare | Kind::Release => {}
+                }
+            }
+            Answer::Held {
+                holder,
+                priority,
+                left,
+            } => {
+                let left = (*left).min(LONGEST_TERM);
+                slot.seen = Some((Arc::clone(holder), *priority, now + left));
+                slot.is_outbid = true;
+            }
+            Answer::Outbid { counter } => {
+                slot.counter = slot.counter.max(*counter);
+                slot.is_outbid = true;
+            }
+            Answer::Abstained => {}
+        }
+    }
+
+    /// This node does not have the lease any more, and its addresses are gone, or are about to be another's.
+    fn release(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        let wish = slot.wish;
+        slot.rest();
+        slot.until = None;
+        self.n_rounds += 1;
+        let request = Request {
+            name: Arc::clone(name),
+            kind: Kind::Release,
+            counter: slot.counter,
+            round: self.n_rounds,
+            echo: 0,
+            term: Duration::ZERO,
+            priority: wish.map_or(0, |wish| wish.priority),
+            preempts: false,
+            holds: false,
+        };
+        for number in 0..self.peers.len() {
+            self.requests.push_back((PeerId(number), request.clone()));
+        }
+        let node = Arc::clone(&self.node);
+        self.vote(&node, &request, now);
+    }
+}
+
+impl Slot {
+    /// Asks no more.
+    fn rest(&mut self) {
+        self.next = None;
+        self.rounds.clear();
+        self.preempted_by.clear();
+        self.is_outbid = true;
+    }
+
+    /// The highest priority that a majority of the voters knows of a node that is to preempt this one: such a node is in contact
+    /// with a majority.
+    fn preempting_by(&self, majority: usize) -> u8 {
+        let mut all: Vec<u8> = self.preempted_by.values().copied().collect();
+        all.sort_unstable_by(|one, other| other.cmp(one));
+        all.get(majority - 1).copied().unwrap_or(0)
+    }
+
+    /// Whether a majority of the nodes has promised the present ballot.
+    fn is_prepared(&self, n_nodes: usize) -> bool {
+        let mut current = self
+            .rounds
+            .iter()
+            .filter(|round| round.kind == Kind::Prepare && round.counter == self.counter);
+        !self.is_outbid && current.any(|round| round.granted.len() * 2 > n_nodes)
+    }
+}
+
+/// Candidates that have begun together do not ask together again.
+fn spread(node: &str, number: u64, term: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (node, number).hash(&mut hasher);
+    let parts = u32::try_from(hasher.finish() % 16).unwrap_or(0);
+    round_time(term) * parts / 16
+}
+
+//--- The voter
+
+impl Leases {
+    /// Answers a request of the peer of this name.
+    pub fn answer(&mut self, from: &str, request: &Request, now: Instant) -> Response {
+        let peer = self.peers.iter().find(|peer| ***peer == *from).cloned();
+        let answer = match peer {
+            Some(peer) => self.vote(&peer, request, now),
+            None => Answer::Abstained,
+        };
+        Response {
+            name: Arc::clone(&request.name),
+            round: request.round,
+            answer,
+        }
+    }
+
+    fn vote(&mut self, from: &Arc<str>, request: &Request, now: Instant) -> Answer {
+        let is_known = self.slots.contains_key(&request.name);
+        if !is_known && !self.has_room(now) {
+            return Answer::Abstained;
+        }
+        let is_quiet = now < self.quiet_until;
+        let slot = self.slots.entry(Arc::clone(&request.name)).or_default();
+        slot.touched = Some(now);
+        if slot.grant.as_ref().is_some_and(|grant| grant.until <= now) {
+            slot.grant = None;
+        }
+        let ballot = Ballot {
+            counter: request.counter,
+            node: Arc::clone(from),
+        };
+        if request.kind == Kind::Release {
+            return slot.take_back(ballot);
+        }
+        if let Some(grant) = &slot.grant
+            && grant.ballot.node != *from
+        {
+            let answer = Answer::Held {
+                holder: Arc::clone(&grant.ballot.node),
+                priority: grant.priority,
+                left: grant.until.saturating_duration_since(now),
+            };
+            // One that does not hear this voter could not get the lease.
+            let hears = request.echo > 0 && request.round <= request.echo.saturating_add(MAX_UNHEARD);
+            if request.preempts && hears {
+                let until = now + request.term.min(LONGEST_TERM) / 2;
+                slot.note_preempting(request.priority, until, now);
+            }
+            return answer;
+        }
+        if is_quiet && slot.grant.is_none() && !request.holds {
+            return Answer::Abstained;
+        }
+        if let Some(promised) = slot.promised.as_ref().filter(|promised| **promised > ballot) {
+            return Answer::Outbid {
+                counter: promised.counter,
+            };
+        }
+        if request.kind == Kind::Propose && !slot.accept(&ballot, request, now) {
+            return Answer::Abstained;
+        }
+        slot.promised = Some(ballot);
+        let preempting = slot.preempting.as_ref();
+        let preempting = preempting.filter(|preempting| now < preempting.until);
+        Answer::Granted {
+            preempting: preempting.map_or(0, |preempting| preempting.priority),
+        }
+    }
+}
+
+impl Slot {
+    /// Grants the lease; false when the holder does not hear this voter.
+    fn accept(&mut self, ballot: &Ballot, request: &Request, now: Instant) -> bool {
+        let term = request.term.min(LONGEST_TERM);
+        let before = self.grant.as_ref().filter(|grant| grant.ballot == *ballot);
+        let (echoed, proven) = match before {
+            Some(before) if request.echo > before.echoed => (request.echo, now),
+            Some(before) => (before.echoed, before.proven),
+            None => (request.echo, now),
+        };
+        if now.saturating_duration_since(proven) > term / 2 {
+            return false;
+        }
+        self.grant = Some(Grant {
+            ballot: ballot.clone(),
+            priority: request.priority,
+            until: now + term,
+            echoed,
+            proven,
+        });
+        true
+    }
+
+    /// The holder gives the lease back. Its proposals that come late do not count any more.
+    fn take_back(&mut self, ballot: Ballot) -> Answer {
+        let is_its = |grant: &Grant| grant.ballot.node == ballot.node && grant.ballot <= ballot;
+        if self.grant.as_ref().is_some_and(is_its) {
+            self.grant = None;
+            self.preempting = None;
+            let after = Ballot {
+                counter: ballot.counter.saturating_add(1),
+                node: ballot.node,
+            };
+            self.promised = self.promised.take().max(Some(after));
+        }
+        Answer::Granted { preempting: 0 }
+    }
+
+    fn note_preempting(&mut self, priority: u8, until: Instant, now: Instant) {
+        let known = self.preempting.as_ref();
+        let is_lower = known.is_some_and(|known| now < known.until && priority < known.priority);
+        if !is_lower {
+            self.preempting = Some(Preempting { priority, until });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! The leases of this node's virtual IPs: what healthd says of them, for the virtual routers, and what those want, for healthd.
+//!
+//! Where leases do not decide although they are configured, advertisements do. The log says so, and `/readyz` as a detail.
+
+use std::sync::Arc;
+
+use proto::endpoint::Endpoint;
+use proto::lease::{LeaseClient, Leases, Rule, State, Want, WishSender};
+use daemon::latest::{Latest, Reader};
+use daemon::readiness::Readiness;
+use tokio::task::JoinHandle;
+use vrrp::machine::{Lease, Wish};
+use vrrp_net::{LeaseStates, LeaseWish, WishLease};
+
+/// The key of the detail on `/readyz`.
+const DETAIL: &str = "leases";
+
+/// A term is three intervals: without a holder an address is as long as it is by advertisements. A longer one does not count.
+const INTERVALS_A_TERM: u32 = 3;
+
+/// The longest term that healthd grants.
+const LONGEST_TERM: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// The leases of virtual IPs.
+#[derive(Debug)]
+pub(crate) struct VipLeases {
+    client: LeaseClient,
+    states: Arc<Latest<LeaseStates>>,
+    follower: JoinHandle<()>,
+}
+
+impl VipLeases {
+    /// Asks healthd once a virtual router wants a lease.
+    pub(crate) fn start(endpoint: Option<Endpoint>, readiness: Readiness) -> Self {
+        let client = LeaseClient::start(endpoint, "lb-proxy");
+        let states = Latest::new(LeaseStates::default());
+        let (mut leases, published) = (client.reader(), Arc::clone(&states));
+        let follower = tokio::spawn(async move {
+            let mut rule = Rule::Awaited;
+            loop {
+                leases.changed().await;
+                let newest = leases.shared();
+                if newest.rule != rule {
+                    rule = newest.rule;
+                    say(rule, &readiness);
+                }
+                published.publish_if_changed(states_of(&newest));
+            }
+        });
+        Self {
+            client,
+            states,
+            follower,
+        }
+    }
+
+    /// The leases, for virtual routers.
+    pub(crate) fn reader(&self) -> Reader<LeaseStates> {
+        self.states.reader()
+    }
+
+    /// The leases, for the status.
+    pub(crate) fn client(&self) -> Reader<Leases> {
+        self.client.reader()
+    }
+
+    /// What hears the wishes of virtual routers.
+    pub(crate) fn wishes(&self) -> WishLease {
+        let sender: WishSender = self.client.wishes();
+        Arc::new(move |name, wish| sender.say(name, to_healthd(wish)))
+    }
+}
+
+impl Drop for VipLeases {
+    fn drop(&mut self) {
+        self.follower.abort();
+    }
+}
+
+/// Why advertisements decide although leases are configured; `None` where leases do, or may soon.
+pub(crate) const fn why_vrrp_alone(rule: Rule) -> Option<&'static str> {
+    match rule {
+        Rule::Awaited | Rule::Leases | Rule::CutOff => None,
+        Rule::FewNodes => Some("healthd grants no leases: it exchanges findings with fewer than two other nodes"),
+        Rule::Alone => Some("the healthds of most other nodes are away"),
+        Rule::Away => Some("the healthd of this node is away"),
+    }
+}
+
+/// The rule in a word, for the status.
+pub(crate) const fn word(rule: Rule) -> &'static str {
+    match rule {
+        Rule::Awaited => "awaited",
+        Rule::Leases => "leases",
+        Rule::CutOff => "cut off",
+        Rule::FewNodes => "few nodes",
+        Rule::Alone => "others away",
+        Rule::Away => "healthd away",
+    }
+}
+
+fn say(rule: Rule, readiness: &Readiness) {
+    let reason = match (why_vrrp_alone(rule), rule) {
+        (Some(reason), _) => {
+            tracing::warn!(reason, "Virtual IPs go by VRRP alone");
+            Some(format!("virtual IPs go by VRRP alone: {reason}"))
+        }
+        (None, Rule::CutOff) => {
+            tracing::warn!("This node is cut off from most others; it holds no virtual IP");
+            Some("this node is cut off from most others; it holds no virtual IP".to_owned())
+        }
+        (None, Rule::Leases) => {
+            tracing::info!("Virtual IPs go by leases");
+            None
+        }
+        (None, _) => None,
+    };
+    readiness.set_reason(DETAIL, reason);
+}
+
+fn states_of(leases: &Leases) -> LeaseStates {
+    let without = match leases.rule {
+        Rule::Awaited => Lease::Awaited,
+        Rule::Leases => Lease::Free,
+        Rule::CutOff => Lease::Withheld,
+        Rule::FewNodes | Rule::Alone | Rule::Away => Lease::Unneeded,
+    };
+    let states = leases.states.iter().map(|(name, state)| {
+        let lease = match state {
+            _ if without == Lease::Unneeded => Lease::Unneeded,
+            State::Own { until, preempting } => Lease::Own {
+                until: *until,
+                preempting: *preempting,
+            },
+            State::Other { priority, .. } if leases.rule == Rule::Leases => Lease::Other {
+                priority: *priority,
+            },
+            State::Free | State::Other { .. } => without,
+        };
+        (Arc::clone(name), lease)
+    });
+    LeaseStates {
+        without,
+        by_name: states.collect(),
+    }
+}
+
+fn to_healthd(wish: LeaseWish) -> proto::lease::Wish {
+    proto::lease::Wish {
+        want: match wish.wish {
+            Wish::Ask { preempts: false } => Want::Ask,
+            Wish::Ask { preempts: true } => Want::Preempt,
+            Wish::Drop => Want::Drop,
+        },
+        priority: wish.priority,
+        term: (wish.interval * INTERVALS_A_TERM).min(LONGEST_TERM),
+        is_active: wish.is_active,
+    }
+}
