@@ -39,8 +39,8 @@ use site::service::Service;
 use site_bundle::reader::BundleError;
 use site_bundle::signature::{self, SignatureError};
 
-/// The user of all services before each had its own.
-const FORMER_USER: u32 = 65_532;
+/// The user of all services before each had its own: that of their images.
+const FORMER_USER: u32 = service_image::layout::UID;
 
 /// Installs.
 pub(crate) fn run(args: &InstallArgs) -> ExitCode {

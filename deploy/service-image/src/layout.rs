@@ -41,8 +41,9 @@ pub struct Written {
     pub manifest: Sha256,
 }
 
-/// The user and the group that every service runs as: a number, because a platform that refuses
-/// root cannot resolve a name.
+/// The number of the user, and of its group, that an image runs as where it is started without another.
+pub const UID: u32 = 65_532;
+/// User and group: numbers, because a platform that refuses root cannot resolve a name.
 pub const USER: &str = "65532:65532";
 
 /// The name that podman gives an image of this version: podman asks no registry for `localhost`.

@@ -18,9 +18,8 @@ use durable::Rights;
 use service_image::digest::Sha256;
 use service_image::elf::{self, Linkage, Machine};
 use service_image::layer::Tree;
-use service_image::layout::{self, Recipe};
+use service_image::layout::{self, Recipe, UID};
 use service_image::sums::Sums;
-use site::places::{GID, UID};
 use site::service::Service;
 use site_node::images::archives::{self, SUMS};
 
@@ -172,12 +171,12 @@ impl Kitchen<'_> {
         tree.file(
             "etc/passwd",
             0o444,
-            format!("outpost:x:{UID}:{GID}::/:/\n").into_bytes(),
+            format!("outpost:x:{UID}:{UID}::/:/\n").into_bytes(),
         );
         tree.file(
             "etc/group",
             0o444,
-            format!("outpost:x:{GID}:\n").into_bytes(),
+            format!("outpost:x:{UID}:\n").into_bytes(),
         );
         tree.file("usr/share/outpost/sbom.cdx.json", 0o444, bill);
         for name in ["LICENSE-APACHE", "LICENSE-MIT"] {

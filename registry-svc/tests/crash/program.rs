@@ -65,7 +65,7 @@ impl Registry {
         let address = free();
         let admin = directory.path().join(format!("{name}.admin"));
         let text = format!(
-            "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\nroot = \"{}\"\n\
+            "version = \"v1\"\nlisten = [\"{address}\"]\nplain = true\naccess.anonymous = \"all\"\nroot = \"{}\"\n\
              workers = 2\n[admin]\nlisten = \"none\"\n[space]\nfree = \"16MiB\"\nreserve = \"1MiB\"\nwarn = 99\nstop = 100\n{more}",
             directory.path().join(format!("root-{name}")).display()
         );

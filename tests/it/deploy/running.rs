@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::process::Command;
 
 use tests::binaries::{SERVICES, binary, checkout};
@@ -207,11 +206,6 @@ impl Running {
         command.args(arguments);
         let (_, stdout, _) = run(command);
         stdout.lines().map(str::to_owned).collect()
-    }
-
-    /// The path of something on the node, from outside.
-    pub(super) fn path(&self, path: &str) -> PathBuf {
-        self.root.path().join(path.trim_start_matches('/'))
     }
 }
 

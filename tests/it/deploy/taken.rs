@@ -2,8 +2,11 @@
 //! what the attacker reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tests::binaries::SERVICES;
+use tests::daemon::http_get;
+use tests::wait;
 
 use super::running::{DIRECTORIES, Identity, Running, SITE, nobody};
 
@@ -68,6 +71,9 @@ fn beyond(paths: &BTreeSet<String>, directories: &[String]) -> Vec<String> {
     let others = paths.iter().filter(|path| !is_below(path, directories));
     others.cloned().collect()
 }
+
+/// How long a service may take to find healthd.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const HEALTHD: &str = "/run/outpost/healthd/healthd.sock";
 
@@ -140,13 +146,14 @@ fn a_service_that_is_taken_reaches_its_own_and_no_more() {
     assert_eq!(takers, ["lb-proxy"]);
 
     // healthd is there for its subscribers: their processes are connected.
-    let (_, page) = node
-        .machine
-        .inside(|| tests::daemon::http_get(([127, 0, 0, 1], 9401).into(), "/status"))
-        .unwrap();
-    for subscriber in ["dns-authd", "lb-proxy"] {
-        assert!(page.contains(&format!("\"{subscriber}\"")), "{page}");
-    }
+    let connected = || {
+        let admin = ([127, 0, 0, 1], 9401).into();
+        let status = node.machine.inside(|| http_get(admin, "/status"));
+        let (_, status) = status.unwrap();
+        let mut subscribers = ["dns-authd", "lb-proxy"].iter();
+        subscribers.all(|name| status.contains(&format!("\"{name}\"")))
+    };
+    wait::for_it("services subscribe at healthd", PATIENCE, connected);
 }
 
 /// Secrets belong to their service: it could write to them, but not put others in their place.

@@ -37,7 +37,7 @@ struct Node {
 
 impl Site {
     fn new() -> Self {
-        Self::with(|_| "plain = true\n".to_owned(), |_| String::new())
+        Self::with(|_| OPEN.to_owned(), |_| String::new())
     }
 
     /// A site whose nodes have further lines before and after the sections of their configuration,
@@ -321,6 +321,9 @@ compare = "2s"
         own = address(at),
     )
 }
+
+/// Every client pushes.
+const OPEN: &str = "plain = true\naccess.anonymous = \"all\"\n";
 
 /// Makes an authority for the nodes.
 fn authority(directory: &Path) {
