@@ -20,7 +20,7 @@ use dns_wire::{
 
 use crate::key;
 pub use referral::{NameServer, Referral};
-pub use scrub::Bailiwick;
+pub use scrub::{Bailiwick, canonical_rdata};
 use scrub::{Chain, Leads, Scrubber, unify};
 
 /// The largest message.
