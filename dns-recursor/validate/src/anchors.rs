@@ -71,10 +71,18 @@ impl Anchor {
     /// # Errors
     /// When it is no DS or DNSKEY record, or one that nothing can be validated with.
     pub fn parse(text: &str) -> Result<Self, AnchorError> {
-        let (zone, mut rest) = text.trim().split_once(char::is_whitespace).ok_or(AnchorError::Form)?;
-        let zone = Name::parse(zone).map_err(|_| AnchorError::Name)?.to_lowercase();
+        let (zone, mut rest) = text
+            .trim()
+            .split_once(char::is_whitespace)
+            .ok_or(AnchorError::Form)?;
+        let zone = Name::parse(zone)
+            .map_err(|_| AnchorError::Name)?
+            .to_lowercase();
         loop {
-            let (word, behind) = rest.trim_start().split_once(char::is_whitespace).ok_or(AnchorError::Form)?;
+            let (word, behind) = rest
+                .trim_start()
+                .split_once(char::is_whitespace)
+                .ok_or(AnchorError::Form)?;
             rest = behind;
             let rtype = match word.to_ascii_uppercase().as_str() {
                 "IN" => continue,
@@ -86,13 +94,15 @@ impl Anchor {
             let rdata =
                 rdata::from_text(rtype, rest, &Name::root()).map_err(|_| AnchorError::Data)?;
             let trust = match rtype {
-                Type::DS => Ds::read(&rdata).map(Trust::Ds),
+                Type::DS => Ds::read(&rdata).filter(Ds::is_whole).map(Trust::Ds),
                 _ => Key::read(&rdata).map(Trust::Key),
             };
             let trust = trust.ok_or(AnchorError::Data)?;
             let is_known = match &trust {
                 Trust::Ds(ds) => ds.is_known(),
-                Trust::Key(key) => crate::crypto::knows_algorithm(key.algorithm) && key.is_zone_key(),
+                Trust::Key(key) => {
+                    crate::crypto::knows_algorithm(key.algorithm) && key.is_zone_key()
+                }
             };
             return match is_known {
                 true => Ok(Self { zone, trust }),
@@ -126,7 +136,10 @@ impl Anchors {
         negative: impl IntoIterator<Item = Name>,
     ) -> Self {
         let mut all = Self {
-            negative: negative.into_iter().map(|name| name.to_lowercase()).collect(),
+            negative: negative
+                .into_iter()
+                .map(|name| name.to_lowercase())
+                .collect(),
             ..Self::default()
         };
         for Anchor { zone, trust } in anchors {

@@ -75,12 +75,7 @@ fn uncompressed(key: &[u8]) -> Vec<u8> {
     [&[4], key].concat()
 }
 
-fn rsa(
-    parameters: &signature::RsaParameters,
-    key: &[u8],
-    data: &[u8],
-    signature: &[u8],
-) -> bool {
+fn rsa(parameters: &signature::RsaParameters, key: &[u8], data: &[u8], signature: &[u8]) -> bool {
     // RFC 3110 §2: the exponent's length in one octet, or a zero and two.
     let split = match key {
         [0, high, low, rest @ ..] => Some((u16::from_be_bytes([*high, *low]), rest)),

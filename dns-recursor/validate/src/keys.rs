@@ -91,6 +91,12 @@ impl Ds {
         self.knows_algorithm() && crypto::knows_digest(self.kind)
     }
 
+    /// Whether the digest has the length of its kind.
+    pub(crate) fn is_whole(&self) -> bool {
+        crypto::digest(self.kind, &[], &[])
+            .is_none_or(|digest| digest.as_ref().len() == self.digest.len())
+    }
+
     pub(crate) const fn knows_algorithm(&self) -> bool {
         crypto::knows_algorithm(self.algorithm)
     }

@@ -148,3 +148,6 @@ fn signed_data(set: &Set, signature: &Signature, labels: usize) -> Option<Vec<u8
 pub(crate) fn signed_data_of(set: &Set, signature: &Signature) -> Vec<u8> {
     signed_data(set, signature, signature.labels.into()).unwrap()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,6 @@
 //! Signed zones, and a server of them, for tests.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dns_cache::key;
@@ -10,7 +11,7 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use crate::response::{Response, Set};
 use crate::signature::signed_data_of;
 use crate::validation::{Context, Step, Validation};
-use crate::{Anchors, Budget, Verdict, Zones, crypto};
+use crate::{Anchors, Budget, Verdict, Why, Zones, crypto};
 
 /// The time of the tests.
 pub(crate) const NOW: u64 = 1_790_000_000;
@@ -74,6 +75,8 @@ pub(crate) struct Zone {
     chain: Vec<(Name, Type, Vec<u8>)>,
     /// The algorithm that its DNSKEY and DS records claim.
     algorithm: u8,
+    /// The signatures that it has made.
+    signatures: RefCell<BTreeMap<(Name, Type), Vec<u8>>>,
 }
 
 impl Zone {
@@ -88,6 +91,7 @@ impl Zone {
             window: (-1, 10),
             chain: Vec::new(),
             algorithm: crypto::ED25519,
+            signatures: RefCell::default(),
         };
         zone.add(apex, Type::SOA, "ns.invalid. h.invalid. 1 2 3 4 5");
         zone.add(apex, Type::NS, "ns.invalid.");
@@ -140,7 +144,10 @@ impl Zone {
     pub(crate) fn ds(&self) -> Vec<u8> {
         let key = crate::keys::Key::read(&self.dnskey()).unwrap();
         let digest = crypto::digest(crypto::SHA256, self.name.as_wire(), &key.rdata).unwrap();
-        let fixed = [&key.tag.to_be_bytes()[..], &[self.algorithm, crypto::SHA256]];
+        let fixed = [
+            &key.tag.to_be_bytes()[..],
+            &[self.algorithm, crypto::SHA256],
+        ];
         [&fixed.concat(), digest.as_ref()].concat()
     }
 
@@ -226,7 +233,7 @@ impl Zone {
     }
 
     /// The signature of a set that its zone calls `owner`.
-    pub(crate) fn sign(&self, owner: &Name, rtype: Type, rdatas: &[Vec<u8>]) -> Vec<u8> {
+    fn sign(&self, owner: &Name, rtype: Type, rdatas: &[Vec<u8>]) -> Vec<u8> {
         let time = |days: i64| {
             let at = i64::try_from(NOW).unwrap() + days * DAY;
             u32::try_from(at).unwrap().to_be_bytes()
@@ -264,7 +271,13 @@ impl Zone {
     }
 
     /// A set with its signature; `source` is its owner in the zone.
-    pub(crate) fn push(&self, reply: &mut Reply, section: Section, owner: &Name, of: (&Name, Type)) {
+    pub(crate) fn push(
+        &self,
+        reply: &mut Reply,
+        section: Section,
+        owner: &Name,
+        of: (&Name, Type),
+    ) {
         let (source, rtype) = of;
         let chained = self.chain.iter().filter(|(at, kind, _)| (at, *kind) == of);
         let rdatas = match self.sets.get(&(source.clone(), rtype)) {
@@ -278,8 +291,13 @@ impl Zone {
             rdata,
         };
         let is_ours = rtype == Type::DS || !self.is_delegated(source);
-        let signature = (self.pair.is_some() && is_ours || rtype == Type::NSEC)
-            .then(|| self.sign(source, rtype, &rdatas));
+        let signature = (self.pair.is_some() && is_ours || rtype == Type::NSEC).then(|| {
+            let key = (source.clone(), rtype);
+            let mut known = self.signatures.borrow_mut();
+            let made = known.entry(key);
+            made.or_insert_with(|| self.sign(source, rtype, &rdatas))
+                .clone()
+        });
         let set = rdatas.into_iter().map(|rdata| record(rtype, rdata));
         reply.records.extend(set);
         let signature = signature.map(|rdata| record(Type::RRSIG, rdata));
@@ -396,9 +414,10 @@ impl World {
         qtype: Type,
         reply: &Reply,
     ) -> (Verdict, Budget) {
-        let response = Response::read(&reply.message(qname, qtype)).unwrap();
-        let mut validation =
-            Validation::new(qname, qtype, response, false, Budget::default());
+        let Some(response) = Response::read(&reply.message(qname, qtype)) else {
+            return (Verdict::bogus(Why::Signature), Budget::default());
+        };
+        let mut validation = Validation::new(qname, qtype, response, false, Budget::default());
         let mut zones = Zones::default();
         let mut context = Context {
             anchors: &self.anchors,

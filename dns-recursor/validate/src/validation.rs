@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use dns_wire::{Name, Section, Type};
 
-use crate::anchors::Anchors;
+use crate::anchors::{Anchors, Closest};
 use crate::budget::{Budget, Spent};
 use crate::denial::{Proof, Proofs};
 use crate::keys::Key;
@@ -103,12 +103,17 @@ impl Validation {
         // All keys come first: then no signature is verified twice.
         let mut places = Vec::with_capacity(self.chain.parts.len());
         for part in &self.chain.parts {
-            let target = self.target(part);
+            let (owner, target) = self.target(part);
             let Context {
                 anchors,
                 zones,
                 now,
             } = context;
+            // The zone above signs its denial of a name that has a negative anchor, too.
+            if anchors.closest(owner) == Closest::Negative {
+                places.push(Place::Insecure(Why::NegativeAnchor));
+                continue;
+            }
             match walk::place(&target, anchors, zones, &self.no_cuts, *now) {
                 Place::Need { name, rtype, above } => {
                     let need = Need { name, rtype };
@@ -124,9 +129,9 @@ impl Validation {
         Step::Done(self.judge(&places, context.wrapped()))
     }
 
-    /// The name whose zone has to have signed a part: the signer that its signatures name, if it may sign there. This
-    /// is only where to look: whether a zone begins there is proven on the way.
-    fn target(&self, part: &Part) -> Name {
+    /// The owner of a part, and the name whose zone has to have signed it: the signer that its signatures name, if it may
+    /// sign there. This is only where to look: whether a zone begins there is proven on the way.
+    fn target(&self, part: &Part) -> (&Name, Name) {
         let (owner, rtype) = match part {
             Part::Set(at) => match self.response.sets.get(*at) {
                 Some(set) => (&set.owner, set.rtype),
@@ -139,13 +144,14 @@ impl Validation {
         };
         let mut signers = self.signatures(part);
         if let Some(signer) = signers.find(|signer| may_sign(signer)) {
-            return signer.clone();
+            return (owner, signer.clone());
         }
         // The zone above has DS records and denies them.
-        match rtype {
+        let target = match rtype {
             Type::DS => owner.parent().unwrap_or_else(Name::root),
             _ => owner.clone(),
-        }
+        };
+        (owner, target)
     }
 
     /// The signers of a part.

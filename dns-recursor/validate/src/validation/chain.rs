@@ -41,14 +41,30 @@ impl Chain {
             if !data.is_empty() {
                 n_used += data.len();
                 chain.parts.append(&mut data);
-                chain.is_broken = n_used != answers;
+                // An error denies data.
+                chain.is_broken = n_used != answers || response.rcode != Rcode::NOERROR;
                 return chain;
             }
             let Some(target) = alias(response, &chain.end) else {
-                if !dangles && response.rcode != Rcode::YXDOMAIN {
-                    chain.parts.push(Part::Denial);
+                match response.rcode {
+                    Rcode::NOERROR if dangles => {}
+                    Rcode::NOERROR | Rcode::NXDOMAIN => chain.parts.push(Part::Denial),
+                    // RFC 6672 §2.2: the name that a DNAME record makes is too long.
+                    Rcode::YXDOMAIN => {
+                        let end = &chain.end;
+                        let mut too_long = places(response, |set| {
+                            set.rtype == Type::DNAME
+                                && end.is_within(&set.owner)
+                                && *end != set.owner
+                                && substituted(end, set).is_none()
+                        });
+                        chain.is_broken = too_long.is_empty();
+                        n_used += too_long.len();
+                        chain.parts.append(&mut too_long);
+                    }
+                    _ => chain.is_broken = true,
                 }
-                chain.is_broken = n_used != answers;
+                chain.is_broken |= n_used != answers;
                 return chain;
             };
             let end = chain.end.clone();

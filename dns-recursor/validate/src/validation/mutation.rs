@@ -8,7 +8,7 @@ use crate::testing::{Record, Reply, World, name};
 use crate::verdict::Security;
 
 /// The attempts of a run: each is a response, and some also change the keys.
-const ATTEMPTS: usize = 6_000;
+const ATTEMPTS: usize = 3_000;
 
 fn pick<'a, T>(random: &mut Random, all: &'a [T]) -> &'a T {
     &all[below(random, all.len())]
@@ -61,9 +61,10 @@ fn mutate(reply: &mut Reply, pool: &[Record], random: &mut Random) {
 
 /// The response code and the data of the answer section.
 fn content(reply: &Reply) -> (Rcode, Vec<(String, Type, Vec<u8>)>) {
-    let data = reply.records.iter().filter(|record| {
-        record.section == Section::Answer && record.rtype != Type::RRSIG
-    });
+    let data = reply
+        .records
+        .iter()
+        .filter(|record| record.section == Section::Answer && record.rtype != Type::RRSIG);
     let data = data.map(|it| (it.owner.to_string(), it.rtype, it.rdata.clone()));
     let mut data: Vec<_> = data.collect();
     data.sort();
@@ -73,7 +74,9 @@ fn content(reply: &Reply) -> (Rcode, Vec<(String, Type, Vec<u8>)>) {
 
 /// Everything that the zones have signed, and the unsigned rest.
 fn everything(world: &World) -> Vec<Record> {
-    let replies = TRUTH.iter().map(|(qname, qtype, ..)| world.reply(&name(qname), *qtype));
+    let replies = TRUTH
+        .iter()
+        .map(|(qname, qtype, ..)| world.reply(&name(qname), *qtype));
     replies.flat_map(|reply| reply.records).collect()
 }
 
@@ -122,6 +125,8 @@ fn no_changed_answer_is_secure_and_none_from_a_signed_zone_is_insecure() {
                 );
                 assert_ne!(*worth, Security::Bogus, "seed {seed}: {qname} {qtype}");
             }
+            // RFC 9276 §3.2: any denial of that zone counts as unsigned, the false ones too.
+            Security::Insecure if qname.is_within(&name("many.test")) => {}
             Security::Insecure => assert_eq!(
                 *worth,
                 Security::Insecure,

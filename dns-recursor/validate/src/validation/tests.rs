@@ -45,7 +45,16 @@ pub(super) fn world() -> World {
     let wrong = www(Zone::new("wrong.test", Some(10), Denial::Nsec));
     let other = Zone::new("wrong.test", Some(11), Denial::Nsec);
     let mut test = Zone::new("test", Some(2), Denial::Nsec).delegating(&other);
-    for zone in [&plain, &good, &n3, &opt, &many, &future_alg, &expired, &early] {
+    for zone in [
+        &plain,
+        &good,
+        &n3,
+        &opt,
+        &many,
+        &future_alg,
+        &expired,
+        &early,
+    ] {
         test = test.delegating(zone);
     }
     let root = Zone::new(".", Some(1), Denial::Nsec)
@@ -134,7 +143,7 @@ fn true_answers_are_worth_what_their_zones_are() {
         let reply = world.reply(&qname, *qtype);
         let verdict = world.validate(&qname, *qtype, &reply);
         let found = (verdict.security, verdict.why);
-        assert_eq!(found, (*security, *why), "{qname} {qtype}: {reply:#?}");
+        assert_eq!(found, (*security, *why), "{qname} {qtype}");
     }
 }
 
@@ -161,12 +170,48 @@ fn without(reply: &mut Reply, rtype: Type) {
 fn what_is_missing_or_changed_is_bogus_and_says_why() {
     let a = Type::A;
     let www = "www.good.test";
-    check(www, a, |_, it| without(it, Type::RRSIG), Bogus, Why::NoSignature);
-    check(www, a, |_, it| it.records[0].rdata[3] ^= 1, Bogus, Why::Signature);
-    check("no.good.test", a, |_, it| without(it, Type::NSEC), Bogus, Why::NoProof);
-    check("no.n3.test", a, |_, it| without(it, Type::NSEC3), Bogus, Why::NoProof);
-    check("q.wild.good.test", a, |_, it| without(it, Type::NSEC), Bogus, Why::NoProof);
-    check("q.wild.n3.test", a, |_, it| without(it, Type::NSEC3), Bogus, Why::NoProof);
+    check(
+        www,
+        a,
+        |_, it| without(it, Type::RRSIG),
+        Bogus,
+        Why::NoSignature,
+    );
+    check(
+        www,
+        a,
+        |_, it| it.records[0].rdata[3] ^= 1,
+        Bogus,
+        Why::Signature,
+    );
+    check(
+        "no.good.test",
+        a,
+        |_, it| without(it, Type::NSEC),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "no.n3.test",
+        a,
+        |_, it| without(it, Type::NSEC3),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "q.wild.good.test",
+        a,
+        |_, it| without(it, Type::NSEC),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "q.wild.n3.test",
+        a,
+        |_, it| without(it, Type::NSEC3),
+        Bogus,
+        Why::NoProof,
+    );
     let empty = |_: &mut World, it: &mut Reply| it.records.clear();
     check(www, a, empty, Bogus, Why::NoProof);
     // A name with records is called missing, with all that its zone has signed.
@@ -185,7 +230,13 @@ fn keys_that_cannot_be_had_are_indeterminate() {
         let silent = |world: &mut World, _: &mut Reply| {
             world.instead.insert((name("good.test"), rtype), None);
         };
-        check("www.good.test", Type::A, silent, Indeterminate, Why::Unanswered);
+        check(
+            "www.good.test",
+            Type::A,
+            silent,
+            Indeterminate,
+            Why::Unanswered,
+        );
     }
 }
 
@@ -217,7 +268,11 @@ fn a_signed_zone_is_not_called_unsigned_without_a_proof() {
 #[test]
 fn the_zone_above_denies_nothing_below_a_delegation() {
     let parents = |world: &mut World, reply: &mut Reply| {
-        let test = world.zones.iter().find(|it| it.name == name("test")).unwrap();
+        let test = world
+            .zones
+            .iter()
+            .find(|it| it.name == name("test"))
+            .unwrap();
         reply.records.clear();
         reply.rcode = Rcode::NXDOMAIN;
         test.push_denial(reply, true);
@@ -246,7 +301,13 @@ fn a_wildcard_does_not_answer_for_a_name_that_has_a_closer_one() {
         good.push(reply, Section::Answer, &owner, (&source, Type::A));
         good.push_denial(reply, false);
     };
-    check("y.there.wild.good.test", Type::A, replayed, Bogus, Why::NoProof);
+    check(
+        "y.there.wild.good.test",
+        Type::A,
+        replayed,
+        Bogus,
+        Why::NoProof,
+    );
 }
 
 #[test]
@@ -281,7 +342,9 @@ fn many_keys_and_signatures_cost_little() {
         rdata,
     };
     let mut trap = world.reply(&apex, Type::DNSKEY);
-    let keys = keys.into_iter().map(|rdata| record("good.test", Type::DNSKEY, rdata));
+    let keys = keys
+        .into_iter()
+        .map(|rdata| record("good.test", Type::DNSKEY, rdata));
     trap.records.splice(0..0, keys);
     let signature = trap.records.pop().unwrap().rdata;
     for n in 0..200_u8 {
@@ -296,7 +359,9 @@ fn many_keys_and_signatures_cost_little() {
     for n in 1..200_u8 {
         let mut other = signature.clone();
         *other.last_mut().unwrap() ^= n;
-        reply.records.push(record("www.good.test", Type::RRSIG, other));
+        reply
+            .records
+            .push(record("www.good.test", Type::RRSIG, other));
     }
     let (verdict, work) = world.validate_counting(&qname, Type::A, &reply);
     assert_eq!(verdict.security, Bogus);
@@ -369,6 +434,8 @@ fn anchors_are_ds_or_dnskey_records() {
 
 #[test]
 fn of_algorithms_those_in_use_are_known() {
-    let known: Vec<u8> = (0..=255).filter(|it| crypto::knows_algorithm(*it)).collect();
+    let known: Vec<u8> = (0..=255)
+        .filter(|it| crypto::knows_algorithm(*it))
+        .collect();
     assert_eq!(known, [8, 10, 13, 14, 15]);
 }
