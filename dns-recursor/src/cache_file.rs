@@ -238,6 +238,7 @@ impl CacheFile {
             name: route.zone.clone(),
             is_recursive: route.mode == Mode::Recursive,
             trusts_ad: route.trust_ad,
+            validates: route.validates(),
         });
         file.write_all(&archive::head(&Head {
             written: clock::since_1970(),
@@ -315,6 +316,9 @@ fn table(zones: &[Zone]) -> Table {
         };
         let mut route = Route::new(zone.name.clone(), mode, Vec::new());
         route.trust_ad = zone.trusts_ad;
+        if zone.validates {
+            route.dnssec = DnssecMode::Validate;
+        }
         route
     }))
 }

@@ -56,7 +56,7 @@ fn signatures_of_another_implementation_fit_in_each_algorithm() {
                 signatures: vec![signature.clone()],
                 ..set.clone()
             };
-            let mut check = |set: &Set| check(set, &zone, &keys, NOW, &mut Budget::default());
+            let check = |set: &Set| check(set, &zone, &keys, NOW, &mut Budget::default());
             let (owner, rtype) = (&set.owner, set.rtype);
             let algorithm = signature.algorithm;
             let signed = check(&alone);

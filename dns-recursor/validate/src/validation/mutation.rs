@@ -102,7 +102,7 @@ fn no_changed_answer_is_secure_and_none_from_a_signed_zone_is_insecure() {
             mutate(&mut reply, &pool, &mut random);
         }
         world.instead.clear();
-        if random.next() % 3 == 0 {
+        if random.next().is_multiple_of(3) {
             let labels = below(&mut random, qname.n_labels() + 1);
             let owner = qname.suffix(labels);
             let rtype = *pick(&mut random, &[Type::DS, Type::DNSKEY]);
