@@ -26,7 +26,7 @@ use dns_cache::cache::Cache;
 use dns_cache::key;
 use dns_cache::message::Message;
 use dns_front::local::Local;
-use dns_resolve::forward::{Mode, Route, Table};
+use dns_resolve::forward::{DnssecMode, Mode, Route, Table};
 use dns_wire::Type;
 use durable::Rights;
 use parking_lot::Mutex;
