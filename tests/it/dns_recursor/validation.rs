@@ -6,19 +6,25 @@ use std::process::Command;
 use std::time::Duration;
 
 use tests::daemon::{Daemon, http_get, metric, run};
-use tests::dns::{A, AAAA, Edns, MX, Message, NOERROR, NXDOMAIN, Question, SERVFAIL, SOA, TXT, ask};
+use tests::dns::{
+    A, AAAA, CNAME, Edns, MX, Message, NOERROR, NXDOMAIN, Question, SERVFAIL, SOA, TXT, ask,
+};
 use tests::scratch::{Scratch, at, loopback};
 use tests::site::Site;
 use tests::wait;
 
-const CNAME: u16 = 5;
 const DS: u16 = 43;
 const DNSKEY: u16 = 48;
 /// The EDNS option of extended errors (RFC 8914).
 const EXTENDED_ERROR: u16 = 15;
 
 /// A zone: its name, the options of `dnssec-signzone` (none for an unsigned zone), the algorithm, and its records.
-struct Zone(&'static str, Option<&'static [&'static str]>, &'static str, &'static str);
+struct Zone(
+    &'static str,
+    Option<&'static [&'static str]>,
+    &'static str,
+    &'static str,
+);
 
 const P256: &str = "ECDSAP256SHA256";
 const PAST: &[&str] = &["-s", "20240101000000", "-e", "20240201000000"];
@@ -46,13 +52,19 @@ const ZONES: [Zone; 15] = [
     Zone("early.test", Some(FUTURE), P256, WWW),
     Zone("wrong.test", Some(&[]), P256, WWW),
     Zone("nta.test", Some(PAST), P256, WWW),
-    Zone("test", Some(&[]), P256, "nothing TXT x\nalg NS ns.alg\nalg DS 1 18 2 \
-        2BB183AF5F22588179A53B0A98631FAD1A2921182BB183AF5F22588179A53B0A\n"),
+    Zone(
+        "test",
+        Some(&[]),
+        P256,
+        "nothing TXT x\nalg NS ns.alg\nalg DS 1 18 2 \
+        2BB183AF5F22588179A53B0A98631FAD1A2921182BB183AF5F22588179A53B0A\n",
+    ),
     Zone(".", Some(&[]), P256, "lonely TXT x\n"),
 ];
 
 /// The unsigned zone that a DS record with an algorithm of the future leads to.
-const ALG: &str = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
+const ALG: &str =
+    "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
 
 /// The data, with keys for all zones, signed: name and text of each; and the root's anchor.
 fn tree(files: &Scratch) -> (Vec<(String, String)>, String) {
@@ -73,7 +85,9 @@ fn tree(files: &Scratch) -> (Vec<(String, String)>, String) {
             let parent = child.split_once('.').map_or(".", |(_, parent)| parent);
             let parent = if *child == "test" { "." } else { parent };
             if *child != "." && parent == *name {
-                text.push_str(&format!("{child}. NS ns.{child}.\nns.{child}. A 192.0.2.53\n"));
+                text.push_str(&format!(
+                    "{child}. NS ns.{child}.\nns.{child}. A 192.0.2.53\n"
+                ));
                 text.push_str(ds.get(child).map_or("", String::as_str));
             }
         }
@@ -132,7 +146,10 @@ fn start_unbound(files: &Scratch, server: SocketAddr, site: &Site, anchor: &str)
         authority.port(),
     );
     let mut command = Command::new("unbound");
-    command.arg("-d").arg("-c").arg(files.write("unbound.conf", &text));
+    command
+        .arg("-d")
+        .arg("-c")
+        .arg(files.write("unbound.conf", &text));
     Daemon::spawn("unbound", command)
 }
 
@@ -157,7 +174,14 @@ fn reason(message: &Message) -> Option<u16> {
 /// What clients see: response code, AD, and the answers in any order.
 fn essence(message: &Message) -> (u16, bool, Vec<String>) {
     let answers = message.answers.iter();
-    let lines = answers.map(|it| format!("{} {} {:?}", it.owner.to_ascii_lowercase(), it.rtype, it.data));
+    let lines = answers.map(|it| {
+        format!(
+            "{} {} {:?}",
+            it.owner.to_ascii_lowercase(),
+            it.rtype,
+            it.data
+        )
+    });
     let mut lines: Vec<String> = lines.collect();
     lines.sort();
     lines.dedup();
@@ -165,8 +189,20 @@ fn essence(message: &Message) -> (u16, bool, Vec<String>) {
 }
 
 const ZONE_NAMES: [&str; 14] = [
-    "good.test", "n3.test", "opt.test", "large.test", "long.test", "plain.test", "sub.n3.test", "un.opt.test",
-    "bogus.test", "expired.test", "early.test", "wrong.test", "nta.test", "alg.test",
+    "good.test",
+    "n3.test",
+    "opt.test",
+    "large.test",
+    "long.test",
+    "plain.test",
+    "sub.n3.test",
+    "un.opt.test",
+    "bogus.test",
+    "expired.test",
+    "early.test",
+    "wrong.test",
+    "nta.test",
+    "alg.test",
 ];
 
 /// Every name and type that is compared.
@@ -174,21 +210,59 @@ fn questions() -> Vec<(String, u16)> {
     let mut all: Vec<(String, u16)> = Vec::new();
     for zone in ZONE_NAMES {
         for (name, rtype) in [
-            ("www", A), ("www", TXT), ("no", A), ("x.y.no", A), ("q.wild", A), ("q.r.wild", A), ("q.wild", TXT),
-            ("ent", A), ("a.ent", A), ("x.www", A),
+            ("www", A),
+            ("www", TXT),
+            ("no", A),
+            ("x.y.no", A),
+            ("q.wild", A),
+            ("q.r.wild", A),
+            ("q.wild", TXT),
+            ("ent", A),
+            ("a.ent", A),
+            ("x.www", A),
         ] {
             all.push((format!("{name}.{zone}"), rtype));
         }
-        all.extend([(zone.to_owned(), SOA), (zone.to_owned(), DS), (zone.to_owned(), DNSKEY), (zone.to_owned(), MX)]);
+        all.extend([
+            (zone.to_owned(), SOA),
+            (zone.to_owned(), DS),
+            (zone.to_owned(), DNSKEY),
+            (zone.to_owned(), MX),
+        ]);
     }
     for name in [
-        "alias.good.test", "q.walias.good.test", "x.moved.good.test", "www.moved.good.test", "no.moved.good.test",
-        "over.good.test", "out.good.test", "late.good.test", "lost.good.test", "y.there.wild.good.test", "dn.good.test",
+        "alias.good.test",
+        "q.walias.good.test",
+        "x.moved.good.test",
+        "www.moved.good.test",
+        "no.moved.good.test",
+        "over.good.test",
+        "out.good.test",
+        "late.good.test",
+        "lost.good.test",
+        "y.there.wild.good.test",
+        "dn.good.test",
     ] {
-        all.extend([(name.to_owned(), A), (name.to_owned(), AAAA), (name.to_owned(), CNAME)]);
+        all.extend([
+            (name.to_owned(), A),
+            (name.to_owned(), AAAA),
+            (name.to_owned(), CNAME),
+        ]);
     }
-    for name in ["test", "nothing.test", "no.test", "lonely", "no", "x.no", "."] {
-        all.extend([(name.to_owned(), A), (name.to_owned(), TXT), (name.to_owned(), DS)]);
+    for name in [
+        "test",
+        "nothing.test",
+        "no.test",
+        "lonely",
+        "no",
+        "x.no",
+        ".",
+    ] {
+        all.extend([
+            (name.to_owned(), A),
+            (name.to_owned(), TXT),
+            (name.to_owned(), DS),
+        ]);
     }
     all
 }
@@ -205,7 +279,10 @@ fn start(more: &str) -> Pair {
     let files = Scratch::new("validation");
     let (zones, anchor) = tree(&files);
     let site = Site::new();
-    let zones: Vec<(&str, &str)> = zones.iter().map(|(name, text)| (&**name, &**text)).collect();
+    let zones: Vec<(&str, &str)> = zones
+        .iter()
+        .map(|(name, text)| (&**name, &**text))
+        .collect();
     site.configure_authd(&zones, "answers.udp-payload = 4096");
     let authd = site.start("dns-authd");
     let text = format!("{}dnssec = \"validate\"\n", site.forward("."));
@@ -217,7 +294,8 @@ fn start(more: &str) -> Pair {
     let unbound = at(loopback(), 5304);
     let other = start_unbound(&files, unbound, &site, &anchor);
     wait::for_it("Unbound", Duration::from_secs(30), || {
-        ask(unbound, &Question::new("lonely", TXT)).is_ok_and(|answer| answer.rcode == NOERROR)
+        ask(unbound, &Question::new("lonely", TXT))
+            .is_ok_and(|answer| answer.rcode == u16::from(NOERROR))
     });
     Pair {
         site,
@@ -236,7 +314,8 @@ fn every_answer_has_the_code_and_the_ad_flag_of_unbound() {
     for (name, rtype) in questions() {
         for dnssec_ok in [true, false] {
             let mut question = question(&name, rtype, dnssec_ok);
-            let [ours, theirs] = [pair.site.resolver(), pair.unbound].map(|to| ask(to, &question).unwrap());
+            let [ours, theirs] =
+                [pair.site.resolver(), pair.unbound].map(|to| ask(to, &question).unwrap());
             if essence(&ours) != essence(&theirs) {
                 let why = (reason(&ours), reason(&theirs));
                 problems.push(format!(
@@ -246,7 +325,7 @@ fn every_answer_has_the_code_and_the_ad_flag_of_unbound() {
                 ));
             }
             n_secure += usize::from(ours.authentic_data);
-            if ours.rcode == SERVFAIL {
+            if ours.rcode == u16::from(SERVFAIL) {
                 n_bogus += 1;
                 let reason = reason(&ours);
                 if !reason.is_some_and(|code| (5..=12).contains(&code)) {
@@ -255,7 +334,7 @@ fn every_answer_has_the_code_and_the_ad_flag_of_unbound() {
                 // With CD the data comes as it is.
                 question.checking_disabled = true;
                 let answer = ask(pair.site.resolver(), &question).unwrap();
-                let is_data = matches!(answer.rcode, NOERROR | NXDOMAIN);
+                let is_data = [NOERROR, NXDOMAIN].contains(&u8::try_from(answer.rcode).unwrap());
                 if !is_data || answer.authentic_data {
                     problems.push(format!("{name} {rtype} with CD: {answer:?}"));
                 }
@@ -263,14 +342,23 @@ fn every_answer_has_the_code_and_the_ad_flag_of_unbound() {
         }
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
-    assert!(n_secure > 100 && n_bogus > 50, "{n_secure} secure, {n_bogus} bogus");
+    assert!(
+        n_secure > 100 && n_bogus > 50,
+        "{n_secure} secure, {n_bogus} bogus"
+    );
     let (_, page) = http_get(pair.site.admin("dns-recursor"), "/metrics").unwrap();
     for state in ["secure", "insecure", "bogus"] {
         let name = format!("dns_recursor_validated_answers_total{{state=\"{state}\"}}");
-        assert!(metric(&page, &name).is_some_and(|n| n > 5.0), "{state}:\n{page}");
+        assert!(
+            metric(&page, &name).is_some_and(|n| n > 5.0),
+            "{state}:\n{page}"
+        );
     }
     let log = pair.recursor.log();
-    assert!(log.contains("Answer is bogus") && log.contains("a signature has expired"), "{log}");
+    assert!(
+        log.contains("Answer is bogus") && log.contains("a signature has expired"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -278,20 +366,24 @@ fn a_local_zone_without_an_anchor_is_insecure_although_the_root_denies_it() {
     let files = Scratch::new("private");
     let (zones, anchor) = tree(&files);
     let site = Site::new();
-    let text = "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.9\n";
-    let mut zones: Vec<(&str, &str)> = zones.iter().map(|(name, text)| (&**name, &**text)).collect();
+    let text =
+        "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.9\n";
+    let mut zones: Vec<(&str, &str)> = zones
+        .iter()
+        .map(|(name, text)| (&**name, &**text))
+        .collect();
     zones.push(("ocp.lan", text));
     site.configure_authd(&zones, "answers.udp-payload = 4096");
     let _authd = site.start("dns-authd");
-    let mode = |mode: &str| {
-        format!("dnssec = {{ mode = \"{mode}\", trust-anchors = [\"{anchor}\"] }}")
-    };
+    let mode =
+        |mode: &str| format!("dnssec = {{ mode = \"{mode}\", trust-anchors = [\"{anchor}\"] }}");
     let forwards = format!("{}{}", site.forward("."), site.forward("ocp.lan"));
     site.configure_recursor(&forwards, &mode("validate"));
     let recursor = site.start("dns-recursor");
-    let check = |name: &str, dnssec_ok: bool, expected: (u16, bool)| {
+    let check = |name: &str, dnssec_ok: bool, expected: (u8, bool)| {
         let answer = ask(site.resolver(), &question(name, A, dnssec_ok)).unwrap();
-        assert_eq!((answer.rcode, answer.authentic_data), expected, "{name} DO {dnssec_ok}");
+        let found = (u8::try_from(answer.rcode).unwrap(), answer.authentic_data);
+        assert_eq!(found, expected, "{name} DO {dnssec_ok}");
     };
     check("x.lan", true, (NXDOMAIN, true));
     check("www.ocp.lan", true, (NOERROR, false));
