@@ -26,7 +26,7 @@ use dns_cache::cache::Cache;
 use dns_cache::key;
 use dns_cache::message::Message;
 use dns_front::local::Local;
-use dns_resolve::forward::{Mode, Route, Table};
+use dns_resolve::forward::{DnssecMode, Mode, Route, Table};
 use dns_wire::Type;
 use durable::Rights;
 use parking_lot::Mutex;
@@ -238,6 +238,7 @@ impl CacheFile {
             name: route.zone.clone(),
             is_recursive: route.mode == Mode::Recursive,
             trusts_ad: route.trust_ad,
+            validates: route.validates(),
         });
         file.write_all(&archive::head(&Head {
             written: clock::since_1970(),
@@ -315,6 +316,9 @@ fn table(zones: &[Zone]) -> Table {
         };
         let mut route = Route::new(zone.name.clone(), mode, Vec::new());
         route.trust_ad = zone.trusts_ad;
+        if zone.validates {
+            route.dnssec = DnssecMode::Validate;
+        }
         route
     }))
 }

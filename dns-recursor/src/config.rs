@@ -11,7 +11,9 @@ use daemon::acl::{self, Cidrs};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_front::local::Local;
-use dns_resolve::forward::{Mode, Policy, Protocol, Route, Table};
+use dns_resolve::forward::{DnssecMode, Mode, Policy, Protocol, Route, Table};
+use dns_validate::anchors::ROOT;
+use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
 use ipnet::IpNet;
 
@@ -34,6 +36,8 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     /// The addresses that queries to upstreams leave from.
     pub source: Source,
+    /// The trust anchors.
+    pub anchors: Anchors,
     /// Settings that are understood, but odd.
     pub warnings: Vec<Problem>,
 }
@@ -114,6 +118,8 @@ pub struct Forward {
     pub protocol: Protocol,
     /// Whether the AD bit is passed on.
     pub trust_ad: bool,
+    /// Whether answers are validated; the zone's own setting, if it has one.
+    pub dnssec: Option<DnssecMode>,
 }
 
 impl Config {
@@ -123,10 +129,12 @@ impl Config {
     /// Everything that is wrong with it.
     pub fn from_document(document: &Document) -> Result<Self, Problems> {
         let (mut forwards, mut source) = (Vec::new(), Source::default());
+        let mut anchors = Anchors::default();
         let mut warnings = Vec::new();
         let file = document.parse_with(|file: &DnsRecursor, check| {
             source = sources(file, check);
             forwards = forwarded(file, check);
+            anchors = trusted(file, &forwards, check);
             let lists: [(Option<&Networks>, &str); 2] = [
                 (file.allow_from.as_ref(), "allow-from"),
                 (Some(&file.notify_from), "notify-from"),
@@ -144,6 +152,7 @@ impl Config {
             },
             forwards,
             source,
+            anchors,
             warnings,
             file,
         })
@@ -158,9 +167,22 @@ impl Config {
             route.policy = forward.policy;
             route.protocol = forward.protocol;
             route.trust_ad = forward.trust_ad;
+            route.dnssec = self.mode_of(forward);
             route
         });
-        Table::new(routes).with_local(self.local().zones().cloned())
+        Table::new(routes)
+            .with_local(self.local().zones().cloned())
+            .with_anchors(self.anchors.clone())
+    }
+
+    /// The mode of validation of a zone.
+    fn mode_of(&self, forward: &Forward) -> DnssecMode {
+        let mode = self.file.dnssec.mode;
+        match forward.dnssec {
+            Some(own) => own,
+            None if forward.zone.is_root() || self.anchors.has(&forward.zone) => mode,
+            None => DnssecMode::Off,
+        }
     }
 
     /// The local names.
@@ -240,6 +262,40 @@ fn sources(file: &DnsRecursor, check: &mut Check<'_>) -> Source {
     }
 }
 
+/// The trust anchors. A zone with its own upstreams and without a setting of its own has a negative one: its site alone
+/// knows it, and the zone above would deny it.
+fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> Anchors {
+    let root = ROOT.map(str::to_owned).to_vec();
+    let listed = file.dnssec.trust_anchors.as_ref().unwrap_or(&root);
+    let mut positive = Vec::new();
+    for (index, text) in listed.iter().enumerate() {
+        match Anchor::parse(text) {
+            Ok(anchor) => positive.push(anchor),
+            Err(error) => {
+                let message = format!("`{text}` {error}");
+                check.problem(&at!["dnssec", "trust-anchors", index], message);
+            }
+        }
+    }
+    let mut negative = Vec::new();
+    for (index, text) in file.dnssec.negative_trust_anchors.iter().enumerate() {
+        match Name::parse(text) {
+            Ok(zone) => negative.push(zone),
+            Err(_) => {
+                let message = format!("`{text}` is not a domain name");
+                check.problem(&at!["dnssec", "negative-trust-anchors", index], message);
+            }
+        }
+    }
+    let is_anchored = |zone: &Name| positive.iter().any(|anchor| anchor.zone == *zone);
+    let private = forwards.iter().filter(|forward| {
+        let own = forward.dnssec.is_some_and(|mode| mode != DnssecMode::Off);
+        !own && !forward.zone.is_root() && !is_anchored(&forward.zone)
+    });
+    negative.extend(private.map(|forward| forward.zone.clone()));
+    Anchors::new(positive, negative)
+}
+
 fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
     let mut forwards: Vec<Forward> = Vec::new();
     for (index, forward) in file.forward.iter().enumerate() {
@@ -274,6 +330,7 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
             policy: forward.policy,
             protocol: forward.protocol,
             trust_ad: forward.trust_ad,
+            dnssec: forward.dnssec,
         });
     }
     forwards

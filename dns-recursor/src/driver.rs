@@ -21,6 +21,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::clock;
 use daemon::readiness::Readiness;
 use daemon::run::Heartbeat;
 use dns_cache::answer::{self, Ttls};
@@ -38,8 +39,9 @@ use dns_resolve::resolver::{
     CacheResult, ExchangeId, Loss, Output, Reason, ResolveRequest, Resolver, Settings,
 };
 use dns_resolve::upstream_state::Report;
+use dns_validate::Why;
 use dns_wire::edns::extended_error;
-use dns_wire::{Flags, Rcode};
+use dns_wire::{Flags, Name, Rcode};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::AbortHandle;
@@ -61,6 +63,10 @@ const BATCH: usize = 64;
 const SHOW: Duration = Duration::from_millis(250);
 /// The least time between two log lines about the same loop.
 const LOOP_LOG: Duration = Duration::from_secs(60);
+/// The least time between two log lines about bogus answers for one name.
+const BOGUS_LOG: Duration = Duration::from_secs(60);
+/// The most names with bogus answers that are logged in that time.
+const MAX_LOGGED: usize = 256;
 
 /// The parts of a driver.
 #[derive(Debug)]
@@ -142,6 +148,8 @@ struct Driver {
     /// Zones without an upstream that answers.
     down: BTreeSet<String>,
     logged_loops: HashMap<SocketAddr, Instant>,
+    /// Names with bogus answers, and when they were last logged.
+    logged_bogus: HashMap<Box<[u8]>, Instant>,
     /// Gets a message when no client waits any more.
     idle: Option<oneshot::Sender<()>>,
     out: Vec<u8>,
@@ -189,6 +197,7 @@ impl Driver {
                 () = until(deadline) => false,
             };
             let now = self.resources.clock.now();
+            self.resolver.set_time(clock::since_1970().as_secs(), now);
             for event in events.drain(..) {
                 self.happened(event, now);
             }
@@ -362,10 +371,18 @@ impl Driver {
             } => {
                 if reason.is_costly() {
                     let failure = Message::empty(key.question(), Rcode::SERVFAIL);
+                    let said = match reason {
+                        Reason::Bogus(why) => why.info_code(),
+                        _ => None,
+                    };
+                    let failure = failure.map(|failure| failure.with_info_code(said));
                     let recheck = self.plan.recheck;
                     self.resources
                         .cache
                         .note_failure(&key, failure, recheck, now);
+                }
+                if let Reason::Bogus(why) = reason {
+                    self.log_bogus(&key, why, now);
                 }
                 self.fail(&key, reason, clients, now);
             }
@@ -548,6 +565,23 @@ impl Driver {
         self.down = down;
     }
 
+    /// Logs the reason for a bogus answer, each name once in a while.
+    fn log_bogus(&mut self, key: &Key, why: Why, now: Instant) {
+        if self.logged_bogus.len() >= MAX_LOGGED {
+            self.logged_bogus.retain(|_, at| now < at.after(BOGUS_LOG));
+        }
+        let is_known = self.logged_bogus.contains_key(key.name());
+        let last = self.logged_bogus.get(key.name());
+        let is_due = last.is_none_or(|last| now >= last.after(BOGUS_LOG));
+        if is_due && (is_known || self.logged_bogus.len() < MAX_LOGGED) {
+            self.logged_bogus.insert(key.name().into(), now);
+            let name = Name::from_wire(key.name()).map(|(name, _)| name.to_string());
+            let name = name.unwrap_or_default();
+            let rtype = key.qtype();
+            tracing::warn!(name, %rtype, reason = %why, "Answer is bogus");
+        }
+    }
+
     fn log_loop(&mut self, upstream: SocketAddr, now: Instant) {
         let last = self.logged_loops.get(&upstream).copied();
         if last.is_none_or(|last| now >= last.after(LOOP_LOG)) {
@@ -560,6 +594,7 @@ impl Driver {
 /// The extended error (RFC 8914) for a reason.
 const fn extended_error(reason: Reason) -> Option<u16> {
     match reason {
+        Reason::Bogus(why) => why.info_code(),
         Reason::NoRoute | Reason::Absent | Reason::Unanswered | Reason::Refused => {
             Some(extended_error::NO_REACHABLE_AUTHORITY)
         }

@@ -182,9 +182,6 @@ mod tests {
         };
         let forward = "forward-zones-recurse=.=192.0.2.53\n";
         for (setting, name) in [
-            ("dnssec=validate", "dnssec"),
-            ("dnssec=log-fail", "dnssec"),
-            ("dnssec=process", "dnssec"),
             ("dont-query=10.0.0.0/8", "dont-query"),
             ("lua-dns-script=/etc/powerdns/block.lua", "lua-dns-script"),
         ] {
@@ -205,6 +202,9 @@ mod tests {
         for setting in [
             "dnssec=off",
             "dnssec=process-no-validate",
+            "dnssec=process",
+            "dnssec=log-fail",
+            "dnssec=validate",
             "dont-query=",
             "webserver-password=x",
         ] {

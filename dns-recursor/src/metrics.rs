@@ -62,6 +62,8 @@ pub const UPSTREAM_LOSSES: &str = "dns_recursor_upstream_losses";
 pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
 /// Events in the resolver, by `event`.
 pub const EVENTS: &str = "dns_recursor_resolver_events";
+/// Answers that were validated, by `state`.
+pub const VALIDATED: &str = "dns_recursor_validated_answers";
 /// Open connections.
 pub const TCP_CONNECTIONS: &str = "dns_recursor_tcp_connections";
 /// Connections refused because of a limit.
@@ -269,6 +271,15 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
     ];
     let events = events.map(|(event, n)| (vec![("event", event.to_owned())], n));
     page.counters(EVENTS, "Events in the resolver", events.into())?;
+    let validated = [
+        ("secure", counts.validated.secure),
+        ("insecure", counts.validated.insecure),
+        ("bogus", counts.validated.bogus),
+        ("indeterminate", counts.validated.indeterminate),
+    ];
+    let validated = validated.map(|(state, n)| (vec![("state", state.to_owned())], n));
+    let help = "Answers of upstreams by what DNSSEC validation found";
+    page.counters(VALIDATED, help, validated.into())?;
     let rejects = counts.overload + sum.overload;
     page.counter(MAX_CONCURRENT, "Queries turned away", rejects)?;
     let under_way = u64::try_from(observed.n_flights).unwrap_or(u64::MAX);

@@ -4,14 +4,15 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use api::Status;
-use api::dns_recursor::{Answers, Cache, CacheFile, Detail, Fitness, Upstream, Zone};
+use api::dns_recursor::{Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Upstream, Zone};
 use config_text::counted;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
 use dns_cache::cache::Usage;
 use dns_cache::instant::Instant;
 use dns_front::front::Source;
-use dns_resolve::forward::{self, Mode, Table};
+use dns_resolve::forward::{self, DnssecMode, Mode, Table};
+use dns_wire::Name;
 
 use crate::driver::Observed;
 use crate::totals::Sum;
@@ -42,6 +43,7 @@ impl Report<'_> {
             zone: route.zone.to_string(),
             recursive: route.mode == Mode::Recursive,
             down: route.is_down(),
+            dnssec: mode(route.dnssec).to_owned(),
             upstreams: route.upstreams.iter().map(ToString::to_string).collect(),
         });
         let upstreams = self.observed.upstreams.iter().map(|view| Upstream {
@@ -64,12 +66,37 @@ impl Report<'_> {
                 negative: self.usage.entries[1],
                 bytes: self.usage.octets[0] + self.usage.octets[1],
             },
+            dnssec: self.dnssec(),
             questions_under_way: self.observed.n_flights,
             zones: zones.collect(),
             upstreams: upstreams.collect(),
             healthd_connected: self.healthd,
             cache_file: self.file.clone(),
         }
+    }
+
+    fn dnssec(&self) -> Option<Dnssec> {
+        let names = |zones: &mut dyn Iterator<Item = &Name>| zones.map(Name::to_string).collect();
+        let anchors = self.table.anchors();
+        let validated = self.observed.counts.validated;
+        let is_used = self.table.routes().any(|route| route.validates());
+        is_used.then(|| Dnssec {
+            trust_anchors: names(&mut anchors.zones()),
+            negative_trust_anchors: names(&mut anchors.negative_zones()),
+            secure: validated.secure,
+            insecure: validated.insecure,
+            bogus: validated.bogus,
+            indeterminate: validated.indeterminate,
+        })
+    }
+}
+
+/// The configuration's word for a mode.
+const fn mode(mode: DnssecMode) -> &'static str {
+    match mode {
+        DnssecMode::Off => "off",
+        DnssecMode::Process => "process",
+        DnssecMode::Validate => "validate",
     }
 }
 
@@ -132,11 +159,26 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             true => "  NO UPSTREAM ANSWERS",
             false => "",
         };
+        let dnssec = match zone.dnssec.as_str() {
+            "" | "off" => String::new(),
+            mode => format!(", dnssec {mode}"),
+        };
         writeln!(
             text,
-            "zone {} to {} ({kind}){down}",
+            "zone {} to {} ({kind}{dnssec}){down}",
             zone.zone,
             zone.upstreams.join(" ")
+        )?;
+    }
+    if let Some(dnssec) = &detail.dnssec {
+        writeln!(
+            text,
+            "validated: {} secure, {} insecure, {} bogus, {} indeterminate; trust anchors: {}",
+            dnssec.secure,
+            dnssec.insecure,
+            dnssec.bogus,
+            dnssec.indeterminate,
+            dnssec.trust_anchors.join(" "),
         )?;
     }
     for upstream in &detail.upstreams {
@@ -173,8 +215,6 @@ mod tests {
     use dns_resolve::forward::Route;
     use dns_resolve::resolver::UpstreamView;
     use dns_resolve::upstream_state::Absence;
-    use dns_wire::Name;
-
     use super::*;
 
     #[test]

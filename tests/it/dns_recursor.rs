@@ -5,6 +5,7 @@ mod cache;
 mod clients;
 mod delegation;
 mod safety;
+mod validation;
 
 use std::collections::BTreeSet;
 use std::net::{SocketAddr, UdpSocket};

@@ -11,6 +11,9 @@ pub struct Detail {
     pub answers: Answers,
     /// The cache.
     pub cache: Cache,
+    /// Validation by DNSSEC, if some zone is validated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dnssec: Option<Dnssec>,
     /// Questions that wait for upstreams.
     pub questions_under_way: usize,
     /// The routes of the forward table.
@@ -48,6 +51,23 @@ pub struct Cache {
     pub bytes: usize,
 }
 
+/// Validation by DNSSEC.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dnssec {
+    /// The zones with a trust anchor.
+    pub trust_anchors: Vec<String>,
+    /// The zones with a negative trust anchor: those of the configuration, and forwarded zones that are not validated.
+    pub negative_trust_anchors: Vec<String>,
+    /// Answers that were secure.
+    pub secure: u64,
+    /// Answers from zones without signatures.
+    pub insecure: u64,
+    /// Answers that were bogus.
+    pub bogus: u64,
+    /// Answers whose keys could not be had.
+    pub indeterminate: u64,
+}
+
 /// The cache on disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheFile {
@@ -72,6 +92,9 @@ pub struct Zone {
     pub recursive: bool,
     /// Whether none of its upstreams answers.
     pub down: bool,
+    /// The mode of validation: off, process or validate.
+    #[serde(default)]
+    pub dnssec: String,
     /// The addresses of its upstreams.
     pub upstreams: Vec<String>,
 }

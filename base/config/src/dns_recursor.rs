@@ -48,6 +48,13 @@ certificate = "/etc/outpost/tls/dns.crt"
 key = "/etc/outpost/tls/dns.key"
 "#;
 
+/// Validation, for the manual.
+const DNSSEC: &str = r#"
+[dnssec]
+mode = "validate"
+negative-trust-anchors = ["broken.example"]
+"#;
+
 /// The configuration of dns-recursor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -91,6 +98,9 @@ pub struct DnsRecursor {
     /// and on SIGHUP.
     #[schemars(extend("x-example" = TLS))]
     pub tls: Option<Tls>,
+    /// Validation by DNSSEC (RFC 4035).
+    #[schemars(extend("x-example" = DNSSEC))]
+    pub dnssec: Dnssec,
     /// Names that dns-recursor itself answers.
     pub local: Local,
     /// Liveness of upstreams.
@@ -116,6 +126,7 @@ impl Default for DnsRecursor {
             resolve: Resolve::default(),
             tcp: Tcp::default(),
             tls: None,
+            dnssec: Dnssec::default(),
             local: Local::default(),
             health: Health::default(),
         }
@@ -159,6 +170,11 @@ pub struct Forward {
     /// party can forge responses.
     #[serde(default)]
     pub trust_ad: bool,
+    /// The mode of validation for the zone. Default: that of `[dnssec]` for the zone `.` and for a zone with a trust anchor
+    /// of its own. Another zone is not validated by default: a site's own zone is often unsigned and unknown to the
+    /// internet, so that a proof there would deny it.
+    #[serde(default)]
+    pub dnssec: Option<DnssecMode>,
 }
 
 impl Forward {
@@ -172,6 +188,7 @@ impl Forward {
             policy: Policy::default(),
             protocol: Protocol::default(),
             trust_ad: false,
+            dnssec: None,
         }
     }
 }
@@ -309,6 +326,44 @@ impl Default for Resolve {
             randomize_case: true,
         }
     }
+}
+
+/// Validation by DNSSEC. Upstreams have to pass on signatures. dns-recursor responds SERVFAIL to a bogus answer, with the
+/// reason as an extended error (RFC 8914); when a stale answer is there, it sends that.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Dnssec {
+    /// The mode of zones that have none of their own.
+    pub mode: DnssecMode,
+    /// The keys that trust begins with: DS or DNSKEY records, in the form of master files. Default: those of the root.
+    #[schemars(extend("x-example" = "[\". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16\"]"))]
+    pub trust_anchors: Option<Vec<String>>,
+    /// Zones at and below which dns-recursor does not validate (RFC 7646), such as one whose signatures are known to be
+    /// broken. A trust anchor below counts nevertheless.
+    pub negative_trust_anchors: Vec<String>,
+}
+
+impl Default for Dnssec {
+    fn default() -> Self {
+        Self {
+            mode: DnssecMode::Off,
+            trust_anchors: None,
+            negative_trust_anchors: Vec::new(),
+        }
+    }
+}
+
+/// Whether answers are validated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DnssecMode {
+    /// Never. dns-recursor passes on the flags DO and CD of clients.
+    #[default]
+    Off,
+    /// For clients that ask for it, with the flag DO or AD.
+    Process,
+    /// For all clients, except with the flag CD.
+    Validate,
 }
 
 /// Names that dns-recursor itself answers.

@@ -80,6 +80,7 @@ pub fn send(
     out: &mut [u8],
 ) -> Option<usize> {
     let bytes = message.bytes();
+    let extended_error = extended_error.or(message.info_code());
     let tail = tail_length(asker, extended_error);
     if bytes.len() + tail > asker.limit {
         let flags = Flags(Flags::TC).with_rcode(message.rcode());
@@ -102,7 +103,8 @@ pub fn send(
     // RFC 6840 §5.8: AD is for clients that asked for it, by AD or by DO.
     let wants_ad = asker.flags.has(Flags::AD) || asker.edns == Some(DnssecOk(true));
     let mut kept = message.flags().without(Flags::AA | Flags::TC);
-    if !wants_ad {
+    // The signatures of a stale answer may have expired.
+    if !wants_ad || matches!(ttls, Ttls::Fixed(_)) {
         kept = kept.without(Flags::AD);
     }
     let length = bytes.len();

@@ -44,6 +44,8 @@ pub struct Zone {
     pub is_recursive: bool,
     /// Whether their AD bit is passed on.
     pub trusts_ad: bool,
+    /// Whether its answers were validated.
+    pub validates: bool,
 }
 
 /// The reason why a file is of no use.
@@ -81,7 +83,9 @@ pub fn head(head: &Head) -> Vec<u8> {
     payload.extend_from_slice(&millis(head.written).to_be_bytes());
     payload.extend_from_slice(&head.writer.to_be_bytes());
     for zone in &head.zones {
-        let flags = u8::from(zone.is_recursive) | u8::from(zone.trusts_ad) << 1;
+        let flags = u8::from(zone.is_recursive)
+            | u8::from(zone.trusts_ad) << 1
+            | u8::from(zone.validates) << 2;
         payload.push(flags);
         payload.extend_from_slice(zone.name.as_wire());
     }
@@ -270,6 +274,7 @@ fn read_head(mut payload: &[u8]) -> Result<Head, Damage> {
             name,
             is_recursive: flags & 1 != 0,
             trusts_ad: flags & 2 != 0,
+            validates: flags & 4 != 0,
         });
     }
     Ok(Head {
@@ -362,11 +367,13 @@ mod tests {
                     name: Name::parse(".").unwrap(),
                     is_recursive: true,
                     trusts_ad: true,
+                    validates: false,
                 },
                 Zone {
                     name: Name::parse("site.test").unwrap(),
                     is_recursive: false,
                     trusts_ad: false,
+                    validates: true,
                 },
             ],
         });

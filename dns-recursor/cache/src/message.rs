@@ -20,7 +20,7 @@ use dns_wire::{
 
 use crate::key;
 pub use referral::{NameServer, Referral};
-pub use scrub::Bailiwick;
+pub use scrub::{Bailiwick, canonical_rdata};
 use scrub::{Chain, Leads, Scrubber, unify};
 
 /// The largest message.
@@ -37,6 +37,8 @@ pub struct Message {
     data: Box<[u8]>,
     length: u16,
     question_length: u16,
+    /// The code of the extended error that goes with it (RFC 8914); zero for none, which is a code that nothing here has.
+    info_code: u16,
 }
 
 impl Message {
@@ -51,6 +53,7 @@ impl Message {
             data: data.into(),
             length: u16::try_from(message.len()).ok()?,
             question_length: u16::try_from(question_length).ok()?,
+            info_code: 0,
         })
     }
 
@@ -58,6 +61,47 @@ impl Message {
     #[must_use]
     pub fn empty(question: &[u8], rcode: Rcode) -> Option<Self> {
         Self::compose(question, rcode, &[])
+    }
+
+    /// The message with the code of an extended error.
+    #[must_use]
+    pub fn with_info_code(mut self, info_code: Option<u16>) -> Self {
+        self.info_code = info_code.unwrap_or(0);
+        self
+    }
+
+    /// The code of the extended error that clients get with it.
+    #[must_use]
+    #[inline]
+    pub fn info_code(&self) -> Option<u16> {
+        Some(self.info_code).filter(|code| *code != 0)
+    }
+
+    /// The message with AD as it was validated.
+    #[must_use]
+    pub fn with_ad(mut self, is_secure: bool) -> Self {
+        let flags = self.flags().without(Flags::AD);
+        let flags = match is_secure {
+            true => flags.with(Flags::AD),
+            false => flags,
+        };
+        header::set_word(&mut self.data, 2, flags.0);
+        self
+    }
+
+    /// The message for a client that does not ask for DNSSEC records: without those that its question does not name
+    /// (RFC 4035 §3.2.1).
+    #[must_use]
+    pub fn without_dnssec(&self, scratch: &mut [u8]) -> Option<Self> {
+        let qtype = key::qtype(self.question());
+        let is_kept = |record: &RecordRef| {
+            let is_dnssec = matches!(record.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3);
+            let is_asked = record.section == Section::Answer
+                && (record.rtype == qtype || qtype == Type::ANY);
+            !is_dnssec || is_asked
+        };
+        let message = recompose(self.question(), self.flags(), &[self], is_kept, scratch)?;
+        Some(message.with_info_code(self.info_code()))
     }
 
     /// Composes a response of these records: section, owner, type, TTL, RDATA; all in the question's class.
@@ -394,11 +438,14 @@ impl Reader<'_> {
         };
         match leads {
             // The response code and a denial speak of the end, which is not the responder's.
-            Leads::Away => return Ok(positive(Rcode::NOERROR, kept, Some(end))),
-            Leads::TooLong => return Ok(positive(Rcode::YXDOMAIN, kept, None)),
-            Leads::Data => {
+            // Its aliases may be made from wildcards, and have their proofs with them.
+            Leads::Away | Leads::TooLong | Leads::Data => {
                 scrubber.take_proofs(&mut records, &mut kept);
-                return Ok(positive(rcode, kept, None));
+                return Ok(match leads {
+                    Leads::Away => positive(Rcode::NOERROR, kept, Some(end)),
+                    Leads::TooLong => positive(Rcode::YXDOMAIN, kept, None),
+                    Leads::Data | Leads::Nothing(_) => positive(rcode, kept, None),
+                });
             }
             Leads::Nothing(_) if rcode == Rcode::YXDOMAIN => {
                 return Ok(positive(rcode, kept, None));
@@ -410,7 +457,10 @@ impl Reader<'_> {
             match leads {
                 Leads::Nothing(0) if has_answers => return Err(Unusable::Malformed),
                 Leads::Nothing(0) => self.not_referred(flags, &records)?,
-                _ => return Ok(positive(rcode, kept, Some(end))),
+                _ => {
+                    scrubber.take_proofs(&mut records, &mut kept);
+                    return Ok(positive(rcode, kept, Some(end)));
+                }
             }
         }
         Ok(Verdict {
@@ -461,26 +511,40 @@ impl Reader<'_> {
 
 /// Joins the first part of a CNAME chain and the answer for its end.
 ///
-/// The result has the first part's answers, then all of `rest`; the response code and denial of `rest`
+/// The result has the answers of both, then the proofs of both; the response code and denial of `rest`
 /// count for the whole (RFC 1034 §4.3.2, RFC 6604 §3).
 #[must_use]
 pub fn join(first: &Message, rest: &Message, scratch: &mut [u8]) -> Option<Message> {
     let flags = Flags(Flags::QR | first.flags().0 & rest.flags().0 & Flags::AD);
     let flags = flags.with_rcode(rest.rcode());
+    let both = [first, rest];
+    let joined = recompose(first.question(), flags, &both, |_| true, scratch)?;
+    Some(joined.with_info_code(rest.info_code().or(first.info_code())))
+}
+
+/// Composes a message of the records of others that `is_kept` allows, section by section.
+fn recompose(
+    question: &[u8],
+    flags: Flags,
+    messages: &[&Message],
+    is_kept: impl Fn(&RecordRef) -> bool,
+    scratch: &mut [u8],
+) -> Option<Message> {
     let mut composer = Composer::new(scratch, MAX_MESSAGE, 0, flags).ok()?;
-    composer.question(first.question()).ok()?;
-    for (message, answers_only) in [(first, true), (rest, false)] {
-        for record in Records::new(message.bytes()).ok()? {
-            let record = record.ok()?;
-            if answers_only && record.section != Section::Answer {
-                continue;
+    composer.question(question).ok()?;
+    for section in [Section::Answer, Section::Authority] {
+        for message in messages {
+            for record in Records::new(message.bytes()).ok()? {
+                let record = record.ok()?;
+                if record.section == section && is_kept(&record) {
+                    let record = Record::read(message.bytes(), &record).ok()?;
+                    record.write(&mut composer).ok()?;
+                }
             }
-            let record = Record::read(message.bytes(), &record).ok()?;
-            record.write(&mut composer).ok()?;
         }
     }
     let length = composer.finish();
-    Message::new(scratch.get(..length)?, first.question().len())
+    Message::new(scratch.get(..length)?, question.len())
 }
 
 //--- Records and what they mean

@@ -136,6 +136,12 @@ impl Front<'_> {
         let asker = Asker::new(&query, transport);
         let variant = Variant::new(query.dnssec_ok(), query.flags.has(Flags::CD));
         key.read(self.cache.seed(), query.question, variant);
+        // The answers for clients that do not ask for validation are those without it.
+        let asks = variant.dnssec_ok() || query.flags.has(Flags::AD);
+        if !asks && self.view.table.validates_on_request(key.name(), key.qtype()) {
+            let unchecked = Variant::new(variant.dnssec_ok(), true);
+            key.read(self.cache.seed(), query.question, unchecked);
+        }
         let judged = match policy::refusal(&query) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
@@ -155,7 +161,8 @@ impl Front<'_> {
             let sent = match found.state {
                 State::Fresh | State::Ending => fresh(&found, asker, out),
                 State::Failed => {
-                    let why = Some(extended_error::CACHED_ERROR);
+                    let said = found.message.info_code();
+                    let why = said.or(Some(extended_error::CACHED_ERROR));
                     answer::send(found.message, asker, Ttls::Aged(0), why, out)
                 }
                 State::Held => self.stale(&found, asker, out),

@@ -8,7 +8,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use config::dns_recursor::{Policy, Protocol};
+pub use config::dns_recursor::{DnssecMode, Policy, Protocol};
+use dns_validate::Anchors;
 use dns_wire::{Name, Type};
 
 use crate::suffixes::{Suffixes, parent};
@@ -25,6 +26,8 @@ pub struct Route {
     pub protocol: Protocol,
     /// Whether the upstreams' AD bit is passed on.
     pub trust_ad: bool,
+    /// Whether answers are validated, and for whom.
+    pub dnssec: DnssecMode,
     /// Set while no upstream can answer.
     down: AtomicBool,
     /// The number of queries that took this route.
@@ -51,6 +54,7 @@ impl Route {
             policy: Policy::Sequential,
             protocol: Protocol::Udp,
             trust_ad: false,
+            dnssec: DnssecMode::Off,
             down: AtomicBool::new(false),
             turns: AtomicU64::new(0),
         }
@@ -74,10 +78,19 @@ impl Route {
         self.turns.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Whether answers are validated, at least for clients that ask for it.
+    #[must_use]
+    pub fn validates(&self) -> bool {
+        self.dnssec != DnssecMode::Off
+    }
+
     /// Whether answers learnt by `other` are as good as this route's: upstreams of one zone are equivalent.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
-        self.zone == other.zone && self.mode == other.mode && self.trust_ad == other.trust_ad
+        self.zone == other.zone
+            && self.mode == other.mode
+            && self.trust_ad == other.trust_ad
+            && self.validates() == other.validates()
     }
 
     /// Whether `other` has the same upstreams, so that a failure there is one here.
@@ -93,19 +106,46 @@ pub struct Table {
     routes: Suffixes<Arc<Route>>,
     /// Zones that this server itself answers, unless a route other than the root's has them.
     local: Suffixes<()>,
+    /// The trust anchors of validation.
+    anchors: Arc<Anchors>,
+    /// Whether some route validates for clients that ask for it only.
+    has_process: bool,
 }
 
 impl Table {
     /// A table of these routes. When two are for one zone the later counts.
     #[must_use]
     pub fn new(routes: impl IntoIterator<Item = Route>) -> Self {
-        let routes = routes.into_iter();
+        let routes: Vec<Route> = routes.into_iter().collect();
         Self {
+            has_process: routes.iter().any(|it| it.dnssec == DnssecMode::Process),
             routes: routes
+                .into_iter()
                 .map(|route| (route.zone.clone(), Arc::new(route)))
                 .collect(),
             local: Suffixes::default(),
+            anchors: Arc::default(),
         }
+    }
+
+    /// The table with these trust anchors.
+    #[must_use]
+    pub fn with_anchors(mut self, anchors: Anchors) -> Self {
+        self.anchors = Arc::new(anchors);
+        self
+    }
+
+    /// The trust anchors.
+    #[must_use]
+    pub const fn anchors(&self) -> &Arc<Anchors> {
+        &self.anchors
+    }
+
+    /// Whether an answer is validated for a client only if it asks for that.
+    #[must_use]
+    pub fn validates_on_request(&self, name: &[u8], qtype: Type) -> bool {
+        let is_process = |route: &Arc<Route>| route.dnssec == DnssecMode::Process;
+        self.has_process && self.find(name, qtype).is_some_and(is_process)
     }
 
     /// The table of a server that itself answers for these zones.

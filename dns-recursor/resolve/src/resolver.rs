@@ -30,6 +30,7 @@ mod interface;
 mod shares;
 mod timers;
 mod upstreams;
+mod validating;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
+use dns_validate::Zones;
 
 use crate::exchange::{Entropy, Match};
 use crate::forward::{self, Protocol, Route, Table};
@@ -51,6 +53,7 @@ use flight::Flight;
 use flights::Flights;
 pub use interface::{
     CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
+    Validated,
 };
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
@@ -77,6 +80,10 @@ pub struct Resolver<C, E> {
     entropy: E,
     scratch: Vec<u8>,
     counts: Counts,
+    /// The keys of zones, by the anchors of the table.
+    zones: Zones,
+    /// The seconds since 1970 at an instant.
+    wall: (Instant, u64),
 }
 
 impl<C, E> std::fmt::Debug for Resolver<C, E> {
@@ -112,6 +119,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             entropy,
             scratch: vec![0; MAX_MESSAGE],
             counts: Counts::default(),
+            zones: Zones::default(),
+            wall: (now, 0),
         };
         resolver.reconfigure(settings, table, now);
         resolver
@@ -123,6 +132,9 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// routes they began with; a later question never joins one whose route has changed.
     pub fn reconfigure(&mut self, settings: Settings, table: Arc<Table>, now: Instant) {
         self.settings = settings;
+        if self.table.anchors() != table.anchors() {
+            self.zones.clear();
+        }
         self.table = table;
         let table = &self.table;
         self.flights.retain_joined(|flight| {
@@ -144,6 +156,11 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.own_addresses = own_addresses;
     }
 
+    /// Sets the time of day, in seconds since 1970: signatures are valid by it.
+    pub const fn set_time(&mut self, seconds: u64, now: Instant) {
+        self.wall = (now, seconds);
+    }
+
     /// A client asks, or the cache wants a refresh.
     pub fn ask(&mut self, request: ResolveRequest<'_, C>, now: Instant) {
         if let Some(id) = self.flights.to_join(request.key) {
@@ -158,7 +175,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         // A refresh, and a client with a stale answer, lose nothing without a trial.
         let is_bridged = request.has_stale || request.client.is_none();
         if !self.has_place(request.origin, request.client.as_ref())
-            || !self.make_room(request.key, request.origin, &route)
+            || !self.make_room(request.key, request.origin, &route, now)
         {
             self.counts.overload += 1;
             self.fail_at_once(request.key, Reason::Overload, request.client);
@@ -186,7 +203,13 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     /// Makes room for one more flight when all places are taken; false when none of them gives way.
-    fn make_room(&mut self, key: &Key, origin: Option<Origin>, route: &Route) -> bool {
+    fn make_room(
+        &mut self,
+        key: &Key,
+        origin: Option<Origin>,
+        route: &Route,
+        now: Instant,
+    ) -> bool {
         if self.flights.len() < self.settings.max_flights {
             return true;
         }
@@ -195,7 +218,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return false;
         };
         self.counts.overload += 1;
-        self.fail(displaced, Reason::Overload);
+        self.fail(displaced, Reason::Overload, now);
         true
     }
 
@@ -289,7 +312,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         match kept {
             CacheResult::Answer(answer) => self.link_answered(id, &answer, now),
             // RFC 9520 §3.2: a question that failed moments ago is not sent again, for any client.
-            CacheResult::Failure => self.link_failed(id, Reason::Unanswered),
+            CacheResult::Failure => self.link_failed(id, Reason::Unanswered, now),
             CacheResult::Nothing => self.follow_link(id, key, now),
         }
     }
@@ -456,7 +479,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         if now >= flight.deadline {
             let reason = flight.reason;
-            self.fail(id, reason);
+            self.fail(id, reason, now);
             return;
         }
         if now >= flight.next_try {

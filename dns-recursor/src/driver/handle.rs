@@ -76,6 +76,7 @@ impl Handle {
             asked,
             down: BTreeSet::new(),
             logged_loops: HashMap::new(),
+            logged_bogus: HashMap::new(),
             idle: None,
             out: vec![0; MAX_MESSAGE],
         };

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Local, Resolve, Stale, Tcp};
+use ::config::dns_recursor::{
+    self as file, Cache, DnsRecursor, DnssecMode, Forward, Local, Resolve, Stale, Tcp,
+};
 use ::config::{
     ByteSize, Class, DnsAddress, Draft, DurationWithin, HumanDuration, Ip, Networks, Notes, Whole,
 };
@@ -83,6 +85,14 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         tcp: page.tcp(&conf.clients),
         local: page.local(&conf.local),
         forward: conf.forwards.iter().map(forward).collect(),
+        dnssec: file::Dnssec {
+            mode: match conf.dnssec {
+                Some(Dnssec::Process) => DnssecMode::Process,
+                Some(Dnssec::LogFail | Dnssec::Validate) => DnssecMode::Validate,
+                Some(Dnssec::Off | Dnssec::ProcessNoValidate) | None => DnssecMode::Off,
+            },
+            ..file::Dnssec::default()
+        },
         ..DnsRecursor::default()
     };
     if let Some(listed) = &conf.dont_query {
@@ -99,10 +109,9 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
             let words = "clients that ask for DNSSEC records get them";
             page.note(Class::Behaviour, "dnssec=off", words);
         }
-        Some(mode) if conf.validates() => {
-            let words = "this server does not validate: clients get bogus answers as good ones";
-            let what = format!("dnssec={mode}");
-            page.0.lost(Class::Security, dnssec, &what, words);
+        Some(Dnssec::LogFail) => {
+            let words = "bogus answers are SERVFAIL, not only logged";
+            page.note(Class::Behaviour, "dnssec=log-fail", words);
         }
         _ => {}
     }

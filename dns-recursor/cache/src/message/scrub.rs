@@ -266,7 +266,7 @@ pub(super) fn unify(records: &mut Vec<Record>) {
     let mut seen: HashSet<(Vec<u8>, Type, Vec<u8>)> = HashSet::new();
     records.retain_mut(|record| {
         let (owner, rtype, covered) = set(record);
-        let is_new = seen.insert((owner.clone(), rtype, folded(rtype, &record.rdata)));
+        let is_new = seen.insert((owner.clone(), rtype, canonical_rdata(rtype, &record.rdata)));
         if let Some(ttl) = least.get(&(owner, rtype, covered)) {
             record.ttl = *ttl;
         }
@@ -274,12 +274,20 @@ pub(super) fn unify(records: &mut Vec<Record>) {
     });
 }
 
-/// RDATA with the names in it in lower case, by which records are equal (RFC 4034 §6.2).
-fn folded(rtype: Type, rdata: &[u8]) -> Vec<u8> {
-    let mut folded = rdata.to_vec();
+/// RDATA in canonical form, by which records are equal and signed: names in lower case, for the types that RFC 4034 §6.2
+/// lists. RFC 6840 §5.1 takes NSEC off that list, and later types are not on it.
+#[must_use]
+pub fn canonical_rdata(rtype: Type, rdata: &[u8]) -> Vec<u8> {
+    let mut canonical = rdata.to_vec();
+    if matches!(
+        rtype,
+        Type::NSEC | Type::SVCB | Type::HTTPS | Type::LP | Type::TALINK
+    ) {
+        return canonical;
+    }
     let mut at = 0;
     for field in Layout::of(rtype).fields {
-        let rest = folded.get_mut(at..).unwrap_or_default();
+        let rest = canonical.get_mut(at..).unwrap_or_default();
         at += match field {
             Field::Octets(n) => *n,
             Field::CharacterString => 1 + usize::from(rest.first().copied().unwrap_or(0)),
@@ -292,7 +300,7 @@ fn folded(rtype: Type, rdata: &[u8]) -> Vec<u8> {
             Field::Rest => rest.len(),
         };
     }
-    folded
+    canonical
 }
 
 #[cfg(test)]

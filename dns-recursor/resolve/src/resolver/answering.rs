@@ -44,7 +44,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             question: flight.key.question(),
             limits: self.settings.limits,
             trust_ad: flight.trusts_ad(),
-            dnssec_ok: flight.key.variant().dnssec_ok(),
+            dnssec_ok: flight.asks().dnssec_ok(),
             zone: flight.zone(),
             bailiwick: &realm,
         };
@@ -55,7 +55,10 @@ impl<C, E: Entropy> Resolver<C, E> {
                 {
                     state.cannot_edns(now);
                 }
-                self.answered(id, answer, now);
+                match flight.validates() {
+                    true => self.validate(id, upstream, answer, now),
+                    false => self.answered(id, answer, now),
+                }
             }
             // RFC 6891 §7: a server that does not know OPT says FORMERR or NOTIMP.
             Err(Unusable::Rcode(Rcode::FORMERR | Rcode::NOTIMP | Rcode::BADVERS)) if had_edns => {
@@ -73,7 +76,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.counts.unusable += 1;
                 self.with_flight(id, |flight| {
                     flight.failed.push(upstream);
-                    flight.reason = Reason::Refused;
+                    flight.failed_by(Reason::Refused);
                 });
                 self.drop_exchange(id, exchange);
                 self.advance(id, Cause::Failed, now);
@@ -82,7 +85,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    fn answered(&mut self, id: FlightId, answer: Answer, now: Instant) {
+    pub(super) fn answered(&mut self, id: FlightId, answer: Answer, now: Instant) {
         let Some(flight) = self.flights.get(id) else {
             return;
         };
@@ -124,7 +127,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         });
     }
 
-    pub(super) fn fail(&mut self, id: FlightId, reason: Reason) {
+    pub(super) fn fail(&mut self, id: FlightId, reason: Reason, now: Instant) {
         let is_joined = self.flights.is_joined(id);
         let Some(mut flight) = self.end_flight(id) else {
             return;
@@ -135,7 +138,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             false => Reason::Absent,
         };
         for waiting in std::mem::take(&mut flight.awaited_by) {
-            self.link_failed(waiting, reason);
+            self.link_failed(waiting, reason, now);
         }
         self.outputs.push_back(Output::Fail {
             key: flight.key,
@@ -169,7 +172,7 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Makes a flight wait for the answer to another question: the rest of a CNAME chain that leaves the upstream's
     /// names or that it does not answer to its end (RFC 1034 §3.6.2), or the address of a delegation's server.
-    fn wait_for(&mut self, id: FlightId, purpose: LinkPurpose, key: Box<Key>) {
+    pub(super) fn wait_for(&mut self, id: FlightId, purpose: LinkPurpose, key: Box<Key>) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
@@ -197,22 +200,22 @@ impl<C, E: Entropy> Resolver<C, E> {
         if let Some(next) = self.flights.to_join(key) {
             match self.flights.may_await(id, next) {
                 true => self.flights.wait_for(id, next),
-                false => self.link_failed(id, Reason::Chain),
+                false => self.link_failed(id, Reason::Chain, now),
             }
             return;
         }
         if self.flights.depth_behind(id) > MAX_DEPTH {
-            self.link_failed(id, Reason::Chain);
+            self.link_failed(id, Reason::Chain, now);
             return;
         }
         let Some(route) = self.table.find(key.name(), key.qtype()).map(Arc::clone) else {
-            self.link_failed(id, Reason::NoRoute);
+            self.link_failed(id, Reason::NoRoute, now);
             return;
         };
         // It counts for the client whose question leads here.
         let owner = self.flights.get(id).and_then(|flight| flight.owner);
         match self.begin(key, route, owner, false, now) {
-            None => self.link_failed(id, Reason::Absent),
+            None => self.link_failed(id, Reason::Absent, now),
             Some(next) => {
                 self.flights.wait_for(id, next);
                 self.advance(next, Cause::Begin, now);
@@ -228,16 +231,18 @@ impl<C, E: Entropy> Resolver<C, E> {
             None => {}
             Some(LinkPurpose::Rest(first)) => self.end_chain(id, &first, answer, now),
             Some(LinkPurpose::Server) => self.ask_servers(id, &answer.message.addresses(), now),
+            Some(LinkPurpose::Keys) => self.take_keys(id, Some(&answer.message), now),
         }
     }
 
     /// Takes the failure of the linked question.
-    pub(super) fn link_failed(&mut self, id: FlightId, reason: Reason) {
+    pub(super) fn link_failed(&mut self, id: FlightId, reason: Reason, now: Instant) {
         let link = self.flights.get_mut(id).and_then(|f| f.link.take());
         match link.map(|link| link.purpose) {
             None => {}
             Some(LinkPurpose::Server) if self.seek(id) => {}
-            Some(_) => self.fail(id, reason),
+            Some(LinkPurpose::Keys) => self.take_keys(id, None, now),
+            Some(_) => self.fail(id, reason, now),
         }
     }
 
@@ -253,7 +258,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 };
                 self.settle(id, answer, now);
             }
-            None => self.fail(id, Reason::Chain),
+            None => self.fail(id, Reason::Chain, now),
         }
     }
 

@@ -67,7 +67,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             _ if flight.exchanges().next().is_none() => {
                 let reason = flight.reason;
                 if !self.seek(id) {
-                    self.fail(id, reason);
+                    self.fail(id, reason, now);
                 }
             }
             _ => flight.next_try = flight.deadline,
@@ -92,13 +92,13 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let asking = Asking {
             question: flight.key.question(),
-            variant: flight.key.variant(),
+            variant: flight.asks(),
             mode: flight.route.mode,
             edns: state.takes_edns(now) && flight.without_edns != Some(upstream),
             randomize_case: self.settings.randomize_case && state.keeps_case(now),
         };
         let Some((sent, message)) = asking.compose(&mut self.entropy) else {
-            self.fail(id, Reason::Refused);
+            self.fail(id, Reason::Refused, now);
             return;
         };
         state.earn_hedge();

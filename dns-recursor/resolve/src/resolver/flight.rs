@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use dns_cache::instant::Instant;
-use dns_cache::key::Key;
+use dns_cache::key::{self, Key, Variant};
 use dns_cache::message::Answer;
-use dns_wire::Name;
+use dns_validate::Budget;
+use dns_wire::{Class, Name, Type};
 
 use super::delegation::Delegation;
 use super::shares::zone_of;
 use super::upstreams::UpstreamId;
+use super::validating::Validating;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
 use crate::origin::Origin;
@@ -51,6 +53,12 @@ pub(super) struct Flight<C> {
     exchanges: Vec<ExchangeId>,
     /// The zone that referrals have led to, when it is below the route's.
     pub(super) delegation: Option<Delegation>,
+    /// The answer that is being validated.
+    pub(super) validating: Option<Box<Validating>>,
+    /// What is left of the work of validation.
+    pub(super) budget: Budget,
+    /// Whether upstreams that validate are to send what they take for bogus: an answer was bogus here.
+    pub(super) checking_disabled: bool,
     /// Another question that has to be answered first.
     pub(super) link: Option<Link>,
     /// Flights that wait for this one.
@@ -73,6 +81,8 @@ pub(super) enum LinkPurpose {
     Rest(Answer),
     /// The address of a delegation's server.
     Server,
+    /// Keys of a zone, for validation.
+    Keys,
 }
 
 impl<C> Flight<C> {
@@ -104,6 +114,9 @@ impl<C> Flight<C> {
             without_edns: None,
             exchanges: Vec::new(),
             delegation: None,
+            validating: None,
+            budget: Budget::default(),
+            checking_disabled: false,
             link: None,
             awaited_by: Vec::new(),
             depth: 0,
@@ -127,7 +140,31 @@ impl<C> Flight<C> {
 
     /// Whether these servers' AD bit is passed on: never that of servers that a referral names.
     pub(super) fn trusts_ad(&self) -> bool {
-        self.delegation.is_none() && self.route.trust_ad
+        self.delegation.is_none() && self.route.trust_ad && !self.route.validates()
+    }
+
+    /// Whether its answer is validated: not for a client that disables checking, and never signatures themselves.
+    pub(super) fn validates(&self) -> bool {
+        self.route.validates()
+            && !self.key.variant().checking_disabled()
+            && key::qclass(self.key.question()) == Class::IN
+            && self.key.qtype() != Type::RRSIG
+    }
+
+    /// DO and CD of its queries.
+    pub(super) fn asks(&self) -> Variant {
+        let variant = self.key.variant();
+        match self.validates() {
+            true => Variant::new(true, self.checking_disabled),
+            false => variant,
+        }
+    }
+
+    /// Sets the error for the client. That an answer was bogus says more than that another upstream failed.
+    pub(super) fn failed_by(&mut self, reason: Reason) {
+        if !matches!(self.reason, Reason::Bogus(_)) {
+            self.reason = reason;
+        }
     }
 
     pub(super) fn began_exchange(&mut self, exchange: ExchangeId) {

@@ -8,6 +8,7 @@ use dns_cache::cache::{Cache, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_cache::message::{Answer, Message, Pool, TtlLimits};
+use dns_validate::Why;
 use dns_wire::header;
 
 use crate::forward::Protocol;
@@ -193,13 +194,18 @@ pub enum Reason {
     Loop,
     /// A CNAME chain is a circle or does not end.
     Chain,
+    /// The answer should be signed and is not, or its keys cannot be had.
+    Bogus(Why),
 }
 
 impl Reason {
     /// Whether the failure is worth remembering: to ask again would cost queries (RFC 9520 §3.1).
     #[must_use]
     pub const fn is_costly(self) -> bool {
-        matches!(self, Self::Unanswered | Self::Refused | Self::Chain)
+        matches!(
+            self,
+            Self::Unanswered | Self::Refused | Self::Chain | Self::Bogus(_)
+        )
     }
 }
 
@@ -247,6 +253,19 @@ pub struct Counts {
     pub unusable: u64,
     /// Own queries that came back.
     pub loops: u64,
+    /// Answers by what validation has found.
+    pub validated: Validated,
     /// Questions refused for overload, or ended to make room for another client's.
     pub overload: u64,
+}
+
+/// Answers that were validated, by their state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Validated {
+    pub secure: u64,
+    pub insecure: u64,
+    /// Bogus ones, of one upstream each.
+    pub bogus: u64,
+    /// Those whose keys could not be had.
+    pub indeterminate: u64,
 }

@@ -1,0 +1,166 @@
+//! Validation of a flight's answer: asks for the keys that it needs, and acts on the verdict.
+//!
+//! An answer that is bogus is not the end: another upstream may have a good one. The keys come by questions of their own
+//! with DO and CD, so that they are cached like any other answer, and what they prove is kept in `zones`.
+
+use dns_cache::instant::Instant;
+use dns_cache::key::{Key, Variant};
+use dns_cache::message::{Answer, Message};
+use dns_validate::validation::Context;
+use dns_validate::{Need, Response, Security, Step, Validation, Verdict, Why};
+use dns_wire::{Class, Name};
+
+use super::asking::Cause;
+use super::flight::LinkPurpose;
+use super::upstreams::UpstreamId;
+use super::{FlightId, Reason, Resolver};
+use crate::exchange::Entropy;
+
+/// An answer that is being validated.
+pub(super) struct Validating {
+    answer: Answer,
+    validation: Validation,
+    /// The upstream that has sent it.
+    upstream: UpstreamId,
+}
+
+impl<C, E: Entropy> Resolver<C, E> {
+    /// Validates an answer, and then acts on it.
+    pub(super) fn validate(
+        &mut self,
+        id: FlightId,
+        upstream: UpstreamId,
+        answer: Answer,
+        now: Instant,
+    ) {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        for exchange in flight.take_exchanges() {
+            self.close(exchange);
+        }
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let name = Name::from_wire(flight.key.name());
+        let (Some(response), Ok((name, _))) = (Response::read(&answer.message), name) else {
+            self.bogus(id, upstream, Why::Signature, now);
+            return;
+        };
+        let dangles = answer.dangling.is_some();
+        let validation =
+            Validation::new(&name, flight.key.qtype(), response, dangles, flight.budget);
+        flight.validating = Some(Box::new(Validating {
+            answer,
+            validation,
+            upstream,
+        }));
+        self.step(id, now);
+    }
+
+    fn step(&mut self, id: FlightId, now: Instant) {
+        let seconds = self.seconds(now);
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        let Some(mut validating) = flight.validating.take() else {
+            return;
+        };
+        let mut context = Context {
+            anchors: self.table.anchors(),
+            zones: &mut self.zones,
+            now: seconds,
+        };
+        let step = validating.validation.step(&mut context);
+        flight.budget = validating.validation.budget();
+        match step {
+            Step::Need(need) => {
+                flight.validating = Some(validating);
+                let key = self.key_of(&need);
+                self.wait_for(id, LinkPurpose::Keys, Box::new(key));
+            }
+            Step::Done(verdict) => self.judged(id, *validating, verdict, now),
+        }
+    }
+
+    fn key_of(&self, need: &Need) -> Key {
+        let question = [
+            need.name.as_wire(),
+            &need.rtype.0.to_be_bytes(),
+            &Class::IN.0.to_be_bytes(),
+        ]
+        .concat();
+        Key::new(self.seed, &question, Variant::new(true, true))
+    }
+
+    /// Takes the keys that the validation has asked for.
+    pub(super) fn take_keys(&mut self, id: FlightId, message: Option<&Message>, now: Instant) {
+        let response = message.and_then(Response::read);
+        let seconds = self.seconds(now);
+        let flight = self.flights.get_mut(id);
+        let Some(validating) = flight.and_then(|flight| flight.validating.as_mut()) else {
+            return;
+        };
+        let mut context = Context {
+            anchors: self.table.anchors(),
+            zones: &mut self.zones,
+            now: seconds,
+        };
+        validating.validation.supply(response.as_ref(), &mut context);
+        self.step(id, now);
+    }
+
+    fn judged(&mut self, id: FlightId, validating: Validating, verdict: Verdict, now: Instant) {
+        let Validating {
+            mut answer,
+            upstream,
+            ..
+        } = validating;
+        let counts = &mut self.counts.validated;
+        let counter = match verdict.security {
+            Security::Secure => &mut counts.secure,
+            Security::Insecure => &mut counts.insecure,
+            Security::Indeterminate => &mut counts.indeterminate,
+            Security::Bogus => &mut counts.bogus,
+        };
+        *counter += 1;
+        if matches!(verdict.security, Security::Bogus | Security::Indeterminate) {
+            self.bogus(id, upstream, verdict.why.unwrap_or(Why::Unanswered), now);
+            return;
+        }
+        let Some(flight) = self.flights.get(id) else {
+            return;
+        };
+        if !flight.key.variant().dnssec_ok() {
+            let Some(stripped) = answer.message.without_dnssec(&mut self.scratch) else {
+                self.fail(id, Reason::Refused, now);
+                return;
+            };
+            answer.message = stripped;
+        }
+        answer.message = answer
+            .message
+            .with_ad(verdict.security == Security::Secure)
+            .with_info_code(verdict.why.and_then(Why::info_code));
+        answer.lifetime = answer.lifetime.min(verdict.lifetime);
+        self.answered(id, answer, now);
+    }
+
+    /// Asks the next upstream; when none is left, the client gets the error.
+    fn bogus(&mut self, id: FlightId, upstream: UpstreamId, why: Why, now: Instant) {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        flight.failed.push(upstream);
+        flight.reason = Reason::Bogus(why);
+        flight.checking_disabled = true;
+        self.advance(id, Cause::Failed, now);
+        self.arm(id);
+    }
+
+    /// The time of day, in seconds since 1970.
+    fn seconds(&self, now: Instant) -> u64 {
+        let (at, seconds) = self.wall;
+        seconds + now.since(at).as_secs()
+    }
+}

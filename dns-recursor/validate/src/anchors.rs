@@ -1,0 +1,184 @@
+//! Trust anchors: the zones whose keys are known beforehand, and those below which nothing is validated.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use dns_wire::{Name, Type, rdata};
+
+use crate::keys::{Ds, Key};
+
+/// The anchors of the root (RFC 9718): the key in use since 2017, and the one that follows it.
+pub const ROOT: [&str; 2] = [
+    ". DS 20326 8 2 E06D44B80B8F1D39A95C0B0D7C65D08458E880409BBC683457104237C7F8EC8D",
+    ". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16",
+];
+
+/// A key of a zone that is trusted by configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The zone's apex.
+    pub zone: Name,
+    pub(crate) trust: Trust,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Trust {
+    Ds(Ds),
+    Key(Key),
+}
+
+impl Trust {
+    /// Whether it is this key.
+    pub(crate) fn names(&self, zone: &Name, key: &Key) -> bool {
+        match self {
+            Self::Ds(ds) => ds.names(zone, key),
+            Self::Key(anchor) => anchor.rdata == key.rdata,
+        }
+    }
+}
+
+/// The text is no anchor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnchorError {
+    /// It is not `ZONE DS …` or `ZONE DNSKEY …`.
+    Form,
+    /// The name is none.
+    Name,
+    /// The data is not that of such a record.
+    Data,
+    /// The key or digest is of a kind that is unknown here: nothing could be validated with it.
+    Unknown,
+}
+
+impl fmt::Display for AnchorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Form => "is not a trust anchor: it needs the form `ZONE DS …` or `ZONE DNSKEY …`",
+            Self::Name => "does not begin with a domain name",
+            Self::Data => "does not have the data of a DS or DNSKEY record",
+            Self::Unknown => {
+                "has an algorithm or digest that is not supported; the algorithms are 8, 10, 13, 14 and 15, the digests 2 and 4"
+            }
+        })
+    }
+}
+
+impl std::error::Error for AnchorError {}
+
+impl Anchor {
+    /// Reads a line of a master file, TTL and class optional: `example. IN DS 12345 13 2 9F86…`.
+    ///
+    /// # Errors
+    /// When it is no DS or DNSKEY record, or one that nothing can be validated with.
+    pub fn parse(text: &str) -> Result<Self, AnchorError> {
+        let (zone, mut rest) = text
+            .trim()
+            .split_once(char::is_whitespace)
+            .ok_or(AnchorError::Form)?;
+        let zone = Name::parse(zone)
+            .map_err(|_| AnchorError::Name)?
+            .to_lowercase();
+        loop {
+            let (word, behind) = rest
+                .trim_start()
+                .split_once(char::is_whitespace)
+                .ok_or(AnchorError::Form)?;
+            rest = behind;
+            let rtype = match word.to_ascii_uppercase().as_str() {
+                "IN" => continue,
+                "DS" => Type::DS,
+                "DNSKEY" => Type::DNSKEY,
+                ttl if ttl.bytes().all(|byte| byte.is_ascii_digit()) => continue,
+                _ => return Err(AnchorError::Form),
+            };
+            let rdata =
+                rdata::from_text(rtype, rest, &Name::root()).map_err(|_| AnchorError::Data)?;
+            let trust = match rtype {
+                Type::DS => Ds::read(&rdata).filter(Ds::is_whole).map(Trust::Ds),
+                _ => Key::read(&rdata).map(Trust::Key),
+            };
+            let trust = trust.ok_or(AnchorError::Data)?;
+            let is_known = match &trust {
+                Trust::Ds(ds) => ds.is_known(),
+                Trust::Key(key) => {
+                    crate::crypto::knows_algorithm(key.algorithm) && key.is_zone_key()
+                }
+            };
+            return match is_known {
+                true => Ok(Self { zone, trust }),
+                false => Err(AnchorError::Unknown),
+            };
+        }
+    }
+}
+
+/// All anchors of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Anchors {
+    positive: BTreeMap<Name, Vec<Trust>>,
+    negative: BTreeSet<Name>,
+}
+
+/// The anchor that decides about a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Closest {
+    None,
+    Negative,
+    /// The zone of a trust anchor.
+    Positive(Name),
+}
+
+impl Anchors {
+    /// These anchors, and zones at and below which nothing is validated (RFC 7646).
+    #[must_use]
+    pub fn new(
+        anchors: impl IntoIterator<Item = Anchor>,
+        negative: impl IntoIterator<Item = Name>,
+    ) -> Self {
+        let mut all = Self {
+            negative: negative
+                .into_iter()
+                .map(|name| name.to_lowercase())
+                .collect(),
+            ..Self::default()
+        };
+        for Anchor { zone, trust } in anchors {
+            all.positive.entry(zone).or_default().push(trust);
+        }
+        all
+    }
+
+    /// Whether a zone has a trust anchor.
+    #[must_use]
+    pub fn has(&self, zone: &Name) -> bool {
+        self.positive.contains_key(zone)
+    }
+
+    /// The zones with a trust anchor.
+    pub fn zones(&self) -> impl Iterator<Item = &Name> {
+        self.positive.keys()
+    }
+
+    /// The zones with a negative trust anchor.
+    pub fn negative_zones(&self) -> impl Iterator<Item = &Name> {
+        self.negative.iter()
+    }
+
+    pub(crate) fn of(&self, zone: &Name) -> &[Trust] {
+        self.positive.get(zone).map_or(&[], Vec::as_slice)
+    }
+
+    /// The anchor that is closest to a name, at or above it.
+    pub(crate) fn closest(&self, name: &Name) -> Closest {
+        for labels in (0..=name.n_labels()).rev() {
+            let zone = name.suffix(labels);
+            if self.negative.contains(&zone) {
+                return Closest::Negative;
+            }
+            if self.positive.contains_key(&zone) {
+                return Closest::Positive(zone);
+            }
+        }
+        Closest::None
+    }
+}

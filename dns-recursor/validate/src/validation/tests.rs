@@ -1,0 +1,441 @@
+use dns_wire::{Rcode, Section, Type};
+
+use crate::testing::{Denial, Record, Reply, World, Zone, name};
+use crate::verdict::{Security, Why};
+use crate::{Anchor, Anchors, anchors::AnchorError, budget, crypto};
+
+/// Zones of every kind below a signed root.
+pub(super) fn world() -> World {
+    const NSEC3: Denial = Denial::Nsec3 {
+        iterations: 0,
+        opt_out: false,
+    };
+    let nsec3 = |iterations, opt_out| Denial::Nsec3 {
+        iterations,
+        opt_out,
+    };
+    let www = |zone: Zone| {
+        let owner = format!("www.{}", zone.name);
+        zone.with(&owner, Type::A, "192.0.2.1")
+    };
+    let plain = www(Zone::new("plain.test", None, Denial::Nsec));
+    let below_n3 = www(Zone::new("sub.n3.test", None, Denial::Nsec));
+    let below_opt = www(Zone::new("un.opt.test", None, Denial::Nsec));
+    let good = www(Zone::new("good.test", Some(3), Denial::Nsec))
+        .with("www.good.test", Type::AAAA, "2001:db8::1")
+        .with("good.test", Type::MX, "10 WWW.good.test.")
+        .with("alias.good.test", Type::CNAME, "www.good.test.")
+        .with("out.good.test", Type::CNAME, "www.plain.test.")
+        .with("over.good.test", Type::CNAME, "www.n3.test.")
+        .with("late.good.test", Type::CNAME, "www.expired.test.")
+        .with("*.wild.good.test", Type::A, "192.0.2.2")
+        .with("x.there.wild.good.test", Type::A, "192.0.2.4")
+        .with("*.walias.good.test", Type::CNAME, "www.good.test.")
+        .with("a.ent.good.test", Type::A, "192.0.2.3")
+        .with("dn.good.test", Type::DNAME, "n3.test.");
+    let n3 = www(Zone::new("n3.test", Some(4), NSEC3))
+        .with("*.wild.n3.test", Type::A, "192.0.2.2")
+        .with("a.ent.n3.test", Type::A, "192.0.2.3")
+        .delegating(&below_n3);
+    let opt = www(Zone::new("opt.test", Some(5), nsec3(1, true))).delegating(&below_opt);
+    let many = www(Zone::new("many.test", Some(6), nsec3(51, false)));
+    let future_alg = www(Zone::new("alg.test", Some(7), Denial::Nsec)).of_algorithm(18);
+    let expired = www(Zone::new("expired.test", Some(8), Denial::Nsec)).valid((-20, -10));
+    let early = www(Zone::new("early.test", Some(9), Denial::Nsec)).valid((10, 20));
+    let wrong = www(Zone::new("wrong.test", Some(10), Denial::Nsec));
+    let other = Zone::new("wrong.test", Some(11), Denial::Nsec);
+    let mut test = Zone::new("test", Some(2), Denial::Nsec).delegating(&other);
+    for zone in [
+        &plain,
+        &good,
+        &n3,
+        &opt,
+        &many,
+        &future_alg,
+        &expired,
+        &early,
+    ] {
+        test = test.delegating(zone);
+    }
+    let root = Zone::new(".", Some(1), Denial::Nsec)
+        .with("lonely", Type::TXT, "x")
+        .delegating(&test);
+    let anchors = Anchors::new([root.anchor()], [name("internal")]);
+    let zones = [
+        root, test, plain, below_n3, below_opt, good, n3, opt, many, future_alg, expired, early,
+        wrong,
+    ];
+    World {
+        zones: zones.into_iter().map(Zone::finished).collect(),
+        anchors,
+        instead: std::collections::BTreeMap::new(),
+    }
+}
+
+use Security::{Bogus, Indeterminate, Insecure, Secure};
+
+/// Questions, and what their true answers are worth.
+pub(super) const TRUTH: &[(&str, Type, Security, Option<Why>)] = &[
+    (".", Type::SOA, Secure, None),
+    (".", Type::DNSKEY, Secure, None),
+    ("lonely", Type::TXT, Secure, None),
+    ("nothing", Type::A, Secure, None),
+    ("test", Type::DS, Secure, None),
+    ("good.test", Type::DS, Secure, None),
+    ("good.test", Type::DNSKEY, Secure, None),
+    ("good.test", Type::MX, Secure, None),
+    ("good.test", Type::TXT, Secure, None),
+    ("www.good.test", Type::A, Secure, None),
+    ("www.good.test", Type::AAAA, Secure, None),
+    ("www.good.test", Type::TXT, Secure, None),
+    ("www.good.test", Type::DS, Secure, None),
+    ("no.good.test", Type::A, Secure, None),
+    ("x.www.good.test", Type::A, Secure, None),
+    ("ent.good.test", Type::A, Secure, None),
+    ("a.ent.good.test", Type::A, Secure, None),
+    ("alias.good.test", Type::A, Secure, None),
+    ("alias.good.test", Type::CNAME, Secure, None),
+    ("alias.good.test", Type::TXT, Secure, None),
+    ("q.wild.good.test", Type::A, Secure, None),
+    ("q.r.wild.good.test", Type::A, Secure, None),
+    ("q.wild.good.test", Type::TXT, Secure, None),
+    ("y.there.wild.good.test", Type::A, Secure, None),
+    ("q.walias.good.test", Type::A, Secure, None),
+    ("www.dn.good.test", Type::A, Secure, None),
+    ("no.dn.good.test", Type::A, Secure, None),
+    ("over.good.test", Type::A, Secure, None),
+    ("out.good.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("late.good.test", Type::A, Bogus, Some(Why::Expired)),
+    ("www.n3.test", Type::A, Secure, None),
+    ("www.n3.test", Type::TXT, Secure, None),
+    ("no.n3.test", Type::A, Secure, None),
+    ("a.b.no.n3.test", Type::A, Secure, None),
+    ("ent.n3.test", Type::A, Secure, None),
+    ("q.wild.n3.test", Type::A, Secure, None),
+    ("q.wild.n3.test", Type::TXT, Secure, None),
+    ("sub.n3.test", Type::DS, Secure, None),
+    ("www.sub.n3.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("no.sub.n3.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("www.opt.test", Type::A, Secure, None),
+    ("www.opt.test", Type::TXT, Secure, None),
+    ("no.opt.test", Type::A, Insecure, Some(Why::OptOut)),
+    ("un.opt.test", Type::DS, Insecure, Some(Why::OptOut)),
+    ("www.un.opt.test", Type::A, Insecure, Some(Why::OptOut)),
+    ("plain.test", Type::DS, Secure, None),
+    ("www.plain.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("no.plain.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("www.many.test", Type::A, Secure, None),
+    ("no.many.test", Type::A, Insecure, Some(Why::Iterations)),
+    ("www.alg.test", Type::A, Insecure, Some(Why::Algorithm)),
+    ("no.alg.test", Type::A, Insecure, Some(Why::Algorithm)),
+    ("www.expired.test", Type::A, Bogus, Some(Why::Expired)),
+    ("www.early.test", Type::A, Bogus, Some(Why::NotYet)),
+    ("www.wrong.test", Type::A, Bogus, Some(Why::NoKey)),
+    ("no.wrong.test", Type::A, Bogus, Some(Why::NoKey)),
+    ("x.internal", Type::A, Insecure, Some(Why::NegativeAnchor)),
+];
+
+#[test]
+fn true_answers_are_worth_what_their_zones_are() {
+    let world = world();
+    for (qname, qtype, security, why) in TRUTH {
+        let qname = name(qname);
+        let reply = world.reply(&qname, *qtype);
+        let verdict = world.validate(&qname, *qtype, &reply);
+        let found = (verdict.security, verdict.why);
+        assert_eq!(found, (*security, *why), "{qname} {qtype}");
+    }
+}
+
+#[track_caller]
+fn check(
+    qname: &str,
+    qtype: Type,
+    change: impl FnOnce(&mut World, &mut Reply),
+    security: Security,
+    why: Why,
+) {
+    let mut world = world();
+    let mut reply = world.reply(&name(qname), qtype);
+    change(&mut world, &mut reply);
+    let verdict = world.validate(&name(qname), qtype, &reply);
+    assert_eq!((verdict.security, verdict.why), (security, Some(why)));
+}
+
+fn without(reply: &mut Reply, rtype: Type) {
+    reply.records.retain(|record| record.rtype != rtype);
+}
+
+#[test]
+fn what_is_missing_or_changed_is_bogus_and_says_why() {
+    let a = Type::A;
+    let www = "www.good.test";
+    check(
+        www,
+        a,
+        |_, it| without(it, Type::RRSIG),
+        Bogus,
+        Why::NoSignature,
+    );
+    check(
+        www,
+        a,
+        |_, it| it.records[0].rdata[3] ^= 1,
+        Bogus,
+        Why::Signature,
+    );
+    check(
+        "no.good.test",
+        a,
+        |_, it| without(it, Type::NSEC),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "no.n3.test",
+        a,
+        |_, it| without(it, Type::NSEC3),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "q.wild.good.test",
+        a,
+        |_, it| without(it, Type::NSEC),
+        Bogus,
+        Why::NoProof,
+    );
+    check(
+        "q.wild.n3.test",
+        a,
+        |_, it| without(it, Type::NSEC3),
+        Bogus,
+        Why::NoProof,
+    );
+    let empty = |_: &mut World, it: &mut Reply| it.records.clear();
+    check(www, a, empty, Bogus, Why::NoProof);
+    // A name with records is called missing, with all that its zone has signed.
+    let missing = |_: &mut World, it: &mut Reply| it.rcode = Rcode::NXDOMAIN;
+    check("www.good.test", Type::TXT, missing, Bogus, Why::NoProof);
+    check("www.n3.test", Type::TXT, missing, Bogus, Why::NoProof);
+    check("ent.good.test", a, missing, Bogus, Why::NoProof);
+    check("ent.n3.test", a, missing, Bogus, Why::NoProof);
+    check("q.wild.good.test", Type::TXT, missing, Bogus, Why::NoProof);
+    check("q.wild.n3.test", Type::TXT, missing, Bogus, Why::NoProof);
+}
+
+#[test]
+fn keys_that_cannot_be_had_are_indeterminate() {
+    for rtype in [Type::DNSKEY, Type::DS] {
+        let silent = |world: &mut World, _: &mut Reply| {
+            world.instead.insert((name("good.test"), rtype), None);
+        };
+        check(
+            "www.good.test",
+            Type::A,
+            silent,
+            Indeterminate,
+            Why::Unanswered,
+        );
+    }
+}
+
+#[test]
+fn a_signed_zone_is_not_called_unsigned_without_a_proof() {
+    let stripped = |rtypes: &'static [Type]| {
+        move |world: &mut World, reply: &mut Reply| {
+            without(reply, Type::RRSIG);
+            let key = (name("good.test"), Type::DS);
+            let mut ds = world.reply(&key.0, key.1);
+            ds.records.retain(|it| !rtypes.contains(&it.rtype));
+            world.instead.insert(key, Some(ds));
+        }
+    };
+    let www = ("www.good.test", Type::A);
+    check(www.0, www.1, stripped(&[Type::DS]), Bogus, Why::NoProof);
+    let all = stripped(&[Type::DS, Type::RRSIG]);
+    check(www.0, www.1, all, Bogus, Why::NoProof);
+    // The child's own denial does not count as that of the zone above.
+    let child = |world: &mut World, reply: &mut Reply| {
+        without(reply, Type::RRSIG);
+        let qname = name("good.test");
+        let denial = world.reply(&qname, Type::TXT);
+        world.instead.insert((qname, Type::DS), Some(denial));
+    };
+    check(www.0, www.1, child, Bogus, Why::NoProof);
+}
+
+#[test]
+fn the_zone_above_denies_nothing_below_a_delegation() {
+    let parents = |world: &mut World, reply: &mut Reply| {
+        let test = world
+            .zones
+            .iter()
+            .find(|it| it.name == name("test"))
+            .unwrap();
+        reply.records.clear();
+        reply.rcode = Rcode::NXDOMAIN;
+        test.push_denial(reply, true);
+    };
+    check("www.good.test", Type::A, parents, Bogus, Why::NoProof);
+    // As NODATA of the apex.
+    let nodata = |world: &mut World, reply: &mut Reply| {
+        parents(world, reply);
+        reply.rcode = Rcode::NOERROR;
+    };
+    check("good.test", Type::MX, nodata, Bogus, Why::NoProof);
+}
+
+#[test]
+fn a_wildcard_does_not_answer_for_a_name_that_has_a_closer_one() {
+    // `*.wild` for a name below `there.wild`, which exists.
+    let replayed = |world: &mut World, reply: &mut Reply| {
+        let good = world.zones.iter().find(|it| it.name == name("good.test"));
+        let good = good.unwrap();
+        let owner = name("y.there.wild.good.test");
+        let source = name("*.wild.good.test");
+        *reply = Reply {
+            rcode: Rcode::NOERROR,
+            records: Vec::new(),
+        };
+        good.push(reply, Section::Answer, &owner, (&source, Type::A));
+        good.push_denial(reply, false);
+    };
+    check(
+        "y.there.wild.good.test",
+        Type::A,
+        replayed,
+        Bogus,
+        Why::NoProof,
+    );
+}
+
+#[test]
+fn records_that_the_chain_does_not_lead_to_are_bogus() {
+    let stray = |world: &mut World, reply: &mut Reply| {
+        let other = world.reply(&name("alias.good.test"), Type::CNAME);
+        reply.records.extend(other.records);
+    };
+    check("www.good.test", Type::A, stray, Bogus, Why::NoProof);
+}
+
+#[test]
+fn many_keys_and_signatures_cost_little() {
+    let mut world = world();
+    let good = world.zones.iter().find(|it| it.name == name("good.test"));
+    let apex = name("good.test");
+    let key = good.unwrap().dnskey();
+    // Octets that change places two by two leave the tag as it is.
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    for at in (4..34).step_by(2) {
+        for other in (at + 2..34).step_by(2) {
+            let mut swapped = key.clone();
+            swapped.swap(at, other);
+            swapped.swap(at + 1, other + 1);
+            keys.push(swapped);
+        }
+    }
+    let record = |owner: &str, rtype, rdata| Record {
+        section: Section::Answer,
+        owner: name(owner),
+        rtype,
+        rdata,
+    };
+    let mut trap = world.reply(&apex, Type::DNSKEY);
+    let keys = keys
+        .into_iter()
+        .map(|rdata| record("good.test", Type::DNSKEY, rdata));
+    trap.records.splice(0..0, keys);
+    let signature = trap.records.pop().unwrap().rdata;
+    for n in 0..200_u8 {
+        let mut other = signature.clone();
+        *other.last_mut().unwrap() ^= n;
+        trap.records.push(record("good.test", Type::RRSIG, other));
+    }
+    world.instead.insert((apex, Type::DNSKEY), Some(trap));
+    let qname = name("www.good.test");
+    let mut reply = world.reply(&qname, Type::A);
+    let signature = reply.records.pop().unwrap().rdata;
+    for n in 1..200_u8 {
+        let mut other = signature.clone();
+        *other.last_mut().unwrap() ^= n;
+        reply
+            .records
+            .push(record("www.good.test", Type::RRSIG, other));
+    }
+    let (verdict, work) = world.validate_counting(&qname, Type::A, &reply);
+    assert_eq!(verdict.security, Bogus);
+    assert!(work.n_verifications() <= 16, "{work:?}");
+}
+
+#[test]
+fn iterations_above_the_limit_are_not_computed() {
+    let world = world();
+    let qname = name("a.b.c.no.many.test");
+    let reply = world.reply(&qname, Type::A);
+    let (_, work) = world.validate_counting(&qname, Type::A, &reply);
+    assert_eq!(work.n_hashes(), 0);
+    let qname = name(&format!("{}n3.test", "x.".repeat(100)));
+    let reply = world.reply(&qname, Type::A);
+    let (verdict, work) = world.validate_counting(&qname, Type::A, &reply);
+    assert_eq!(verdict.why, Some(Why::TooMuch));
+    assert_eq!(work.n_hashes(), budget::MAX_HASHES);
+}
+
+#[test]
+fn the_closest_anchor_decides() {
+    let mut world = world();
+    let qname = name("www.wrong.test");
+    let reply = world.reply(&qname, Type::A);
+    let zone = |world: &World, apex: &str| {
+        let zone = world.zones.iter().find(|it| it.name == name(apex));
+        zone.unwrap().anchor()
+    };
+    let (root, wrong) = (zone(&world, "."), zone(&world, "wrong.test"));
+    let mut security = |anchors: Anchors| {
+        world.anchors = anchors;
+        world.validate(&qname, Type::A, &reply).security
+    };
+    let both = [root.clone(), wrong];
+    assert_eq!(security(Anchors::new([root.clone()], [])), Bogus);
+    assert_eq!(security(Anchors::new(both.clone(), [])), Secure);
+    assert_eq!(security(Anchors::new(both.clone(), [name("TEST")])), Secure);
+    let negative = [name("wrong.test")];
+    assert_eq!(security(Anchors::new([root], negative.clone())), Insecure);
+    assert_eq!(security(Anchors::new(both, negative)), Insecure);
+    assert_eq!(security(Anchors::default()), Insecure);
+}
+
+#[test]
+fn anchors_are_ds_or_dnskey_records() {
+    for line in crate::anchors::ROOT {
+        assert!(Anchor::parse(line).unwrap().zone.is_root());
+    }
+    let key = "test. 3600 IN DNSKEY 257 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=";
+    assert_eq!(Anchor::parse(key).unwrap().zone, name("test"));
+    for (text, error) in [
+        ("", AnchorError::Form),
+        ("test.", AnchorError::Form),
+        ("test. A 192.0.2.1", AnchorError::Form),
+        ("te..st DS 1 8 2 00", AnchorError::Name),
+        ("test. DS 1 8 2 00", AnchorError::Data),
+        (
+            "test. DS 1 5 1 2BB183AF5F22588179A53B0A98631FAD1A292118",
+            AnchorError::Unknown,
+        ),
+        (
+            "test. DNSKEY 0 3 15 l02Woi0iS8Aa25FQkUd9RMzZHJpBoRQwAQEX1SxZJA4=",
+            AnchorError::Unknown,
+        ),
+    ] {
+        assert_eq!(Anchor::parse(text).unwrap_err(), error, "{text}");
+    }
+}
+
+#[test]
+fn of_algorithms_those_in_use_are_known() {
+    let known: Vec<u8> = (0..=255)
+        .filter(|it| crypto::knows_algorithm(*it))
+        .collect();
+    assert_eq!(known, [8, 10, 13, 14, 15]);
+}
