@@ -7,7 +7,7 @@ use proto::cluster::{Freshness, Kind, Meta, Namespace, Object, Service, Snapshot
 
 use super::*;
 
-fn options(ttl: u32) -> Arc<Options> {
+fn options(ttl: i64) -> Arc<Options> {
     let file = ::config::dns_authd::Kubernetes {
         ttl: ::config::Whole::clamped(ttl),
         reverse: vec!["10.0.0.0/8".parse().unwrap()],
