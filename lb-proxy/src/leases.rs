@@ -38,13 +38,13 @@ impl VipLeases {
         let follower = tokio::spawn(async move {
             let mut rule = Rule::Awaited;
             loop {
-                leases.changed().await;
                 let newest = leases.shared();
                 if newest.rule != rule {
                     rule = newest.rule;
                     say(rule, &readiness);
                 }
                 published.publish_if_changed(states_of(&newest));
+                leases.changed().await;
             }
         });
         Self {

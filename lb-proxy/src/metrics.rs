@@ -170,7 +170,8 @@ impl Collector for Scrape {
         self.rules(&mut page)?;
         let routers = self.routers.routers();
         vrrp(&mut page, &routers)?;
-        let leases = self.leases.clone();
+        let mut leases = self.leases.clone();
+        leases.refresh();
         self::leases(&mut page, &routers, &leases.shared())?;
         self.health(&mut page)?;
         haproxy::encode(&mut page, &view, &self.engine, &self.log, now)?;

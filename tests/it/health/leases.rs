@@ -29,6 +29,8 @@ const VRRP: i32 = 112;
 const ATTACK: Duration = Duration::from_secs(12);
 
 const CONFIG: &str = r#"version = "v1"
+state = "STATE"
+swap.socket = "none"
 
 [health]
 endpoint = "unix:SOCKET"
@@ -49,10 +51,12 @@ struct Proxy {
 impl Proxy {
     fn start(&mut self, machine: &Machine) {
         let config = self.directory.join("lb-proxy.toml");
+        let state = self.directory.join("lb-proxy").display().to_string();
         let socket = self.directory.join("healthd.sock").display().to_string();
-        std::fs::write(&config, CONFIG.replace("SOCKET", &socket)).unwrap();
+        std::fs::write(&config, CONFIG.replace("SOCKET", &socket).replace("STATE", &state)).unwrap();
         let mut serve = machine.command(binary("lb-proxy"));
         serve.args(["serve", "--config"]).arg(config);
+        serve.arg("--admin-socket").arg(self.directory.join("lb-proxy.admin"));
         self.daemon = Some(Daemon::start("lb-proxy", serve));
     }
 
