@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use api::healthd::Lease;
 use daemon::clock;
 use exchange::lease::{Answer, Kind, Leases, MAX_LEASES, Request, Response, Rule, State, Wish};
 use exchange::members::{Contact, PeerId, Settings};
@@ -24,20 +25,20 @@ use tonic::transport::Channel;
 const CALL: Duration = Duration::from_millis(250);
 
 /// How long a wish counts beyond that: until the next call has come.
-const BETWEEN_CALLS: Duration = Duration::from_millis(250);
+const BETWEEN_CALLS: Duration = Duration::from_millis(100);
 
 /// The longest name that counts.
 const MAX_NAME: usize = 64;
 
 /// The leases as they were after a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct View {
+struct View {
     /// Grows with each change.
     number: u64,
     /// Whether leases decide.
-    pub(crate) rule: Rule,
+    rule: Rule,
     /// The states by name.
-    pub(crate) states: BTreeMap<Arc<str>, State>,
+    states: BTreeMap<Arc<str>, State>,
 }
 
 /// The leases; clones share them.
@@ -94,9 +95,23 @@ impl LeaseTable {
         drop(before);
     }
 
-    /// The leases as they are.
-    pub(crate) fn view(&self) -> View {
+    fn view(&self) -> View {
         self.shared.view.borrow().clone()
+    }
+
+    /// The leases, for people; `node` is this node.
+    pub(crate) fn shown(&self, node: &str) -> Vec<Lease> {
+        let view = self.view();
+        let states = view.states.into_iter();
+        let shown = states.map(|(name, state)| Lease {
+            name: name.to_string(),
+            holder: match state {
+                State::Own { .. } => Some(node.to_owned()),
+                State::Other { holder, .. } => Some(holder.to_string()),
+                State::Free => None,
+            },
+        });
+        shown.collect()
     }
 
     /// Sends requests for as long as it is polled.
@@ -259,8 +274,12 @@ impl LeaseTable {
 fn log_changes(before: &View, rule: Rule, states: &BTreeMap<Arc<str>, State>) {
     if before.rule != rule {
         match rule {
-            Rule::Leases => tracing::info!("Leases of virtual addresses are granted by a majority of the nodes"),
-            Rule::CutOff => tracing::warn!("This node is cut off: it has no lease of a virtual address"),
+            Rule::Leases => {
+                tracing::info!("Leases of virtual addresses are granted by a majority of the nodes")
+            }
+            Rule::CutOff => {
+                tracing::warn!("This node is cut off: it has no lease of a virtual address")
+            }
             Rule::Alone => tracing::warn!(
                 "The healthds of most other nodes are away: virtual addresses go by VRRP alone"
             ),
@@ -271,7 +290,9 @@ fn log_changes(before: &View, rule: Rule, states: &BTreeMap<Arc<str>, State>) {
         match (before.states.get(name), state) {
             (Some(State::Own { .. }), State::Own { .. }) => {}
             (_, State::Own { .. }) => tracing::info!(%name, "This node has the lease"),
-            (Some(State::Own { .. }), _) => tracing::info!(%name, "This node has the lease no more"),
+            (Some(State::Own { .. }), _) => {
+                tracing::info!(%name, "This node has the lease no more")
+            }
             (_, _) => {}
         }
     }
@@ -316,7 +337,12 @@ fn from_wire(response: wire::VoteResponse) -> Option<Answer> {
             preempting: priority(granted.preempting),
         },
         wire::vote_response::Answer::Held(held) => Answer::Held {
-            holder: held.holder.chars().take(MAX_NAME).collect::<String>().into(),
+            holder: held
+                .holder
+                .chars()
+                .take(MAX_NAME)
+                .collect::<String>()
+                .into(),
             priority: priority(held.priority),
             left: Duration::from_millis(held.left_ms.into()),
         },

@@ -12,7 +12,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use proto::health::{AdminState, ClockState, Liveness};
 
 use crate::status::{
-    clock_words, decision_words, deviation_words, exchange_words, or_dash, peer_words,
+    clock_words, decision_words, deviation_words, exchange_words, lease_words, or_dash, peer_words,
     verdict_words, without_room,
 };
 
@@ -121,7 +121,10 @@ fn nodes_of(exchange: &Exchange) -> Markup {
     html! {
         h2 { "Other nodes" }
         p { (exchange_words(exchange)) "." }
-        ul { @for peer in &exchange.peers { li { (peer_words(peer)) } } }
+        ul {
+            @for peer in &exchange.peers { li { (peer_words(peer)) } }
+            @for lease in &exchange.leases { li { (lease_words(lease)) } }
+        }
     }
 }
 

@@ -200,7 +200,11 @@ fn check_self(admin: &Routes, driver: &Driver) {
 
 fn detail(driver: &Driver, names: &[String]) -> Detail {
     let errors = driver.peer_errors();
-    driver.look_now(|monitor, now| status::detail(monitor, names, &errors, now))
+    let mut detail = driver.look_now(|monitor, now| status::detail(monitor, names, &errors, now));
+    if let Some(exchange) = &mut detail.exchange {
+        exchange.leases = driver.leases().shown(&exchange.node);
+    }
+    detail
 }
 
 /// The site's page, for a browser.

@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::healthd::{
-    Clock, Contact, Decision, Detail, Deviation, Exchange, Peer, Probes, Subscriber, Target,
+    Clock, Contact, Decision, Detail, Deviation, Exchange, Lease, Peer, Probes, Subscriber, Target,
 };
 use config_text::counted;
 use daemon::calendar::Timestamp;
@@ -85,6 +85,8 @@ fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> O
         },
         contact_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
         peers: peers.collect(),
+        // They are no matter of the monitor.
+        leases: Vec::new(),
     })
 }
 
@@ -205,6 +207,9 @@ pub fn render(status: &Status<Detail>) -> String {
         for peer in &exchange.peers {
             text.push_str(&format!("    {}\n", peer_words(peer)));
         }
+        for lease in &exchange.leases {
+            text.push_str(&format!("    {}\n", lease_words(lease)));
+        }
     }
     let width = |target: &Target| target.target.chars().count();
     let widest = detail.targets.iter().map(width).max().unwrap_or(0);
@@ -246,6 +251,14 @@ pub(crate) fn exchange_words(exchange: &Exchange) -> String {
         exchange.contact,
         exchange.contact_seconds
     )
+}
+
+/// A lease, in a line.
+pub(crate) fn lease_words(lease: &Lease) -> String {
+    match &lease.holder {
+        Some(holder) => format!("lease {}: {holder}", lease.name),
+        None => format!("lease {}: free", lease.name),
+    }
 }
 
 /// Another node, in a line.
@@ -421,6 +434,7 @@ mod tests {
                 peer("master-2", Some(9.0), "silent"),
                 peer("master-3", None, "refused"),
             ],
+            leases: Vec::new(),
         };
         assert_eq!(
             exchange_words(&exchange),

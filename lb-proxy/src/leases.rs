@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use proto::endpoint::Endpoint;
-use proto::lease::{LeaseClient, Leases, Rule, State, Want, WishSender};
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
+use proto::endpoint::Endpoint;
+use proto::lease::{LeaseClient, Leases, Rule, State, Want, WishSender};
 use tokio::task::JoinHandle;
 use vrrp::machine::{Lease, Wish};
 use vrrp_net::{LeaseStates, LeaseWish, WishLease};
@@ -32,19 +32,19 @@ pub(crate) struct VipLeases {
 impl VipLeases {
     /// Asks healthd once a virtual router wants a lease.
     pub(crate) fn start(endpoint: Option<Endpoint>, readiness: Readiness) -> Self {
-        let client = LeaseClient::start(endpoint, "lb-proxy");
+        let client = LeaseClient::start(endpoint);
         let states = Latest::new(LeaseStates::default());
         let (mut leases, published) = (client.reader(), Arc::clone(&states));
         let follower = tokio::spawn(async move {
             let mut rule = Rule::Awaited;
             loop {
-                leases.changed().await;
                 let newest = leases.shared();
                 if newest.rule != rule {
                     rule = newest.rule;
                     say(rule, &readiness);
                 }
                 published.publish_if_changed(states_of(&newest));
+                leases.changed().await;
             }
         });
         Self {
@@ -81,7 +81,9 @@ impl Drop for VipLeases {
 pub(crate) const fn why_vrrp_alone(rule: Rule) -> Option<&'static str> {
     match rule {
         Rule::Awaited | Rule::Leases | Rule::CutOff => None,
-        Rule::FewNodes => Some("healthd grants no leases: it exchanges findings with fewer than two other nodes"),
+        Rule::FewNodes => {
+            Some("healthd grants no leases: it exchanges findings with fewer than two other nodes")
+        }
         Rule::Alone => Some("the healthds of most other nodes are away"),
         Rule::Away => Some("the healthd of this node is away"),
     }

@@ -14,13 +14,13 @@ use std::time::Instant;
 use balance::pool::Server;
 use balance::table::FrontendTally;
 use daemon::clock;
+use daemon::latest::Reader;
 use daemon::metrics::{Labels, Page, float, labels};
 use l4::access_log::Log;
 use l4::relay::Engine;
 use netfilter::FlowTable;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use daemon::latest::Reader;
 use proto::lease::{Leases, State as LeaseState};
 use proto::link::Link;
 use vrrp::machine::State;
@@ -170,7 +170,8 @@ impl Collector for Scrape {
         self.rules(&mut page)?;
         let routers = self.routers.routers();
         vrrp(&mut page, &routers)?;
-        let leases = self.leases.clone();
+        let mut leases = self.leases.clone();
+        leases.refresh();
         self::leases(&mut page, &routers, &leases.shared())?;
         self.health(&mut page)?;
         haproxy::encode(&mut page, &view, &self.engine, &self.log, now)?;
@@ -540,17 +541,26 @@ fn leases(
     routers: &[vrrp_net::status::RouterStatus],
     leases: &Leases,
 ) -> fmt::Result {
-    let with_lease = routers.iter().filter_map(|router| Some((router, router.lease.as_ref()?)));
+    let with_lease = routers
+        .iter()
+        .filter_map(|router| Some((router, router.lease.as_ref()?)));
     let held: Vec<_> = with_lease
         .map(|(router, lease)| {
             let is_own = matches!(leases.states.get(lease), Some(LeaseState::Own { .. }));
-            (labels(&[("router", &**router.name())]), f64::from(u8::from(is_own)))
+            (
+                labels(&[("router", &**router.name())]),
+                f64::from(u8::from(is_own)),
+            )
         })
         .collect();
     if held.is_empty() {
         return Ok(());
     }
-    page.gauges(VRRP_LEASE, "Whether this node has the lease of a virtual router", held)?;
+    page.gauges(
+        VRRP_LEASE,
+        "Whether this node has the lease of a virtual router",
+        held,
+    )?;
     let alone = u8::from(why_vrrp_alone(leases.rule).is_some());
     let help = "Whether virtual routers that need leases go by advertisements";
     page.gauge(VRRP_ALONE, help, f64::from(alone))

@@ -77,7 +77,11 @@ impl Report {
             accepted: load(&counters.accepted),
             frontends: frontends.collect(),
             backends: backends.collect(),
-            vips: self.routers.iter().map(|router| vip(router, &self.leases, now)).collect(),
+            vips: self
+                .routers
+                .iter()
+                .map(|router| vip(router, &self.leases, now))
+                .collect(),
             services: services(config),
             kernel: self.kernel.as_ref().map(|status| kernel(status, forwarded)),
             healthd: self.link.state().map(|state| Healthd {

@@ -122,16 +122,14 @@ pub struct LeaseClient {
 impl LeaseClient {
     /// Begins to call as soon as there is a wish; needs a tokio runtime. Without healthd no lease is needed.
     #[must_use]
-    pub fn start(endpoint: Option<Endpoint>, subscriber: &str) -> Self {
+    pub fn start(endpoint: Option<Endpoint>) -> Self {
         let (wishes, read) = watch::channel(Wishes::new());
         let leases = Latest::new(Leases::default());
-        let subscriber = subscriber.to_owned();
         let published = Arc::clone(&leases);
         let task = tokio::spawn(async move {
             match endpoint {
                 Some(endpoint) => {
                     let caller = Caller {
-                        subscriber,
                         wishes: read,
                         leases: published,
                         connection: Connection::new(endpoint, SENTENCES),
@@ -197,7 +195,6 @@ impl WishSender {
 
 /// The task behind a [`LeaseClient`].
 struct Caller {
-    subscriber: String,
     wishes: watch::Receiver<Wishes>,
     leases: Arc<Latest<Leases>>,
     connection: Connection,
@@ -270,7 +267,11 @@ impl Caller {
         tokio::time::sleep_until(end.into()).await;
     }
 
-    async fn call(&mut self, wishes: &Wishes, sent: Instant) -> Result<wire::LeaseResponse, Failure> {
+    async fn call(
+        &mut self,
+        wishes: &Wishes,
+        sent: Instant,
+    ) -> Result<wire::LeaseResponse, Failure> {
         let failed = |reason: String| Failure {
             reason,
             is_unknown: false,
@@ -322,7 +323,6 @@ impl Caller {
             },
         };
         wire::LeaseRequest {
-            subscriber: self.subscriber.clone(),
             known: self.number,
             wishes: wishes.iter().map(wish).collect(),
         }

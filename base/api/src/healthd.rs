@@ -41,6 +41,18 @@ pub struct Exchange {
     pub contact_seconds: f64,
     /// The other nodes.
     pub peers: Vec<Peer>,
+    /// The leases that are known, such as those of virtual addresses.
+    #[serde(default)]
+    pub leases: Vec<Lease>,
+}
+
+/// A lease that a majority of the nodes grants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// Its name.
+    pub name: String,
+    /// The node that has it, as far as this node knows.
+    pub holder: Option<String>,
 }
 
 /// Whether a node is in contact with the others.

@@ -378,8 +378,9 @@ impl Leases {
     fn has_room(&mut self, now: Instant) -> bool {
         if self.slots.len() >= MAX_LEASES {
             let lately = |touched: Instant| now < touched + QUIET;
-            self.slots
-                .retain(|_, slot| slot.wish.is_some_and(|wish| wish.wants) || slot.touched.is_some_and(lately));
+            self.slots.retain(|_, slot| {
+                slot.wish.is_some_and(|wish| wish.wants) || slot.touched.is_some_and(lately)
+            });
         }
         self.slots.len() < MAX_LEASES
     }
@@ -418,7 +419,9 @@ impl Leases {
             let grant = slot.grant.as_ref().map(|grant| grant.until);
             let seen = slot.seen.as_ref().map(|(_, _, until)| *until);
             let ends = [grant, seen, slot.until].into_iter().flatten();
-            ends.filter(|end| now < *end).chain(slot.next).collect::<Vec<_>>()
+            ends.filter(|end| now < *end)
+                .chain(slot.next)
+                .collect::<Vec<_>>()
         });
         deadlines.min()
     }
@@ -437,7 +440,9 @@ impl Leases {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
-        let wish = slot.wish.filter(|wish| wish.wants && now < wish.counts_until);
+        let wish = slot
+            .wish
+            .filter(|wish| wish.wants && now < wish.counts_until);
         let Some(wish) = wish else {
             slot.rest();
             return;
@@ -526,7 +531,10 @@ impl Leases {
             return;
         };
         let counter = slot.counter;
-        if matches!(response.answer, Answer::Granted { .. } | Answer::Held { .. }) {
+        if matches!(
+            response.answer,
+            Answer::Granted { .. } | Answer::Held { .. }
+        ) {
             let echo = slot.echoes.entry(voter).or_default();
             *echo = (*echo).max(response.round);
         }
@@ -673,7 +681,8 @@ impl Leases {
                 left: grant.until.saturating_duration_since(now),
             };
             // One that does not hear this voter could not get the lease.
-            let hears = request.echo > 0 && request.round <= request.echo.saturating_add(MAX_UNHEARD);
+            let hears =
+                request.echo > 0 && request.round <= request.echo.saturating_add(MAX_UNHEARD);
             if request.preempts && hears {
                 let until = now + request.term.min(LONGEST_TERM) / 2;
                 slot.note_preempting(request.priority, until, now);
@@ -683,7 +692,11 @@ impl Leases {
         if is_quiet && slot.grant.is_none() && !request.holds {
             return Answer::Abstained;
         }
-        if let Some(promised) = slot.promised.as_ref().filter(|promised| **promised > ballot) {
+        if let Some(promised) = slot
+            .promised
+            .as_ref()
+            .filter(|promised| **promised > ballot)
+        {
             return Answer::Outbid {
                 counter: promised.counter,
             };

@@ -11,6 +11,7 @@ use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 use liveness::schedules::Schedules;
 use liveness::table::{Entry, Finding};
 use proto::health::{Basis, Liveness, Target};
+use proto::wire;
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
@@ -402,4 +403,50 @@ async fn a_certificate_that_comes_late_is_taken_up() {
     })
     .await;
     assert_eq!(first.readiness.details(), Vec::<String>::new());
+}
+
+/// Calls for a lease again and again, as lb-proxy does, until its status is as wanted.
+async fn call(
+    node: &Node,
+    want: wire::LeaseWant,
+    is_so: impl Fn(&wire::LeaseStatus) -> bool,
+) -> wire::LeaseStatus {
+    let begun = daemon::clock::now();
+    loop {
+        assert!(begun.elapsed() < LIMIT, "the lease");
+        let request = wire::LeaseRequest {
+            known: 0,
+            wishes: vec![wire::LeaseWish {
+                name: "VRID 51 IPv4".to_owned(),
+                want: want.into(),
+                priority: 100,
+                term_ms: 3_000,
+                holds_ms: 0,
+            }],
+        };
+        let response = node.driver.leases().call(request).await;
+        let status = response.leases[0].clone();
+        if is_so(&status) {
+            return status;
+        }
+        node.contact();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_majority_of_the_nodes_grants_a_lease_to_one_of_them() {
+    let mut site = Site::new();
+    let nodes = [0, 1, 2].map(|number| site.start(number));
+    let own = |status: &wire::LeaseStatus| status.own_ms > 0;
+    let status = call(&nodes[0], wire::LeaseWant::Ask, own).await;
+    assert!(status.own_ms <= 2_400, "less than the voters' promise");
+    // Renewed by the calls of its subscriber alone; another one learns of it, and gets it when it is released.
+    let of_first = |status: &wire::LeaseStatus| status.holder == NAMES[0];
+    call(&nodes[1], wire::LeaseWant::Ask, of_first).await;
+    assert!(own(&call(&nodes[0], wire::LeaseWant::Ask, own).await));
+    call(&nodes[0], wire::LeaseWant::Drop, |status| status.own_ms == 0).await;
+    call(&nodes[1], wire::LeaseWant::Ask, own).await;
+    let shown = nodes[1].driver.leases().shown(NAMES[1]);
+    assert_eq!(shown[0].holder.as_deref(), Some(NAMES[1]));
 }

@@ -29,9 +29,7 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use vrrp::address_drain::AddressDrain;
 use vrrp::group::Group;
-use vrrp::machine::{
-    Action, Departure, Fault, Input, Lease, Machine, Reason, Start, State, Wish,
-};
+use vrrp::machine::{Action, Departure, Fault, Input, Lease, Machine, Reason, Start, State, Wish};
 use vrrp::packet::{self, MAX_LENGTH};
 use vrrp::settings::RouterSettings;
 

@@ -49,7 +49,8 @@ use self::announcements::Announcements;
 use self::backup::{Backup, Wait};
 use self::depart::{Advice, Departing, Heir, Purpose};
 pub use self::event::{
-    Action, Audience, Departure, Eligibility, Event, Fault, Input, Lease, Reason, Start, State, Wish,
+    Action, Audience, Departure, Eligibility, Event, Fault, Input, Lease, Reason, Start, State,
+    Wish,
 };
 pub use self::lease::PRIORITY_HOLDER;
 use self::lease::{Tenancy, Tenure};
@@ -712,7 +713,10 @@ impl Machine {
 
     /// RFC 9568 §6.4.1: the owner is active at once, everybody else listens first.
     fn begin(&mut self, reason: Reason, now: Instant) {
-        if self.priority == PRIORITY_OWNER && self.settings.group.is_none() && !self.lacks_lease(now) {
+        if self.priority == PRIORITY_OWNER
+            && self.settings.group.is_none()
+            && !self.lacks_lease(now)
+        {
             self.become_active(Reason::Owner, now);
             return;
         }

@@ -29,6 +29,8 @@ const VRRP: i32 = 112;
 const ATTACK: Duration = Duration::from_secs(12);
 
 const CONFIG: &str = r#"version = "v1"
+state = "STATE"
+swap.socket = "none"
 
 [health]
 endpoint = "unix:SOCKET"
@@ -49,10 +51,12 @@ struct Proxy {
 impl Proxy {
     fn start(&mut self, machine: &Machine) {
         let config = self.directory.join("lb-proxy.toml");
+        let state = self.directory.join("lb-proxy").display().to_string();
         let socket = self.directory.join("healthd.sock").display().to_string();
-        std::fs::write(&config, CONFIG.replace("SOCKET", &socket)).unwrap();
+        std::fs::write(&config, CONFIG.replace("SOCKET", &socket).replace("STATE", &state)).unwrap();
         let mut serve = machine.command(binary("lb-proxy"));
         serve.args(["serve", "--config"]).arg(config);
+        serve.arg("--admin-socket").arg(self.directory.join("lb-proxy.admin"));
         self.daemon = Some(Daemon::start("lb-proxy", serve));
     }
 
@@ -98,7 +102,11 @@ impl Nodes {
         let mut holder = None;
         wait::for_it("one node has the address by its lease", LIMIT, || {
             let holders = self.holders(among);
-            assert!(holders.len() <= 1, "{holders:?} have the address\n{}", self.logs());
+            assert!(
+                holders.len() <= 1,
+                "{holders:?} have the address\n{}",
+                self.logs()
+            );
             holder = holders.first().copied();
             holder.is_some_and(|holder| self.lease(holder) == "own")
         });
@@ -118,7 +126,10 @@ impl Nodes {
     }
 
     fn lease(&self, node: usize) -> String {
-        self.vip(node)["lease"].as_str().unwrap_or_default().to_owned()
+        self.vip(node)["lease"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 
     fn metric(&self, node: usize, name: &str) -> Option<f64> {
@@ -126,7 +137,11 @@ impl Nodes {
     }
 
     fn logs(&self) -> String {
-        let healthd = self.site.nodes.iter().map(|node| node.healthd.as_ref().map(Daemon::log).unwrap_or_default());
+        let healthd = self
+            .site
+            .nodes
+            .iter()
+            .map(|node| node.healthd.as_ref().map(Daemon::log).unwrap_or_default());
         let logs = self.proxies.iter().map(Proxy::log).chain(healthd);
         logs.collect::<Vec<_>>().join("\n--\n")
     }
@@ -150,15 +165,28 @@ fn a_virtual_address_belongs_to_the_node_with_the_lease() {
         // The others first: it may give the address up between the looks, and not take it back.
         let theirs = nodes.holders(&others);
         let has = nodes.machine(holder).has_address(VIP);
-        assert!(theirs.is_empty() || !has, "two have the address\n{}", nodes.logs());
+        assert!(
+            theirs.is_empty() || !has,
+            "two have the address\n{}",
+            nodes.logs()
+        );
         !has
     });
     let second = nodes.wait_holder(&others);
     println!("cut off: another has the address after {:?}", cut.elapsed());
-    wait::for_it("it says so", LIMIT, || nodes.lease(holder).contains("cut off"));
+    wait::for_it("it says so", LIMIT, || {
+        nodes.lease(holder).contains("cut off")
+    });
     nodes.machine(holder).join();
-    wait::for_it("it hears of the holder", LIMIT, || nodes.lease(holder).starts_with("of "));
-    assert_eq!(nodes.wait_holder(&all), second, "it stays\n{}", nodes.logs());
+    wait::for_it("it hears of the holder", LIMIT, || {
+        nodes.lease(holder).starts_with("of ")
+    });
+    assert_eq!(
+        nodes.wait_holder(&all),
+        second,
+        "it stays\n{}",
+        nodes.logs()
+    );
 
     holder_is_killed(nodes, second);
 }
@@ -174,11 +202,18 @@ fn is_not_moved_by_forged_advertisements(nodes: &Nodes, attacker: &Machine, hold
     };
     // Over multicast every sender counts as a router of the link.
     let source: IpAddr = "192.168.7.40".parse().unwrap();
-    let octets = forged.compose(Authentication::None, ChecksumForm::PseudoHeader, source, GROUP.into());
+    let octets = forged.compose(
+        Authentication::None,
+        ChecksumForm::PseudoHeader,
+        source,
+        GROUP.into(),
+    );
     let socket = attacker.inside(|| {
         let socket = Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(VRRP))).unwrap();
         socket.set_multicast_ttl_v4(255).unwrap();
-        socket.set_multicast_if_v4(&Ipv4Addr::new(192, 168, 7, 40)).unwrap();
+        socket
+            .set_multicast_if_v4(&Ipv4Addr::new(192, 168, 7, 40))
+            .unwrap();
         socket
     });
     let moves = |node: usize| nodes.vip(node)["became_active"].as_u64().unwrap();
@@ -192,7 +227,11 @@ fn is_not_moved_by_forged_advertisements(nodes: &Nodes, attacker: &Machine, hold
     }
     assert_eq!((0..3).map(moves).collect::<Vec<_>>(), before);
     let overruled = nodes.vip(holder)["overruled"].as_u64().unwrap();
-    assert!(overruled > 10, "the attack arrives: {overruled}\n{}", nodes.logs());
+    assert!(
+        overruled > 10,
+        "the attack arrives: {overruled}\n{}",
+        nodes.logs()
+    );
 }
 
 fn holder_is_killed(mut nodes: Nodes, holder: usize) {
@@ -200,7 +239,10 @@ fn holder_is_killed(mut nodes: Nodes, holder: usize) {
     nodes.proxies[holder].daemon.take().unwrap().kill();
     let killed = Instant::now();
     let third = nodes.wait_holder(&others);
-    println!("killed: another has the address after {:?}", killed.elapsed());
+    println!(
+        "killed: another has the address after {:?}",
+        killed.elapsed()
+    );
     assert_eq!(nodes.metric(third, "lb_proxy_vrrp_alone"), Some(0.0));
 
     // Without healthds, advertisements decide, and the holder stays.
@@ -208,9 +250,13 @@ fn holder_is_killed(mut nodes: Nodes, holder: usize) {
         node.healthd.take().unwrap().kill();
     }
     wait::for_it("VRRP alone decides", LIMIT, || {
-        others.iter().all(|node| nodes.metric(*node, "lb_proxy_vrrp_alone") == Some(1.0))
+        others
+            .iter()
+            .all(|node| nodes.metric(*node, "lb_proxy_vrrp_alone") == Some(1.0))
     });
-    wait::for_it("one has the address", LIMIT, || nodes.holders(&others).len() == 1);
+    wait::for_it("one has the address", LIMIT, || {
+        nodes.holders(&others).len() == 1
+    });
     let ready = nodes.get(others[0], "/readyz").unwrap();
     assert!(ready.contains("VRRP alone"), "{ready}");
     // They come back: leases decide again, and one of them has it.

@@ -201,7 +201,10 @@ fn virtual_router(
 /// Whether the healthds of the site grant leases: three or more of them exchange findings, and each lb-proxy has one beside it.
 fn grants_leases(site: &Site) -> bool {
     let observers = site.observers();
-    let mut proxies = site.nodes.iter().filter(|node| node.services.contains(&Service::LbProxy));
+    let mut proxies = site
+        .nodes
+        .iter()
+        .filter(|node| node.services.contains(&Service::LbProxy));
     !observers.is_empty() && proxies.all(|proxy| site.observes(proxy))
 }
 

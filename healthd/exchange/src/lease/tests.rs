@@ -128,7 +128,13 @@ fn the_first_that_asks_has_it_and_keeps_it_whatever_priority_another_has() {
     assert_eq!(site.holder(), Some(0));
     let state = site.nodes[1].state(&vip(), site.now);
     let holder = NAMES[0].into();
-    assert_eq!(state, State::Other { holder, priority: 100 });
+    assert_eq!(
+        state,
+        State::Other {
+            holder,
+            priority: 100
+        }
+    );
 }
 
 #[test]
@@ -138,10 +144,23 @@ fn a_holder_learns_of_a_node_that_may_preempt_it() {
     site.wish(1, 150, true);
     site.pass(TERM);
     let state = site.nodes[0].state(&vip(), site.now);
-    assert!(matches!(state, State::Own { preempting: 150, .. }), "{state:?}");
+    assert!(
+        matches!(
+            state,
+            State::Own {
+                preempting: 150,
+                ..
+            }
+        ),
+        "{state:?}"
+    );
     site.drop_wish(0);
     site.pass(TERM / 6);
-    assert_eq!(site.holder(), Some(1), "a lease that is released is free at once");
+    assert_eq!(
+        site.holder(),
+        Some(1),
+        "a lease that is released is free at once"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod depart;
 mod edits;
 mod heard;
+mod lease;
 mod probe;
 mod table;
 
@@ -185,6 +186,10 @@ impl Bench {
     /// Time passes, and nobody looks.
     fn oversleep(&mut self, time: Duration) {
         self.now += time;
+    }
+
+    fn until_deadline_or_none(&self) -> Option<Instant> {
+        self.machine.next_deadline()
     }
 
     fn until_deadline(&self) -> Duration {

@@ -26,7 +26,7 @@ use crate::settings::{Preempt, RouterSettings, VirtualAddress};
 
 const SEEDS: u64 = 256;
 const TICK: Duration = Duration::from_millis(10);
-const LENGTH: Duration = Duration::from_secs(80);
+const LENGTH: Duration = Duration::from_secs(45);
 const INTERVAL: Duration = Duration::from_secs(1);
 const TERM: Duration = Duration::from_secs(3);
 const BEAT: Duration = Duration::from_millis(500);
@@ -134,7 +134,10 @@ fn an_address_has_one_holder_while_leases_decide() {
         all.gaps.extend(seen.gaps);
     }
     all.gaps.sort_unstable();
-    let at = |part: usize| all.gaps.get((all.gaps.len() * part / 100).min(all.gaps.len() - 1));
+    let at = |part: usize| {
+        all.gaps
+            .get((all.gaps.len() * part / 100).min(all.gaps.len() - 1))
+    };
     println!(
         "{} moves; {} gaps: median {:?}, 90 % {:?}, longest {:?}; {} forged overruled, {} leases ended, {} preempted",
         all.n_moves,
@@ -147,7 +150,12 @@ fn an_address_has_one_holder_while_leases_decide() {
         all.n_preempted,
     );
     if is_whole {
-        let counts = [all.n_moves, all.n_lease_ends, all.n_vrrp_alone, all.n_preempted];
+        let counts = [
+            all.n_moves,
+            all.n_lease_ends,
+            all.n_vrrp_alone,
+            all.n_preempted,
+        ];
         assert!(counts.iter().all(|count| *count > 100), "{all:?}");
         assert!(all.n_overruled > 100, "{all:?}");
     }
@@ -207,12 +215,19 @@ impl Node {
 
     /// Whether it announces the address.
     fn holds(&self) -> bool {
-        let is_going = self.proxy.as_ref().is_some_and(|proxy| proxy.machine.is_going());
+        let is_going = self
+            .proxy
+            .as_ref()
+            .is_some_and(|proxy| proxy.machine.is_going());
         self.state() == State::Active && !is_going
     }
 
     fn has_lease(&self) -> bool {
-        self.holds() && self.proxy.as_ref().is_some_and(|proxy| proxy.machine.has_lease())
+        self.holds()
+            && self
+                .proxy
+                .as_ref()
+                .is_some_and(|proxy| proxy.machine.has_lease())
     }
 
     fn goes_by_vrrp(&self) -> bool {
@@ -265,7 +280,9 @@ impl Simulation {
             self.now += TICK;
             if next <= self.now {
                 self.disturb();
-                next = self.now + Duration::from_secs(2) + self.random.duration(Duration::from_secs(12));
+                next = self.now
+                    + Duration::from_secs(2)
+                    + self.random.duration(Duration::from_secs(12));
             }
             if self.forging && forged <= self.now {
                 self.forge();
@@ -304,9 +321,20 @@ impl Simulation {
         let states: Vec<_> = self
             .nodes
             .iter()
-            .map(|node| (node.state(), node.has_lease(), node.proxy.as_ref().map(|proxy| proxy.lease)))
+            .map(|node| {
+                (
+                    node.state(),
+                    node.has_lease(),
+                    node.proxy.as_ref().map(|proxy| proxy.lease),
+                )
+            })
             .collect();
-        panic!("{}\n{states:?}\n{what}: seed {} at {:?}", self.trace.join("\n"), self.seed, self.now);
+        panic!(
+            "{}\n{states:?}\n{what}: seed {} at {:?}",
+            self.trace.join("\n"),
+            self.seed,
+            self.now
+        );
     }
 
     fn others(&self, node: usize) -> impl Iterator<Item = usize> + use<> {
@@ -412,7 +440,10 @@ impl Simulation {
             self.call(node);
         }
         if let Some(proxy) = &mut self.nodes[node].proxy
-            && proxy.machine.next_deadline().is_some_and(|deadline| deadline <= now)
+            && proxy
+                .machine
+                .next_deadline()
+                .is_some_and(|deadline| deadline <= now)
         {
             proxy.machine.handle(Input::Deadline, now);
         }
@@ -510,10 +541,19 @@ impl Simulation {
     fn advertise(&mut self, node: usize, advertisement: &Advertisement) {
         let settings = Arc::clone(&self.nodes[node].settings);
         let octets: Arc<[u8]> = advertisement
-            .compose(settings.authentication, settings.checksum, source(node), GROUP)
+            .compose(
+                settings.authentication,
+                settings.checksum,
+                source(node),
+                GROUP,
+            )
             .into();
         for to in self.others(node) {
-            self.send(node, to, Parcel::Advertisement(source(node), Arc::clone(&octets)));
+            self.send(
+                node,
+                to,
+                Parcel::Advertisement(source(node), Arc::clone(&octets)),
+            );
         }
     }
 
@@ -529,7 +569,12 @@ impl Simulation {
         };
         for node in 0..self.nodes.len() {
             let from = self.others(node).next().unwrap();
-            let octets = forged.compose(settings.authentication, settings.checksum, source(from), GROUP);
+            let octets = forged.compose(
+                settings.authentication,
+                settings.checksum,
+                source(from),
+                GROUP,
+            );
             self.receive(node, source(from), &octets);
         }
     }
@@ -597,9 +642,14 @@ impl Simulation {
         let n_nodes = self.nodes.len();
         let holder = self.active.unwrap_or(0);
         let random = self.random.index(n_nodes);
-        let node = if self.random.percent(50) { holder } else { random };
+        let node = if self.random.percent(50) {
+            holder
+        } else {
+            random
+        };
         let other = (node + 1 + self.random.index(n_nodes - 1)) % n_nodes;
-        let time = self.now + Duration::from_millis(200) + self.random.duration(Duration::from_secs(9));
+        let time =
+            self.now + Duration::from_millis(200) + self.random.duration(Duration::from_secs(9));
         let what = self.random.below(16);
         self.note(format!("disturbance {what} of {node}, {other}"));
         self.disturbed = self.now;
@@ -665,7 +715,9 @@ impl Simulation {
                 if !self.nodes[node].paused
                     && let Some(proxy) = &mut self.nodes[node].proxy
                 {
-                    proxy.machine.handle(Input::Shutdown(Departure::HandOver), now);
+                    proxy
+                        .machine
+                        .handle(Input::Shutdown(Departure::HandOver), now);
                     self.act(node);
                 }
                 self.nodes[node].proxy_back = Some(time);
@@ -680,8 +732,13 @@ impl Simulation {
     //--- What holds
 
     fn check(&mut self) {
-        let holders: Vec<usize> = (0..self.nodes.len()).filter(|node| self.nodes[*node].holds()).collect();
-        let n_leased = holders.iter().filter(|node| self.nodes[**node].has_lease()).count();
+        let holders: Vec<usize> = (0..self.nodes.len())
+            .filter(|node| self.nodes[*node].holds())
+            .collect();
+        let n_leased = holders
+            .iter()
+            .filter(|node| self.nodes[**node].has_lease())
+            .count();
         if n_leased > 1 {
             self.fail("two hold the lease");
         }
@@ -745,7 +802,9 @@ impl Simulation {
             let is_in = |node: &usize| set >> node & 1 == 1;
             let members: Vec<usize> = (0..n_nodes).filter(is_in).collect();
             members.len() * 2 > n_nodes
-                && members.iter().all(|node| self.nodes[*node].healthd.is_some())
+                && members
+                    .iter()
+                    .all(|node| self.nodes[*node].healthd.is_some())
                 && members.iter().any(|node| self.nodes[*node].is_able())
                 && members.iter().all(|one| {
                     let mut others = members.iter();
@@ -793,7 +852,10 @@ fn a_forged_advertisement_of_the_highest_priority_each_second_moves_nothing() {
     let n_moves = simulation.seen.n_moves;
     simulation.forging = true;
     pass(&mut simulation, Duration::from_secs(60));
-    assert_eq!((simulation.active, simulation.seen.n_moves), (Some(holder), n_moves));
+    assert_eq!(
+        (simulation.active, simulation.seen.n_moves),
+        (Some(holder), n_moves)
+    );
     assert_eq!(simulation.gap_since, None);
     // It does not keep the others from taking over either.
     simulation.nodes[holder].proxy = None;
