@@ -27,7 +27,8 @@ use dns_cache::key;
 use dns_cache::message::Message;
 use dns_front::local::Local;
 use dns_resolve::forward::{DnssecMode, Mode, Route, Table};
-use dns_wire::Type;
+use dns_validate::Anchors;
+use dns_wire::{Name, Type};
 use durable::Rights;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -171,7 +172,9 @@ impl CacheFile {
         *self.written_at.lock() = None;
         let snapshot = self.cell.current();
         let view = &snapshot.view;
-        let before = table(&archive.head.zones);
+        // The file does not have the anchors; with others, answers are validated again when their TTL has passed.
+        let anchors = Anchors::clone(view.table.anchors());
+        let before = table(&archive.head.zones).with_anchors(anchors);
         let passed = clock::since_1970().checked_sub(archive.head.written);
         if passed.is_none() {
             tracing::warn!(
@@ -330,7 +333,15 @@ pub fn still_holds(message: &Message, before: &Table, after: &Table, local: &Loc
     let question = message.question();
     let holds = |name: &[u8], rtype: Type| match (before.find(name, rtype), after.find(name, rtype))
     {
-        (Some(old), Some(new)) => new.is_like(old) && !local.covers(name, after),
+        (Some(old), Some(new)) => {
+            let is_judged_alike = || {
+                let owner = Name::from_wire(name);
+                owner.is_ok_and(|(owner, _)| after.anchors().judges_as(before.anchors(), &owner))
+            };
+            new.is_like(old)
+                && !local.covers(name, after)
+                && (!new.validates() || is_judged_alike())
+        }
         _ => false,
     };
     let name = question

@@ -212,10 +212,10 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
 mod tests {
     use std::collections::BTreeMap;
 
+    use super::*;
     use dns_resolve::forward::Route;
     use dns_resolve::resolver::UpstreamView;
     use dns_resolve::upstream_state::Absence;
-    use super::*;
 
     #[test]
     fn people_see_what_is_wrong() {

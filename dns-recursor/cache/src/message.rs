@@ -77,6 +77,14 @@ impl Message {
         Some(self.info_code).filter(|code| *code != 0)
     }
 
+    /// Whether it has records of a type.
+    #[must_use]
+    pub fn has(&self, rtype: Type) -> bool {
+        let records = Records::new(self.bytes()).into_iter().flatten();
+        let mut records = records.map_while(Result::ok);
+        records.any(|record| record.rtype == rtype)
+    }
+
     /// The message with AD as it was validated.
     #[must_use]
     pub fn with_ad(mut self, is_secure: bool) -> Self {
@@ -96,8 +104,8 @@ impl Message {
         let qtype = key::qtype(self.question());
         let is_kept = |record: &RecordRef| {
             let is_dnssec = matches!(record.rtype, Type::RRSIG | Type::NSEC | Type::NSEC3);
-            let is_asked = record.section == Section::Answer
-                && (record.rtype == qtype || qtype == Type::ANY);
+            let is_asked =
+                record.section == Section::Answer && (record.rtype == qtype || qtype == Type::ANY);
             !is_dnssec || is_asked
         };
         let message = recompose(self.question(), self.flags(), &[self], is_kept, scratch)?;

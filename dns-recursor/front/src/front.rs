@@ -138,7 +138,12 @@ impl Front<'_> {
         key.read(self.cache.seed(), query.question, variant);
         // The answers for clients that do not ask for validation are those without it.
         let asks = variant.dnssec_ok() || query.flags.has(Flags::AD);
-        if !asks && self.view.table.validates_on_request(key.name(), key.qtype()) {
+        if !asks
+            && self
+                .view
+                .table
+                .validates_on_request(key.name(), key.qtype())
+        {
             let unchecked = Variant::new(variant.dnssec_ok(), true);
             key.read(self.cache.seed(), query.question, unchecked);
         }

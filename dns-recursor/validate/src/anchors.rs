@@ -164,6 +164,18 @@ impl Anchors {
         self.negative.iter()
     }
 
+    /// Whether a name has the same anchors here as with `other`.
+    #[must_use]
+    pub fn judges_as(&self, other: &Self, name: &Name) -> bool {
+        let closest = self.closest(name);
+        let is_same = |zone: &Name| self.of(zone) == other.of(zone);
+        closest == other.closest(name)
+            && match &closest {
+                Closest::Positive(zone) => is_same(zone),
+                Closest::None | Closest::Negative => true,
+            }
+    }
+
     pub(crate) fn of(&self, zone: &Name) -> &[Trust] {
         self.positive.get(zone).map_or(&[], Vec::as_slice)
     }

@@ -22,8 +22,8 @@ pub mod denial;
 mod keys;
 pub mod response;
 mod signature;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod validation;
 pub mod verdict;
 mod walk;

@@ -1,5 +1,12 @@
 //! Signed zones, and a server of them, for tests.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "only tests call this"
+)]
+
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,35 +18,35 @@ use ring::signature::{Ed25519KeyPair, KeyPair};
 use crate::response::{Response, Set};
 use crate::signature::signed_data_of;
 use crate::validation::{Context, Step, Validation};
-use crate::{Anchors, Budget, Verdict, Why, Zones, crypto};
+use crate::{Anchors, Budget, Security, Verdict, Why, Zones, crypto};
 
 /// The time of the tests.
-pub(crate) const NOW: u64 = 1_790_000_000;
+pub const NOW: u64 = 1_790_000_000;
 const DAY: i64 = 86_400;
 const TTL: u32 = 600;
 
-pub(crate) fn name(text: &str) -> Name {
+pub fn name(text: &str) -> Name {
     Name::parse(text).unwrap().to_lowercase()
 }
 
 /// A record of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    pub(crate) section: Section,
-    pub(crate) owner: Name,
-    pub(crate) rtype: Type,
-    pub(crate) rdata: Vec<u8>,
+pub struct Record {
+    pub section: Section,
+    pub owner: Name,
+    pub rtype: Type,
+    pub rdata: Vec<u8>,
 }
 
 /// A response, before it is a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
-    pub(crate) rcode: Rcode,
-    pub(crate) records: Vec<Record>,
+pub struct Reply {
+    pub rcode: Rcode,
+    pub records: Vec<Record>,
 }
 
 impl Reply {
-    pub(crate) fn message(&self, qname: &Name, qtype: Type) -> Message {
+    pub fn message(&self, qname: &Name, qtype: Type) -> Message {
         let question = [qname.as_wire(), &qtype.0.to_be_bytes(), &[0, 1]].concat();
         let mut rows: Vec<Row<'_>> = self
             .records
@@ -60,18 +67,19 @@ impl Reply {
 
 /// How a zone denies names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Denial {
+pub enum Denial {
     Nsec,
     Nsec3 { iterations: u16, opt_out: bool },
 }
 
-pub(crate) struct Zone {
-    pub(crate) name: Name,
+#[derive(Debug)]
+pub struct Zone {
+    pub name: Name,
     pair: Option<Ed25519KeyPair>,
     sets: BTreeMap<(Name, Type), Vec<Vec<u8>>>,
     denial: Denial,
     /// The validity of its signatures, in days from now.
-    pub(crate) window: (i64, i64),
+    pub window: (i64, i64),
     chain: Vec<(Name, Type, Vec<u8>)>,
     /// The algorithm that its DNSKEY and DS records claim.
     algorithm: u8,
@@ -81,7 +89,7 @@ pub(crate) struct Zone {
 
 impl Zone {
     /// A zone; signed if it has a seed.
-    pub(crate) fn new(apex: &str, seed: Option<u8>, denial: Denial) -> Self {
+    pub fn new(apex: &str, seed: Option<u8>, denial: Denial) -> Self {
         let pair = seed.map(|seed| Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap());
         let mut zone = Self {
             name: name(apex),
@@ -102,19 +110,19 @@ impl Zone {
         zone
     }
 
-    pub(crate) fn of_algorithm(mut self, algorithm: u8) -> Self {
+    pub fn of_algorithm(mut self, algorithm: u8) -> Self {
         self.algorithm = algorithm;
         let apex = self.name.clone();
         self.sets.insert((apex, Type::DNSKEY), vec![self.dnskey()]);
         self
     }
 
-    pub(crate) fn with(mut self, owner: &str, rtype: Type, text: &str) -> Self {
+    pub fn with(mut self, owner: &str, rtype: Type, text: &str) -> Self {
         self.add(owner, rtype, text);
         self
     }
 
-    pub(crate) fn valid(mut self, window: (i64, i64)) -> Self {
+    pub fn valid(mut self, window: (i64, i64)) -> Self {
         self.window = window;
         self
     }
@@ -126,7 +134,7 @@ impl Zone {
     }
 
     /// Adds the delegation of a zone below.
-    pub(crate) fn delegating(mut self, child: &Self) -> Self {
+    pub fn delegating(mut self, child: &Self) -> Self {
         let apex = child.name.to_string();
         self.add(&apex, Type::NS, "ns.invalid.");
         if child.pair.is_some() {
@@ -136,12 +144,12 @@ impl Zone {
         self
     }
 
-    pub(crate) fn dnskey(&self) -> Vec<u8> {
+    pub fn dnskey(&self) -> Vec<u8> {
         let public = self.pair.as_ref().unwrap().public_key();
         [&[1, 1, 3, self.algorithm], public.as_ref()].concat()
     }
 
-    pub(crate) fn ds(&self) -> Vec<u8> {
+    pub fn ds(&self) -> Vec<u8> {
         let key = crate::keys::Key::read(&self.dnskey()).unwrap();
         let digest = crypto::digest(crypto::SHA256, self.name.as_wire(), &key.rdata).unwrap();
         let fixed = [
@@ -151,7 +159,7 @@ impl Zone {
         [&fixed.concat(), digest.as_ref()].concat()
     }
 
-    pub(crate) fn anchor(&self) -> crate::Anchor {
+    pub fn anchor(&self) -> crate::Anchor {
         let ds = rdata::display(Type::DS, &self.ds());
         crate::Anchor::parse(&format!("{} IN DS {ds}", self.name)).unwrap()
     }
@@ -169,7 +177,7 @@ impl Zone {
     }
 
     /// Makes the chain of denials.
-    pub(crate) fn finished(mut self) -> Self {
+    pub fn finished(mut self) -> Self {
         if self.pair.is_none() {
             return self;
         }
@@ -264,20 +272,14 @@ impl Zone {
         };
         let read = Response::read(&probe.message(owner, rtype)).unwrap();
         let set: &Set = &read.sets[0];
-        let data = signed_data_of(set, &set.signatures[0]);
+        let data = signed_data_of(set, &set.signatures[0]).unwrap();
         let signature = self.pair.as_ref().unwrap().sign(&data);
         rdata.extend_from_slice(signature.as_ref());
         rdata
     }
 
     /// A set with its signature; `source` is its owner in the zone.
-    pub(crate) fn push(
-        &self,
-        reply: &mut Reply,
-        section: Section,
-        owner: &Name,
-        of: (&Name, Type),
-    ) {
+    pub fn push(&self, reply: &mut Reply, section: Section, owner: &Name, of: (&Name, Type)) {
         let (source, rtype) = of;
         let chained = self.chain.iter().filter(|(at, kind, _)| (at, *kind) == of);
         let rdatas = match self.sets.get(&(source.clone(), rtype)) {
@@ -305,7 +307,7 @@ impl Zone {
     }
 
     /// The SOA record and all denials.
-    pub(crate) fn push_denial(&self, reply: &mut Reply, with_soa: bool) {
+    pub fn push_denial(&self, reply: &mut Reply, with_soa: bool) {
         if with_soa {
             let apex = &self.name;
             self.push(reply, Section::Authority, apex, (apex, Type::SOA));
@@ -331,15 +333,16 @@ fn base32(bytes: &[u8]) -> String {
 }
 
 /// Zones, and a server of all of them.
-pub(crate) struct World {
-    pub(crate) zones: Vec<Zone>,
-    pub(crate) anchors: Anchors,
+#[derive(Debug)]
+pub struct World {
+    pub zones: Vec<Zone>,
+    pub anchors: Anchors,
     /// Replies instead of those that the zones give; `None` is silence.
-    pub(crate) instead: BTreeMap<(Name, Type), Option<Reply>>,
+    pub instead: BTreeMap<(Name, Type), Option<Reply>>,
 }
 
 impl World {
-    pub(crate) fn zone_of(&self, owner: &Name, rtype: Type) -> &Zone {
+    pub fn zone_of(&self, owner: &Name, rtype: Type) -> &Zone {
         let is_above = |zone: &&Zone| {
             owner.is_within(&zone.name)
                 && (rtype != Type::DS || *owner != zone.name || owner.is_root())
@@ -349,7 +352,7 @@ impl World {
     }
 
     /// The true response.
-    pub(crate) fn reply(&self, qname: &Name, qtype: Type) -> Reply {
+    pub fn reply(&self, qname: &Name, qtype: Type) -> Reply {
         let mut reply = Reply {
             rcode: Rcode::NOERROR,
             records: Vec::new(),
@@ -404,16 +407,11 @@ impl World {
         panic!("an alias chain without end at {qname}");
     }
 
-    pub(crate) fn validate(&self, qname: &Name, qtype: Type, reply: &Reply) -> Verdict {
+    pub fn validate(&self, qname: &Name, qtype: Type, reply: &Reply) -> Verdict {
         self.validate_counting(qname, qtype, reply).0
     }
 
-    pub(crate) fn validate_counting(
-        &self,
-        qname: &Name,
-        qtype: Type,
-        reply: &Reply,
-    ) -> (Verdict, Budget) {
+    pub fn validate_counting(&self, qname: &Name, qtype: Type, reply: &Reply) -> (Verdict, Budget) {
         let Some(response) = Response::read(&reply.message(qname, qtype)) else {
             return (Verdict::bogus(Why::Signature), Budget::default());
         };
@@ -436,7 +434,8 @@ impl World {
                     let response = reply
                         .map(|reply| reply.message(&need.name, need.rtype))
                         .and_then(|message| Response::read(&message));
-                    validation.supply(response.as_ref(), &mut context);
+                    let response = response.as_ref().ok_or(Why::Unanswered);
+                    validation.supply(response, &mut context);
                 }
             }
         }
@@ -453,3 +452,134 @@ fn dedup(mut reply: Reply) -> Reply {
     });
     reply
 }
+
+/// Zones of every kind below a signed root.
+pub fn world() -> World {
+    const NSEC3: Denial = Denial::Nsec3 {
+        iterations: 0,
+        opt_out: false,
+    };
+    let nsec3 = |iterations, opt_out| Denial::Nsec3 {
+        iterations,
+        opt_out,
+    };
+    let www = |zone: Zone| {
+        let owner = format!("www.{}", zone.name);
+        zone.with(&owner, Type::A, "192.0.2.1")
+    };
+    let plain = www(Zone::new("plain.test", None, Denial::Nsec));
+    let below_n3 = www(Zone::new("sub.n3.test", None, Denial::Nsec));
+    let below_opt = www(Zone::new("un.opt.test", None, Denial::Nsec));
+    let good = www(Zone::new("good.test", Some(3), Denial::Nsec))
+        .with("www.good.test", Type::AAAA, "2001:db8::1")
+        .with("good.test", Type::MX, "10 WWW.good.test.")
+        .with("alias.good.test", Type::CNAME, "www.good.test.")
+        .with("out.good.test", Type::CNAME, "www.plain.test.")
+        .with("over.good.test", Type::CNAME, "www.n3.test.")
+        .with("late.good.test", Type::CNAME, "www.expired.test.")
+        .with("*.wild.good.test", Type::A, "192.0.2.2")
+        .with("x.there.wild.good.test", Type::A, "192.0.2.4")
+        .with("*.walias.good.test", Type::CNAME, "www.good.test.")
+        .with("a.ent.good.test", Type::A, "192.0.2.3")
+        .with("dn.good.test", Type::DNAME, "n3.test.");
+    let n3 = www(Zone::new("n3.test", Some(4), NSEC3))
+        .with("*.wild.n3.test", Type::A, "192.0.2.2")
+        .with("a.ent.n3.test", Type::A, "192.0.2.3")
+        .delegating(&below_n3);
+    let opt = www(Zone::new("opt.test", Some(5), nsec3(1, true))).delegating(&below_opt);
+    let many = www(Zone::new("many.test", Some(6), nsec3(51, false)));
+    let future_alg = www(Zone::new("alg.test", Some(7), Denial::Nsec)).of_algorithm(18);
+    let expired = www(Zone::new("expired.test", Some(8), Denial::Nsec)).valid((-20, -10));
+    let early = www(Zone::new("early.test", Some(9), Denial::Nsec)).valid((10, 20));
+    let wrong = www(Zone::new("wrong.test", Some(10), Denial::Nsec));
+    let other = Zone::new("wrong.test", Some(11), Denial::Nsec);
+    let mut test = Zone::new("test", Some(2), Denial::Nsec).delegating(&other);
+    for zone in [
+        &plain,
+        &good,
+        &n3,
+        &opt,
+        &many,
+        &future_alg,
+        &expired,
+        &early,
+    ] {
+        test = test.delegating(zone);
+    }
+    let root = Zone::new(".", Some(1), Denial::Nsec)
+        .with("lonely", Type::TXT, "x")
+        .delegating(&test);
+    let anchors = Anchors::new([root.anchor()], [name("internal")]);
+    let zones = [
+        root, test, plain, below_n3, below_opt, good, n3, opt, many, future_alg, expired, early,
+        wrong,
+    ];
+    World {
+        zones: zones.into_iter().map(Zone::finished).collect(),
+        anchors,
+        instead: BTreeMap::new(),
+    }
+}
+
+use Security::{Bogus, Insecure, Secure};
+
+/// Questions, and what their true answers are worth.
+pub const TRUTH: &[(&str, Type, Security, Option<Why>)] = &[
+    (".", Type::SOA, Secure, None),
+    (".", Type::DNSKEY, Secure, None),
+    ("lonely", Type::TXT, Secure, None),
+    ("nothing", Type::A, Secure, None),
+    ("test", Type::DS, Secure, None),
+    ("good.test", Type::DS, Secure, None),
+    ("good.test", Type::DNSKEY, Secure, None),
+    ("good.test", Type::MX, Secure, None),
+    ("good.test", Type::TXT, Secure, None),
+    ("www.good.test", Type::A, Secure, None),
+    ("www.good.test", Type::AAAA, Secure, None),
+    ("www.good.test", Type::TXT, Secure, None),
+    ("www.good.test", Type::DS, Secure, None),
+    ("no.good.test", Type::A, Secure, None),
+    ("x.www.good.test", Type::A, Secure, None),
+    ("ent.good.test", Type::A, Secure, None),
+    ("a.ent.good.test", Type::A, Secure, None),
+    ("alias.good.test", Type::A, Secure, None),
+    ("alias.good.test", Type::CNAME, Secure, None),
+    ("alias.good.test", Type::TXT, Secure, None),
+    ("q.wild.good.test", Type::A, Secure, None),
+    ("q.r.wild.good.test", Type::A, Secure, None),
+    ("q.wild.good.test", Type::TXT, Secure, None),
+    ("y.there.wild.good.test", Type::A, Secure, None),
+    ("q.walias.good.test", Type::A, Secure, None),
+    ("www.dn.good.test", Type::A, Secure, None),
+    ("no.dn.good.test", Type::A, Secure, None),
+    ("over.good.test", Type::A, Secure, None),
+    ("out.good.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("late.good.test", Type::A, Bogus, Some(Why::Expired)),
+    ("www.n3.test", Type::A, Secure, None),
+    ("www.n3.test", Type::TXT, Secure, None),
+    ("no.n3.test", Type::A, Secure, None),
+    ("a.b.no.n3.test", Type::A, Secure, None),
+    ("ent.n3.test", Type::A, Secure, None),
+    ("q.wild.n3.test", Type::A, Secure, None),
+    ("q.wild.n3.test", Type::TXT, Secure, None),
+    ("sub.n3.test", Type::DS, Secure, None),
+    ("www.sub.n3.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("no.sub.n3.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("www.opt.test", Type::A, Secure, None),
+    ("www.opt.test", Type::TXT, Secure, None),
+    ("no.opt.test", Type::A, Insecure, Some(Why::OptOut)),
+    ("un.opt.test", Type::DS, Insecure, Some(Why::OptOut)),
+    ("www.un.opt.test", Type::A, Insecure, Some(Why::OptOut)),
+    ("plain.test", Type::DS, Secure, None),
+    ("www.plain.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("no.plain.test", Type::A, Insecure, Some(Why::Unsigned)),
+    ("www.many.test", Type::A, Secure, None),
+    ("no.many.test", Type::A, Insecure, Some(Why::Iterations)),
+    ("www.alg.test", Type::A, Insecure, Some(Why::Algorithm)),
+    ("no.alg.test", Type::A, Insecure, Some(Why::Algorithm)),
+    ("www.expired.test", Type::A, Bogus, Some(Why::Expired)),
+    ("www.early.test", Type::A, Bogus, Some(Why::NotYet)),
+    ("www.wrong.test", Type::A, Bogus, Some(Why::NoKey)),
+    ("no.wrong.test", Type::A, Bogus, Some(Why::NoKey)),
+    ("x.internal", Type::A, Insecure, Some(Why::NegativeAnchor)),
+];

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{self, Answer, Reader, Referral, Unusable};
-use dns_wire::Rcode;
+use dns_validate::Why;
+use dns_wire::{Rcode, Type};
 
 use super::asking::Cause;
 use super::delegation::{self, Delegation};
@@ -55,7 +56,13 @@ impl<C, E: Entropy> Resolver<C, E> {
                 {
                     state.cannot_edns(now);
                 }
+                // An upstream may strip signatures. Keys without them are of no use.
+                let is_stripped = flight.is_for_keys && !answer.message.has(Type::RRSIG);
                 match flight.validates() {
+                    _ if is_stripped => {
+                        self.drop_exchange(id, exchange);
+                        self.bogus(id, upstream, Why::NoSignature, now);
+                    }
                     true => self.validate(id, upstream, answer, now),
                     false => self.answered(id, answer, now),
                 }
@@ -213,11 +220,15 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         // It counts for the client whose question leads here.
-        let owner = self.flights.get(id).and_then(|flight| flight.owner);
+        let flight = self.flights.get(id);
+        let owner = flight.and_then(|flight| flight.owner);
+        let link = flight.and_then(|flight| flight.link.as_ref());
+        let is_for_keys = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Keys));
         match self.begin(key, route, owner, false, now) {
             None => self.link_failed(id, Reason::Absent, now),
             Some(next) => {
                 self.flights.wait_for(id, next);
+                self.with_flight(next, |flight| flight.is_for_keys = is_for_keys);
                 self.advance(next, Cause::Begin, now);
                 self.arm(next);
             }
@@ -231,7 +242,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             None => {}
             Some(LinkPurpose::Rest(first)) => self.end_chain(id, &first, answer, now),
             Some(LinkPurpose::Server) => self.ask_servers(id, &answer.message.addresses(), now),
-            Some(LinkPurpose::Keys) => self.take_keys(id, Some(&answer.message), now),
+            Some(LinkPurpose::Keys) => self.take_keys(id, Ok(&answer.message), now),
         }
     }
 
@@ -241,7 +252,13 @@ impl<C, E: Entropy> Resolver<C, E> {
         match link.map(|link| link.purpose) {
             None => {}
             Some(LinkPurpose::Server) if self.seek(id) => {}
-            Some(LinkPurpose::Keys) => self.take_keys(id, None, now),
+            Some(LinkPurpose::Keys) => {
+                let why = match reason {
+                    Reason::Bogus(why) => why,
+                    _ => Why::Unanswered,
+                };
+                self.take_keys(id, Err(why), now);
+            }
             Some(_) => self.fail(id, reason, now),
         }
     }

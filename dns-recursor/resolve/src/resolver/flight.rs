@@ -59,6 +59,8 @@ pub(super) struct Flight<C> {
     pub(super) budget: Budget,
     /// Whether upstreams that validate are to send what they take for bogus: an answer was bogus here.
     pub(super) checking_disabled: bool,
+    /// Whether a validation has asked for it.
+    pub(super) is_for_keys: bool,
     /// Another question that has to be answered first.
     pub(super) link: Option<Link>,
     /// Flights that wait for this one.
@@ -117,6 +119,7 @@ impl<C> Flight<C> {
             validating: None,
             budget: Budget::default(),
             checking_disabled: false,
+            is_for_keys: false,
             link: None,
             awaited_by: Vec::new(),
             depth: 0,

@@ -2,6 +2,7 @@ mod bailiwick;
 mod referrals;
 mod reloads;
 mod shares;
+mod validation;
 
 use dns_cache::key::Variant;
 use dns_cache::testing::{self, Random};

@@ -94,8 +94,8 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     /// Takes the keys that the validation has asked for.
-    pub(super) fn take_keys(&mut self, id: FlightId, message: Option<&Message>, now: Instant) {
-        let response = message.and_then(Response::read);
+    pub(super) fn take_keys(&mut self, id: FlightId, message: Result<&Message, Why>, now: Instant) {
+        let response = message.and_then(|it| Response::read(it).ok_or(Why::Signature));
         let seconds = self.seconds(now);
         let flight = self.flights.get_mut(id);
         let Some(validating) = flight.and_then(|flight| flight.validating.as_mut()) else {
@@ -106,7 +106,8 @@ impl<C, E: Entropy> Resolver<C, E> {
             zones: &mut self.zones,
             now: seconds,
         };
-        validating.validation.supply(response.as_ref(), &mut context);
+        let response = response.as_ref().map_err(|why| *why);
+        validating.validation.supply(response, &mut context);
         self.step(id, now);
     }
 
@@ -147,7 +148,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     /// Asks the next upstream; when none is left, the client gets the error.
-    fn bogus(&mut self, id: FlightId, upstream: UpstreamId, why: Why, now: Instant) {
+    pub(super) fn bogus(&mut self, id: FlightId, upstream: UpstreamId, why: Why, now: Instant) {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };

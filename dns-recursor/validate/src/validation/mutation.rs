@@ -3,8 +3,7 @@
 use dns_cache::testing::Random;
 use dns_wire::{Rcode, Section, Type};
 
-use super::tests::{TRUTH, world};
-use crate::testing::{Record, Reply, World, name};
+use crate::testing::{Record, Reply, TRUTH, World, name, world};
 use crate::verdict::Security;
 
 /// The attempts of a run: each is a response, and some also change the keys.

@@ -17,14 +17,17 @@ use crate::walk::NoCut;
 use crate::zones::{BOGUS_KEPT, State};
 
 impl Validation {
-    /// Takes the response to what [`super::Step::Need`] has asked for; `None` when there is none.
-    pub fn supply(&mut self, response: Option<&Response>, context: &mut Context<'_>) {
+    /// Takes the response to what [`super::Step::Need`] has asked for, or the reason why there is none.
+    pub fn supply(&mut self, response: Result<&Response, Why>, context: &mut Context<'_>) {
         let Some((need, above)) = self.pending.take() else {
             return;
         };
-        let Some(response) = response else {
-            self.failed = Some(Why::Unanswered);
-            return;
+        let response = match response {
+            Ok(response) => response,
+            Err(why) => {
+                self.failed = Some(why);
+                return;
+            }
         };
         match need.rtype {
             Type::DNSKEY => self.take_keys(&need.name, response, context),
