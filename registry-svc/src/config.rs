@@ -116,7 +116,8 @@ impl Config {
         let users = match (&file.access.htpasswd, access::has_users(&file.access)) {
             (Some(_), _) => "users by password",
             (None, true) => "users by certificate",
-            (None, false) => "everybody",
+            (None, false) if access::anonymous_push(&self.acl) => "everybody",
+            (None, false) => "pulls alone",
         };
         let mut text = format!(
             "{} on {} ({how}), for {users}",

@@ -269,6 +269,6 @@ fn the_summary_says_what_is_configured() {
     let text = "plain = true\nlisten = [\"127.0.0.1:5000\"]\nread-only = true\n[[mirror]]\nupstream = \"https://a.example\"\nprefix = \"a\"";
     assert_eq!(
         parse(text).unwrap().summary(),
-        "/var/lib/outpost/registry on 127.0.0.1:5000 (plain text), for everybody, 1 mirror, read-only"
+        "/var/lib/outpost/registry on 127.0.0.1:5000 (plain text), for pulls alone, 1 mirror, read-only"
     );
 }

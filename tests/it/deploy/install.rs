@@ -274,7 +274,7 @@ fn an_uninstall_leaves_exactly_what_was_there() {
     // The registry has new content, and a person has edited a file.
     fs::create_dir_all(root.join("var/lib/outpost/registry")).unwrap();
     fs::write(root.join("var/lib/outpost/registry/blob"), "kept").unwrap();
-    fs::write(root.join("etc/outpost/lb-proxy.toml"), "edited\n").unwrap();
+    fs::write(root.join("etc/outpost/lb-proxy/lb-proxy.toml"), "edited\n").unwrap();
     let at = text(root.path());
     let said = well(&["uninstall", "--root", &at]);
     assert!(
@@ -290,7 +290,7 @@ fn an_uninstall_leaves_exactly_what_was_there() {
     );
     assert_eq!(
         after
-            .remove(Path::new("etc/outpost/lb-proxy.toml"))
+            .remove(Path::new("etc/outpost/lb-proxy/lb-proxy.toml"))
             .map(|file| file.0),
         Some(b"edited\n".to_vec())
     );

@@ -215,7 +215,7 @@ fn every_service_takes_the_configuration_that_is_rendered_for_it() {
     let mut checked: BTreeMap<&str, u32> = BTreeMap::new();
     each_node(|node, etc| {
         for service in SERVICES {
-            let config = etc.join(format!("{service}.toml"));
+            let config = etc.join(format!("{service}/{service}.toml"));
             if !config.exists() {
                 continue;
             }
@@ -248,16 +248,17 @@ fn every_service_takes_the_configuration_that_is_rendered_for_it() {
 fn nothing_is_wrong_with_any_zone() {
     let mut n_zones = 0;
     each_node(|node, etc| {
-        if !etc.join("zones.conf").exists() {
+        let own = etc.join("dns-authd");
+        if !own.join("zones.conf").exists() {
             return;
         }
         let mut command = Command::new(binary("dns-authd"));
         command
             .args(["zone", "check", "--config"])
-            .arg(etc.join("dns-authd.toml"));
+            .arg(own.join("dns-authd.toml"));
         let (status, stdout, stderr) = run(command);
         assert_eq!(status.code(), Some(0), "{node}: {stdout}{stderr}");
-        let list = fs::read_to_string(etc.join("zones.conf")).unwrap();
+        let list = fs::read_to_string(own.join("zones.conf")).unwrap();
         n_zones += list.matches("zone \"").count();
     });
     assert!(

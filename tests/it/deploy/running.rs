@@ -45,6 +45,12 @@ name = "api"
 role = "api"
 address = "192.168.7.100"
 
+[[publish]]
+name = "api"
+role = "api"
+port = 6443
+proxy-port = 9445
+
 [registry]
 
 [platform]

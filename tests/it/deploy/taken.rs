@@ -2,6 +2,7 @@
 //! what the attacker reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 use std::time::Duration;
 
 use tests::binaries::SERVICES;
@@ -174,8 +175,14 @@ fn table(anyone: &Reach, taken: &BTreeMap<&str, Reach>) {
     }
 }
 
+/// The paths, without those in a directory that is named itself.
 fn line(paths: &BTreeSet<String>) -> String {
-    let all: Vec<&str> = paths.iter().map(String::as_str).collect();
+    let is_inside = |path: &&str| {
+        let mut above = Path::new(*path).ancestors().skip(1);
+        above.any(|directory| directory.to_str().is_some_and(|name| paths.contains(name)))
+    };
+    let all = paths.iter().map(String::as_str);
+    let all: Vec<&str> = all.filter(|path| !is_inside(path)).collect();
     match all.is_empty() {
         true => "nothing".to_owned(),
         false => all.join(" "),
