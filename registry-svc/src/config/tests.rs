@@ -223,8 +223,11 @@ fn access_is_open_until_somebody_can_be_known() {
     );
     assert!(ruled.allows(user, "x/z", Action::Push));
     assert!(ruled.allows(user, "y", Action::Push));
-    assert!(!ruled.allows(user, "z", Action::Pull));
-    assert!(ruled.allows(Who::Anonymous, "z", Action::Pull));
+    assert!(!ruled.allows(user, "z", Action::Push));
+    // Who logs in has at least what all others have.
+    for who in [user, Who::Anonymous] {
+        assert!(ruled.allows(who, "z", Action::Pull));
+    }
 }
 
 #[test]
