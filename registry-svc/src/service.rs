@@ -61,6 +61,9 @@ pub(crate) use storage::check as check_storage;
 /// How soon `/readyz` tells that the journal has failed.
 const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
 
+/// The interval of looks for upload sessions without content.
+const LOOK_AT_SESSIONS: Duration = Duration::from_mins(1);
+
 /// How soon `/readyz` tells that content is damaged, or whole again.
 const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
@@ -362,8 +365,9 @@ impl Registry {
         if let Some(cluster) = &self.cluster {
             drop(workers.spawn(say_clock(cluster.clone(), self.readiness.clone())));
         }
-        // A read-only disk takes no reserve, and nothing on it can be healed.
+        // A read-only disk takes no reserve, has no sessions, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
+            drop(workers.spawn(expire_sessions(self.store.clone())));
             drop(workers.spawn(self.space.clone().run()));
             let others = self
                 .cluster
@@ -465,6 +469,14 @@ async fn say_failed(store: Store, readiness: Readiness) {
     }
     let reason = "the journal has failed: nothing is taken until the next start";
     readiness.set_reason("journal", Some(reason.to_owned()));
+}
+
+/// Ends upload sessions that were begun and have no content. The sweep ends the others.
+async fn expire_sessions(store: Store) {
+    loop {
+        tokio::time::sleep(LOOK_AT_SESSIONS).await;
+        store.expire_empty_sessions().await;
+    }
 }
 
 /// Says how much content is damaged. The rest can be pulled, and other nodes have what is damaged, so
