@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::args::{AdminArgs, ServeArgs, StatusArgs};
+use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
 
 use crate::args::transfer::{ExportArgs, ImportArgs, PullArgs, PushArgs};
@@ -115,6 +116,14 @@ pub enum Verb {
     Verify(LookArgs),
     /// As verify, at the rate of the configuration (`rate` of `[scrub]`)
     Scrub(LookArgs),
+    /// List images that lost their names with a damaged journal, and name them
+    ///
+    /// registry-svc keeps its journal twice. If both copies are damaged at the same place, names are lost, and
+    /// their images stay on the disk until `--done`. Without arguments the verb prints each manifest that no
+    /// repository has, with the names that the damaged journal may have had for it. With a digest and a name it
+    /// gives the manifest and all its content to that repository. Nodes of a cluster get lost names from each
+    /// other.
+    Recover(Box<RecoverArgs>),
     /// Print a line of a file of users, for a password that is read from standard input
     Password {
         /// The user.
@@ -165,6 +174,30 @@ pub struct LookArgs {
     /// Configuration file that says where
     #[arg(long, short, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub config: PathBuf,
+}
+
+/// What `recover` does.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RecoverArgs {
+    /// The digest of a manifest to name
+    #[arg(value_name = "DIGEST", requires = "image")]
+    pub digest: Option<Digest>,
+
+    /// Its new name
+    #[arg(value_name = "REPOSITORY[:TAG]")]
+    pub image: Option<ImageArg>,
+
+    /// Give every whole image the names that are printed for it
+    #[arg(long, conflicts_with_all = ["digest", "done"])]
+    pub all: bool,
+
+    /// Remove the damaged journal: the sweep then takes away what has no name
+    #[arg(long, conflicts_with = "digest")]
+    pub done: bool,
+
+    /// The daemon or the store.
+    #[command(flatten)]
+    pub look: LookArgs,
 }
 
 /// A manifest of a repository, as people write it.

@@ -2,6 +2,7 @@
 
 mod ask;
 mod look;
+mod recover;
 mod transfer;
 mod upkeep;
 
@@ -53,6 +54,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Gc { look, .. } => upkeep::perform(&look, Task::Sweep),
         Verb::Verify(look) => upkeep::perform(&look, Task::Verify),
         Verb::Scrub(look) => upkeep::perform(&look, Task::Scrub),
+        Verb::Recover(args) => recover::run(&args),
         Verb::Password { user, cost } => password(&user, cost),
     }
 }

@@ -72,10 +72,16 @@ pub const DISK_SIZE: &str = "registry_svc_disk_size_bytes";
 pub const DISK_FREE: &str = "registry_svc_disk_free_bytes";
 /// 1 when the journal has failed and nothing is taken until the next start.
 pub const JOURNAL_FAILED: &str = "registry_svc_journal_failed";
+/// 1 while the disk has the journal twice.
+pub const JOURNAL_COPIED: &str = "registry_svc_journal_copied";
 /// Blobs that were found damaged or missing since the start.
 pub const DAMAGE_FOUND: &str = "registry_svc_damage_found_blobs";
 /// Damaged files that went to the quarantine since the start.
 pub const DAMAGE_QUARANTINED: &str = "registry_svc_damage_quarantined_blobs";
+/// Damaged files in the quarantine.
+pub const QUARANTINE_BLOBS: &str = "registry_svc_quarantine_blobs";
+/// Their octets.
+pub const QUARANTINE_BYTES: &str = "registry_svc_quarantine_bytes";
 /// Damaged or missing blobs that are whole again.
 pub const DAMAGE_HEALED: &str = "registry_svc_damage_healed_blobs";
 /// Damaged or missing blobs that are not whole yet.
@@ -242,6 +248,9 @@ pub fn store(store: &Store) -> Vec<Sample> {
     let help = "1 when the journal has failed and nothing is taken until the next start";
     let failed = u64::from(store.is_in_doubt());
     samples.push(Sample::count(JOURNAL_FAILED, help, none(), failed));
+    let help = "1 while the disk has the journal twice";
+    let copied = u64::from(store.is_journal_copied());
+    samples.push(Sample::count(JOURNAL_COPIED, help, none(), copied));
     let damaged = store.damaged();
     for (name, help, value) in [
         (
@@ -261,6 +270,14 @@ pub fn store(store: &Store) -> Vec<Sample> {
         ),
     ] {
         samples.push(Sample::counter(name, help, none(), value));
+    }
+    if let Some(quarantined) = store.quarantined() {
+        let n = u64::try_from(quarantined.n).unwrap_or(u64::MAX);
+        let help = "Damaged files in the quarantine";
+        samples.push(Sample::count(QUARANTINE_BLOBS, help, none(), n));
+        let help = "Octets of the damaged files in the quarantine";
+        let octets = quarantined.octets;
+        samples.push(Sample::count(QUARANTINE_BYTES, help, none(), octets));
     }
     let waiting = u64::try_from(damaged.n_waiting).unwrap_or(u64::MAX);
     let help = "Damaged or missing blobs that are not whole yet";

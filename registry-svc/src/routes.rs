@@ -8,6 +8,9 @@
 //! | `GET /manifest?repository=&reference=` | a manifest, what it refers to and what refers to it |
 //! | `GET /diff?node=` | what this node and another one do not have alike |
 //! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
+//! | `GET /recover` | manifests that no repository has |
+//! | `POST /recover?digest=&repository=[&tag=]` | gives one of them a name |
+//! | `POST /recover?done=1` | removes the damaged journal |
 //! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
 
 use api::registry_svc::Started;
@@ -15,6 +18,7 @@ use daemon::admin::{Reply, Request, Routes};
 use daemon::exit;
 use registry_cluster::Cluster;
 use registry_cluster::compare::CompareError;
+use registry_store::{Store, StoreError, recover};
 use tokio::runtime::Handle;
 
 use crate::upkeep::{Task, Upkeep};
@@ -24,12 +28,17 @@ use crate::{page, status};
 /// The path of the difference to another node.
 pub(crate) const DIFF: &str = "/diff";
 
+/// Names that a damaged journal has lost.
+pub(crate) const RECOVER: &str = "/recover";
+
 /// The sweep and the scrub.
 pub(crate) const UPKEEP: &str = "/upkeep";
 
 /// The sources of the pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
+    /// The store.
+    pub(crate) store: Store,
     /// Reads the content of the store.
     pub(crate) looker: Looker,
     /// The other nodes.
@@ -71,6 +80,25 @@ pub(crate) fn add(routes: &Routes, shown: &Shown) {
         let status = upkeep.status();
         async move { Reply::json(200, &status) }
     });
+    for is_post in [false, true] {
+        let shown = shown.clone();
+        let handler = move |request: Request| {
+            let (store, workers) = (shown.store.clone(), shown.workers.clone());
+            async move {
+                let reply = async move {
+                    match is_post {
+                        true => name(&store, &request).await,
+                        false => unnamed(&store).await,
+                    }
+                };
+                on(&workers, reply).await
+            }
+        };
+        match is_post {
+            true => routes.post(RECOVER, handler),
+            false => routes.get(RECOVER, handler),
+        }
+    }
     let kept = shown.clone();
     routes.post(UPKEEP, move |request| {
         let shown = kept.clone();
@@ -116,6 +144,46 @@ fn start(upkeep: &Upkeep, request: &Request) -> Reply {
     match upkeep.start(task) {
         Some((number, _)) => Reply::json(202, &Started { number }),
         None => Reply::text(409, "one is running: see GET /upkeep\n"),
+    }
+}
+
+async fn unnamed(store: &Store) -> Reply {
+    match recover::find(store).await {
+        Ok(found) => Reply::json(200, &status::unnamed_manifests(&found)),
+        Err(error) => Reply::text(500, format!("{}\n", exit::chain(&error))),
+    }
+}
+
+async fn name(store: &Store, request: &Request) -> Reply {
+    let named = match request.parameter("done") {
+        Some(_) => recover::finish(store).await,
+        None => {
+            let digest = request.parameter("digest");
+            let Some(digest) = digest.and_then(|text| text.parse().ok()) else {
+                return refusal(&ViewError::Parameter("digest"));
+            };
+            let repository = request.parameter("repository");
+            let Some(repository) = repository.and_then(|text| text.parse().ok()) else {
+                return refusal(&ViewError::Parameter("repository"));
+            };
+            let tag = match request.parameter("tag").map(|text| text.parse()) {
+                None => None,
+                Some(Ok(tag)) => Some(tag),
+                Some(Err(_)) => return refusal(&ViewError::Parameter("tag")),
+            };
+            recover::name(store, &digest, &repository, tag).await
+        }
+    };
+    match named {
+        Ok(()) => Reply::text(200, "done\n"),
+        Err(error) => {
+            let code = match error {
+                StoreError::Unknown(_) => 404,
+                StoreError::MissingBlobs(_) | StoreError::ReadOnly => 409,
+                _ => 500,
+            };
+            Reply::text(code, format!("{}\n", exit::chain(&error)))
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::registry_svc::{RegistrySvc, Webhook};
-use api::registry_svc::{Detail, Recovered, Requests};
+use api::registry_svc::{Detail, Journal, Recovered, Requests};
 use config_text::{counted, counted_as};
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
@@ -61,6 +61,9 @@ pub(crate) use storage::check as check_storage;
 /// How soon `/readyz` tells that the journal has failed.
 const LOOK_AT_JOURNAL: Duration = Duration::from_secs(1);
 
+/// The interval of looks for upload sessions without content.
+const LOOK_AT_SESSIONS: Duration = Duration::from_mins(1);
+
 /// How soon `/readyz` tells that content is damaged, or whole again.
 const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
@@ -75,6 +78,8 @@ pub const SOCKET: &str = "registry";
 pub struct Registry {
     server: Server,
     store: Store,
+    /// Records that the start put back from the journal's copy.
+    n_put_back: u64,
     /// The damaged journal that was replaced at the start.
     recovered: Option<Recovered>,
     cluster: Option<Cluster>,
@@ -124,7 +129,7 @@ impl Service for Registry {
         let workers = Workers::start(config.workers())
             .map_err(|error| StartError::io("the data path does not start", &error))?;
         let (http, actions) = (Http::default(), Actions::default());
-        let (store, recovered) = open(&workers, &config, &actions).await?;
+        let (store, n_put_back, recovered) = open(&workers, &config, &actions).await?;
         let access = Access::new(policy(&config)?);
         let loaded = config.file.tls.as_ref().map(tls::load).transpose();
         let loaded = loaded.map_err(|error| StartError::new(exit::CONFIG, error))?;
@@ -160,6 +165,7 @@ impl Service for Registry {
             looker: Looker::new(store.clone()),
             upkeep: Upkeep::new(&store, cluster.as_ref(), Some(&space), &shown),
             store,
+            n_put_back,
             recovered,
             cluster,
             nodes,
@@ -239,6 +245,10 @@ impl Service for Registry {
             cluster: self.cluster.as_ref().map(crate::status::cluster),
             upkeep: self.upkeep.status(),
             damage: crate::status::damage(&self.store),
+            journal: Journal {
+                kept_twice: self.store.is_journal_copied(),
+                records_put_back: self.n_put_back,
+            },
             recovered: self.recovered.clone(),
             space: self.space.status(),
             webhooks: crate::status::webhooks(&self.webhooks.status()),
@@ -342,17 +352,22 @@ impl Registry {
         drop(workers.spawn(say_damaged(self.store.clone(), self.readiness.clone())));
         if let Some(recovered) = &self.recovered {
             let reason = format!(
-                "{}; {} were read from it, and the rest comes from other nodes",
+                "{}; {} were read from it, and {}",
                 recovered.damage,
                 counted(recovered.records, "record"),
+                match self.cluster.is_some() {
+                    true => "the rest comes from other nodes",
+                    false => "`registry-svc recover` lists what has lost its name",
+                },
             );
             self.readiness.set_reason("journal-damaged", Some(reason));
         }
         if let Some(cluster) = &self.cluster {
             drop(workers.spawn(say_clock(cluster.clone(), self.readiness.clone())));
         }
-        // A read-only disk takes no reserve, and nothing on it can be healed.
+        // A read-only disk takes no reserve, has no sessions, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
+            drop(workers.spawn(expire_sessions(self.store.clone())));
             drop(workers.spawn(self.space.clone().run()));
             let others = self
                 .cluster
@@ -395,6 +410,7 @@ impl Registry {
         let heart = self.workers.heartbeat();
         context.progress.register("data path", heart);
         let shown = routes::Shown {
+            store: self.store.clone(),
             looker: self.looker.clone(),
             cluster: self.cluster.clone(),
             upkeep: self.upkeep.clone(),
@@ -453,6 +469,14 @@ async fn say_failed(store: Store, readiness: Readiness) {
     }
     let reason = "the journal has failed: nothing is taken until the next start";
     readiness.set_reason("journal", Some(reason.to_owned()));
+}
+
+/// Ends upload sessions that were begun and have no content. The sweep ends the others.
+async fn expire_sessions(store: Store) {
+    loop {
+        tokio::time::sleep(LOOK_AT_SESSIONS).await;
+        store.expire_empty_sessions().await;
+    }
 }
 
 /// Says how much content is damaged. The rest can be pulled, and other nodes have what is damaged, so
@@ -515,7 +539,7 @@ async fn open(
     workers: &Workers,
     config: &Config,
     actions: &Actions,
-) -> Result<(Store, Option<Recovered>), StartError> {
+) -> Result<(Store, u64, Option<Recovered>), StartError> {
     let settings = store_settings(config);
     let disk = Arc::new(TimedDisk::new(disk(config)?, actions.clone()));
     let opened = workers.run(async move { Store::open(settings, disk).await });
@@ -556,7 +580,7 @@ async fn open(
             records: salvaged.n_records,
         }
     });
-    Ok((store, recovered))
+    Ok((store, recovery.n_put_back, recovered))
 }
 
 /// The disk that a configuration keeps its store on: a directory, or an object store with its

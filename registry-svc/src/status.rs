@@ -6,9 +6,10 @@ use std::time::Duration;
 use api::Status;
 use api::registry_svc::{
     self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Outcome,
-    Peer, Repositories, Space, Tags, Upkeep, Webhook,
+    Peer, Repositories, Space, Tags, Unnamed, UnnamedManifest, Upkeep, Webhook,
 };
 use config_text::{counted, counted_as};
+use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
 use oci::digest::Digest;
@@ -19,6 +20,7 @@ use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::survey::Survey;
 use registry_store::Store;
 use registry_store::damage::Reason;
+use registry_store::recover::{self, Found, Proposal};
 use registry_webhook::EndpointStatus;
 
 /// The content.
@@ -101,7 +103,7 @@ fn peer(peer: &PeerStatus, because: &str) -> Peer {
 /// Content that was damaged on the disk.
 #[must_use]
 pub fn damage(store: &Store) -> Damage {
-    let damaged = store.damaged();
+    let (damaged, quarantined) = (store.damaged(), store.quarantined());
     let blob = |(digest, reason): &(Digest, Reason)| DamagedBlob {
         digest: digest.to_string(),
         reason: reason.to_string(),
@@ -111,7 +113,69 @@ pub fn damage(store: &Store) -> Damage {
         healed: damaged.n_healed,
         waiting: damaged.n_waiting,
         blobs: damaged.waiting.iter().map(blob).collect(),
-        quarantined: store.n_in_quarantine(),
+        quarantined: quarantined.map(|it| it.n),
+        quarantined_bytes: quarantined.unwrap_or_default().octets,
+    }
+}
+
+/// Manifests that no repository has.
+#[must_use]
+pub fn unnamed_manifests(found: &Found) -> Unnamed {
+    let manifest = |one: &recover::Unnamed| UnnamedManifest {
+        digest: one.digest.to_string(),
+        media_type: one.media_type.clone(),
+        written: Timestamp(one.modified).to_string(),
+        missing: one.missing.iter().map(ToString::to_string).collect(),
+        proposals: one.proposals.iter().map(proposal).collect(),
+    };
+    Unnamed {
+        journal_damaged: found.is_damaged,
+        manifests: found.manifests.iter().map(manifest).collect(),
+        more: found.n_more,
+    }
+}
+
+fn proposal((repository, tag): &Proposal) -> String {
+    match tag {
+        Some(tag) => format!("{repository}:{tag}"),
+        None => repository.to_string(),
+    }
+}
+
+/// Manifests that no repository has, in lines.
+#[must_use]
+pub fn unnamed(view: &Unnamed) -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _written = write_unnamed(&mut text, view);
+    text
+}
+
+fn write_unnamed(text: &mut String, view: &Unnamed) -> std::fmt::Result {
+    for one in &view.manifests {
+        write!(text, "{}  {}", one.digest, one.written)?;
+        match one.proposals.as_slice() {
+            [] => writeln!(text, "  name unknown  {}", one.media_type)?,
+            names => writeln!(text, "  perhaps {}", names.join(" "))?,
+        }
+        for missing in &one.missing {
+            writeln!(text, "  MISSING {missing}")?;
+        }
+    }
+    if view.more > 0 {
+        writeln!(text, "and {} more", view.more)?;
+    }
+    match view.journal_damaged {
+        true => writeln!(
+            text,
+            "{} without a name; all content stays until `registry-svc recover --done`",
+            counted(view.manifests.len(), "manifest"),
+        ),
+        false => writeln!(
+            text,
+            "{} without a name; the journal is whole, so these were deleted and wait for the sweep",
+            counted(view.manifests.len(), "manifest"),
+        ),
     }
 }
 
@@ -206,10 +270,24 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             octets(held.sum.bytes),
         )?;
     }
+    if !detail.read_only_disk && !detail.journal.kept_twice {
+        writeln!(
+            text,
+            "THE JOURNAL IS KEPT ONCE: its copy cannot be written, and a damaged disk loses names"
+        )?;
+    }
+    if detail.journal.records_put_back > 0 {
+        writeln!(
+            text,
+            "the start put {} back into the journal from its copy: the disk is failing",
+            counted(detail.journal.records_put_back, "record"),
+        )?;
+    }
     if let Some(recovered) = &detail.recovered {
         writeln!(
             text,
-            "THE JOURNAL WAS DAMAGED at the start ({}): {} were read from it; its files are in {}",
+            "THE JOURNAL WAS DAMAGED at the start ({}): {} were read from it; its files are in {}; \
+             `registry-svc recover` lists images without a name",
             recovered.damage,
             counted(recovered.records, "record"),
             recovered.set_aside,
@@ -260,10 +338,11 @@ fn write_damage(text: &mut String, damage: &Damage) -> std::fmt::Result {
     if damage.found > 0 || quarantined > 0 {
         writeln!(
             text,
-            "damage since the start: {} found, {} healed; {} in the quarantine",
+            "damage since the start: {} found, {} healed; {} in the quarantine, {}",
             counted(damage.found, "blob"),
             damage.healed,
             counted(quarantined, "file"),
+            octets(damage.quarantined_bytes),
         )?;
     }
     Ok(())
@@ -516,8 +595,9 @@ mod tests {
                   "heard": null, "behind": 0, "lacks": null, "differences": 0, "missing_blobs": 0 },
             ] },
             "upkeep": { "running": [], "last_sweep": null, "last_scrub": null },
+            "journal": { "kept_twice": false, "records_put_back": 2 },
             "recovered": { "damage": "it is missing", "set_aside": "/r/journal-damaged", "records": 7 },
-            "damage": { "found": 3, "healed": 2, "waiting": 1, "quarantined": 2,
+            "damage": { "found": 3, "healed": 2, "waiting": 1, "quarantined": 2, "quarantined_bytes": 2048,
                         "blobs": [{ "digest": "sha256:a", "reason": "its file is missing" }] },
             "space": { "standing": "enough", "free_bytes": null, "total_bytes": null },
             "webhooks": [{ "name": "w", "url": "u", "delivered": 1, "waiting": 2, "dropped": 0,
@@ -533,11 +613,13 @@ mod tests {
                 "serves on 127.0.0.1:5443 (TLS)",
                 "root /r, read-only",
                 "holds 2 repositories, 3 tags, 4 manifests, 5 blobs, 2.0 KiB",
+                "THE JOURNAL IS KEPT ONCE: its copy cannot be written, and a damaged disk loses names",
+                "the start put 2 records back into the journal from its copy: the disk is failing",
                 "THE JOURNAL WAS DAMAGED at the start (it is missing): 7 records were read from it; its files are in \
-                 /r/journal-damaged",
+                 /r/journal-damaged; `registry-svc recover` lists images without a name",
                 "1 blob is DAMAGED OR MISSING, and no other node has given it yet",
                 "  sha256:a: its file is missing",
-                "damage since the start: 3 blobs found, 2 healed; 2 files in the quarantine",
+                "damage since the start: 3 blobs found, 2 healed; 2 files in the quarantine, 2.0 KiB",
                 "7 requests answered, 0 B received, 1.0 KiB sent",
                 "node a#1, 2 records wait for content",
                 "WRONG CLOCK: it is 3d apart",

@@ -29,6 +29,9 @@ pub struct Detail {
     /// Content that was damaged on the disk.
     #[serde(default)]
     pub damage: Damage,
+    /// The journal of names and tags.
+    #[serde(default)]
+    pub journal: Journal,
     /// The damage to the journal that the start found; none when it was whole.
     #[serde(default)]
     pub recovered: Option<Recovered>,
@@ -36,6 +39,41 @@ pub struct Detail {
     pub space: Space,
     /// The endpoints of events.
     pub webhooks: Vec<Webhook>,
+}
+
+/// The journal of names and tags.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Journal {
+    /// Whether the disk has it twice.
+    pub kept_twice: bool,
+    /// Records that the start put back from the copy, because the journal had lost them.
+    pub records_put_back: u64,
+}
+
+/// Manifests that no repository has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unnamed {
+    /// Whether the journal was damaged, and the damaged one lies aside.
+    pub journal_damaged: bool,
+    /// The manifests, in the order of their digests.
+    pub manifests: Vec<UnnamedManifest>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+/// A manifest that no repository has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnnamedManifest {
+    /// Its digest.
+    pub digest: String,
+    /// Its media type.
+    pub media_type: String,
+    /// When its file was written.
+    pub written: String,
+    /// Content that it needs and the disk lacks.
+    pub missing: Vec<String>,
+    /// Names, as `REPOSITORY:TAG` or `REPOSITORY`, that the damaged journal may have had for it.
+    pub proposals: Vec<String>,
 }
 
 /// A damaged journal that was replaced at the start.
@@ -146,6 +184,9 @@ pub struct Damage {
     pub blobs: Vec<DamagedBlob>,
     /// Damaged files in the quarantine; none when the disk cannot be asked.
     pub quarantined: Option<usize>,
+    /// Their size.
+    #[serde(default)]
+    pub quarantined_bytes: u64,
 }
 
 /// A blob that is not whole yet.
@@ -283,6 +324,9 @@ pub struct SweepReport {
     pub unreadable_manifests: Vec<String>,
     /// Deleted from the trash.
     pub deleted: Amount,
+    /// Damaged files deleted from the quarantine.
+    #[serde(default)]
+    pub quarantine_deleted: Amount,
     /// The duration.
     pub seconds: f64,
     /// The result in lines.

@@ -4,7 +4,8 @@
 //! repository the longest wins (the one with the most characters that are no wildcards), and the
 //! rules with that glob decide alone: a user that they do not name may do nothing there, although a
 //! shorter glob grants it. If no glob matches, the default decides for users and the anonymous
-//! level for all others. Administrators may do everything.
+//! level for all others. A user may do at least what anonymous clients may. Administrators may do
+//! everything.
 //!
 //! Never looks at passwords or tokens.
 
@@ -244,6 +245,12 @@ impl Acl {
         if self.is_admin(who) {
             return Actions::ALL;
         }
+        // A client that does not log in would have these.
+        self.granted(who, repository)
+            .union(self.granted(Who::Anonymous, repository))
+    }
+
+    fn granted(&self, who: Who<'_>, repository: &str) -> Actions {
         let mut matching = self
             .rules
             .iter()
@@ -399,6 +406,33 @@ mod tests {
         assert!(acl.allows(Who::Anonymous, "", Action::Catalog));
         let closed = Acl::new(AclParts::default());
         assert!(!closed.allows(Who::Anonymous, "", Action::Catalog));
+    }
+
+    #[test]
+    fn a_user_has_at_least_what_strangers_have() {
+        let closed = AclParts {
+            anonymous: Actions::PULL,
+            ..AclParts::default()
+        };
+        let user = Who::User {
+            name: "bob",
+            groups: &[],
+        };
+        assert_eq!(
+            Acl::new(closed.clone()).actions(user, "a"),
+            Actions::PULL,
+            "by the level"
+        );
+        let open = Rule {
+            anonymous: Actions::PUSH,
+            ..rule("public/**", &["alice"], &[], Actions::PULL)
+        };
+        let acl = Acl::new(AclParts {
+            rules: vec![open],
+            ..closed
+        });
+        assert_eq!(acl.actions(user, "public/a"), Actions::PUSH);
+        assert_eq!(acl.actions(user, "a"), Actions::PULL);
     }
 
     #[test]

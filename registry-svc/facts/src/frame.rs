@@ -148,6 +148,38 @@ pub fn salvage(file: &[u8], visit: &mut dyn FnMut(Frame<'_>, u64)) -> u64 {
     n_lost
 }
 
+/// Hands to `visit` what may be the payloads of a damaged file's broken frames: unchecked, so each may be
+/// anything.
+pub fn unchecked(file: &[u8], visit: &mut dyn FnMut(&[u8])) {
+    let mut end = 0;
+    let mut broken = |from: usize, to: usize| {
+        // One frame alone, whose length may be what is broken.
+        if let Some(payload) = file.get(from + HEAD + 1..to) {
+            visit(payload);
+        }
+        // Several, by their lengths.
+        let mut at = from;
+        while let Some((mut head, _)) = file.get(at..to).and_then(|it| it.split_at_checked(HEAD)) {
+            let next = at.saturating_add(HEAD + head.get_u32_le() as usize);
+            let Some(payload) = file.get(at + HEAD + 1..next).filter(|_| next <= to) else {
+                return;
+            };
+            visit(payload);
+            at = next;
+        }
+    };
+    salvage(file, &mut |frame, at| {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if at > end {
+            broken(end, at);
+        }
+        end = at.saturating_add(frame.length);
+    });
+    if end < file.len() {
+        broken(end, file.len());
+    }
+}
+
 fn checksum(at: u64, length: u32, batch: u64, kind: u8, payload: &[u8]) -> u32 {
     let sum = crc32c::crc32c(&at.to_le_bytes());
     let sum = crc32c::crc32c_append(sum, &length.to_le_bytes());
@@ -217,6 +249,24 @@ mod tests {
             assert_eq!(found, expected, "bit {bit}");
             assert!(n_lost > 0);
         }
+    }
+
+    #[test]
+    fn a_broken_frame_is_read_without_its_checksum() {
+        let whole = file(&[(0, b"first"), (0, b"second"), (0, b"third")]);
+        for (bit, expected) in [
+            // In the checksum, in the length, in the payload of the last.
+            (8 * 5, b"first".as_slice()),
+            (8 * (HEAD + 6) + 1, b"second"),
+            (8 * (whole.len() - 1), b"thire"),
+        ] {
+            let mut octets = whole.clone();
+            octets[bit / 8] ^= 1 << (bit % 8);
+            let mut found = Vec::new();
+            unchecked(&octets, &mut |payload| found.push(payload.to_vec()));
+            assert!(found.contains(&expected.to_vec()), "bit {bit}: {found:?}");
+        }
+        unchecked(&whole, &mut |payload| panic!("{payload:?}"));
     }
 
     #[test]

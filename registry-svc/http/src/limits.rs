@@ -16,7 +16,8 @@ pub struct Limits {
     /// Bodies that are received at once. Each is a file that is written and a digest that is
     /// computed; more at once would only make each slower.
     pub uploads: usize,
-    /// Bodies that one address sends at once, so that one client cannot have them all.
+    /// Bodies that one user, or one address without a user, sends at once, so that one client cannot have
+    /// them all.
     pub uploads_per_client: usize,
     /// How long a body may stand still.
     pub idle: Duration,
@@ -52,7 +53,7 @@ impl Default for Limits {
     }
 }
 
-/// Bodies that one address sends at once: a quarter of those of all.
+/// Bodies that one client sends at once: a quarter of those of all.
 const UPLOADS_PER_CLIENT: usize = 64;
 
 /// Names in one answer, if the client asks for no fewer; the rest is behind `Link`. Clients that

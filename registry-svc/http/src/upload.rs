@@ -11,7 +11,7 @@ use oci::digest::{Algorithm, Digest};
 use oci::range;
 use oci::reference::RepositoryName;
 use oci::upload::{Part, PartError};
-use registry_auth::Action;
+use registry_auth::{Action, Identity};
 use registry_facts::name::UploadId;
 use registry_webhook::EventAction;
 use tokio_stream::Stream;
@@ -19,7 +19,7 @@ use tokio_stream::Stream;
 use super::answer::{self, Answer, Headers, UPLOAD};
 use super::body::Received;
 use super::event::{BLOB, Done};
-use super::uploads::Permit;
+use super::uploads::{Client, Permit};
 use super::{Call, digest_of};
 use crate::error::{Code, Refused};
 
@@ -50,7 +50,8 @@ impl Call<'_> {
             })?,
             None => Algorithm::Sha256,
         };
-        let id = self.store().begin(name, algorithm).await?;
+        let owner = self.client().to_string();
+        let id = self.store().begin(&owner, name, algorithm).await?;
         Ok(progress(StatusCode::ACCEPTED, name, &id, 0))
     }
 
@@ -301,7 +302,13 @@ impl Call<'_> {
     /// Room for a body, before any of it is read.
     fn admit_body(&self, name: &RepositoryName, length: Option<u64>) -> Result<Permit, Refused> {
         self.room.admit(name, length.unwrap_or(0))?;
-        self.api.uploads.admit(self.peer.address.ip(), self.limits)
+        self.api.uploads.admit(self.client(), self.limits)
+    }
+
+    /// The one whose share an upload takes.
+    fn client(&self) -> Client {
+        let user = self.identity.as_ref().and_then(Identity::name);
+        Client::of(user, self.peer.address.ip())
     }
 }
 

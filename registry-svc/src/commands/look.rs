@@ -152,7 +152,8 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
         };
         return Err(LookError::Nowhere { admin, problem });
     };
-    if !settings.root.join("journal").exists() {
+    let is_there = |name: &str| settings.root.join(name).exists();
+    if !is_there("journal") && !is_there("journal-copy") {
         return Err(LookError::NoRegistry(settings.root));
     }
     let lock = Lock::take(&settings.root);

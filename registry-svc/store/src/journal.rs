@@ -5,7 +5,8 @@
 //! comes round goes out in one write and one sync (group commit), and only then is it applied to
 //! the index and acknowledged.
 //!
-//! A damaged journal is [set aside](salvage), and another is made of what can be read of it.
+//! Everything is kept [twice](copy), so damage to one file loses nothing. A journal that is damaged in both
+//! copies is [set aside](salvage), and another is made of what can be read of them.
 //!
 //! When a write fails the segment is cut back, durably, and the statements are refused. **When a sync
 //! fails nothing is written any more**: the kernel may have dropped the dirty pages and call the next
@@ -13,6 +14,7 @@
 //! were refused then may be there after the next start, so until then nothing is acknowledged that
 //! relies on their refusal, and nothing is swept.
 
+pub mod copy;
 pub mod current;
 pub mod feed;
 pub mod files;

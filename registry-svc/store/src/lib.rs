@@ -2,7 +2,7 @@
 //! the sweep, the scrub and the reserve that look after it.
 //!
 //! ```text
-//!   sweep, scrub, heal, space
+//!   sweep, scrub, heal, recover, space
 //!          │
 //!        store ──── journal, and the index over it
 //!          │           │
@@ -17,6 +17,7 @@ pub mod disk;
 pub mod heal;
 pub mod journal;
 pub mod others;
+pub mod recover;
 pub mod scrub;
 pub mod space;
 pub mod store;

@@ -134,6 +134,8 @@ pub struct Recovery {
     pub n_sessions: usize,
     /// Content that repositories name and the disk lacks, or has in another size.
     pub missing: Vec<Digest>,
+    /// Records that the journal had lost and its copy still had.
+    pub n_put_back: u64,
     /// How the journal was damaged, and what could be read of it; none when it was whole.
     pub damaged_journal: Option<(String, Salvaged)>,
 }
@@ -193,6 +195,8 @@ pub(crate) struct Inner {
     taken: Arc<Taken>,
     changes: watch::Receiver<u64>,
     writer: Writer,
+    /// Whether the journal's copy has everything.
+    is_copied: Arc<AtomicBool>,
     /// Locks of content: see [`lock`].
     digests: Locks,
     /// Locks of repositories: a deletion holds one alone, an addition holds it shared.
@@ -259,10 +263,12 @@ impl Store {
         let taken = Arc::new(Taken::new(opened.vector));
         let own = Own::new(opened.origin, opened.stamp, settings.wall);
         let renewal = renewal(&disk, &layout, &settings.node);
-        let start = |segment| {
+        let is_copied = Arc::clone(&opened.directory.is_copied);
+        let start = |(segment, copy)| {
             Writer::start(State {
                 directory: opened.directory,
                 segment,
+                copy,
                 end: opened.end,
                 longest: settings.segment,
                 n_sealed: opened.n_sealed,
@@ -289,6 +295,7 @@ impl Store {
             changes: taken.changes(),
             taken,
             writer,
+            is_copied,
             digests: Locks::new(),
             repositories: Locks::new(),
             sessions,
@@ -547,6 +554,12 @@ impl Store {
         let look = |disk: &dyn Disk, layout: &Layout| disk.list(&layout.set_aside());
         let files = self.on_disk("look for a damaged journal", look).await?;
         Ok(files.is_some_and(|files| !files.is_empty()))
+    }
+
+    /// Whether the journal is kept twice.
+    #[must_use]
+    pub fn is_journal_copied(&self) -> bool {
+        self.inner.is_copied.load(Ordering::Acquire)
     }
 
     /// How many indexes failed since the start.

@@ -25,11 +25,14 @@
 //! A node without others sweeps nothing while a damaged journal lies aside: its content may have lost its
 //! name alone.
 //!
+//! Damaged files leave the quarantine a day after their content is whole again, and after a month otherwise.
+//!
 //! Manifests without a tag stay unless configured otherwise: mirrors are pulled by digest.
 
 pub(crate) mod mark;
 mod report;
 
+use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
@@ -58,6 +61,16 @@ const MOST_HOLDERS: usize = 1000;
 const MOST_BACK: Duration = Duration::from_hours(24);
 
 pub use config::registry_svc::{Sweep as Settings, Untagged};
+
+/// How long a damaged file lies in the quarantine after its content is whole again: an operator may want to
+/// look at it.
+const HEALED: Duration = Duration::from_hours(24);
+
+/// How long a damaged file lies there when its content was not healed.
+const DAMAGED: Duration = Duration::from_hours(30 * 24);
+
+/// Octets in the quarantine: a disk that fails must not fill with what it has damaged.
+const MOST_IN_QUARANTINE: u64 = 4 << 30;
 
 /// Whether a sweep changes anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +120,7 @@ pub async fn sweep(
     report.is_held = others.is_none() && store.has_damaged_journal().await?;
     if !report.is_held {
         sweep.empty_trash(&mut report).await?;
+        sweep.empty_quarantine(&mut report).await?;
         for algorithm in Algorithm::ALL {
             for shard in 0..=u8::MAX {
                 sweep.shard(algorithm, shard, &mut report).await?;
@@ -141,6 +155,42 @@ enum Fate {
 }
 
 impl Sweep<'_> {
+    /// Deletes damaged files that are of no use: whose content is whole again, or which lie there for long,
+    /// and the oldest of too many.
+    async fn empty_quarantine(&self, report: &mut Report) -> Result<(), StoreError> {
+        let directory = self.store.layout().quarantine();
+        let mut found = self.list(directory, Layout::parse_flat).await?;
+        found.sort_by_key(|file| Reverse(file.modified));
+        let mut n_kept = 0;
+        for file in found {
+            let age = match self.is_of_use(&file.digest)? {
+                true => DAMAGED,
+                false => HEALED,
+            };
+            n_kept += file.size;
+            if self.is_younger(file.modified, age) && n_kept <= MOST_IN_QUARANTINE {
+                continue;
+            }
+            n_kept -= file.size;
+            report.quarantine.add(file.size);
+            if self.mode == Mode::DryRun {
+                continue;
+            }
+            let _alone = self.store.alone(&file.digest).await;
+            let remove = move |disk: &dyn Disk, layout: &Layout| {
+                remove_if_there(disk, &layout.quarantined(&file.digest))?;
+                disk.sync_directory(&layout.quarantine())
+            };
+            self.store.on_disk("empty the quarantine", remove).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a damaged file may still be the best that there is of its content.
+    fn is_of_use(&self, digest: &Digest) -> Result<bool, StoreError> {
+        Ok(self.store.is_waiting(digest) && self.store.is_named(digest)?)
+    }
+
     /// Moves unneeded content of one directory to the trash.
     async fn shard(
         &self,

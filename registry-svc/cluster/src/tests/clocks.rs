@@ -208,11 +208,12 @@ fn a_node_whose_journal_is_damaged_serves_at_once_and_keeps_its_content() {
         (digest, first.store.origin())
     });
     // Every record is damaged.
-    let journal = site.root(0).join("journal");
-    let segment = journal.join("00000001.log");
-    let mut octets = std::fs::read(&segment).unwrap();
-    octets.iter_mut().step_by(20).for_each(|octet| *octet ^= 1);
-    std::fs::write(&segment, octets).unwrap();
+    for directory in ["journal", "journal-copy"] {
+        let segment = site.root(0).join(directory).join("00000001.log");
+        let mut octets = std::fs::read(&segment).unwrap();
+        octets.iter_mut().step_by(20).for_each(|octet| *octet ^= 1);
+        std::fs::write(&segment, octets).unwrap();
+    }
     run(async {
         let second = site.start(1).await;
         let first = site.start(0).await;

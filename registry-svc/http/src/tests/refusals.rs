@@ -1,6 +1,7 @@
 //! What is refused, and how.
 
 use super::*;
+use crate::uploads::Client;
 
 #[test]
 fn other_paths_are_not_found() {
@@ -142,7 +143,7 @@ fn bodies_beyond_the_bound_come_later() {
         let held = registry
             .api
             .uploads
-            .admit("192.0.2.1".parse().unwrap(), &limits);
+            .admit(Client::User("alice".to_owned()), &limits);
         let digest = sha256(b"x");
         let path = format!("/v2/a/blobs/uploads/?digest={digest}");
         let reply = registry.send(Ask::new("POST", &path).body(b"x")).await;

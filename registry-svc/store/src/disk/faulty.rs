@@ -98,6 +98,8 @@ struct Medium {
     life: u64,
     is_over: bool,
     n_operations: u64,
+    /// Successful syncs of files and directories.
+    n_syncs: u64,
     faults: Faults,
     files: BTreeMap<u64, Content>,
     next_file: u64,
@@ -197,6 +199,7 @@ impl FaultyDisk {
             life: 0,
             is_over: false,
             n_operations: 0,
+            n_syncs: 0,
             faults: Faults::default(),
             files: BTreeMap::new(),
             next_file: 0,
@@ -286,6 +289,11 @@ impl FaultyDisk {
     /// The names of all files, without an operation.
     pub fn names(&self) -> Vec<PathBuf> {
         self.medium().names.files.keys().cloned().collect()
+    }
+
+    /// How many syncs of files and directories have succeeded.
+    pub fn n_syncs(&self) -> u64 {
+        self.medium().n_syncs
     }
 
     /// A file's octets, without an operation.

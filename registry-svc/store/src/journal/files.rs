@@ -3,12 +3,13 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use registry_facts::frame;
 use registry_facts::frame::{Found, Frame, Kind};
 use registry_facts::record::Record;
 
 use super::{JournalError, Place};
-use crate::disk::{Access, Disk, File};
+use crate::disk::{Access, Disk, File, remove_if_there};
 
 /// The name of a segment.
 #[must_use]
@@ -311,8 +312,46 @@ fn frames(
     }
 }
 
+/// Puts a copy of the first octets of a file at another place, or in its own place, durably but for the
+/// directory's sync.
+///
+/// # Errors
+///
+/// Fails as the disk does; what was there is as it was then.
+pub fn duplicate(
+    disk: &dyn Disk,
+    from: &Path,
+    to: &Path,
+    length: u64,
+) -> std::io::Result<Box<dyn File>> {
+    let temporary = to.with_extension("copy.tmp");
+    remove_if_there(disk, &temporary)?;
+    let old = disk.open(from, Access::Read)?;
+    let new = disk.create(&temporary)?;
+    let mut at = 0;
+    while at < length {
+        let wanted = usize::try_from(length - at).unwrap_or(CHUNK).min(CHUNK);
+        let mut buffer = Vec::new();
+        fill(&*old, &mut buffer, at, wanted)?;
+        if buffer.is_empty() {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        let n_read = buffer.len() as u64;
+        new.write_at(&[Bytes::from(buffer)], at)?;
+        at += n_read;
+    }
+    new.sync()?;
+    disk.rename(&temporary, to)?;
+    Ok(new)
+}
+
 /// Reads on until the buffer, which stands at `at`, has `wanted` octets or the file ends.
-fn fill(file: &dyn File, buffer: &mut Vec<u8>, at: u64, wanted: usize) -> std::io::Result<()> {
+pub(super) fn fill(
+    file: &dyn File,
+    buffer: &mut Vec<u8>,
+    at: u64,
+    wanted: usize,
+) -> std::io::Result<()> {
     let mut filled = buffer.len();
     buffer.resize(wanted.max(filled), 0);
     while let Some(rest) = buffer.get_mut(filled..)

@@ -3,7 +3,8 @@
 //! Every whole record of every file is taken, around what is damaged. Their statements become the
 //! snapshot of a new journal, as repairs: they have no place in the sequences of their origins, for
 //! nothing tells which records are lost. So the other nodes send all of theirs again, and find by
-//! comparison what only this node has. The damaged files are moved to a directory of their own.
+//! comparison what only this node has. The damaged files are moved to a directory of their own; those of
+//! the copy are read and then replaced.
 //!
 //! A crash at any step leaves the damaged journal or the new one.
 
@@ -42,8 +43,22 @@ pub struct Salvaged {
 ///
 /// Fails on a record of a newer version, and as the disk does.
 pub fn read(disk: &dyn Disk, directory: &Path, view: &View) -> Result<Salvaged, JournalError> {
+    read_files(disk, directory, names(disk, directory)?, view)
+}
+
+/// Applies what can be read of some files of a journal to a view.
+///
+/// # Errors
+///
+/// Fails as [`read`] does.
+pub(super) fn read_files(
+    disk: &dyn Disk,
+    directory: &Path,
+    names: Vec<String>,
+    view: &View,
+) -> Result<Salvaged, JournalError> {
     let mut salvaged = Salvaged::default();
-    for name in names(disk, directory)? {
+    for name in names {
         let octets = octets(disk, &directory.join(&name))?;
         let mut group = Vec::new();
         let mut failure = Ok(());
@@ -84,8 +99,12 @@ pub fn replace(directory: &Directory, set_aside: &Path) -> Result<Salvaged, Jour
     let view = View::new(Arc::new(MemoryIndex::default()));
     let salvaged = read(disk, path, &view)?;
     let damaged = names(disk, path)?;
-    let numbers = damaged.iter().filter_map(|name| number(name));
-    let next = numbers.max().unwrap_or(0).saturating_add(1);
+    // Each may have what the other has lost.
+    let copied = names(disk, &directory.copy).unwrap_or_default();
+    read_files(disk, &directory.copy, copied.clone(), &view)?;
+    let numbers = damaged.iter().chain(&copied);
+    let next = numbers.filter_map(|name| number(name)).max();
+    let next = next.unwrap_or(0).saturating_add(1);
     // Written aside first: from its name on, it alone counts.
     let temporary = path.join(format!("{}.tmp", files::snapshot(next)));
     let segment = path.join(files::segment(next));
@@ -139,7 +158,7 @@ fn write(disk: &dyn Disk, path: &Path, view: &View) -> Result<(), JournalError> 
 }
 
 /// The files of a journal, old ones too: they may have what newer ones have lost.
-fn names(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>, JournalError> {
+pub(super) fn names(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>, JournalError> {
     let names = disk
         .list(directory)
         .map_err(JournalError::io("list the journal"))?;
@@ -148,12 +167,12 @@ fn names(disk: &dyn Disk, directory: &Path) -> Result<Vec<String>, JournalError>
     Ok(names)
 }
 
-fn number(name: &str) -> Option<u64> {
+pub(super) fn number(name: &str) -> Option<u64> {
     files::number(name, ".log").or_else(|| files::number(name, ".snapshot"))
 }
 
 /// The octets of a file, with zeros for what cannot be read.
-fn octets(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, JournalError> {
+pub(crate) fn octets(disk: &dyn Disk, path: &Path) -> Result<Vec<u8>, JournalError> {
     let doing = || JournalError::io("read the damaged journal");
     let file = disk.open(path, Access::Read).map_err(doing())?;
     let size = usize::try_from(file.size().map_err(doing())?).unwrap_or(usize::MAX);

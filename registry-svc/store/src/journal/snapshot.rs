@@ -7,6 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,6 +18,7 @@ use registry_facts::hlc::Hlc;
 use registry_facts::index::SCAN;
 use registry_facts::record::{Record, Vector};
 
+use super::copy;
 use super::files::{self, Files};
 use super::{JournalError, Place};
 use crate::disk::{Disk, File};
@@ -44,6 +46,10 @@ pub struct Directory {
     pub disk: Arc<dyn Disk>,
     /// The directory.
     pub path: PathBuf,
+    /// The directory of its copy.
+    pub copy: PathBuf,
+    /// Whether the copy has everything.
+    pub is_copied: Arc<AtomicBool>,
     /// Held while files are taken away, and while all are read.
     pub files: Arc<Mutex<()>>,
     /// Held by the one that makes a snapshot.
@@ -52,13 +58,20 @@ pub struct Directory {
 
 impl Directory {
     /// A directory that is not in use yet.
-    pub fn new(disk: Arc<dyn Disk>, path: PathBuf) -> Self {
+    pub fn new(disk: Arc<dyn Disk>, path: PathBuf, copy: PathBuf) -> Self {
         Self {
             disk,
             path,
+            copy,
+            is_copied: Arc::default(),
             files: Arc::default(),
             compacting: Arc::default(),
         }
+    }
+
+    /// Whether the journal is kept twice.
+    pub fn is_copied(&self) -> bool {
+        self.is_copied.load(Ordering::Acquire)
     }
 
     /// Writes a snapshot and takes away what it stands for; returns its size, 0 when another is
@@ -87,6 +100,14 @@ impl Directory {
             .rename(&temporary, &self.path.join(name))
             .and_then(|()| self.disk.sync_directory(&self.path))
             .map_err(JournalError::io("name a snapshot of the journal"))?;
+        if self.is_copied()
+            && let Err(error) = copy::add_snapshot(self, boundary.segment)
+        {
+            self.is_copied.store(false, Ordering::Release);
+            tracing::error!(%error, "The copy of the journal cannot be written: the journal is kept once");
+        }
+        // Of two files with one name the copy's goes first: one that only the copy has is damage.
+        copy::clean(self);
         self.clean()?;
         Ok(size)
     }

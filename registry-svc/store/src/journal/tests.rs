@@ -15,6 +15,7 @@ use crate::disk::faulty::{Chance, End, Faults, FaultyDisk};
 use crate::store::{IndexKind, NewManifest, Settings, Store, StoreError};
 
 const ROOT: &str = "/store/journal";
+const COPY: &str = "/store/journal-copy";
 
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -142,11 +143,14 @@ fn a_torn_end_is_cut_off_and_the_journal_goes_on() {
         push(&store, 0..3).await.unwrap();
         drop(store);
         let disk = kill(&disk);
-        let path = Path::new(ROOT).join(segment(1));
-        let end = disk.status(&path).unwrap().unwrap().size;
-        // The last record of a batch of its own, cut in the middle of a sector.
-        let torn = disk.open(&path, crate::disk::Access::Write).unwrap();
-        torn.truncate(end - 9).unwrap();
+        let end = disk
+            .octets(&Path::new(ROOT).join(segment(1)))
+            .unwrap()
+            .len();
+        // The last record of a batch of its own, cut in the middle of a sector. Nothing of it is in the
+        // copy before it is durable.
+        disk.resize(&Path::new(ROOT).join(segment(1)), end as u64 - 9);
+        disk.resize(&Path::new(COPY).join(segment(1)), 2 * end as u64 / 3);
         let store = open(&disk, 1 << 20).await.unwrap();
         assert_eq!(latest(&store).await, "{\"number\":1}");
         assert_eq!(store.vector().of(&store.origin()), 2);
@@ -306,22 +310,166 @@ fn shown(store: &Store) -> Vec<Stamped> {
     registers
 }
 
-/// Does one thing by chance to a file of the journal.
-fn damage(disk: &FaultyDisk, chance: &mut Chance) {
-    let names = names(disk);
+/// Does one thing by chance to a file of the journal, in each of some directories.
+fn damage(disk: &FaultyDisk, directories: &[&str], chance: &mut Chance) {
+    let mut names = names(disk);
+    // A kill may have come between the two.
+    names.retain(|name| {
+        directories
+            .iter()
+            .all(|it| disk.has(&Path::new(it).join(name)))
+    });
     let at = usize::try_from(chance.below(names.len() as u64)).unwrap();
-    let path = Path::new(ROOT).join(&names[at]);
-    let size = disk.status(&path).unwrap().unwrap().size;
-    match chance.below(4) {
-        0 => disk.lose(&path),
-        1 => disk.resize(&path, chance.below(size.max(1))),
-        _ if size > 0 => {
-            for _ in 0..=chance.below(3) {
-                disk.damage(&path, chance.below(8 * size));
+    let cause = chance.clone();
+    for directory in directories {
+        *chance = cause.clone();
+        let path = Path::new(directory).join(&names[at]);
+        let size = disk.status(&path).unwrap().unwrap().size;
+        match chance.below(4) {
+            0 => disk.lose(&path),
+            1 => disk.resize(&path, chance.below(size.max(1))),
+            _ if size > 0 => {
+                for _ in 0..=chance.below(3) {
+                    disk.damage(&path, chance.below(8 * size));
+                }
             }
+            _ => {}
         }
-        _ => {}
     }
+}
+
+#[test]
+fn two_hundred_journals_with_one_damaged_copy_lose_nothing() {
+    run(async {
+        let mut n_put_back = 0;
+        for seed in 0..200 {
+            let mut chance = Chance::new(seed);
+            let disk = FaultyDisk::new(seed);
+            let store = open(&disk, 1500).await.unwrap();
+            push(&store, 0..20).await.unwrap();
+            let (expected, origin, vector) = (shown(&store), store.origin(), store.vector());
+            if chance.permille(500) {
+                store.close().await;
+            }
+            drop(store);
+            let disk = kill(&disk);
+            let is_of_copy = chance.permille(300);
+            let directory = if is_of_copy { COPY } else { ROOT };
+            let names = names(&disk);
+            let is_copied = |name: &&String| {
+                let octets = |it: &str| disk.octets(&Path::new(it).join(name));
+                octets(ROOT) == octets(COPY)
+            };
+            // Its thread may have been killed before the copy of a snapshot was made.
+            if !names.iter().all(|name| is_copied(&name)) {
+                continue;
+            }
+            damage(&disk, &[directory], &mut chance);
+            let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
+            settings.index = IndexKind::Memory;
+            settings.segment = 1500;
+            let opened = Store::open(settings, Arc::new(disk.clone())).await;
+            let (store, recovery) = opened.unwrap_or_else(|error| panic!("{error}: seed {seed}"));
+            assert_eq!(recovery.damaged_journal, None, "seed {seed}");
+            n_put_back += u64::from(recovery.n_put_back > 0);
+            assert!(!is_of_copy || recovery.n_put_back == 0, "seed {seed}");
+            assert_eq!(
+                (shown(&store), store.origin(), store.vector()),
+                (expected, origin, vector),
+                "seed {seed}"
+            );
+            assert!(store.is_journal_copied());
+            push(&store, 90..91).await.unwrap();
+            store.close().await;
+            drop(store);
+            let disk = kill(&disk);
+            for path in disk.names() {
+                if let Ok(name) = path.strip_prefix(ROOT) {
+                    let copied = disk.octets(&Path::new(COPY).join(name));
+                    let is_new = name.extension().is_some_and(|it| it == "snapshot");
+                    assert!(is_new || copied == disk.octets(&path), "seed {seed}");
+                }
+            }
+            let store = open(&disk, 1500).await.unwrap();
+            assert_eq!(latest(&store).await, "{\"number\":90}", "seed {seed}");
+        }
+        assert!(n_put_back > 60, "{n_put_back}");
+    });
+}
+
+#[test]
+fn the_directory_of_the_journal_may_be_lost() {
+    run(async {
+        let disk = FaultyDisk::new(3);
+        let store = open(&disk, 900).await.unwrap();
+        push(&store, 0..9).await.unwrap();
+        let expected = (shown(&store), store.origin());
+        store.close().await;
+        drop(store);
+        let disk = kill(&disk);
+        for name in names(&disk) {
+            disk.lose(&Path::new(ROOT).join(name));
+        }
+        let store = open(&disk, 900).await.unwrap();
+        assert_eq!((shown(&store), store.origin()), expected);
+    });
+}
+
+#[test]
+fn the_copy_of_another_journal_puts_nothing_back() {
+    run(async {
+        let (disk, other) = (FaultyDisk::new(3), FaultyDisk::new(4));
+        for (disk, numbers) in [(&disk, 0..3), (&other, 5..9)] {
+            let store = open(disk, 1 << 20).await.unwrap();
+            push(&store, numbers).await.unwrap();
+            store.close().await;
+        }
+        let disk = kill(&disk);
+        let path = Path::new(COPY).join(segment(1));
+        let octets = kill(&other).octets(&Path::new(ROOT).join(segment(1)));
+        let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+        file.write_at(&[octets.unwrap().into()], 0).unwrap();
+        let store = open(&disk, 1 << 20).await.unwrap();
+        assert_eq!(latest(&store).await, "{\"number\":2}");
+        let journal = disk.octets(&Path::new(ROOT).join(segment(1)));
+        assert_eq!(disk.octets(&path), journal);
+    });
+}
+
+#[test]
+fn the_second_copy_costs_a_push_no_sync() {
+    run(async {
+        let disk = FaultyDisk::new(3);
+        let store = open(&disk, 1 << 20).await.unwrap();
+        push(&store, 0..1).await.unwrap();
+        let size = || {
+            let octets = |it: &str| disk.octets(&Path::new(it).join(segment(1)));
+            (octets(ROOT).unwrap().len(), octets(COPY).unwrap().len())
+        };
+        let (n_syncs, (journal, copy)) = (disk.n_syncs(), size());
+        push(&store, 1..2).await.unwrap();
+        let (more, more_copied) = (size().0 - journal, size().1 - copy);
+        // The file of the manifest, its directory, and the journal.
+        assert_eq!(disk.n_syncs() - n_syncs, 3);
+        assert!(more > 0 && more == more_copied, "{more} {more_copied}");
+    });
+}
+
+#[test]
+fn a_copy_that_cannot_be_made_stops_nothing() {
+    run(async {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::write(scratch.path().join("journal-copy"), "in the way").unwrap();
+        for number in 0..2 {
+            let root = scratch.path().to_owned();
+            let settings = Settings::new(root, "master-0".parse().unwrap());
+            let disk = Arc::new(crate::disk::RealDisk);
+            let (store, _) = Store::open(settings, disk).await.unwrap();
+            assert!(!store.is_journal_copied());
+            push(&store, number..number + 1).await.unwrap();
+            store.close().await;
+        }
+    });
 }
 
 #[test]
@@ -343,7 +491,7 @@ fn two_hundred_damaged_journals_are_opened_and_filled_again_by_another_node() {
             }
             drop(store);
             let disk = kill(&disk);
-            damage(&disk, &mut chance);
+            damage(&disk, &[ROOT, COPY], &mut chance);
             let mut settings = Settings::new("/store".into(), "master-0".parse().unwrap());
             settings.index = IndexKind::Memory;
             settings.segment = 1500;
@@ -408,7 +556,9 @@ fn a_journal_that_is_gone_is_begun_anew_and_the_content_stays() {
         store.close().await;
         drop(store);
         let disk = kill(&disk);
-        disk.damage(&Path::new(ROOT).join(segment(1)), 80);
+        for directory in [ROOT, COPY] {
+            disk.damage(&Path::new(directory).join(segment(1)), 80);
+        }
         disk.damage(Path::new("/store/node-id"), 7);
         let n_blobs = disk
             .names()

@@ -25,6 +25,7 @@ use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, Key, NodeId, Position, Record, Vector};
 use tokio::sync::{mpsc, oneshot};
 
+use super::copy::Copy;
 use super::feed::Taken;
 use super::files;
 use super::snapshot::{Boundary, Directory};
@@ -265,6 +266,8 @@ pub struct State {
     pub directory: Directory,
     /// The segment that is written.
     pub segment: Box<dyn File>,
+    /// The journal's copy.
+    pub copy: Copy,
     /// The place of the next record.
     pub end: Place,
     /// How long a segment grows.
@@ -320,6 +323,7 @@ impl State {
                 self.done(group);
             }
         }
+        self.copy.sync();
     }
 
     /// Makes the records of a request.
@@ -484,8 +488,12 @@ impl State {
 
     /// Adds octets to the segment and syncs it.
     fn write(&mut self, octets: Vec<u8>) -> Result<(), JournalError> {
+        let octets = Bytes::from(octets);
         let length = octets.len() as u64;
-        if let Err(error) = self.segment.write_at(&[Bytes::from(octets)], self.end.at) {
+        let written = self
+            .segment
+            .write_at(std::slice::from_ref(&octets), self.end.at);
+        if let Err(error) = written {
             // Durably: the rest of a refused statement must not come back with the next loss of
             // power, after a client has relied on its refusal.
             let cut = self.segment.truncate(self.end.at);
@@ -500,6 +508,7 @@ impl State {
         if let Err(error) = self.segment.sync() {
             return Err(self.die("The journal cannot be synced", &error));
         }
+        self.copy.add(octets, self.end);
         self.end.at += length;
         Ok(())
     }
@@ -551,6 +560,7 @@ impl State {
             segment: number,
             at: 0,
         };
+        self.copy.begin(number);
         if self.n_sealed >= self.longest {
             self.compact(number);
         }

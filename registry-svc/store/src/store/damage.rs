@@ -95,6 +95,15 @@ pub struct Damaged {
     pub waiting: Vec<(Digest, Reason)>,
 }
 
+/// The content of the quarantine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quarantined {
+    /// How many files there are.
+    pub n: usize,
+    /// Their octets.
+    pub octets: u64,
+}
+
 /// The judgement of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
@@ -365,6 +374,8 @@ impl Store {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     moved => moved?,
                 }
+                // The sweep goes by how long it lies there.
+                disk.touch(&layout.quarantined(&wanted))?;
                 disk.sync_directory(&layout.quarantine())?;
                 disk.sync_directory(&directory)?;
                 return Ok(true);
@@ -395,13 +406,20 @@ impl Store {
         self.inner.refuse(digest, reason, None);
     }
 
-    /// How many files are in the quarantine; none when it cannot be read.
+    /// The files in the quarantine; none when it cannot be read.
     #[must_use]
-    pub fn n_in_quarantine(&self) -> Option<usize> {
-        let names = self.inner.disk.list(&self.inner.layout.quarantine()).ok()?;
-        let names = names.unwrap_or_default();
-        let is_content = |name: &&String| Layout::parse_flat(name).is_some();
-        Some(names.iter().filter(is_content).count())
+    pub fn quarantined(&self) -> Option<Quarantined> {
+        let (disk, directory) = (&self.inner.disk, self.inner.layout.quarantine());
+        let mut quarantined = Quarantined::default();
+        for name in disk.list(&directory).ok()?.unwrap_or_default() {
+            if Layout::parse_flat(&name).is_some()
+                && let Some(status) = disk.status(&directory.join(name)).ok()?
+            {
+                quarantined.n += 1;
+                quarantined.octets += status.size;
+            }
+        }
+        Some(quarantined)
     }
 
     /// The state of damaged content.

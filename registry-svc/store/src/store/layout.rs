@@ -6,6 +6,7 @@
 //! uploads/<number>  <number>.session     an upload session: its content, and whose it is
 //! uploads/<number>.part                  content on its way to no session; gone after a restart
 //! journal/                               see the journal's own documentation
+//! journal-copy/                          the same files again
 //! journal-damaged/                       the files of a journal that was damaged
 //! trash/sha256-<hex>                     what the sweep took, for a second grace
 //! quarantine/sha256-<hex>                damaged files
@@ -50,6 +51,12 @@ impl Layout {
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.root.join("journal")
+    }
+
+    /// The second copy of the journal.
+    #[must_use]
+    pub fn journal_copy(&self) -> PathBuf {
+        self.root.join("journal-copy")
     }
 
     /// The files of a journal that was damaged.

@@ -4,7 +4,7 @@
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
 //!
-//! A damaged journal is set aside, another is made of what can be read of it, and the node begins a new
+//! What the journal has lost is put back from its copy. A journal that is damaged in both is set aside, another is made of what can be read of it, and the node begins a new
 //! incarnation: nothing tells which of its records are lost.
 //!
 //! On a read-only file system nothing is changed, and the store serves what is there.
@@ -14,7 +14,6 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use oci::digest::Digest;
 use registry_facts::hlc::Hlc;
 use registry_facts::index::memory::MemoryIndex;
@@ -29,6 +28,7 @@ use super::{IndexKind, Recovery, Settings, StoreError};
 use crate::database::sled::SledIndex;
 use crate::database::trial;
 use crate::disk::{Access, Disk, File};
+use crate::journal::copy::{self, Compared, Copy};
 use crate::journal::files::{self, Replayed};
 use crate::journal::salvage;
 use crate::journal::snapshot::Directory;
@@ -206,8 +206,8 @@ fn random() -> io::Result<u64> {
 pub(crate) struct Opened {
     pub(crate) origin: NodeId,
     pub(crate) directory: Directory,
-    /// The segment that is written on; none on a read-only file system.
-    pub(crate) segment: Option<Box<dyn File>>,
+    /// The segment that is written on, and the copy; none on a read-only file system.
+    pub(crate) segment: Option<(Box<dyn File>, Copy)>,
     pub(crate) end: Place,
     pub(crate) n_sealed: u64,
     pub(crate) vector: Vector,
@@ -237,9 +237,13 @@ pub(crate) fn open(
     }
     let mut origin = identify(&**disk, layout, settings, Medium::Writable)?;
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
-    let directory = Directory::new(Arc::clone(disk), layout.journal());
+    let directory = Directory::new(Arc::clone(disk), layout.journal(), layout.journal_copy());
 
-    let mut recovery = Recovery::default();
+    let compared = copy::mend(&directory)?;
+    let mut recovery = Recovery {
+        n_put_back: compared.n_put_back,
+        ..Recovery::default()
+    };
     let mut history = History::new(origin.clone());
     let found = whole(
         settings,
@@ -277,13 +281,18 @@ pub(crate) fn open(
     let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
+    let compared = match is_damaged {
+        true => Compared::default(),
+        false => compared,
+    };
+    let copy = Copy::new(directory.clone(), &compared, end);
     recovery.n_records = replayed.n_records;
     recovery.n_truncated = replayed.n_torn;
     recovery.missing = missing(&**disk, layout, &view)?;
     Ok(Opened {
         origin,
         directory,
-        segment: Some(segment),
+        segment: Some((segment, copy)),
         end,
         n_sealed: replayed.n_sealed,
         vector: history.vector,
@@ -353,7 +362,7 @@ fn open_read_only(
     layout: &Layout,
 ) -> Result<Opened, StoreError> {
     let origin = identify(&**disk, layout, settings, Medium::ReadOnly)?;
-    let directory = Directory::new(Arc::clone(disk), layout.journal());
+    let directory = Directory::new(Arc::clone(disk), layout.journal(), layout.journal_copy());
     let mut history = History::new(origin.clone());
     let mut view = View::new(Arc::new(MemoryIndex::default()));
     let mut damaged_journal = None;
@@ -369,6 +378,8 @@ fn open_read_only(
         Err(Anew::Journal(error)) => return Err(error.into()),
         Err(Anew::Index(error)) => return Err(error.into()),
     };
+    // What only the copy has cannot be put back.
+    copy::read(&directory, &view)?;
     let recovery = Recovery {
         damaged_journal,
         n_records: replayed.n_records,
@@ -610,33 +621,9 @@ fn last_segment(
 fn copy(directory: &Directory, segment: u64, length: u64) -> io::Result<Box<dyn File>> {
     let disk = &*directory.disk;
     let path = directory.path.join(files::segment(segment));
-    let temporary = path.with_extension("log.tmp");
-    remove_if_there(disk, &temporary)?;
-    let old = disk.open(&path, Access::Read)?;
-    let new = disk.create(&temporary)?;
-    copy_octets(&*old, &*new, length)?;
-    new.sync()?;
-    disk.rename(&temporary, &path)?;
+    let new = files::duplicate(disk, &path, &path, length)?;
     disk.sync_directory(&directory.path)?;
     Ok(new)
-}
-
-fn copy_octets(from: &dyn File, to: &dyn File, length: u64) -> io::Result<()> {
-    let mut at = 0;
-    while at < length {
-        let wanted = usize::try_from(length - at)
-            .unwrap_or(usize::MAX)
-            .min(1 << 20);
-        let mut buffer = vec![0; wanted];
-        let n_read = from.read_at(&mut buffer, at)?;
-        if n_read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        buffer.truncate(n_read);
-        to.write_at(&[Bytes::from(buffer)], at)?;
-        at += n_read as u64;
-    }
-    Ok(())
 }
 
 /// Content that repositories have and the disk has not, or not in its size.

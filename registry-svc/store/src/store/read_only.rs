@@ -82,7 +82,10 @@ async fn prepared(is_orderly: bool) -> FaultyDisk {
     let put = store.put_manifest(&name(), manifest(b"{}", closure)).await;
     put.unwrap();
     // A session that a process which may write continues.
-    let id = store.begin(&name(), Algorithm::Sha256).await.unwrap();
+    let id = store
+        .begin("client", &name(), Algorithm::Sha256)
+        .await
+        .unwrap();
     let half = store.append(&name(), &id, None, None, body(b"half")).await;
     half.unwrap();
     if is_orderly {
@@ -107,7 +110,10 @@ async fn refuses(store: &Store) {
             .put_manifest(&name(), manifest(b"[]", Vec::new()))
             .await
             .map(drop),
-        store.begin(&name(), Algorithm::Sha256).await.map(drop),
+        store
+            .begin("client", &name(), Algorithm::Sha256)
+            .await
+            .map(drop),
         store.link(&other, &digest(LAYER)).await.map(drop),
         store
             .delete_tag(&name(), &"v1".parse().unwrap())

@@ -81,7 +81,10 @@ fn what_is_pushed_is_read_back_also_after_a_restart() {
             assert!(
                 matches!(early, Err(StoreError::MissingBlobs(missing)) if missing == manifest.closure)
             );
-            let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+            let id = store
+                .begin("client", &name, Algorithm::Sha256)
+                .await
+                .unwrap();
             let length = Some(layer.len() as u64);
             let size = store
                 .append(&name, &id, Some(0), length, body(&layer))
@@ -281,7 +284,10 @@ fn a_session_takes_pieces_in_order_and_goes_on_after_a_restart() {
         let name = repository("a");
         let octets: Vec<u8> = (0..200_000_u32).flat_map(u32::to_le_bytes).collect();
         let (store, _) = open(&settings).await;
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         let first = store
             .append(&name, &id, Some(0), None, body(&octets[..300_000]))
             .await;
@@ -327,7 +333,10 @@ fn what_comes_early_or_wrong_leaves_what_it_should() {
             tokio_stream::iter([Ok(Bytes::from_static(b"half")), broken])
         };
         // Of a session what came stays.
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         let early = store.append(&name, &id, None, Some(9), cut()).await;
         assert!(matches!(early, Err(StoreError::Body(_))), "{early:?}");
         assert_eq!(store.offset(&name, &id).await.unwrap(), 4);
@@ -344,7 +353,10 @@ fn what_comes_early_or_wrong_leaves_what_it_should() {
             matches!(wrong, Err(StoreError::DigestMismatch { .. })),
             "{wrong:?}"
         );
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         store
             .append(&name, &id, None, None, body(b"some"))
             .await
@@ -358,7 +370,10 @@ fn what_comes_early_or_wrong_leaves_what_it_should() {
         assert_eq!(store.held(&digest(b"whole")).await.unwrap(), None);
         assert_eq!(store.repositories(None, 9), []);
         // Nothing at all is content, too.
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         let pushed = store.finish(&name, &id, &digest(b"")).await.unwrap();
         assert_eq!(content(&store, &digest(b""), pushed.size).await, b"");
     });
@@ -371,7 +386,10 @@ fn one_request_at_a_time_writes_to_a_session() {
         let settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let (store, _) = open(&settings).await;
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         let (sender, receiver) = tokio::sync::mpsc::channel(1);
         let stalled = {
             let (store, name, id) = (store.clone(), name.clone(), id.clone());
@@ -400,7 +418,10 @@ fn a_session_nobody_writes_to_is_ended_after_a_day() {
         let mut settings = settings(&scratch, IndexKind::Memory);
         let name = repository("a");
         let (store, _) = open(&settings).await;
-        let id = store.begin(&name, Algorithm::Sha256).await.unwrap();
+        let id = store
+            .begin("client", &name, Algorithm::Sha256)
+            .await
+            .unwrap();
         store
             .append(&name, &id, None, None, body(b"a"))
             .await

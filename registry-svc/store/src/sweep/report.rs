@@ -75,6 +75,8 @@ pub struct Report {
     pub unreadable: Vec<Digest>,
     /// Deleted from the trash.
     pub deleted: Amount,
+    /// Damaged files deleted from the quarantine.
+    pub quarantine: Amount,
     /// How long it took.
     pub took: Duration,
 }
@@ -97,6 +99,7 @@ impl Report {
             links_restated: self.n_restated,
             unreadable_manifests: self.unreadable.iter().map(ToString::to_string).collect(),
             deleted: self.deleted.shown(),
+            quarantine_deleted: self.quarantine.shown(),
             seconds: self.took.as_secs_f64(),
             text: self.to_string(),
         }
@@ -112,7 +115,7 @@ impl fmt::Display for Report {
         if self.is_held {
             writeln!(
                 f,
-                "all content is kept, because the journal was damaged: see `registry-svc status`"
+                "all content is kept, because the journal was damaged: see `registry-svc recover`"
             )?;
         }
         writeln!(
@@ -132,6 +135,9 @@ impl fmt::Display for Report {
                 "kept until all other nodes are connected and heard: {}",
                 self.waiting
             )?;
+        }
+        if self.quarantine.n > 0 {
+            writeln!(f, "{would}deleted from the quarantine: {}", self.quarantine)?;
         }
         if self.n_restated > 0 {
             writeln!(f, "links of manifests stated anew: {}", self.n_restated)?;

@@ -557,3 +557,50 @@ fn a_blob_that_goes_before_it_is_moved_ends_no_sweep() {
         assert_eq!(report.trashed.n, n_pushed as u64 - 1, "{report}");
     });
 }
+
+/// Puts a damaged file into the quarantine, as if it had lain there for so long.
+fn damaged_file(store: &Store, digest: &Digest, size: u64, age: Duration) {
+    let file = std::fs::File::create(store.layout().quarantined(digest)).unwrap();
+    file.set_len(size).unwrap();
+    file.set_modified(SystemTime::now() - age).unwrap();
+}
+
+#[test]
+fn the_quarantine_is_emptied_of_what_is_of_no_use() {
+    const DAY: Duration = Duration::from_hours(24);
+    run(async {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(&scratch).await;
+        let healed = push(&store, "a", b"healed").await;
+        let waits = push(&store, "a", b"waits").await;
+        let [of_none, large, larger] =
+            [b"1", b"2", b"3"].map(|octets| Digest::of(Algorithm::Sha256, octets));
+        std::fs::remove_file(store.layout().blob(&waits)).unwrap();
+        store.report(&waits, crate::store::damage::Reason::Missing);
+        let is_there = |digest: &Digest| store.layout().quarantined(digest).exists();
+
+        damaged_file(&store, &healed, 10, DAY / 2);
+        damaged_file(&store, &of_none, 20, 2 * DAY);
+        damaged_file(&store, &waits, 30, 20 * DAY);
+        let settings = settings(NONE, NONE);
+        let report = sweep(&store, None, &settings, Mode::DryRun).await.unwrap();
+        assert_eq!((report.quarantine.n, report.quarantine.octets), (1, 20));
+        assert!(is_there(&of_none));
+        let report = sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+        assert_eq!((report.quarantine.n, report.quarantine.octets), (1, 20));
+        assert!(is_there(&healed) && is_there(&waits) && !is_there(&of_none));
+
+        damaged_file(&store, &healed, 10, 2 * DAY);
+        damaged_file(&store, &waits, 30, 31 * DAY);
+        sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+        assert!(!is_there(&healed) && !is_there(&waits));
+
+        // The oldest of too many goes, however young it is.
+        damaged_file(&store, &large, 2 << 30, DAY / 3);
+        damaged_file(&store, &larger, 3 << 30, DAY / 4);
+        let quarantined = store.quarantined().unwrap();
+        assert_eq!((quarantined.n, quarantined.octets), (2, 5 << 30));
+        sweep(&store, None, &settings, Mode::Sweep).await.unwrap();
+        assert!(!is_there(&large) && is_there(&larger));
+    });
+}

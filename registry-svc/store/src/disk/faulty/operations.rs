@@ -71,6 +71,7 @@ impl Disk for FaultyDisk {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut medium = self.begin(Kind::Change)?;
+        medium.n_syncs += 1;
         if medium.faults.lie == Some(Lie::Directories) {
             return Ok(());
         }
@@ -247,6 +248,8 @@ impl File for FaultyFile {
         let content = medium.content(self.file);
         let writes = std::mem::take(&mut content.writes);
         if result.is_ok() {
+            medium.n_syncs += 1;
+            let content = medium.content(self.file);
             for write in writes {
                 write.apply(&mut content.durable);
             }

@@ -35,7 +35,7 @@ impl Run {
         let at = self.chance.below(4);
         let mut session = match self.sessions.get(usize::try_from(at).unwrap()) {
             Some(_) => self.sessions.remove(usize::try_from(at).unwrap()),
-            None => match store.begin(&repository, Algorithm::Sha256).await {
+            None => match store.begin("client", &repository, Algorithm::Sha256).await {
                 Ok(id) => Open {
                     repository,
                     id,
