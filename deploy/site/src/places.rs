@@ -22,6 +22,9 @@ pub const REGISTRY_USERS: &str = "/etc/outpost/registry.users";
 /// The key that signs the registry's tokens: the same on every node.
 pub const REGISTRY_TOKEN_KEY: &str = "/etc/outpost/pki/registry-token.key";
 
+/// The kubeconfig of clusterd.
+pub const KUBECONFIG: &str = "/etc/outpost/clusterd.kubeconfig";
+
 /// The credentials for a mirror's upstream.
 pub fn mirror_credentials(prefix: &str) -> PathBuf {
     mirror(prefix, "credentials")
@@ -47,6 +50,8 @@ pub const STATE: &str = "/var/lib/outpost";
 pub const RUN: &str = "/run/outpost";
 /// The socket of healthd.
 pub const HEALTHD_SOCKET: &str = "/run/outpost/healthd.sock";
+/// The socket of clusterd.
+pub const CLUSTERD_SOCKET: &str = "/run/outpost/clusterd.sock";
 /// The handover socket of lb-proxy.
 pub const SWAP_SOCKET: &str = "/run/outpost/lb-proxy.swap";
 
@@ -93,6 +98,7 @@ pub fn config(service: Service) -> PathBuf {
 pub fn state(service: Service) -> Option<PathBuf> {
     let name = match service {
         Service::Healthd => "healthd",
+        Service::Clusterd => "clusterd",
         Service::RegistrySvc => "registry",
         Service::TimesyncAgent => "timesync-agent",
         Service::DnsRecursor => "dns-recursor",
@@ -111,6 +117,7 @@ pub fn admin(service: Service) -> SocketAddr {
         Service::LbProxy => 9404,
         Service::RegistrySvc => 9405,
         Service::TimesyncAgent => 9406,
+        Service::Clusterd => config::clusterd::ADMIN_PORT,
     };
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }

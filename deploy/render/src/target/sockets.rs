@@ -87,6 +87,10 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
             let own = one("queries about liveness", "healthd", socket);
             [own].into_iter().chain(exchange(scope)).collect()
         }
+        Service::Clusterd => {
+            let socket = Listen::Unix(places::CLUSTERD_SOCKET);
+            vec![one("queries about the cluster", "clusterd", socket)]
+        }
         Service::DnsAuthd => {
             let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
             let port = match scope.site.shares_authorities() {
@@ -135,6 +139,16 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
     }
 }
 
+/// Why the clients of a Unix socket are the services alone.
+fn clients(service: Service) -> &'static str {
+    match service {
+        Service::Clusterd => {
+            "Services alone, by their user: a client here sees the objects of the cluster."
+        }
+        _ => "Services alone, by their user: a client here can take a target out of service.",
+    }
+}
+
 /// The socket for the healthds of other nodes, if nodes exchange findings.
 fn exchange(scope: &Scope<'_>) -> Option<Sockets> {
     let sockets = Sockets {
@@ -174,7 +188,7 @@ impl Sockets {
         let text = match &self.listen {
             Listen::Unix(path) => text
                 .set("ListenStream", path)
-                .comments(&["Services alone, by their user: a client here can take a target out of service."])
+                .comments(&[clients(self.service)])
                 .set("SocketMode", "0660")
                 .set("SocketUser", places::USER)
                 .set("SocketGroup", places::USER),
