@@ -11,7 +11,6 @@ pub mod access;
 pub mod address;
 mod client;
 mod follower;
-mod kubeconfig;
 pub mod settings;
 
 use std::sync::Arc;

@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn a_source_is_the_api_or_manifests() {
-        let config = parse("manifests = \"/etc/outpost/cluster.d\"").unwrap();
+        let config = parse("manifests = \"/etc/outpost/clusterd/manifests\"").unwrap();
         assert_eq!(
             config.source,
-            Source::Manifests("/etc/outpost/cluster.d".into())
+            Source::Manifests("/etc/outpost/clusterd/manifests".into())
         );
         let config = parse("[api]\naddresses = [\"https://192.168.7.13:6443\"]").unwrap();
         match config.source {

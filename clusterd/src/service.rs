@@ -62,8 +62,9 @@ impl Service for Clusterd {
     }
 
     async fn start(config: Config, context: &mut Context) -> Result<Self, StartError> {
-        let sockets = Sockets::open(&mut context.inherited, &config)?;
         let lock = take_state(&config, context).await?;
+        // Its predecessor holds the socket until then.
+        let sockets = Sockets::open(&mut context.inherited, &config)?;
         let store = state::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)

@@ -179,6 +179,13 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "IP[:PORT]", value_parser = upstream)]
     pub(crate) upstream: Vec<SocketAddr>,
 
+    /// Run clusterd too, and have it read the manifests of this directory as its cluster
+    ///
+    /// clusterd reads files in YAML and JSON (`*.yaml`, `*.yml`, `*.json`), and follows them: a file that is saved is taken up
+    /// at once.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) kubernetes: Option<PathBuf>,
+
     /// Addresses and ports.
     #[command(flatten, next_help_heading = "Addresses and ports")]
     pub(crate) places: AddressArgs,
@@ -199,8 +206,8 @@ pub(crate) struct AddressArgs {
     #[arg(long, value_name = "PORT", default_value_t = 5301, value_parser = port())]
     pub(crate) authority_port: u16,
 
-    /// First of six ports, on NET.1, for the admin listeners of the services
-    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_530))]
+    /// First of seven ports, on NET.1, for the admin listeners of the services
+    #[arg(long, value_name = "PORT", default_value_t = 9401, value_parser = clap::value_parser!(u16).range(1..=65_529))]
     pub(crate) admin_port: u16,
 
     /// Port of the masters' API server

@@ -50,7 +50,8 @@ with what to do. It finds, among others:
   * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name
     that no server resolves
   * missing files: registry users (or passwords other than bcrypt's), credentials and authorities
-    of mirrors
+    of mirrors, a kubeconfig that clusterd can use
+  * a [cluster] without one source, and clusterd without a [cluster]
 
 --json prints `good`, `findings` (each with `kind`: problem, warning or note; `file`, `line` and
 `column` where it has a place; `message`; `remedy`, the part of the message that says what to
@@ -245,6 +246,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
         Holds::Users => users(&text),
         Holds::Credentials => credentials(&text),
         Holds::Certificates => certificates(&octets),
+        Holds::Kubeconfig => return kubeconfig(named, &path, &text),
     };
     let problem = |(line, message): (usize, &str)| match line {
         // A problem of the whole file: report it at the place that names the file.
@@ -263,6 +265,26 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
         }
     };
     found.into_iter().map(problem).collect()
+}
+
+/// The problem of a kubeconfig: `outpost` puts it onto the nodes without any other file.
+fn kubeconfig(named: &Named, path: &Path, text: &str) -> Vec<Problem> {
+    let directory = Path::new(site::places::ETC);
+    let read = cluster_objects::kubeconfig::read(text, directory);
+    let problem = match &read {
+        Err(problem) => Some(format!("{problem}; write one with a user, a server and its authorities, and without commands")),
+        Ok(read) => read.files().next().map(|file| {
+            format!(
+                "it names {}, which `outpost` does not put onto the nodes; write the content itself into it, as `kubectl config view --flatten` does",
+                file.display()
+            )
+        }),
+    };
+    let place = |problem| {
+        let message = format!("{} cannot be used: {problem}", path.display());
+        Problem::at(named.position.clone(), message)
+    };
+    problem.map(place).into_iter().collect()
 }
 
 /// The remedy of a file that is wrong as a whole, where the message has none.
@@ -387,5 +409,44 @@ mod tests {
         assert!(first["file"].as_str().unwrap().ends_with("site.toml"));
         assert_eq!(first["remedy"], "write 0 to 2147483647", "{first}");
         assert!(bad.get("summary").is_none(), "{bad}");
+    }
+    #[test]
+    fn a_kubeconfig_that_does_not_work_on_a_node_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = "[[node]]\nname = \"a\"\nrole = \"master\"\naddress = \"192.0.2.1\"\n\
+                    [cluster]\nkubeconfig = \"k\"\n";
+        let messages = |verdict: &serde_json::Value| -> Vec<String> {
+            let findings = verdict["findings"].as_array().unwrap().iter();
+            let problems = findings.filter(|one| one["kind"] == "problem");
+            problems
+                .map(|one| {
+                    assert!(one["remedy"].is_string(), "{one}");
+                    one["message"].as_str().unwrap().to_owned()
+                })
+                .collect()
+        };
+        let missing = messages(&site(directory.path(), text));
+        assert!(
+            missing[0].contains("the kubeconfig of clusterd"),
+            "{missing:?}"
+        );
+        let write = |user: &str| {
+            let kubeconfig = format!(
+                "current-context: a\nclusters: [{{name: a, cluster: {{server: 'https://192.0.2.1:6443'}}}}]\n\
+                 contexts: [{{name: a, context: {{cluster: a, user: a}}}}]\nusers: [{{name: a, user: {{{user}}}}}]\n"
+            );
+            std::fs::write(directory.path().join("k"), kubeconfig).unwrap();
+        };
+        for (user, begins) in [
+            ("exec: {command: sh}", "`exec` cannot be used here"),
+            ("tokenFile: t", "it names /etc/outpost/t, which"),
+        ] {
+            write(user);
+            let found = messages(&site(directory.path(), text));
+            assert_eq!(found.len(), 1, "{found:?}");
+            assert!(found[0].contains(begins), "{found:?}");
+        }
+        write("token: t");
+        assert_eq!(messages(&site(directory.path(), text)), [""; 0]);
     }
 }

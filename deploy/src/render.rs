@@ -18,8 +18,8 @@ use daemon::{errln, exit, outln, print};
 use site::secrets::Secrets;
 use site::{Node, Site};
 use site_render::config::{self, NodeFile, Output};
-use site_render::target;
 use site_render::tree::{Change, Entry, Manifest, Plan, Scope, Tree, plan};
+use site_render::{rbac, target};
 
 use crate::zone_serial;
 
@@ -63,19 +63,22 @@ pub(crate) enum Target {
     MachineConfig,
     /// Butane, the form of Ignition that people read
     Butane,
+    /// The account of clusterd, a manifest to apply to the cluster
+    Kubernetes,
     /// All of them
     All,
 }
 
 impl Target {
     /// Every single one.
-    const EACH: [Self; 6] = [
+    const EACH: [Self; 7] = [
         Self::Configs,
         Self::Quadlet,
         Self::Units,
         Self::Ignition,
         Self::MachineConfig,
         Self::Butane,
+        Self::Kubernetes,
     ];
 
     /// The directory that it is written to, also its name.
@@ -87,6 +90,7 @@ impl Target {
             Self::Ignition => "ignition",
             Self::MachineConfig => "machineconfig",
             Self::Butane => "butane",
+            Self::Kubernetes => "kubernetes",
             Self::All => "all",
         }
     }
@@ -95,8 +99,8 @@ impl Target {
 /// The end of `--help`.
 pub(crate) const NOTES: &str = "\
 Below the output directory there is one for each target: configs, quadlet and units have one for
-each node, which is that node's root; ignition, machineconfig and butane have files that are
-handed over as they are. The same site file gives the same bytes, wherever it is rendered.
+each node, which is that node's root; ignition, machineconfig, butane and kubernetes have files that
+are handed over as they are. Only a site with a [cluster] has the last one. The same site file gives the same bytes, wherever it is rendered.
 
 A file that an earlier rendering wrote, and this one does not, is removed; .outpost-rendered in the
 output directory names them. A file that no rendering wrote is never overwritten or removed. Files
@@ -238,6 +242,7 @@ fn of_target(target: Target, site: &Site, nodes: &[&Node], secrets: &Secrets) ->
         Target::Ignition => whole(target::ignition(site, secrets)),
         Target::MachineConfig => whole(target::machineconfig(site, secrets)),
         Target::Butane => whole(target::butane(site, secrets)),
+        Target::Kubernetes => whole(rbac::outputs(site)),
         // The caller names each.
         Target::All => Tree::new(),
     }

@@ -33,10 +33,10 @@ use self::life::{Outcome, Setup};
 use self::ports::{PortRequest, Refusal};
 use self::run_dir::RunDir;
 use crate::args::{AddressArgs, UpArgs};
-use site::Site;
-use site::service::PerService;
+use site::service::{PerService, Service};
+use site::{Role, Site};
 use site_render::config::{self, Layout, Place};
-use site_up::suggestions::{Demonstration, Tools, suggestions};
+use site_up::suggestions::{ClusterShow, Demonstration, Tools, suggestions};
 
 /// Runs the site and gives the exit code.
 pub(crate) fn run(args: &UpArgs) -> ExitCode {
@@ -78,10 +78,12 @@ fn is_forbidden(error: &anyhow::Error) -> bool {
 }
 
 fn try_run(args: &UpArgs) -> anyhow::Result<Outcome> {
-    let binaries = binaries::find(!args.no_build)?;
+    let manifests = args.kubernetes.as_deref().map(manifests).transpose()?;
+    let services = Service::of(Role::Master, manifests.is_some());
+    let binaries = binaries::find(!args.no_build, &services)?;
     let path = args.run_dir.clone().unwrap_or_else(RunDir::default_path);
     let run_dir = RunDir::take(&path)?;
-    let outcome = run_in(&run_dir, args, &binaries);
+    let outcome = run_in(&run_dir, args, manifests, &binaries);
     let removed = run_dir.remove().context("cannot remove the run directory");
     let outcome = outcome?;
     removed?;
@@ -91,12 +93,21 @@ fn try_run(args: &UpArgs) -> anyhow::Result<Outcome> {
 fn run_in(
     run_dir: &RunDir,
     args: &UpArgs,
+    manifests: Option<PathBuf>,
     binaries: &PerService<PathBuf>,
 ) -> anyhow::Result<Outcome> {
     let site = site(&args.places);
     let at = Addresses::of(args);
-    let layout = layout(args, &at, run_dir.path());
-    for socket in [&layout.healthd_socket, &layout.swap_socket] {
+    let layout = Layout {
+        manifests,
+        ..layout(args, &at, run_dir.path())
+    };
+    let sockets = [
+        &layout.healthd_socket,
+        &layout.clusterd_socket,
+        &layout.swap_socket,
+    ];
+    for socket in sockets {
         check_socket_length(socket)?;
     }
     ports::check(&port_requests(&site, &layout, &at))?;
@@ -116,7 +127,12 @@ fn run_in(
         .context("cannot write an image to the run directory")?;
     let setup = Setup {
         dns: at.dns,
-        admin: layout.admin.clone(),
+        admin: layout
+            .admin
+            .iter()
+            .filter(|(service, _)| layout.runs(*service))
+            .map(|(service, address)| (service, *address))
+            .collect(),
         plans: PerService::from_fn(|service| Plan {
             service,
             program: binaries.of(service).clone(),
@@ -126,6 +142,7 @@ fn run_in(
         }),
         listens: PerService {
             healthd: String::new(),
+            clusterd: String::new(),
             dns_authd: at.authority.to_string(),
             dns_recursor: at.dns.to_string(),
             lb_proxy: at.own.to_string(),
@@ -134,7 +151,14 @@ fn run_in(
         },
         registry: at.registry,
         control: control::socket(run_dir.path()),
-        commands: commands(&site, &at, args.run_dir.as_deref(), &image, binaries),
+        commands: commands(
+            &site,
+            &at,
+            args.run_dir.as_deref(),
+            &image,
+            &layout,
+            binaries,
+        ),
         site,
         plain: args.plain,
         log: args.log,
@@ -146,12 +170,26 @@ fn run_in(
     runtime.block_on(life::run(setup))
 }
 
+/// The directory of manifests, wherever the services run.
+fn manifests(directory: &Path) -> anyhow::Result<PathBuf> {
+    let whole = directory
+        .canonicalize()
+        .with_context(|| format!("cannot read {}", directory.display()))?;
+    anyhow::ensure!(
+        whole.is_dir(),
+        "{} is no directory; --kubernetes takes one with manifests in it",
+        directory.display()
+    );
+    Ok(whole)
+}
+
 /// The commands to try, by the programs in the path.
 fn commands(
     site: &Site,
     at: &Addresses,
     run_dir: Option<&Path>,
     image: &Path,
+    layout: &Layout,
     binaries: &PerService<PathBuf>,
 ) -> Vec<String> {
     let published = |what: &str| {
@@ -169,6 +207,10 @@ fn commands(
         registry: SocketAddr::new(at.own, published("registry")),
         image: image.display().to_string(),
         registry_svc: program(&binaries.registry_svc),
+        cluster: layout.runs(Service::Clusterd).then(|| ClusterShow {
+            clusterd: program(&binaries.clusterd),
+            socket: layout.clusterd_socket.display().to_string(),
+        }),
     };
     let mut lines = suggestions(Tools::find(|name| in_path(name).is_some()), &show);
     let own = env::current_exe().unwrap_or_else(|_| "outpost".into());
@@ -242,6 +284,8 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
         directory: directory.to_owned(),
         state: directory.join("state"),
         healthd_socket: directory.join("healthd.sock"),
+        clusterd_socket: directory.join("clusterd.sock"),
+        manifests: None,
         swap_socket: directory.join("lb-proxy.swap"),
         dns: vec![addresses.dns],
         authority: vec![addresses.authority],
@@ -249,7 +293,7 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
         proxy: vec![addresses.own],
         registry: vec![addresses.registry],
         time: vec![addresses.time],
-        // The range of the argument leaves room for five more.
+        // The range of the argument leaves room for six more.
         admin: PerService {
             healthd: at(admin),
             dns_authd: at(admin.saturating_add(1)),
@@ -257,6 +301,7 @@ fn layout(args: &UpArgs, addresses: &Addresses, directory: &Path) -> Layout {
             lb_proxy: at(admin.saturating_add(3)),
             registry_svc: at(admin.saturating_add(4)),
             timesync_agent: at(admin.saturating_add(5)),
+            clusterd: at(admin.saturating_add(6)),
         },
         schedule: Schedule {
             interval: PROBE_INTERVAL,
@@ -282,7 +327,8 @@ fn port_requests(site: &Site, layout: &Layout, at: &Addresses) -> Vec<PortReques
     }
     wanted.push(PortRequest::tcp("registry-svc", at.registry));
     wanted.push(PortRequest::udp("timesync-agent", at.time));
-    for (service, address) in layout.admin.iter() {
+    let admin = layout.admin.iter();
+    for (service, address) in admin.filter(|(service, _)| layout.runs(*service)) {
         wanted.push(PortRequest::tcp(
             &format!("the admin listener of {service}"),
             *address,

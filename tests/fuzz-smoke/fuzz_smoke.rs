@@ -56,6 +56,11 @@ fn no_beginning_of_a_connection_upsets_the_proxy() {
 }
 
 #[test]
+fn no_api_server_and_no_manifest_upsets_clusterd() {
+    smoke("kubernetes");
+}
+
+#[test]
 fn no_peers_file_upsets_the_import() {
     smoke("haproxy_cfg");
     smoke("keepalived_conf");

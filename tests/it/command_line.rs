@@ -3,10 +3,11 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use tests::binaries::{SERVICES, binary, checkout};
+use tests::binaries::{ALL_SERVICES, binary, checkout};
 use tests::daemon::{Daemon, run};
 use tests::scratch::{Scratch, at, loopback};
 use tests::status::odd_keys;
@@ -57,6 +58,15 @@ pub(crate) fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
             "plain = true\nroot = \"{}\"\n",
             files.join("registry").display()
         ),
+        "clusterd" => {
+            std::fs::create_dir_all(files.join("manifests")).unwrap();
+            format!(
+                "socket = \"{}\"\nstate = \"{}\"\nmanifests = \"{}\"\n",
+                files.join("clusterd.sock").display(),
+                files.join("state").display(),
+                files.join("manifests").display()
+            )
+        }
         // Without a server to forward to, it is not ready.
         "dns-recursor" => format!(
             "forward = [{{ zone = \".\", upstreams = [\"{}\"], recursive = true }}]\n",
@@ -65,7 +75,7 @@ pub(crate) fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
         _ => String::new(),
     };
     let listen = match daemon {
-        "healthd" | "timesync-agent" | "lb-proxy" => String::new(),
+        "healthd" | "clusterd" | "timesync-agent" | "lb-proxy" => String::new(),
         _ => format!("listen = [\"{}\"]\n", at(ip, 5300)),
     };
     let text = format!("version = \"v1\"\n{listen}{own}admin.listen = \"{admin}\"\n");
@@ -80,7 +90,7 @@ pub(crate) fn minimal(daemon: &str, files: &Scratch) -> (String, SocketAddr) {
 
 #[test]
 fn the_version_says_what_was_built_and_when() {
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         let (code, stdout, _) = outcome(daemon, &["--version"]);
         assert_eq!(code, Some(0));
         let rest = stdout
@@ -97,7 +107,7 @@ fn the_version_says_what_was_built_and_when() {
 
 #[test]
 fn the_help_names_every_verb_and_every_verb_has_help() {
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         let (code, stdout, _) = outcome(daemon, &["--help"]);
         assert_eq!(code, Some(0));
         for verb in ["serve", "check", "status"] {
@@ -112,7 +122,7 @@ fn the_help_names_every_verb_and_every_verb_has_help() {
 
 #[test]
 fn a_wrong_command_line_is_64() {
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         for arguments in [
             &[][..],
             &["sevre"],
@@ -133,7 +143,7 @@ fn a_wrong_command_line_is_64() {
 #[test]
 fn a_wrong_configuration_is_78_and_every_problem_has_its_place() {
     let files = Scratch::new("config");
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         // Text, and what has to be said about it.
         let table: [(&str, &str); 6] = [
             ("version = \"v1\"\n\nlog.levle = \"info\"\n", ":3:5: "),
@@ -178,7 +188,7 @@ fn a_wrong_configuration_is_78_and_every_problem_has_its_place() {
 
 #[test]
 fn the_status_of_a_daemon_that_is_not_there_is_69() {
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         let nobody = at(loopback(), 9400).to_string();
         let (code, _, stderr) = outcome(daemon, &["status", "--admin", &nobody]);
         assert!(
@@ -190,13 +200,19 @@ fn the_status_of_a_daemon_that_is_not_there_is_69() {
 
 #[test]
 fn a_daemon_lives_as_its_service_manager_expects() {
-    for name in SERVICES {
+    for name in ALL_SERVICES {
         let files = Scratch::new("life");
         let (config, admin) = minimal(name, &files);
         let (code, stdout, stderr) = outcome(name, &["check", "--config", &config]);
         assert_eq!(code, Some(0), "{name}: {stdout}{stderr}");
 
         let mut daemon = Daemon::start(name, command(name, &["serve", "--config", &config]));
+        if name == "clusterd" {
+            // It serves its last snapshot before it has read its source.
+            wait::for_it("the source is read", Duration::from_secs(10), || {
+                tests::daemon::http_get(admin, "/readyz").is_ok_and(|(status, _)| status == 200)
+            });
+        }
         for path in ["/livez", "/readyz", "/metrics", "/status"] {
             let (status, body) = tests::daemon::http_get(admin, path).unwrap();
             assert_eq!(status, 200, "{name} {path}: {body}");
@@ -275,7 +291,7 @@ fn a_slot_may_be_named_where_a_peers_files_are_read() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_panic() {
-    for daemon in SERVICES {
+    for daemon in ALL_SERVICES {
         let mut child = command(daemon, &["--help"]);
         child
             .stdout(Stdio::piped())
@@ -297,16 +313,14 @@ fn a_reader_that_goes_away_is_no_panic() {
 
 #[test]
 fn two_of_a_kind_do_not_take_each_other_for_themselves() {
-    for name in SERVICES {
+    for name in ALL_SERVICES {
         let files = Scratch::new("twins");
         let (config, _) = minimal(name, &files);
         let first = Daemon::start(name, command(name, &["serve", "--config", &config]));
         let mut second = Daemon::spawn(name, command(name, &["serve", "--config", &config]));
-        let status = wait::until(
-            "the second gives up",
-            std::time::Duration::from_secs(20),
-            || (!second.is_running()).then(|| second.wait()),
-        );
+        let status = wait::until("the second gives up", Duration::from_secs(20), || {
+            (!second.is_running()).then(|| second.wait())
+        });
         assert!(!status.success(), "{name}: {}", second.log());
         // The first continues, its socket file included.
         drop(second);
@@ -330,7 +344,7 @@ fn the_readme_names_commands_that_exist() {
             continue;
         }
         let mut words = line.split_whitespace();
-        let Some(daemon) = words.next().filter(|word| SERVICES.contains(word)) else {
+        let Some(daemon) = words.next().filter(|word| ALL_SERVICES.contains(word)) else {
             continue;
         };
         let Some(verb) = words.next() else { continue };

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tests::binaries::{SERVICES, binary};
+use tests::binaries::{ALL_SERVICES, SERVICES, binary};
 use tests::daemon::{Daemon, run};
 use tests::dns::{self, Question, ask_a};
 use tests::scratch::{Scratch, loopback};
@@ -51,7 +51,7 @@ impl Place {
     /// Every address that the site listens on.
     fn listeners(&self) -> Vec<SocketAddr> {
         let own = [
-            5000, 5300, 5301, 9401, 9402, 9403, 9404, 9405, 9406, 11_123, 6443, 8443, 5443,
+            5000, 5300, 5301, 9401, 9402, 9403, 9404, 9405, 9406, 9407, 11_123, 6443, 8443, 5443,
         ]
         .map(|port| (self.host(1), port).into());
         let masters = [13, 14, 15]
@@ -69,7 +69,7 @@ impl Place {
     /// A verb of `outpost` for the site at this place.
     fn outpost(&self, arguments: &[&str]) -> Command {
         // The services have to be beside it.
-        for service in SERVICES {
+        for service in ALL_SERVICES {
             assert!(binary(service).is_file(), "{service} is not beside outpost");
         }
         let mut command = Command::new(binary("outpost"));
@@ -78,7 +78,12 @@ impl Place {
     }
 
     fn start(&self) -> Daemon {
+        self.start_with(&[])
+    }
+
+    fn start_with(&self, more: &[&str]) -> Daemon {
         let mut command = self.up();
+        command.args(more);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         Daemon::start("outpost up", command)
     }
@@ -324,6 +329,73 @@ fn every_rendered_configuration_passes_the_check_of_its_service() {
         assert!(status.success(), "{service}: {text}{complaint}");
     }
     site.stop();
+}
+
+/// A manifest of a Service with an address.
+fn service(name: &str, address: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}, namespace: shop}}\n\
+         spec: {{clusterIP: {address}, ports: [{{port: 80}}]}}\n"
+    )
+}
+
+#[test]
+fn a_directory_of_manifests_is_the_cluster_of_the_site() {
+    let place = Place::new("up-cluster");
+    let manifests = place.scratch.join("manifests");
+    std::fs::create_dir_all(&manifests).unwrap();
+    std::fs::write(manifests.join("web.yaml"), service("web", "172.30.0.20")).unwrap();
+    let site = place.start_with(&["--kubernetes", &manifests.display().to_string()]);
+
+    let services = place.services();
+    let clusterd = &services[1];
+    assert_eq!(clusterd["name"], "clusterd", "{services:?}");
+    assert_eq!(clusterd["state"], "ready", "{clusterd}");
+    let get = || {
+        let mut command = Command::new(binary("clusterd"));
+        let socket = place.run_dir().join("clusterd.sock");
+        command.args(["get", "service", "--socket"]).arg(socket);
+        let (status, text, complaint) = run(command);
+        assert!(status.success(), "{complaint}");
+        text
+    };
+    let first = get();
+    assert!(
+        first.contains("web") && first.contains("172.30.0.20"),
+        "{first}"
+    );
+
+    // A file that is saved is taken up, and one that is removed takes its objects with it.
+    std::fs::write(manifests.join("cart.yaml"), service("cart", "172.30.0.21")).unwrap();
+    wait::for_it("the second Service is there", PATIENCE, || {
+        get().contains("172.30.0.21")
+    });
+    std::fs::remove_file(manifests.join("web.yaml")).unwrap();
+    wait::for_it("the first Service is gone", PATIENCE, || {
+        !get().contains("172.30.0.20")
+    });
+
+    let pids = place.pids();
+    assert_eq!(pids.len(), ALL_SERVICES.len());
+    site.stop();
+    assert_nothing_is_left(&place, &pids);
+    assert!(manifests.join("cart.yaml").is_file(), "they are the user's");
+}
+
+#[test]
+fn a_cluster_that_is_no_directory_is_refused_before_anything_starts() {
+    let place = Place::new("up-no-cluster");
+    for (path, complaint) in [
+        (place.scratch.join("none"), "cannot read"),
+        (place.scratch.write("file", ""), "is no directory"),
+    ] {
+        let mut command = place.up();
+        command.arg("--kubernetes").arg(&path);
+        let (status, _, said) = run(command);
+        assert_eq!(status.code(), Some(69), "{said}");
+        assert!(said.contains(complaint), "{said}");
+        assert!(!place.run_dir().exists());
+    }
 }
 
 #[test]

@@ -5,7 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-/// The services of a site.
+/// The services of a site with a cluster.
+pub const ALL_SERVICES: [&str; 7] = [
+    "healthd",
+    "clusterd",
+    "dns-authd",
+    "dns-recursor",
+    "lb-proxy",
+    "registry-svc",
+    "timesync-agent",
+];
+
+/// The services of a site without one.
 pub const SERVICES: [&str; 6] = [
     "healthd",
     "dns-authd",

@@ -54,6 +54,11 @@ credentials = "quay.credentials"
 ca = "quay.crt"
 "#;
 
+const CLUSTER: &str = r#"
+[cluster]
+kubeconfig = "clusterd.kubeconfig"
+"#;
+
 const PUBLISH: &str = r#"
 [[publish]]
 name = "api"
@@ -138,6 +143,11 @@ pub struct Site {
     /// The registry. Every node that runs registry-svc holds the same content.
     #[serde(default)]
     pub registry: Registry,
+    /// The Kubernetes cluster on the nodes. With this table the masters run clusterd, which watches the cluster once for all
+    /// services of its node: over the API of its own node first, then over those of the other masters.
+    #[serde(default)]
+    #[schemars(extend("x-example" = CLUSTER))]
+    pub cluster: Option<Cluster>,
     /// Ports of the site, and their names. The default with OpenShift is these four and the registry; without OpenShift, the
     /// registry alone. An entry with the name of a default changes that default; an entry with another name adds to them.
     #[serde(default)]
@@ -171,6 +181,7 @@ impl Site {
             health: Schedule::default(),
             vip: Vec::new(),
             registry: Registry::default(),
+            cluster: None,
             publish: Vec::new(),
             platform: Platform::default(),
         }
@@ -198,8 +209,8 @@ pub struct Node {
     #[serde(default)]
     #[schemars(extend("x-example" = "\"br-ex\""))]
     pub interface: Option<String>,
-    /// The services that the node runs. A master runs all, a worker only timesync-agent. dns-authd and lb-proxy need healthd
-    /// on the same node, dns-recursor needs dns-authd.
+    /// The services that the node runs. A master runs all, clusterd only with `[cluster]`; a worker only timesync-agent.
+    /// dns-authd and lb-proxy need healthd on the same node, dns-recursor needs dns-authd.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"healthd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
     pub services: Option<Vec<Service>>,
@@ -467,6 +478,28 @@ pub struct Mirror {
     /// public authorities: `outpost image build --ca-bundle` puts them into the image.
     #[serde(default)]
     pub ca: Option<PathBuf>,
+}
+
+//--- Cluster
+
+/// The Kubernetes cluster on the nodes. Without `kubeconfig`, `token-file` and `manifests`, clusterd waits until
+/// `/etc/outpost/clusterd/kubeconfig` is on its node: a cluster that is not installed yet has no kubeconfig.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cluster {
+    /// A kubeconfig with its certificates and credentials in it, relative to this file. `outpost` puts it onto every node
+    /// that runs clusterd, as `/etc/outpost/clusterd/kubeconfig`.
+    pub kubeconfig: Option<PathBuf>,
+    /// The file of a bearer token on the nodes, below `/etc/outpost/clusterd`. clusterd reads it again when it changes.
+    #[schemars(extend("x-example" = "\"/etc/outpost/clusterd/token\"", "x-instead-of" = "kubeconfig"))]
+    pub token_file: Option<PathBuf>,
+    /// The file of the authorities of the API servers on the nodes (PEM), below `/etc/outpost/clusterd`. A token needs it; a
+    /// kubeconfig has them itself.
+    #[schemars(extend("x-example" = "\"/etc/outpost/clusterd/ca.crt\""))]
+    pub ca_file: Option<PathBuf>,
+    /// A directory of manifests on the nodes, below `/etc/outpost/clusterd`. clusterd follows its files, and asks no API.
+    #[schemars(extend("x-example" = "\"/etc/outpost/clusterd/manifests\"", "x-instead-of" = "kubeconfig"))]
+    pub manifests: Option<PathBuf>,
 }
 
 //--- Platform

@@ -4,12 +4,14 @@
 //! an [`ObjectError`] that names it; the other objects of the same list or file are read all the same. Every size is
 //! bounded by that of the text, which the caller bounds.
 //!
-//! [`object`] has one object, [`answer`] the answers of the API, [`manifest`] files that people write.
+//! [`object`] has one object, [`answer`] the answers of the API, [`manifest`] files that people write, [`kubeconfig`] the way into
+//! the API.
 
 #![warn(missing_docs)]
 
 pub mod answer;
 mod fields;
+pub mod kubeconfig;
 pub mod manifest;
 pub mod object;
 

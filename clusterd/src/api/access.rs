@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use cluster_objects::kubeconfig::{self, Kubeconfig, Pem, Token};
 use daemon::disk::{self, Stamp};
 use hyper::header::HeaderValue;
 use rustls::crypto::ring;
@@ -12,7 +13,6 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 
 use super::address::{AddressError, ApiAddress};
-use super::kubeconfig::{self, Kubeconfig, Pem, Token};
 use super::settings::ApiSettings;
 
 /// The way into the API.
@@ -245,18 +245,7 @@ impl Stamps {
         .collect();
         let kubeconfig = settings.kubeconfig.as_ref();
         if let Some(Ok(kubeconfig)) = kubeconfig.map(|path| read_kubeconfig(path)) {
-            let pems = [
-                kubeconfig.authorities,
-                kubeconfig.certificate,
-                kubeconfig.key,
-            ];
-            paths.extend(pems.into_iter().flatten().filter_map(|pem| match pem {
-                Pem::File(path) => Some(path),
-                Pem::Inline(_) => None,
-            }));
-            if let Some(Token::File(path)) = kubeconfig.token {
-                paths.push(path);
-            }
+            paths.extend(kubeconfig.files().map(Path::to_owned));
         }
         let stamps = paths.into_iter().map(|path| {
             let stamp = Stamp::of(&path);

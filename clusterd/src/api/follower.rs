@@ -92,7 +92,7 @@ impl Follower {
         let access = shared.access();
         let settings = Settings {
             addresses: n_addresses(access.shared().as_ref()),
-            variants: paths(kind).len(),
+            variants: versions(kind).len(),
             page: settings.page,
             watch: settings.watch,
             // More than the picture has room for, so that it counts what it leaves out.
@@ -232,7 +232,7 @@ impl Follower {
                 tracing::info!(%kind, reason, "Objects are listed page by page");
             }
             Note::Variant(variant) => {
-                let path = paths(kind).get(variant).copied().unwrap_or_default();
+                let path = path(kind, variant);
                 tracing::info!(%kind, path, "The kind was not found; another version of the API is tried");
             }
             Note::Bad(error) => tracing::warn!(%error, "An object is left as it was"),
@@ -263,24 +263,25 @@ fn seed(kind: Kind) -> [u8; 16] {
 
 //--- Requests
 
-/// The paths of a kind, the newest version of the API first.
-const fn paths(kind: Kind) -> &'static [&'static str] {
+/// The versions of a kind's API group, the newest first.
+const fn versions(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Node => &["/api/v1/nodes"],
-        Kind::Namespace => &["/api/v1/namespaces"],
-        Kind::Service => &["/api/v1/services"],
-        Kind::EndpointSlice => &[
-            "/apis/discovery.k8s.io/v1/endpointslices",
-            "/apis/discovery.k8s.io/v1beta1/endpointslices",
-        ],
+        Kind::Node | Kind::Namespace | Kind::Service => &["v1"],
+        Kind::EndpointSlice => &["v1", "v1beta1"],
+    }
+}
+
+/// The path of a kind in a version of its group.
+fn path(kind: Kind, variant: usize) -> String {
+    let version = versions(kind).get(variant).copied().unwrap_or_default();
+    match (kind.group(), kind.resource()) {
+        ("", resource) => format!("/api/{version}/{resource}"),
+        (group, resource) => format!("/apis/{group}/{version}/{resource}"),
     }
 }
 
 fn target(kind: Kind, request: &Request) -> String {
-    let path = paths(kind)
-        .get(request.variant)
-        .copied()
-        .unwrap_or_default();
+    let path = path(kind, request.variant);
     let watch = |timeout: &std::time::Duration| {
         let seconds = timeout.as_secs();
         format!("{path}?watch=1&allowWatchBookmarks=true&timeoutSeconds={seconds}")
@@ -391,5 +392,58 @@ mod tests {
             of(Kind::Service, 0, RequestKind::Initial { timeout }),
             "/api/v1/services?watch=1&allowWatchBookmarks=true&timeoutSeconds=27&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         );
+    }
+    /// The verb, group and resource that the API server authorizes a request by (k8s.io/apiserver, `RequestInfo`).
+    fn authorized(target: &str) -> (&'static str, String, String) {
+        let (path, query) = target.split_once('?').unwrap();
+        let verb = match query.split('&').any(|pair| pair == "watch=1") {
+            true => "watch",
+            false => "list",
+        };
+        let parts: Vec<&str> = path.split('/').skip(1).collect();
+        let (group, resource) = match parts.as_slice() {
+            ["api", "v1", resource] => ("", *resource),
+            ["apis", group, _, resource] => (*group, *resource),
+            _ => panic!("{path}"),
+        };
+        (verb, group.to_owned(), resource.to_owned())
+    }
+
+    #[test]
+    fn the_role_grants_every_request_and_nothing_else() {
+        use std::collections::BTreeSet;
+        let timeout = Duration::from_secs(27);
+        let mut asked = BTreeSet::new();
+        for kind in Kind::ALL {
+            for variant in 0..versions(kind).len() {
+                let (next, version) = (Some("a".to_owned()), "1".to_owned());
+                for request in [
+                    RequestKind::List {
+                        limit: 1,
+                        next: None,
+                    },
+                    RequestKind::List { limit: 500, next },
+                    RequestKind::Watch { version, timeout },
+                    RequestKind::Initial { timeout },
+                ] {
+                    let request = Request {
+                        id: 1,
+                        address: 0,
+                        variant,
+                        kind: request,
+                    };
+                    asked.insert(authorized(&target(kind, &request)));
+                }
+            }
+        }
+        // `outpost` renders its ClusterRole from the same constants.
+        let granted: BTreeSet<_> = Kind::ALL
+            .into_iter()
+            .flat_map(|kind| {
+                let of = move |verb| (verb, kind.group().to_owned(), kind.resource().to_owned());
+                Kind::VERBS.into_iter().map(of)
+            })
+            .collect();
+        assert_eq!(asked, granted);
     }
 }

@@ -276,7 +276,7 @@ pub const COMMAND: &str = "outpost";
 
 /// Nodes of a site; sites have three.
 const MAX_NODES: usize = 1000;
-/// Images; there are six services.
+/// Images; there are seven services.
 const MAX_IMAGES: usize = 64;
 /// Files, and units, of a node; there are about sixty.
 const MAX_FILES: usize = 1000;

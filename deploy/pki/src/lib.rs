@@ -24,7 +24,7 @@ use daemon::config::{Problem, Problems};
 use daemon::disk;
 use site::secrets::{Pair, Secrets};
 use site::service::Service;
-use site::{Node, Site};
+use site::{ClusterSource, Node, Site};
 
 use self::certificate::Facts;
 pub use self::store::{MakeOptions, Store};
@@ -67,6 +67,9 @@ pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
         for path in mirror.credentials.iter().chain(&mirror.ca) {
             secrets.mirrors.insert(path.clone(), take(&home.join(path)));
         }
+    }
+    if let Some(ClusterSource::Kubeconfig(Some(path))) = site.cluster.as_ref().map(|c| &c.source) {
+        secrets.kubeconfig = Some(take(&home.join(path)));
     }
     let secrets = problems.unless_empty(secrets)?;
     store.fits(site, &secrets)?;

@@ -8,6 +8,7 @@
 //! Pure: the same site and layout give the same bytes. Nothing here writes a file, looks at this
 //! machine or reads a clock; `crate::up` and the verb `render` write what is rendered.
 
+mod clusterd;
 mod dns_authd;
 mod dns_recursor;
 mod healthd;
@@ -102,12 +103,20 @@ pub fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
 fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
     match service {
         Service::Healthd => healthd::render(site, layout),
+        Service::Clusterd => clusterd::render(site, layout),
         Service::DnsAuthd => dns_authd::render(site, layout),
         Service::DnsRecursor => dns_recursor::render(site, layout),
         Service::LbProxy => lb_proxy::render(site, layout),
         Service::RegistrySvc => registry_svc::render(site, layout),
         Service::TimesyncAgent => timesync_agent::render(site, layout),
     }
+}
+
+/// The kubeconfig of a node's clusterd, if the site file names one.
+fn kubeconfig(node: &Node, secrets: &Secrets) -> Option<NodeFile> {
+    let contents = secrets.kubeconfig.as_ref()?;
+    let is_run = node.services.contains(&Service::Clusterd);
+    is_run.then(|| private(Service::Clusterd, places::kubeconfig(), contents))
 }
 
 /// The networks that may query: the node itself, the networks of the site, and those of its clients, such as
@@ -173,6 +182,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
             files.push(private(service, places::key_of(service), &pair.key));
         }
     }
+    files.extend(kubeconfig(node, secrets));
     if !has_registry {
         return files;
     }
@@ -280,6 +290,8 @@ mod tests {
             directory: "/run/user/1000/outpost-up".into(),
             state: "/run/user/1000/outpost-up/state".into(),
             healthd_socket: "/run/user/1000/outpost-up/healthd.sock".into(),
+            clusterd_socket: "/run/user/1000/outpost-up/clusterd.sock".into(),
+            manifests: None,
             swap_socket: "/run/user/1000/outpost-up/lb-proxy.swap".into(),
             dns: vec![at(5300)],
             authority: vec![at(5301)],
@@ -289,6 +301,7 @@ mod tests {
             time: vec![at(11_123)],
             admin: PerService {
                 healthd: at(9401),
+                clusterd: at(9407),
                 dns_authd: at(9402),
                 dns_recursor: at(9403),
                 lb_proxy: at(9404),

@@ -61,7 +61,7 @@ impl Builder<'_, '_> {
         // OpenShift's network keeps the addresses of a node here.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
-        let mut nodes = self.nodes(&spec.node, &platform);
+        let mut nodes = self.nodes(spec, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(
             &spec.registry,
@@ -77,6 +77,7 @@ impl Builder<'_, '_> {
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
+        let cluster = self.kubernetes(spec.cluster.as_ref(), &nodes);
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams, &nodes);
         if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
@@ -104,6 +105,7 @@ impl Builder<'_, '_> {
             health: self.schedule(spec.health),
             vips,
             registry,
+            cluster,
             pki: spec.pki.clone(),
             platform,
         }
@@ -247,7 +249,8 @@ impl Builder<'_, '_> {
 
     //--- Nodes
 
-    fn nodes(&mut self, specs: &[file::Node], platform: &Platform) -> Vec<Node> {
+    fn nodes(&mut self, spec: &file::Site, platform: &Platform) -> Vec<Node> {
+        let (specs, has_cluster) = (&spec.node, spec.cluster.is_some());
         if specs.len() > MAX_NODES {
             let span = self.report.span(&at!["node", MAX_NODES, "name"]);
             let message = format!(
@@ -269,7 +272,9 @@ impl Builder<'_, '_> {
                 self.names.claim(&mut self.report, &name, last.clone(), who);
             }
         }
-        let nodes = specs.iter().map(|(index, spec)| self.node(*index, spec));
+        let nodes = specs
+            .iter()
+            .map(|(index, spec)| self.node(*index, spec, has_cluster));
         let nodes = nodes.collect();
         // A node that could not be read may be a master.
         if self.report.is_lost(&at!["node"]) {
@@ -289,7 +294,7 @@ impl Builder<'_, '_> {
         nodes
     }
 
-    fn node(&mut self, index: usize, spec: &file::Node) -> Node {
+    fn node(&mut self, index: usize, spec: &file::Node, has_cluster: bool) -> Node {
         let way = at!["node", index];
         let key = |key| [&way[..], &[Step::Key(key)]].concat();
         let name = self.name(&spec.name, &key("name"), names::host);
@@ -307,7 +312,7 @@ impl Builder<'_, '_> {
             .map(|text| self.name(text, &key("interface"), names::interface));
         let services = match &spec.services {
             Some(services) => self.services(services, index, &spec.name),
-            None => Service::of(spec.role),
+            None => Service::of(spec.role, has_cluster),
         };
         Node {
             name,

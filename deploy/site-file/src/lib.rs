@@ -14,6 +14,7 @@
 mod build;
 mod builder;
 mod claims;
+mod cluster;
 mod master_file;
 pub mod names;
 mod offers;
@@ -69,6 +70,8 @@ pub enum Holds {
     Credentials,
     /// Certificates (PEM).
     Certificates,
+    /// A way into the API of Kubernetes.
+    Kubeconfig,
 }
 
 /// Reads a site file.

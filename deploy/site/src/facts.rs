@@ -28,6 +28,7 @@ pub fn user(service: Service) -> Identity {
         Service::LbProxy => 65_523,
         Service::RegistrySvc => 65_524,
         Service::TimesyncAgent => 65_525,
+        Service::Clusterd => 65_526,
     };
     Identity {
         name: format!("outpost-{service}"),
@@ -39,6 +40,7 @@ pub fn user(service: Service) -> Identity {
 pub fn clients(service: Service) -> Option<Identity> {
     let id = match service {
         Service::Healthd => 65_528,
+        Service::Clusterd => 65_529,
         Service::DnsAuthd
         | Service::DnsRecursor
         | Service::LbProxy
@@ -54,17 +56,16 @@ pub fn clients(service: Service) -> Option<Identity> {
 /// The services to whose sockets a service connects.
 pub fn servers(service: Service) -> &'static [Service] {
     match service {
-        Service::DnsAuthd | Service::DnsRecursor | Service::LbProxy | Service::TimesyncAgent => {
-            &[Service::Healthd]
-        }
-        Service::Healthd | Service::RegistrySvc => &[],
+        Service::DnsAuthd => &[Service::Healthd, Service::Clusterd],
+        Service::DnsRecursor | Service::LbProxy | Service::TimesyncAgent => &[Service::Healthd],
+        Service::Healthd | Service::Clusterd | Service::RegistrySvc => &[],
     }
 }
 
 /// The directory of a service's own sockets, apart from those for operators; none when it has none.
 pub fn run(service: Service) -> Option<PathBuf> {
     match service {
-        Service::Healthd | Service::LbProxy => Some(places::run(service)),
+        Service::Healthd | Service::Clusterd | Service::LbProxy => Some(places::run(service)),
         Service::TimesyncAgent => Some(places::CHRONY_RUN.into()),
         Service::DnsAuthd | Service::DnsRecursor | Service::RegistrySvc => None,
     }
@@ -93,6 +94,8 @@ pub fn limits(service: Service) -> Limits {
     let (memory_max, cpu_weight, oom_score) = match service {
         // All others rely on its word, and it has little to do.
         Service::Healthd => (256, 400, -950),
+        // The objects of a cluster: 50,000 endpoints.
+        Service::Clusterd => (512, 100, -800),
         // Zones, twice while they are loaded again.
         Service::DnsAuthd => (512, 300, -900),
         // A cache of 80 MiB with what belongs to it, and queries on their way.

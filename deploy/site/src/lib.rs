@@ -65,6 +65,8 @@ pub struct Site {
     pub vips: Vec<Vip>,
     /// Its registry.
     pub registry: Registry,
+    /// The Kubernetes cluster on its nodes.
+    pub cluster: Option<Cluster>,
     /// The directory of certificates and keys, relative to the site file.
     pub pki: PathBuf,
     /// How its nodes run the services.
@@ -240,6 +242,29 @@ pub struct Mirror {
     pub ca: Option<PathBuf>,
 }
 
+/// The Kubernetes cluster on the nodes of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// The source from which clusterd knows it.
+    pub source: ClusterSource,
+}
+
+/// The source from which clusterd knows a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClusterSource {
+    /// The API, with the kubeconfig at this path relative to the site file. `None`: the nodes get it in another way.
+    Kubeconfig(Option<PathBuf>),
+    /// The API, with files on the nodes.
+    Token {
+        /// The file of the token.
+        token: PathBuf,
+        /// The file of the authorities of the API servers.
+        authorities: PathBuf,
+    },
+    /// A directory of manifests on the nodes.
+    Manifests(PathBuf),
+}
+
 /// How nodes run the services.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
@@ -286,6 +311,16 @@ impl Site {
             .collect()
     }
 
+    /// The masters whose API a node's clusterd may use, in the order of preference: the node itself, then those that follow it
+    /// in the site file, then those before it, so that the nodes do not all lean on the same one.
+    pub fn api_servers(&self, node: &Node) -> Vec<&Node> {
+        let own = self.nodes.iter().position(|other| other.name == node.name);
+        let all = self.nodes.iter().cycle().skip(own.unwrap_or(0));
+        all.take(self.nodes.len())
+            .filter(|other| other.role == Role::Master)
+            .collect()
+    }
+
     /// Whether a dns-recursor of one node may ask the dns-authd of another.
     pub fn shares_authorities(&self) -> bool {
         let mut recursors = self.nodes.iter();
@@ -325,7 +360,7 @@ impl Site {
             role,
             addresses: vec![lan(last)],
             interface: None,
-            services: Service::of(role),
+            services: Service::of(role, false),
         };
         Self {
             name: "ocp4".to_owned(),
@@ -368,6 +403,7 @@ impl Site {
             health: Schedule::default(),
             vips: Vec::new(),
             registry: Registry::default(),
+            cluster: None,
             pki: "pki".into(),
             platform: Platform {
                 openshift: Some((4, 18)),

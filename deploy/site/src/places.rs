@@ -49,6 +49,11 @@ pub fn registry_token_key() -> PathBuf {
     pki(Service::RegistrySvc, "token.key")
 }
 
+/// The kubeconfig of clusterd.
+pub fn kubeconfig() -> PathBuf {
+    etc(Service::Clusterd).join("kubeconfig")
+}
+
 /// The credentials for a mirror's upstream.
 pub fn mirror_credentials(prefix: &str) -> PathBuf {
     mirror(prefix, "credentials")
@@ -72,6 +77,8 @@ pub const STATE: &str = "/var/lib/outpost";
 pub const RUN: &str = "/run/outpost";
 /// The socket of healthd.
 pub const HEALTHD_SOCKET: &str = config::healthd::SOCKET;
+/// The socket of clusterd.
+pub const CLUSTERD_SOCKET: &str = config::clusterd::SOCKET;
 /// The handover socket of lb-proxy.
 pub const SWAP_SOCKET: &str = config::lb_proxy::SWAP_SOCKET;
 
@@ -118,6 +125,7 @@ pub fn config(service: Service) -> PathBuf {
 pub fn state(service: Service) -> Option<PathBuf> {
     let name = match service {
         Service::Healthd => "healthd",
+        Service::Clusterd => "clusterd",
         Service::RegistrySvc => "registry",
         Service::TimesyncAgent => "timesync-agent",
         Service::DnsRecursor => "dns-recursor",
@@ -136,6 +144,7 @@ pub fn admin(service: Service) -> SocketAddr {
         Service::LbProxy => 9404,
         Service::RegistrySvc => 9405,
         Service::TimesyncAgent => 9406,
+        Service::Clusterd => config::clusterd::ADMIN_PORT,
     };
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port)
 }

@@ -20,6 +20,8 @@ pub struct Secrets {
     pub registry_users: Option<Vec<u8>>,
     /// Credentials and authorities of the registry's mirrors, by their paths in the site file.
     pub mirrors: BTreeMap<PathBuf, Vec<u8>>,
+    /// The kubeconfig of clusterd.
+    pub kubeconfig: Option<Vec<u8>>,
 }
 
 /// A certificate with its key.
@@ -46,6 +48,7 @@ impl Secrets {
             registry_token_key: Some(b"token key\n".to_vec()),
             registry_users: Some(b"users\n".to_vec()),
             mirrors: BTreeMap::new(),
+            kubeconfig: Some(b"kubeconfig\n".to_vec()),
         }
     }
 }

@@ -7,6 +7,8 @@ pub use config::site::Service;
 pub struct PerService<T> {
     /// The value for healthd.
     pub healthd: T,
+    /// The value for clusterd.
+    pub clusterd: T,
     /// The value for dns-authd.
     pub dns_authd: T,
     /// The value for dns-recursor.
@@ -24,6 +26,7 @@ impl<T> PerService<T> {
     pub fn from_fn(mut make: impl FnMut(Service) -> T) -> Self {
         Self {
             healthd: make(Service::Healthd),
+            clusterd: make(Service::Clusterd),
             dns_authd: make(Service::DnsAuthd),
             dns_recursor: make(Service::DnsRecursor),
             lb_proxy: make(Service::LbProxy),
@@ -36,6 +39,7 @@ impl<T> PerService<T> {
     pub fn of(&self, service: Service) -> &T {
         match service {
             Service::Healthd => &self.healthd,
+            Service::Clusterd => &self.clusterd,
             Service::DnsAuthd => &self.dns_authd,
             Service::DnsRecursor => &self.dns_recursor,
             Service::LbProxy => &self.lb_proxy,
@@ -48,6 +52,7 @@ impl<T> PerService<T> {
     pub fn of_mut(&mut self, service: Service) -> &mut T {
         match service {
             Service::Healthd => &mut self.healthd,
+            Service::Clusterd => &mut self.clusterd,
             Service::DnsAuthd => &mut self.dns_authd,
             Service::DnsRecursor => &mut self.dns_recursor,
             Service::LbProxy => &mut self.lb_proxy,

@@ -10,24 +10,24 @@ use daemon::{errln, outln};
 
 use site::service::{PerService, Service};
 
-/// Finds the binaries, after building them if this is a checkout and `build` is wanted.
+/// Finds the binaries, after building those of `services` if this is a checkout and `build` is wanted.
 ///
 /// # Errors
 ///
-/// When the build fails or a binary is missing.
-pub(crate) fn find(build: bool) -> anyhow::Result<PerService<PathBuf>> {
+/// When the build fails or a binary of `services` is missing.
+pub(crate) fn find(build: bool, services: &[Service]) -> anyhow::Result<PerService<PathBuf>> {
     let own = env::current_exe().context("cannot find the running executable")?;
     let directory = own
         .parent()
         .context("the running executable is in no directory")?;
     let checkout = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     if build && let Some(place) = BuildPlace::of(directory, checkout.as_deref()) {
-        build_services(&place)?;
+        build_services(&place, services)?;
     }
     let paths = PerService::from_fn(|service| directory.join(service.name()));
     let missing: Vec<&str> = paths
         .iter()
-        .filter(|(_, path)| !path.is_file())
+        .filter(|(service, path)| services.contains(service) && !path.is_file())
         .map(|(service, _)| service.name())
         .collect();
     if !missing.is_empty() {
@@ -71,7 +71,7 @@ impl BuildPlace {
         })
     }
 
-    fn command(&self) -> Command {
+    fn command(&self, services: &[Service]) -> Command {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
         command.current_dir(&self.checkout).arg("build");
@@ -85,7 +85,7 @@ impl BuildPlace {
         command.arg("--target-dir").arg(&self.target);
         // Without `-p` Cargo unites the features of all default members, as `cargo run --bin outpost` did, and
         // finds everything but the services themselves built.
-        for service in Service::ALL {
+        for service in services {
             command.args(["--bin", service.name()]);
         }
         // Build scripts would take the variables that `cargo run` sets for this package for a change.
@@ -112,13 +112,13 @@ fn is_of_one_package(name: &OsStr) -> bool {
 }
 
 /// Has Cargo bring the binaries up to date; its output goes where ours goes.
-fn build_services(place: &BuildPlace) -> anyhow::Result<()> {
+fn build_services(place: &BuildPlace, services: &[Service]) -> anyhow::Result<()> {
     let directory = place.target.join(&place.profile);
     let is_built = |service: &Service| directory.join(service.name()).is_file();
-    if !Service::ALL.iter().all(is_built) {
-        outln!("Building the six services; the first time takes some minutes.");
+    if !services.iter().all(is_built) {
+        outln!("Building the services; the first time takes some minutes.");
     }
-    let mut command = place.command();
+    let mut command = place.command(services);
     match command.status() {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => bail!("cargo build ended with {status}"),
@@ -163,7 +163,7 @@ mod tests {
 
     fn arguments(place: &BuildPlace) -> String {
         let words: Vec<String> = place
-            .command()
+            .command(&[Service::Healthd, Service::Clusterd])
             .get_args()
             .map(|word| word.to_string_lossy().into_owned())
             .collect();
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(
             arguments(&place),
             format!(
-                "build --profile release --target-dir {} --bin healthd --bin dns-authd --bin dns-recursor --bin lb-proxy --bin registry-svc --bin timesync-agent",
+                "build --profile release --target-dir {} --bin healthd --bin clusterd",
                 target.display()
             )
         );

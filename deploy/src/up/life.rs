@@ -45,8 +45,8 @@ pub(crate) struct Setup {
     pub(crate) dns: SocketAddr,
     /// The address of registry-svc: the masters' offer of a registry leads there.
     pub(crate) registry: SocketAddr,
-    /// The admin listener of each service.
-    pub(crate) admin: PerService<SocketAddr>,
+    /// The services that run, each with its admin listener.
+    pub(crate) admin: Vec<(Service, SocketAddr)>,
     /// How to start each service.
     pub(crate) plans: PerService<Plan>,
     /// The address of each service for clients, if it has any.
@@ -169,6 +169,7 @@ struct Process {
 
 impl Life {
     fn new(setup: Setup, reports: mpsc::Sender<Report>) -> Self {
+        let runs: Vec<Service> = setup.admin.iter().map(|(service, _)| *service).collect();
         let offers: Vec<Offer> = setup
             .site
             .published
@@ -209,7 +210,7 @@ impl Life {
         };
         Self {
             setup,
-            conductor: Conductor::new(),
+            conductor: Conductor::new(|service| runs.contains(&service)),
             processes: PerService::from_fn(|_| Process::default()),
             masters,
             view,
@@ -283,6 +284,7 @@ impl Life {
         match (page, key) {
             (_, Key::Interrupt | Key::Char('q')) => self.interrupt(),
             (Page::AskRestart, Key::Char('h')) => self.handle(Input::Restart(Service::Healthd)),
+            (Page::AskRestart, Key::Char('c')) => self.handle(Input::Restart(Service::Clusterd)),
             (Page::AskRestart, Key::Char('a')) => self.handle(Input::Restart(Service::DnsAuthd)),
             (Page::AskRestart, Key::Char('r')) => self.handle(Input::Restart(Service::DnsRecursor)),
             (Page::AskRestart, Key::Char('p')) => self.handle(Input::Restart(Service::LbProxy)),

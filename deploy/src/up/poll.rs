@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use site::service::{PerService, Service};
+use site::service::Service;
 use site_up::sample;
 use site_up::view::Seen;
 
@@ -34,14 +34,14 @@ pub(crate) struct Sample {
 }
 
 /// Sends samples until the receiver is dropped.
-pub(crate) async fn poll(listeners: PerService<SocketAddr>, samples: mpsc::Sender<Sample>) {
+pub(crate) async fn poll(listeners: Vec<(Service, SocketAddr)>, samples: mpsc::Sender<Sample>) {
     let mut tick = interval(INTERVAL);
     tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         tick.tick().await;
-        for (service, address) in listeners.iter() {
+        for &(service, address) in &listeners {
             // A service that does not answer is not running, which its process tells as well.
-            if let Ok(Some(sample)) = timeout(LIMIT, ask(service, *address)).await
+            if let Ok(Some(sample)) = timeout(LIMIT, ask(service, address)).await
                 && samples.send(sample).await.is_err()
             {
                 return;
@@ -83,6 +83,7 @@ fn detail<D: DeserializeOwned>(body: &[u8]) -> Option<D> {
 fn serves(service: Service, body: &[u8], metrics: &str) -> Option<String> {
     match service {
         Service::Healthd => Some(detail::<api::healthd::Detail>(body)?.serves),
+        Service::Clusterd => Some(detail::<api::clusterd::Detail>(body)?.serves),
         Service::DnsAuthd => {
             let zones = detail::<api::dns_authd::Detail>(body)?.zones;
             Some(counted(zones.loaded, "zone"))
@@ -118,6 +119,7 @@ fn target(target: &api::healthd::Target) -> Option<(SocketAddr, Seen)> {
 fn counter(service: Service) -> &'static str {
     match service {
         Service::Healthd => "healthd_probes_total",
+        Service::Clusterd => "clusterd_events_total",
         Service::DnsAuthd => "dns_authd_queries_total",
         Service::DnsRecursor => "coredns_dns_requests_total",
         Service::LbProxy => "haproxy_frontend_sessions_total",

@@ -90,32 +90,37 @@ struct Part {
 /// The order of start and stop of all services.
 #[derive(Debug)]
 pub struct Conductor {
+    /// The services that run, in the order in which they start; they stop in reverse.
+    order: Vec<Service>,
     parts: PerService<Part>,
     stopping: bool,
     failed: Option<Service>,
     outputs: VecDeque<Output>,
 }
 
-impl Default for Conductor {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Conductor {
-    /// A conductor under which nothing runs.
-    pub fn new() -> Self {
-        let part = Part {
-            phase: Phase::Waiting,
+    /// A conductor under which nothing runs yet; the others of all services never will.
+    pub fn new(runs: impl Fn(Service) -> bool) -> Self {
+        let part = |service| Part {
+            phase: match runs(service) {
+                true => Phase::Waiting,
+                false => Phase::Stopped,
+            },
             deaths: 0,
             was_ready: false,
         };
         Self {
-            parts: PerService::from_fn(|_| part.clone()),
+            order: Service::ALL.into_iter().filter(|one| runs(*one)).collect(),
+            parts: PerService::from_fn(part),
             stopping: false,
             failed: None,
             outputs: VecDeque::new(),
         }
+    }
+
+    /// Whether a service is one of those that run.
+    pub fn runs(&self, service: Service) -> bool {
+        self.order.contains(&service)
     }
 
     /// The state of a service.
@@ -136,7 +141,11 @@ impl Conductor {
     /// Takes one input; the outputs that follow are polled afterwards.
     pub fn handle(&mut self, input: Input, now: Instant) {
         match input {
-            Input::Begin => self.start(Service::Healthd, now),
+            Input::Begin => {
+                if let Some(first) = self.order.first() {
+                    self.start(*first, now);
+                }
+            }
             Input::Ready(service) => self.ready(service, now),
             Input::Ended(service, ending) => self.ended(service, ending, now),
             Input::Restart(service) => self.restart(service, now),
@@ -167,7 +176,7 @@ impl Conductor {
             }
             match self.phase(service) {
                 Phase::Starting { .. } => {
-                    if let Some(next) = service.next() {
+                    if let Some(next) = self.next(service) {
                         self.start(next, now);
                     }
                 }
@@ -180,8 +189,7 @@ impl Conductor {
 
     fn deadline(&self, service: Service) -> Option<Instant> {
         let next_waits = || {
-            service
-                .next()
+            self.next(service)
                 .is_some_and(|next| self.phase(next) == Phase::Waiting)
         };
         match self.phase(service) {
@@ -190,6 +198,13 @@ impl Conductor {
             Phase::Leaving { kill_at } => kill_at,
             Phase::Starting { .. } | Phase::Waiting | Phase::Ready { .. } | Phase::Stopped => None,
         }
+    }
+
+    /// The service that starts after this one.
+    fn next(&self, service: Service) -> Option<Service> {
+        let mut order = self.order.iter().copied();
+        order.find(|one| *one == service)?;
+        order.next()
     }
 
     fn start(&mut self, service: Service, now: Instant) {
@@ -206,7 +221,7 @@ impl Conductor {
         part.was_ready = true;
         let after = now.saturating_duration_since(since);
         self.tell(Event::Ready { service, after });
-        if let Some(next) = service.next()
+        if let Some(next) = self.next(service)
             && self.phase(next) == Phase::Waiting
         {
             self.start(next, now);
@@ -277,20 +292,14 @@ impl Conductor {
 
     /// Stops the last service that still runs; the others are stopped when that one is gone.
     fn stop_next(&mut self, now: Instant) {
-        let mut candidate = Service::ALL.last().copied();
-        while let Some(service) = candidate {
-            match self.phase(service) {
-                Phase::Starting { .. } | Phase::Ready { .. } => {
-                    self.terminate(service, now);
-                    return;
-                }
-                Phase::Leaving { .. } => return,
-                Phase::Waiting | Phase::BackOff { .. } | Phase::Stopped => {
-                    candidate = service.previous();
-                }
-            }
+        let has_process = |service: &&Service| self.phase(**service).has_process();
+        let last = self.order.iter().rev().find(has_process).copied();
+        match last {
+            // The others wait until it is gone.
+            Some(service) if matches!(self.phase(service), Phase::Leaving { .. }) => {}
+            Some(service) => self.terminate(service, now),
+            None => self.outputs.push_back(Output::Finished),
         }
-        self.outputs.push_back(Output::Finished);
     }
 
     fn terminate(&mut self, service: Service, now: Instant) {

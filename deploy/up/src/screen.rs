@@ -154,10 +154,7 @@ fn title(view: &View, look: Canvas) -> Line {
 }
 
 fn services(view: &View, look: Canvas) -> Vec<Line> {
-    let longest = view
-        .services
-        .iter()
-        .map(|(_, row)| row.serves.chars().count());
+    let longest = view.running().map(|(_, row)| row.serves.chars().count());
     // As wide as it needs to be, where the terminal lets it.
     let serves = (longest.max().unwrap_or(0) + 1)
         .min(look.columns.saturating_sub(BESIDE_SERVES))
@@ -167,7 +164,7 @@ fn services(view: &View, look: Canvas) -> Vec<Line> {
         "SERVICE", "STATE", "SERVES", "PER SECOND", "UP", "PID"
     );
     let mut lines = vec![Line::new().dim(&heading)];
-    for (service, row) in view.services.iter() {
+    for (service, row) in view.running() {
         let mark = look.mark(row.state == State::Ready);
         let state = format!("{mark} {:<10}", row.state.word());
         let line = Line::new()
@@ -271,9 +268,7 @@ fn keys(view: &View, page: Page) -> Line {
                 .key("l", "log")
                 .key("q", "quit")
         }
-        Page::AskRestart => Line::new()
-            .bold(" Restart:")
-            .key("h", "healthd")
+        Page::AskRestart => clusterd_key(view, Line::new().bold(" Restart:").key("h", "healthd"))
             .key("a", "dns-authd")
             .key("r", "dns-recursor")
             .key("p", "lb-proxy")
@@ -285,10 +280,19 @@ fn keys(view: &View, page: Page) -> Line {
     }
 }
 
+/// Appends the key of clusterd, if it runs.
+fn clusterd_key(view: &View, line: Line) -> Line {
+    match view.services.clusterd.state {
+        State::Absent => line,
+        _ => line.key("c", "clusterd"),
+    }
+}
+
 /// The unit of a service's rate.
 fn unit(service: Service) -> &'static str {
     match service {
         Service::Healthd => "probes",
+        Service::Clusterd => "events",
         Service::DnsAuthd | Service::DnsRecursor => "queries",
         Service::LbProxy => "sessions",
         Service::RegistrySvc | Service::TimesyncAgent => "requests",
@@ -335,7 +339,9 @@ impl State {
         match self {
             Self::Ready => Colour::Green,
             Self::NotReady(_) | Self::Died(_) => Colour::Red,
-            Self::Waiting | Self::Starting | Self::Stopping | Self::Stopped => Colour::Yellow,
+            Self::Absent | Self::Waiting | Self::Starting | Self::Stopping | Self::Stopped => {
+                Colour::Yellow
+            }
         }
     }
 }

@@ -36,6 +36,17 @@ pub struct Demonstration {
     pub image: String,
     /// The program `registry-svc`, which pushes where skopeo is not here.
     pub registry_svc: String,
+    /// The cluster, if there is one.
+    pub cluster: Option<ClusterShow>,
+}
+
+/// The cluster of a site to try.
+#[derive(Clone, Debug)]
+pub struct ClusterShow {
+    /// The program `clusterd`, which shows objects.
+    pub clusterd: String,
+    /// The socket of the clusterd that runs.
+    pub socket: String,
 }
 
 /// A command line for each thing to try. One whose program is not here names the package that has it.
@@ -65,7 +76,11 @@ pub fn suggestions(tools: Tools, show: &Demonstration) -> Vec<String> {
             show.registry_svc
         ),
     };
-    queries.chain([get, push]).collect()
+    let cluster = show.cluster.iter().flat_map(|cluster| {
+        let ClusterShow { clusterd, socket } = cluster;
+        ["get service", "watch"].map(|verb| format!("{clusterd} {verb} --socket {socket}"))
+    });
+    queries.chain([get, push]).chain(cluster).collect()
 }
 
 /// The address by which this machine reaches a listener.
@@ -90,6 +105,7 @@ mod tests {
             registry: ([127, 0, 0, 1], 5443).into(),
             image: "/run/hello.tar".to_owned(),
             registry_svc: "bin/registry-svc".to_owned(),
+            cluster: None,
         };
         let with = |here: &[&str]| suggestions(Tools::find(|name| here.contains(&name)), &show);
         assert_eq!(
@@ -106,6 +122,20 @@ mod tests {
                 "kdig @127.0.0.1 -p 5300 api.example.org",
                 "wget -qO- http://127.0.0.1:6443",
                 "bin/registry-svc push /run/hello.tar http://127.0.0.1:5443/hello:1",
+            ]
+        );
+        let with_cluster = Demonstration {
+            cluster: Some(ClusterShow {
+                clusterd: "bin/clusterd".to_owned(),
+                socket: "/run/clusterd.sock".to_owned(),
+            }),
+            ..show.clone()
+        };
+        assert_eq!(
+            suggestions(Tools::default(), &with_cluster).split_off(3),
+            [
+                "bin/clusterd get service --socket /run/clusterd.sock",
+                "bin/clusterd watch --socket /run/clusterd.sock",
             ]
         );
         let none = with(&[]);

@@ -57,6 +57,8 @@ pub struct ServiceView {
 /// The state of a service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
+    /// It does not run here.
+    Absent,
     /// Its turn to start has not come.
     #[default]
     Waiting,
@@ -78,6 +80,7 @@ impl State {
     /// The state in one word.
     pub fn word(&self) -> &'static str {
         match self {
+            Self::Absent => "absent",
             Self::Waiting => "waiting",
             Self::Starting => "starting",
             Self::Ready => "ready",
@@ -92,7 +95,12 @@ impl State {
     pub fn reason(&self) -> Option<&str> {
         match self {
             Self::NotReady(reason) | Self::Died(reason) => Some(reason),
-            Self::Waiting | Self::Starting | Self::Ready | Self::Stopping | Self::Stopped => None,
+            Self::Absent
+            | Self::Waiting
+            | Self::Starting
+            | Self::Ready
+            | Self::Stopping
+            | Self::Stopped => None,
         }
     }
 }
@@ -167,18 +175,22 @@ impl View {
             .map(|(_, line)| line.as_str())
     }
 
+    /// The services that run here.
+    pub fn running(&self) -> impl Iterator<Item = (Service, &ServiceView)> {
+        let is_here = |(_, view): &(Service, &ServiceView)| view.state != State::Absent;
+        self.services.iter().filter(is_here)
+    }
+
     /// Whether every service is ready.
     pub fn is_ready(&self) -> bool {
-        self.services
-            .iter()
+        self.running()
             .all(|(_, service)| service.state == State::Ready)
     }
 
     /// The view for programs.
     pub fn to_json(&self) -> Value {
         let services: Vec<Value> = self
-            .services
-            .iter()
+            .running()
             .map(|(service, view)| {
                 json!({
                     "name": service.name(),

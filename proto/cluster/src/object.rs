@@ -30,6 +30,9 @@ impl Kind {
         Self::EndpointSlice,
     ];
 
+    /// The verbs of the API with which clusterd reads every kind, in the whole cluster; it uses no other one.
+    pub const VERBS: [&'static str; 2] = ["list", "watch"];
+
     /// The name in lower case, as commands, metrics and the status have it.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -49,6 +52,15 @@ impl Kind {
             Self::Namespace => "namespaces",
             Self::Service => "services",
             Self::EndpointSlice => "endpointslices",
+        }
+    }
+
+    /// The API group; that of the core is empty.
+    #[must_use]
+    pub const fn group(self) -> &'static str {
+        match self {
+            Self::Node | Self::Namespace | Self::Service => "",
+            Self::EndpointSlice => "discovery.k8s.io",
         }
     }
 

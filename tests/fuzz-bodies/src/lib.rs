@@ -31,6 +31,8 @@ mod incoming;
 mod install_config;
 #[cfg(feature = "keepalived_conf")]
 mod keepalived_conf;
+#[cfg(feature = "kubernetes")]
+mod kubernetes;
 mod mutate;
 #[cfg(feature = "named_conf")]
 mod named_conf;
@@ -176,6 +178,13 @@ pub const TARGETS: &[Target] = &[
         body: keepalived_conf::body,
         words: keepalived_conf::WORDS,
         steps: 4_000,
+    },
+    #[cfg(feature = "kubernetes")]
+    Target {
+        name: "kubernetes",
+        body: kubernetes::body,
+        words: kubernetes::WORDS,
+        steps: 2_000,
     },
     #[cfg(feature = "named_conf")]
     Target {

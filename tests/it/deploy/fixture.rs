@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tests::binaries::{SERVICES, binary, checkout};
+use tests::binaries::{ALL_SERVICES, binary, checkout};
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
@@ -48,7 +48,7 @@ pub(super) fn programs(version: &str) -> Scratch {
         "cc",
         &["-static", "-O1", "-s", &define, &source, "-o", &built],
     );
-    for name in SERVICES.iter().chain(&["outpost"]) {
+    for name in ALL_SERVICES.iter().chain(&["outpost"]) {
         fs::copy(&built, files.join(name)).unwrap();
     }
     files
@@ -166,7 +166,7 @@ impl Node {
 
     /// Puts archives on its shelf.
     pub(super) fn fill(&self, images: &Scratch) {
-        for service in SERVICES {
+        for service in ALL_SERVICES {
             let name = format!("{service}.tar");
             fs::copy(images.join(&name), self.files.join("images").join(&name)).unwrap();
         }

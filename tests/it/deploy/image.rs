@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use tests::binaries::SERVICES;
+use tests::binaries::ALL_SERVICES;
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
@@ -34,7 +34,7 @@ fn the_same_programs_give_the_same_archives() {
 #[test]
 fn skopeo_reads_what_is_written() {
     let images = images("0.1.0");
-    for service in SERVICES {
+    for service in ALL_SERVICES {
         let archive = format!(
             "oci-archive:{}",
             text(&images.join(&format!("{service}.tar")))
@@ -109,8 +109,8 @@ fn without_podman_programs_are_unpacked_and_mended() {
         assert!(status.success(), "{stdout}{stderr}");
         stdout
     };
-    assert_eq!(native().matches("loaded").count(), 12);
-    assert_eq!(native().matches("is there").count(), 12);
+    assert_eq!(native().matches("loaded").count(), 14);
+    assert_eq!(native().matches("is there").count(), 14);
     let program = node.files.join("bin/healthd-b");
     let said = other(&text(&program), &["--version"]);
     assert!(said.contains("0.1.0"), "{said}");
@@ -127,9 +127,9 @@ fn podman_loads_and_runs_what_is_written() {
     let (node, images) = (Node::new(), images("0.1.0"));
     node.fill(&images);
     let said = node.images("load");
-    assert_eq!(said.matches("loaded in").count(), 6, "{said}");
-    assert_eq!(node.images("load").matches("is there").count(), 12);
-    for service in SERVICES {
+    assert_eq!(said.matches("loaded in").count(), 7, "{said}");
+    assert_eq!(node.images("load").matches("is there").count(), 14);
+    for service in ALL_SERVICES {
         let image = format!("localhost/outpost/{service}:a");
         let (well, said) = node.podman(&[
             "run",
@@ -152,7 +152,7 @@ fn podman_loads_and_runs_what_is_written() {
         "localhost/outpost/healthd:b",
     ]);
     assert_eq!(user.trim(), "65532:65532");
-    assert_eq!(node.images("verify").matches(": whole").count(), 12);
+    assert_eq!(node.images("verify").matches(": whole").count(), 14);
 }
 
 #[test]
@@ -167,23 +167,23 @@ fn what_a_power_cut_leaves_is_mended() {
     }
     let said = node.images("load");
     assert!(said.contains("it was damaged: /healthd"), "{said}");
-    assert_eq!(said.matches("is there").count(), 10, "{said}");
+    assert_eq!(said.matches("is there").count(), 12, "{said}");
     // All files of all layers.
-    for service in SERVICES {
+    for service in ALL_SERVICES {
         for file in node.stored(service) {
             fs::remove_dir_all(file.parent().unwrap()).unwrap();
         }
     }
-    assert_eq!(node.images("load").matches("loaded in").count(), 6);
+    assert_eq!(node.images("load").matches("loaded in").count(), 7);
     // A store that podman refuses to open.
     fs::write(node.files.join("storage/overlay-layers/layers.json"), "").unwrap();
     let said = node.images("load");
-    assert_eq!(said.matches("loaded in").count(), 6, "{said}");
+    assert_eq!(said.matches("loaded in").count(), 7, "{said}");
     // No store at all.
     let aside = node.files.join("gone");
     fs::rename(node.files.join("storage"), aside).unwrap();
-    assert_eq!(node.images("load").matches("loaded in").count(), 6);
-    assert_eq!(node.images("verify").matches(": whole").count(), 12);
+    assert_eq!(node.images("load").matches("loaded in").count(), 7);
+    assert_eq!(node.images("verify").matches(": whole").count(), 14);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_load_that_is_killed_is_finished_by_the_next() {
         child.wait().unwrap();
     }
     node.images("load");
-    assert_eq!(node.images("verify").matches(": whole").count(), 12);
+    assert_eq!(node.images("verify").matches(": whole").count(), 14);
 }
 
 #[test]

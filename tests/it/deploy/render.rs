@@ -10,12 +10,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tests::binaries::{SERVICES, binary, checkout};
+use tests::binaries::{ALL_SERVICES, binary, checkout};
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
-/// The sites: without virtual IPs, with some of both families, alone, without a way out, with workers.
-const SITES: [&str; 5] = ["seed", "vips", "single", "island", "workers"];
+/// The sites: without virtual IPs, with some of both families, alone, without a way out, with workers, with a cluster.
+const SITES: [&str; 6] = ["seed", "vips", "single", "island", "workers", "cluster"];
 
 /// Files by their paths below a directory.
 type Tree = BTreeMap<String, Vec<u8>>;
@@ -104,10 +104,10 @@ fn every_site_is_rendered_as_people_have_read_it() {
     let mut different = Vec::new();
     for name in SITES {
         let site = Site::new(name);
-        site.render_well("out", &["--target", "configs"]);
+        site.render_well("out", &["--target", "configs", "--target", "kubernetes"]);
         let mut rendered = tree(&site.output("out"));
         // Certificates and keys are new each time.
-        rendered.retain(|path, _| path.starts_with("configs/") && !path.contains("/pki/"));
+        rendered.retain(|path, _| path.contains('/') && !path.contains("/pki/"));
         let golden = data(name).join("rendered");
         if std::env::var_os("OUTPOST_BLESS").is_some() {
             drop(fs::remove_dir_all(&golden));
@@ -214,7 +214,7 @@ fn each_node(mut check: impl FnMut(&str, &Path)) {
 fn every_service_takes_the_configuration_that_is_rendered_for_it() {
     let mut checked: BTreeMap<&str, u32> = BTreeMap::new();
     each_node(|node, etc| {
-        for service in SERVICES {
+        for service in ALL_SERVICES {
             let config = etc.join(format!("{service}/{service}.toml"));
             if !config.exists() {
                 continue;
@@ -231,14 +231,15 @@ fn every_service_takes_the_configuration_that_is_rendered_for_it() {
             *checked.entry(service).or_default() += 1;
         }
     });
-    // Eleven masters, and workers of which one answers for names.
+    // Fourteen masters, three of them with a cluster, and workers of which one answers for names.
     for (service, n) in [
-        ("healthd", 12),
-        ("dns-authd", 12),
-        ("dns-recursor", 12),
-        ("lb-proxy", 11),
-        ("registry-svc", 11),
-        ("timesync-agent", 16),
+        ("healthd", 15),
+        ("clusterd", 3),
+        ("dns-authd", 15),
+        ("dns-recursor", 15),
+        ("lb-proxy", 14),
+        ("registry-svc", 14),
+        ("timesync-agent", 20),
     ] {
         assert_eq!(checked.get(service), Some(&n), "{service}: {checked:?}");
     }

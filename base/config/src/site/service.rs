@@ -15,6 +15,8 @@ use crate::nearest;
 pub enum Service {
     /// Probes the masters and publishes what is up.
     Healthd,
+    /// Watches the Kubernetes API, in a site that has a cluster.
+    Clusterd,
     /// Answers for the site's own zone.
     DnsAuthd,
     /// Resolves names for clients; forwards the site's zone to `dns-authd`.
@@ -29,8 +31,9 @@ pub enum Service {
 
 impl Service {
     /// Every service, in the order in which they start; they stop in reverse.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Healthd,
+        Self::Clusterd,
         Self::DnsAuthd,
         Self::DnsRecursor,
         Self::LbProxy,
@@ -38,11 +41,14 @@ impl Service {
         Self::TimesyncAgent,
     ];
 
-    /// The services of a node of a role, unless the node names others.
+    /// The services of a node of a role, unless the node names others. Masters of a site with a cluster run clusterd.
     #[must_use]
-    pub fn of(role: Role) -> Vec<Self> {
+    pub fn of(role: Role, has_cluster: bool) -> Vec<Self> {
         match role {
-            Role::Master => Self::ALL.to_vec(),
+            Role::Master => {
+                let runs = |service: &Self| has_cluster || *service != Self::Clusterd;
+                Self::ALL.into_iter().filter(runs).collect()
+            }
             Role::Worker => vec![Self::TimesyncAgent],
         }
     }
@@ -52,6 +58,7 @@ impl Service {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Healthd => "healthd",
+            Self::Clusterd => "clusterd",
             Self::DnsAuthd => "dns-authd",
             Self::DnsRecursor => "dns-recursor",
             Self::LbProxy => "lb-proxy",
@@ -67,6 +74,9 @@ impl Service {
             Self::Healthd => {
                 "Probes every target of a site once, and tells all services what is up"
             }
+            Self::Clusterd => {
+                "Watches the Kubernetes API once, and tells all services what the cluster has"
+            }
             Self::DnsAuthd => "Answers for the zones of a site, with the nodes that are up",
             Self::DnsRecursor => "Resolves names for the nodes of a site and their clients",
             Self::LbProxy => {
@@ -74,32 +84,6 @@ impl Service {
             }
             Self::RegistrySvc => "Keeps the container images of a site, alike on every node",
             Self::TimesyncAgent => "Keeps the clocks of a site together, and gives it the time",
-        }
-    }
-
-    /// The service that starts after this one.
-    #[must_use]
-    pub const fn next(self) -> Option<Self> {
-        match self {
-            Self::Healthd => Some(Self::DnsAuthd),
-            Self::DnsAuthd => Some(Self::DnsRecursor),
-            Self::DnsRecursor => Some(Self::LbProxy),
-            Self::LbProxy => Some(Self::RegistrySvc),
-            Self::RegistrySvc => Some(Self::TimesyncAgent),
-            Self::TimesyncAgent => None,
-        }
-    }
-
-    /// The service that stops after this one.
-    #[must_use]
-    pub const fn previous(self) -> Option<Self> {
-        match self {
-            Self::Healthd => None,
-            Self::DnsAuthd => Some(Self::Healthd),
-            Self::DnsRecursor => Some(Self::DnsAuthd),
-            Self::LbProxy => Some(Self::DnsRecursor),
-            Self::RegistrySvc => Some(Self::LbProxy),
-            Self::TimesyncAgent => Some(Self::RegistrySvc),
         }
     }
 }

@@ -39,7 +39,7 @@ fn a_value_says_what_it_has_to_be() {
         ),
         (
             "[[node]]\nname = \"a\"\nrole = \"master\"\nservices = [\"healthd\", \"named\"]",
-            "8:24: unknown service `named`, known are healthd, dns-authd, dns-recursor, lb-proxy, registry-svc, timesync-agent",
+            "8:24: unknown service `named`, known are healthd, clusterd, dns-authd, dns-recursor, lb-proxy, registry-svc, timesync-agent",
         ),
         (
             "[[vip]]\nname = \"a\"\nrole = \"apii\"",

@@ -18,6 +18,10 @@ pub struct Layout {
     pub state: PathBuf,
     /// The socket of healthd.
     pub healthd_socket: PathBuf,
+    /// The socket of clusterd.
+    pub clusterd_socket: PathBuf,
+    /// The directory of manifests that the clusterd of a demonstration reads; without one, none runs there.
+    pub manifests: Option<PathBuf>,
     /// The handover socket of lb-proxy.
     pub swap_socket: PathBuf,
     /// The addresses of dns-recursor.
@@ -61,6 +65,8 @@ impl Layout {
             directory: places::ETC.into(),
             state: places::STATE.into(),
             healthd_socket: places::HEALTHD_SOCKET.into(),
+            clusterd_socket: places::CLUSTERD_SOCKET.into(),
+            manifests: None,
             swap_socket: places::SWAP_SOCKET.into(),
             dns: everywhere(places::DNS_PORT),
             authority: match site.shares_authorities() {
@@ -97,8 +103,10 @@ impl Layout {
 
     /// Whether a service runs here.
     pub fn runs(&self, service: Service) -> bool {
-        self.node()
-            .is_none_or(|node| node.services.contains(&service))
+        match self.node() {
+            Some(node) => node.services.contains(&service),
+            None => service != Service::Clusterd || self.manifests.is_some(),
+        }
     }
 }
 

@@ -69,7 +69,7 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
         Service::Healthd => return None,
         Service::DnsAuthd => (places::authority(), dns()),
         Service::DnsRecursor => (SocketAddr::new(own, places::DNS_PORT), dns()),
-        Service::LbProxy => (places::admin(service), ready()),
+        Service::Clusterd | Service::LbProxy => (places::admin(service), ready()),
         Service::RegistrySvc => (
             SocketAddr::new(own, site.registry.port),
             Question::Https {

@@ -53,7 +53,10 @@ impl Needs {
                 Service::TimesyncAgent => vec![SYSTEM],
                 _ => Vec::new(),
             },
-            names: matches!(service, Service::RegistrySvc | Service::TimesyncAgent),
+            names: matches!(
+                service,
+                Service::Clusterd | Service::RegistrySvc | Service::TimesyncAgent
+            ),
             stop: stop(service),
         }
     }

@@ -78,6 +78,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
     };
     match service {
         Service::Healthd => exchange(scope).into_iter().collect(),
+        Service::Clusterd => Vec::new(),
         Service::DnsAuthd => {
             let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
             let port = match scope.site.shares_authorities() {

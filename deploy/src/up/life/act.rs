@@ -174,6 +174,9 @@ impl Life {
     }
 
     pub(super) fn state(&self, service: Service) -> State {
+        if !self.conductor.runs(service) {
+            return State::Absent;
+        }
         match self.conductor.phase(service) {
             Phase::Waiting => State::Waiting,
             Phase::Starting { .. } => State::Starting,

@@ -1,6 +1,8 @@
 //! The conductor, told stories.
 
-use super::Service::{DnsAuthd, DnsRecursor, Healthd, LbProxy, RegistrySvc, TimesyncAgent};
+use super::Service::{
+    Clusterd, DnsAuthd, DnsRecursor, Healthd, LbProxy, RegistrySvc, TimesyncAgent,
+};
 use super::*;
 
 /// A step of a story: what happens so many milliseconds after the start.
@@ -16,8 +18,11 @@ fn moment() -> Instant {
 
 /// Plays a story and gives the outputs in words.
 fn play(steps: Vec<(u64, Step)>) -> Vec<String> {
+    play_with(Conductor::new(|service| service != Clusterd), steps)
+}
+
+fn play_with(mut conductor: Conductor, steps: Vec<(u64, Step)>) -> Vec<String> {
     let start = moment();
-    let mut conductor = Conductor::new();
     let mut words = Vec::new();
     for (at, step) in steps {
         let now = start + Duration::from_millis(at);
@@ -166,8 +171,46 @@ fn a_service_that_does_not_stop_is_killed() {
 fn who_does_not_want_to_wait_has_everything_killed() {
     let words = after_running(vec![told(100, Input::Stop), told(110, Input::Hurry)]);
     for service in Service::ALL {
+        if service == Clusterd {
+            continue;
+        }
         assert!(words.contains(&format!("kill {service}")), "{words:?}");
     }
+}
+
+#[test]
+fn clusterd_runs_between_healthd_and_dns_authd_where_it_runs() {
+    let two = |service| matches!(service, Healthd | Clusterd | DnsAuthd);
+    let words = play_with(
+        Conductor::new(two),
+        vec![
+            told(0, Input::Begin),
+            told(10, Input::Ready(Healthd)),
+            told(20, Input::Ready(Clusterd)),
+            told(30, Input::Restart(LbProxy)),
+            told(40, Input::Stop),
+            told(50, Input::Ended(DnsAuthd, Ending::Code(0))),
+            told(60, Input::Ended(Clusterd, Ending::Code(0))),
+            told(70, Input::Ended(Healthd, Ending::Code(0))),
+        ],
+    );
+    assert_eq!(
+        words,
+        [
+            "spawn healthd",
+            "healthd: ready after 0.01 s",
+            "spawn clusterd",
+            "clusterd: ready after 0.01 s",
+            "spawn dns-authd",
+            "terminate dns-authd",
+            "dns-authd: stopped",
+            "terminate clusterd",
+            "clusterd: stopped",
+            "terminate healthd",
+            "healthd: stopped",
+            "finished",
+        ]
+    );
 }
 
 #[test]
@@ -337,10 +380,10 @@ impl Dice {
 
 #[test]
 fn whatever_happens_no_service_runs_twice_and_the_end_comes() {
-    for seed in 0..300 {
+    for seed in 0..300_u64 {
         let mut dice = Dice(seed);
         let mut now = moment();
-        let mut conductor = Conductor::new();
+        let mut conductor = Conductor::new(|service| service != Clusterd || seed % 2 == 0);
         let mut alive = PerService::<bool>::default();
         let mut finished = false;
         conductor.handle(Input::Begin, now);
@@ -366,7 +409,7 @@ fn whatever_happens_no_service_runs_twice_and_the_end_comes() {
                 let left = alive.iter().find(|(_, alive)| **alive);
                 assert_eq!(left, None, "something is left: seed {seed} step {step}");
             }
-            let service = Service::ALL[usize::try_from(dice.roll(3)).unwrap()];
+            let service = Service::ALL[usize::try_from(dice.roll(4)).unwrap()];
             now += Duration::from_millis(dice.roll(2_000));
             match dice.roll(10) {
                 0..3 => conductor.handle(Input::Ready(service), now),

@@ -34,6 +34,10 @@ fn view() -> View {
         elapsed: Duration::from_secs(193),
         services: PerService {
             healthd: service("9 targets, 6 up", 4711, 9.0),
+            clusterd: ServiceView {
+                state: State::Absent,
+                ..ServiceView::default()
+            },
             dns_authd: service("127.0.0.1:5301, 1 zone", 4712, 0.4),
             dns_recursor: service("127.0.0.1:5300", 4713, 12_345.6),
             lb_proxy: service("127.0.0.1, 2 open", 4714, 3.0),
@@ -170,6 +174,21 @@ fn what_is_served_ends_with_a_whole_word() {
         wide[7].chars().count(),
         "the columns stand below their headings"
     );
+}
+
+#[test]
+fn clusterd_is_shown_where_it_runs() {
+    let mut view = view();
+    let has = |view: &View, page, word: &str| {
+        let shown = shown(view, page, PLAIN);
+        shown.iter().any(|line| line.contains(word))
+    };
+    assert!(!has(&view, Page::Site, "clusterd"));
+    assert!(!has(&view, Page::AskRestart, " c clusterd"));
+    view.services.clusterd.state = State::Ready;
+    assert!(has(&view, Page::Site, " clusterd "));
+    assert!(has(&view, Page::AskRestart, " c clusterd"));
+    assert_eq!(view.to_json()["services"][1]["name"], "clusterd");
 }
 
 #[test]

@@ -6,10 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use super::{RUNTIMES, site, vip};
-use crate::config::{NodeFile, Output};
+use crate::config::{NodeFile, Output, Part};
 use crate::target::{butane, files, ignition, machineconfig};
 use site::secrets::Secrets;
-use site::{Podman, Runtime, Site, VipRole};
+use site::service::Service;
+use site::{Podman, Role, Runtime, Site, VipRole};
 
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/deploy/targets")
@@ -72,6 +73,14 @@ fn every_target_is_as_people_have_read_it() {
             let name = format!("{}-{}.txt", name(runtime), node.name);
             check(&mut wrong, &name, &together(files(&site, node)));
         }
+    }
+    for runtime in [Runtime::Quadlet(Podman::V5_2), Runtime::Native] {
+        let mut site = site(runtime);
+        site.nodes[0].services = Service::of(Role::Master, true);
+        let mut clusterd = files(&site, &site.nodes[0]);
+        clusterd.retain(|file| file.part == Part::Service(Service::Clusterd));
+        let name = format!("clusterd-{}.txt", name(runtime));
+        check(&mut wrong, &name, &together(clusterd));
     }
     let site = seeds(Runtime::Quadlet(Podman::V5_2));
     let secrets = Secrets::made_up(&site);

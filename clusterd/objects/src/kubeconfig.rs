@@ -14,26 +14,36 @@ const MAX_NODES: usize = 20_000;
 
 /// The current context of a kubeconfig.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Kubeconfig {
-    pub(super) server: String,
-    pub(super) server_name: Option<String>,
-    pub(super) authorities: Option<Pem>,
-    pub(super) token: Option<Token>,
-    pub(super) certificate: Option<Pem>,
-    pub(super) key: Option<Pem>,
+pub struct Kubeconfig {
+    /// The URL of the API server.
+    pub server: String,
+    /// The name that the server's certificate is verified for, where it is not the host of the URL.
+    pub server_name: Option<String>,
+    /// The authorities of the server.
+    pub authorities: Option<Pem>,
+    /// The bearer token.
+    pub token: Option<Token>,
+    /// The certificate of the client.
+    pub certificate: Option<Pem>,
+    /// Its key.
+    pub key: Option<Pem>,
 }
 
 /// PEM in the kubeconfig or in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Pem {
+pub enum Pem {
+    /// In the kubeconfig.
     Inline(Vec<u8>),
+    /// In this file.
     File(PathBuf),
 }
 
 /// A token in the kubeconfig or in a file.
 #[derive(Clone, PartialEq, Eq)]
-pub(super) enum Token {
+pub enum Token {
+    /// In the kubeconfig.
     Inline(String),
+    /// In this file.
     File(PathBuf),
 }
 
@@ -100,8 +110,27 @@ struct User {
     password: Option<String>,
 }
 
+impl Kubeconfig {
+    /// The files that it names.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let pems = [&self.authorities, &self.certificate, &self.key];
+        let pems = pems.into_iter().flatten().filter_map(|pem| match pem {
+            Pem::File(path) => Some(path.as_path()),
+            Pem::Inline(_) => None,
+        });
+        let token = self.token.iter().filter_map(|token| match token {
+            Token::File(path) => Some(path.as_path()),
+            Token::Inline(_) => None,
+        });
+        pems.chain(token)
+    }
+}
+
 /// Reads the current context; paths are relative to the directory of the file.
-pub(super) fn read(text: &str, directory: &Path) -> Result<Kubeconfig, String> {
+///
+/// # Errors
+/// The first thing that cannot be used.
+pub fn read(text: &str, directory: &Path) -> Result<Kubeconfig, String> {
     let options = serde_saphyr::options! {
         with_snippet: false,
         budget: serde_saphyr::budget! { max_nodes: MAX_NODES, max_depth: MAX_DEPTH },
@@ -204,6 +233,11 @@ users:
         );
         assert_eq!(read.token, Some(Token::File("/run/token".into())));
         assert_eq!(read.certificate, Some(Pem::Inline(b"a".to_vec())));
+        let files: Vec<&Path> = read.files().collect();
+        assert_eq!(
+            files,
+            [Path::new("/etc/outpost/ca.crt"), Path::new("/run/token")]
+        );
     }
 
     #[test]
