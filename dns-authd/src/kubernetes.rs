@@ -161,7 +161,7 @@ async fn next(snapshots: &mut Option<Reader<Snapshot>>) -> Arc<Snapshot> {
     }
 }
 
-/// What is wrong with the names of the cluster, in a line.
+/// The trouble with the names of the cluster, in a line.
 fn trouble(link: &Link) -> Option<String> {
     let state = link.state()?;
     let snapshot = link.current();

@@ -40,6 +40,8 @@ use crate::{health, kubernetes, notify, random, routes, secondary, self_check, s
 const SOCKETS: &str = "dns";
 /// The time between attempts to reach a publisher with a full queue.
 const RETRY: Duration = Duration::from_millis(5);
+/// The longest wait for the first names of the cluster before another process hands its sockets over.
+const FIRST_NAMES: Duration = Duration::from_secs(5);
 /// The interval of checks for open connections while draining.
 const DRAIN_POLL: Duration = Duration::from_millis(10);
 
@@ -267,8 +269,12 @@ impl Stock {
             tracing::info!(
                 "Another process may answer from the same sockets until all zones are loaded"
             );
+            let all = async {
+                drop((&mut loading).await);
+                first_names(&cell, config).await;
+            };
             tokio::select! {
-                _ = &mut loading => {}
+                () = all => {}
                 () = context.predecessor.end() => {}
             }
         }
@@ -281,6 +287,21 @@ impl Stock {
             pace,
         })
     }
+}
+
+/// Waits until the names of the cluster are served. While clusterd is away there are none, and the zones of files must not wait
+/// for them.
+async fn first_names(cell: &Arc<Latest<Snapshot>>, config: &Config) {
+    let Some(options) = &config.kubernetes else {
+        return;
+    };
+    let mut snapshots = cell.reader();
+    let has_names = |snapshot: &Snapshot| {
+        let served = snapshot.table.zone(&options.domain);
+        served.is_some_and(|served| served.zone.is_some())
+    };
+    let waited = snapshots.wait_for(has_names);
+    drop(tokio::time::timeout(FIRST_NAMES, waited).await);
 }
 
 const fn pace(config: &Config) -> Pace {

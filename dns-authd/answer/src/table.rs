@@ -37,7 +37,7 @@ struct Directory {
 pub struct Served {
     /// The zone's name.
     pub apex: Name,
-    /// Its data; `None` if it could never be loaded, and its names get SERVFAIL. Of a zone in parts it is the root.
+    /// Its data; `None` if it could never be loaded, and its names get SERVFAIL. A zone in parts has its root here.
     pub zone: Option<Arc<Zone>>,
     /// The parts of a zone in parts.
     pub parts: Option<Parts>,

@@ -35,7 +35,7 @@ pub struct Cluster {
     /// The slices of each Service, by the Service's key.
     slices: BTreeMap<Key, BTreeSet<Key>>,
     /// The names of each Service beside those below `svc`: their removal has to be known.
-    elsewhere: BTreeMap<Key, Elsewhere>,
+    others: BTreeMap<Key, OtherNames>,
     domain: Domain,
     reverse: Vec<Reverse>,
     external: Option<External>,
@@ -43,12 +43,12 @@ pub struct Cluster {
 
 /// The names of a Service that are not below its own.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Elsewhere {
+struct OtherNames {
     reverse: Vec<Pointer>,
     pods: Vec<IpAddr>,
 }
 
-/// What has changed in one zone.
+/// The changes of one zone.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The zone's place among [`Options::apexes`].
@@ -133,7 +133,7 @@ impl Cluster {
             serial: 0,
             namespaces: BTreeSet::new(),
             slices: BTreeMap::new(),
-            elsewhere: BTreeMap::new(),
+            others: BTreeMap::new(),
             domain: Domain {
                 // The Service's own name, or the pod's: the names below it are in the same part.
                 shape: shape(&options.domain, options.domain.n_labels() + 3),
@@ -226,9 +226,9 @@ impl Cluster {
         }
         dirty.root = true;
         let before = std::mem::replace(&mut self.namespaces, served);
-        let others: BTreeSet<&String> = before.symmetric_difference(&self.namespaces).collect();
+        let moved: BTreeSet<&String> = before.symmetric_difference(&self.namespaces).collect();
         let services = self.snapshot.of_kind(Kind::Service);
-        let services = services.filter(|service| others.contains(&service.meta().namespace));
+        let services = services.filter(|service| moved.contains(&service.meta().namespace));
         services.map(|service| service.key()).collect()
     }
 
@@ -263,7 +263,7 @@ impl Cluster {
         };
         let rendered = self.render_service(&key);
         let is_served = rendered.is_some();
-        let new = rendered.map_or_else(Elsewhere::default, |rendered| Elsewhere {
+        let new = rendered.map_or_else(OtherNames::default, |rendered| OtherNames {
             reverse: rendered.reverse,
             pods: rendered.pods,
         });
@@ -277,13 +277,13 @@ impl Cluster {
             }
         }
         self.follow_external(&key, is_served, dirty);
-        let old = self.elsewhere.remove(&key).unwrap_or_default();
+        let old = self.others.remove(&key).unwrap_or_default();
         if old != new {
             self.replace_pods(&key.namespace, &old.pods, &new.pods, dirty);
             self.replace_pointers(&key, &old.reverse, &new.reverse, dirty);
         }
-        if new != Elsewhere::default() {
-            self.elsewhere.insert(key, new);
+        if new != OtherNames::default() {
+            self.others.insert(key, new);
         }
     }
 

@@ -12,7 +12,7 @@ use crate::selector::Selector;
 /// The most reverse zones: a network whose zones are more is refused.
 const MAX_REVERSE: usize = 1024;
 
-/// What names a cluster gets.
+/// The options of the names of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// The domain of the cluster.

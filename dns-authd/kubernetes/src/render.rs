@@ -346,7 +346,7 @@ fn service_name(owner: &Name, port: &str, protocol: Protocol) -> Option<Name> {
     name.prepend(format!("_{port}").as_bytes()).ok()
 }
 
-/// The weight of each of so many records; CoreDNS counts every address and port, also those that share a record.
+/// The weight of each of `n` records; CoreDNS counts every address and port, also those that share a record.
 fn weight(n: usize) -> u16 {
     let share = WEIGHTS / n.max(1);
     u16::try_from(share.max(1)).unwrap_or(1)

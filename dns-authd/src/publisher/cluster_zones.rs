@@ -20,7 +20,7 @@ use super::report::ZoneReport;
 pub struct Rendered {
     /// The options that it was rendered with.
     pub options: Arc<Options>,
-    /// What has changed.
+    /// The changed zones.
     pub changes: Vec<Change>,
     /// The time that it took.
     pub took: Duration,

@@ -415,7 +415,7 @@ impl Zone {
         answer == self.nxdomain
     }
 
-    /// Whether the suffix of so many labels of this name exists.
+    /// Whether the suffix of `n_labels` labels of this name exists.
     #[inline]
     #[must_use]
     pub fn has(&self, name: &Suffixes, n_labels: usize) -> bool {
