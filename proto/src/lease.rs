@@ -25,9 +25,6 @@ use crate::wire::health_client::HealthClient;
 /// healthd answers within a quarter of a second; one that does not is away.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long a service waits for a healthd that it has never heard.
-const FIRST_ANSWER: Duration = Duration::from_secs(2);
-
 /// A healthd of an earlier version grants no leases; this is the time until the next try.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(5);
 
@@ -135,7 +132,7 @@ impl LeaseClient {
                         connection: Connection::new(endpoint, SENTENCES),
                         client: None,
                         number: 0,
-                        heard: clock::now() + FIRST_ANSWER,
+                        heard: clock::now(),
                     };
                     caller.run().await;
                 }
@@ -201,7 +198,7 @@ struct Caller {
     client: Option<HealthClient<Channel>>,
     /// The number of the last response.
     number: u64,
-    /// When healthd answered last; in the beginning, until when it may be silent.
+    /// When healthd answered last, or the calls began.
     heard: Instant,
 }
 
