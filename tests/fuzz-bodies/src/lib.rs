@@ -62,6 +62,8 @@ mod registry_range;
 mod registry_wire;
 #[cfg(feature = "response")]
 mod response;
+#[cfg(feature = "signed_response")]
+mod signed_response;
 #[cfg(feature = "settings")]
 mod settings;
 #[cfg(feature = "site_file")]
@@ -286,6 +288,13 @@ pub const TARGETS: &[Target] = &[
         body: response::body,
         words: response::WORDS,
         steps: 40_000,
+    },
+    #[cfg(feature = "signed_response")]
+    Target {
+        name: "signed_response",
+        body: signed_response::body,
+        words: signed_response::WORDS,
+        steps: 5_000,
     },
     #[cfg(feature = "settings")]
     Target {

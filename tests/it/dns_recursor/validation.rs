@@ -118,7 +118,7 @@ fn tree(files: &Scratch) -> (Vec<(String, String)>, String) {
         };
         ds.insert(name, named);
         files.write("in.zone", &text);
-        let mut arguments = vec!["-q", "-S", "-z", "-o", name, "-O", "full", "-f", "out.zone"];
+        let mut arguments = vec!["-q", "-S", "-z", "-P", "-o", name, "-O", "full", "-f", "out.zone"];
         arguments.extend(*options);
         arguments.push("in.zone");
         tool("dnssec-signzone", &arguments);
