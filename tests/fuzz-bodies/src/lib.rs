@@ -62,10 +62,10 @@ mod registry_range;
 mod registry_wire;
 #[cfg(feature = "response")]
 mod response;
-#[cfg(feature = "signed_response")]
-mod signed_response;
 #[cfg(feature = "settings")]
 mod settings;
+#[cfg(feature = "signed_response")]
+mod signed_response;
 #[cfg(feature = "site_file")]
 mod site_file;
 #[cfg(feature = "tsig")]

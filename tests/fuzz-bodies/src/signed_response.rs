@@ -49,10 +49,7 @@ pub(super) fn body(data: &[u8]) {
     let (qname, _) = Name::from_wire(&question).expect("the reader has read it");
     let qtype = dns_cache::key::qtype(&question);
     // The zones do not have these as records of their own.
-    if matches!(
-        qtype,
-        Type::ANY | Type::RRSIG | Type::NSEC | Type::NSEC3
-    ) {
+    if matches!(qtype, Type::ANY | Type::RRSIG | Type::NSEC | Type::NSEC3) {
         return;
     }
     let dangles = answer.dangling.is_some();
