@@ -45,6 +45,11 @@ fn no_upstream_upsets_the_resolver() {
 }
 
 #[test]
+fn no_upstream_has_anything_but_the_truth_validated() {
+    smoke("signed_response");
+}
+
+#[test]
 fn no_settings_upset_their_parsers() {
     smoke("settings");
 }

@@ -80,7 +80,7 @@ pub fn send(
     out: &mut [u8],
 ) -> Option<usize> {
     let bytes = message.bytes();
-    let extended_error = extended_error.or(message.info_code());
+    let extended_error = extended_error.or_else(|| message.info_code());
     let tail = tail_length(asker, extended_error);
     if bytes.len() + tail > asker.limit {
         let flags = Flags(Flags::TC).with_rcode(message.rcode());

@@ -527,7 +527,7 @@ pub fn join(first: &Message, rest: &Message, scratch: &mut [u8]) -> Option<Messa
     let flags = flags.with_rcode(rest.rcode());
     let both = [first, rest];
     let joined = recompose(first.question(), flags, &both, |_| true, scratch)?;
-    Some(joined.with_info_code(rest.info_code().or(first.info_code())))
+    Some(joined.with_info_code(rest.info_code().or_else(|| first.info_code())))
 }
 
 /// Composes a message of the records of others that `is_kept` allows, section by section.

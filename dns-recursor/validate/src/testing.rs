@@ -11,8 +11,9 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dns_cache::key;
-use dns_cache::message::{Message, Row};
-use dns_wire::{Name, Rcode, Section, Type, rdata};
+use dns_cache::message::{Message, Row, canonical_rdata};
+use dns_wire::records::uncompressed_rdata;
+use dns_wire::{Name, Rcode, Records, Section, Type, rdata};
 use ring::signature::{Ed25519KeyPair, KeyPair};
 
 use crate::response::{Response, Set};
@@ -412,10 +413,22 @@ impl World {
     }
 
     pub fn validate_counting(&self, qname: &Name, qtype: Type, reply: &Reply) -> (Verdict, Budget) {
-        let Some(response) = Response::read(&reply.message(qname, qtype)) else {
+        self.validate_message(qname, qtype, &reply.message(qname, qtype), false)
+    }
+
+    /// Validates a message as a resolver has kept it.
+    pub fn validate_message(
+        &self,
+        qname: &Name,
+        qtype: Type,
+        message: &Message,
+        dangles: bool,
+    ) -> (Verdict, Budget) {
+        let Some(response) = Response::read(message) else {
             return (Verdict::bogus(Why::Signature), Budget::default());
         };
-        let mut validation = Validation::new(qname, qtype, response, false, Budget::default());
+        let budget = Budget::default();
+        let mut validation = Validation::new(qname, qtype, response, dangles, budget);
         let mut zones = Zones::default();
         let mut context = Context {
             anchors: &self.anchors,
@@ -440,6 +453,20 @@ impl World {
             }
         }
     }
+}
+
+/// The response code of a message, and the data of its answer section in any order.
+pub fn content(message: &Message) -> (Rcode, BTreeSet<(Name, Type, Vec<u8>)>) {
+    let bytes = message.bytes();
+    let records = Records::new(bytes).unwrap().map(Result::unwrap);
+    let data = records
+        .filter(|record| record.section == Section::Answer && record.rtype != Type::RRSIG)
+        .map(|record| {
+            let (owner, _) = Name::read(bytes, record.name_offset).unwrap();
+            let rdata = uncompressed_rdata(bytes, &record).unwrap();
+            (owner, record.rtype, canonical_rdata(record.rtype, &rdata))
+        });
+    (message.rcode(), data.collect())
 }
 
 /// Drops second copies of records, as the reader of responses does.

@@ -66,6 +66,8 @@ mod registry_wire;
 mod response;
 #[cfg(feature = "settings")]
 mod settings;
+#[cfg(feature = "signed_response")]
+mod signed_response;
 #[cfg(feature = "site_file")]
 mod site_file;
 #[cfg(feature = "tsig")]
@@ -295,6 +297,13 @@ pub const TARGETS: &[Target] = &[
         body: response::body,
         words: response::WORDS,
         steps: 40_000,
+    },
+    #[cfg(feature = "signed_response")]
+    Target {
+        name: "signed_response",
+        body: signed_response::body,
+        words: signed_response::WORDS,
+        steps: 5_000,
     },
     #[cfg(feature = "settings")]
     Target {

@@ -83,7 +83,7 @@ pub(super) fn body(data: &[u8]) {
 }
 
 /// The question section, in lower case, if there is exactly one question with a plain name.
-fn question_of(data: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn question_of(data: &[u8]) -> Option<Vec<u8>> {
     if data.get(4..6)? != [0, 1] {
         return None;
     }

@@ -118,7 +118,9 @@ fn tree(files: &Scratch) -> (Vec<(String, String)>, String) {
         };
         ds.insert(name, named);
         files.write("in.zone", &text);
-        let mut arguments = vec!["-q", "-S", "-z", "-o", name, "-O", "full", "-f", "out.zone"];
+        let mut arguments = vec![
+            "-q", "-S", "-z", "-P", "-o", name, "-O", "full", "-f", "out.zone",
+        ];
         arguments.extend(*options);
         arguments.push("in.zone");
         tool("dnssec-signzone", &arguments);
@@ -139,7 +141,7 @@ fn start_unbound(files: &Scratch, server: SocketAddr, site: &Site, anchor: &str)
          module-config: \"validator iterator\"\n  trust-anchor: \"{anchor}\"\n  domain-insecure: \"nta.test\"\n  \
          ede: yes\n  local-zone: \"test.\" nodefault\n  num-threads: 1\n  val-log-level: 2\n\
          remote-control:\n  control-enable: no\n\
-         stub-zone:\n  name: \".\"\n  stub-addr: {}@{}\n  stub-prime: no\n",
+         forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
         server.ip(),
         server.port(),
         authority.ip(),

@@ -57,7 +57,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                     state.cannot_edns(now);
                 }
                 // An upstream may strip signatures. Keys without them are of no use.
-                let is_stripped = flight.is_for_keys && !answer.message.has(Type::RRSIG);
+                let is_stripped = flight.checks.is_for_keys && !answer.message.has(Type::RRSIG);
                 match flight.validates() {
                     _ if is_stripped => {
                         self.drop_exchange(id, exchange);
@@ -228,7 +228,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             None => self.link_failed(id, Reason::Absent, now),
             Some(next) => {
                 self.flights.wait_for(id, next);
-                self.with_flight(next, |flight| flight.is_for_keys = is_for_keys);
+                self.with_flight(next, |flight| flight.checks.is_for_keys = is_for_keys);
                 self.advance(next, Cause::Begin, now);
                 self.arm(next);
             }

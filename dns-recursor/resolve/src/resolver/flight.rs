@@ -5,13 +5,12 @@ use std::sync::Arc;
 use dns_cache::instant::Instant;
 use dns_cache::key::{self, Key, Variant};
 use dns_cache::message::Answer;
-use dns_validate::Budget;
 use dns_wire::{Class, Name, Type};
 
 use super::delegation::Delegation;
 use super::shares::zone_of;
 use super::upstreams::UpstreamId;
-use super::validating::Validating;
+use super::validating::Checks;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
 use crate::origin::Origin;
@@ -53,14 +52,8 @@ pub(super) struct Flight<C> {
     exchanges: Vec<ExchangeId>,
     /// The zone that referrals have led to, when it is below the route's.
     pub(super) delegation: Option<Delegation>,
-    /// The answer that is being validated.
-    pub(super) validating: Option<Box<Validating>>,
-    /// What is left of the work of validation.
-    pub(super) budget: Budget,
-    /// Whether upstreams that validate are to send what they take for bogus: an answer was bogus here.
-    pub(super) checking_disabled: bool,
-    /// Whether a validation has asked for it.
-    pub(super) is_for_keys: bool,
+    /// The state of validation.
+    pub(super) checks: Checks,
     /// Another question that has to be answered first.
     pub(super) link: Option<Link>,
     /// Flights that wait for this one.
@@ -116,10 +109,7 @@ impl<C> Flight<C> {
             without_edns: None,
             exchanges: Vec::new(),
             delegation: None,
-            validating: None,
-            budget: Budget::default(),
-            checking_disabled: false,
-            is_for_keys: false,
+            checks: Checks::default(),
             link: None,
             awaited_by: Vec::new(),
             depth: 0,
@@ -158,7 +148,7 @@ impl<C> Flight<C> {
     pub(super) fn asks(&self) -> Variant {
         let variant = self.key.variant();
         match self.validates() {
-            true => Variant::new(true, self.checking_disabled),
+            true => Variant::new(true, self.checks.checking_disabled),
             false => variant,
         }
     }

@@ -7,7 +7,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{Answer, Message};
 use dns_validate::validation::Context;
-use dns_validate::{Need, Response, Security, Step, Validation, Verdict, Why};
+use dns_validate::{Budget, Need, Response, Security, Step, Validation, Verdict, Why};
 use dns_wire::{Class, Name};
 
 use super::asking::Cause;
@@ -16,8 +16,21 @@ use super::upstreams::UpstreamId;
 use super::{FlightId, Reason, Resolver};
 use crate::exchange::Entropy;
 
+/// The state of validation of a flight.
+#[derive(Default)]
+pub(super) struct Checks {
+    /// The answer that is being validated.
+    validating: Option<Box<Validating>>,
+    /// What is left of the work.
+    budget: Budget,
+    /// Whether upstreams that validate are to send what they take for bogus: an answer was bogus here.
+    pub(super) checking_disabled: bool,
+    /// Whether a validation has asked for the flight.
+    pub(super) is_for_keys: bool,
+}
+
 /// An answer that is being validated.
-pub(super) struct Validating {
+struct Validating {
     answer: Answer,
     validation: Validation,
     /// The upstream that has sent it.
@@ -48,9 +61,14 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let dangles = answer.dangling.is_some();
-        let validation =
-            Validation::new(&name, flight.key.qtype(), response, dangles, flight.budget);
-        flight.validating = Some(Box::new(Validating {
+        let validation = Validation::new(
+            &name,
+            flight.key.qtype(),
+            response,
+            dangles,
+            flight.checks.budget,
+        );
+        flight.checks.validating = Some(Box::new(Validating {
             answer,
             validation,
             upstream,
@@ -63,7 +81,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(flight) = self.flights.get_mut(id) else {
             return;
         };
-        let Some(mut validating) = flight.validating.take() else {
+        let Some(mut validating) = flight.checks.validating.take() else {
             return;
         };
         let mut context = Context {
@@ -72,10 +90,10 @@ impl<C, E: Entropy> Resolver<C, E> {
             now: seconds,
         };
         let step = validating.validation.step(&mut context);
-        flight.budget = validating.validation.budget();
+        flight.checks.budget = validating.validation.budget();
         match step {
             Step::Need(need) => {
-                flight.validating = Some(validating);
+                flight.checks.validating = Some(validating);
                 let key = self.key_of(&need);
                 self.wait_for(id, LinkPurpose::Keys, Box::new(key));
             }
@@ -98,7 +116,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let response = message.and_then(|it| Response::read(it).ok_or(Why::Signature));
         let seconds = self.seconds(now);
         let flight = self.flights.get_mut(id);
-        let Some(validating) = flight.and_then(|flight| flight.validating.as_mut()) else {
+        let Some(validating) = flight.and_then(|flight| flight.checks.validating.as_mut()) else {
             return;
         };
         let mut context = Context {
@@ -154,7 +172,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         flight.failed.push(upstream);
         flight.reason = Reason::Bogus(why);
-        flight.checking_disabled = true;
+        flight.checks.checking_disabled = true;
         self.advance(id, Cause::Failed, now);
         self.arm(id);
     }
