@@ -55,6 +55,18 @@ fn health() -> (Slots, Site) {
     (slots, site)
 }
 
+/// Slots of healthd without a socket that another process holds.
+fn unheld_health() -> (Site, Slots) {
+    let site = Site::new();
+    let config = site.files.join("healthd.toml");
+    let slots = Slots::new("healthd", move |arguments| {
+        let mut command = Command::new(tests::binaries::binary("healthd"));
+        command.arg("serve").arg("--config").arg(&config);
+        with(command, arguments)
+    });
+    (site, slots)
+}
+
 /// Slots of lb-proxy in front of a server.
 fn balancer(server: &Server) -> (Slots, std::net::SocketAddr) {
     let place = Place::new();

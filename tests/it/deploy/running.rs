@@ -92,8 +92,17 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts the first node of a site.
+    /// Starts the services of the first node of a site.
     pub(super) fn start(site: &str) -> Self {
+        let mut running = Self::install(site);
+        for service in SERVICES {
+            running.serve(service);
+        }
+        running
+    }
+
+    /// The first node of a site, before its services start.
+    pub(super) fn install(site: &str) -> Self {
         let root = Scratch::new("root");
         let made = Site::of(site);
         let users = checkout().join("tests/data/deploy/vips/registry.users");
@@ -118,16 +127,12 @@ impl Running {
         let machine = network.machine("m0", "192.168.7.13/24");
         // systemd opens the ports below 1024 on a node.
         machine.configure("net/ipv4/ip_unprivileged_port_start", "0");
-        let mut running = Self {
+        Self {
             machine,
             root,
             daemons: BTreeMap::new(),
             _network: network,
-        };
-        for service in SERVICES {
-            running.serve(service);
         }
-        running
     }
 
     fn serve(&mut self, service: &'static str) {

@@ -2,6 +2,8 @@
 //! what the attacker reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, chown};
 use std::path::Path;
 use std::time::Duration;
 
@@ -9,7 +11,8 @@ use tests::binaries::SERVICES;
 use tests::daemon::http_get;
 use tests::wait;
 
-use super::running::{DIRECTORIES, Identity, Running, SITE, nobody};
+use super::fixture::other;
+use super::running::{DIRECTORIES, Identity, Running, SITE, nobody, values};
 
 /// What an identity reaches of the node.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -155,6 +158,46 @@ fn a_service_that_is_taken_reaches_its_own_and_no_more() {
         subscribers.all(|name| status.contains(&format!("\"{name}\"")))
     };
     wait::for_it("services subscribe at healthd", PATIENCE, connected);
+}
+
+#[test]
+#[ignore = "needs root for owners of files"]
+fn state_that_another_user_has_left_is_given_to_its_service() {
+    let node = Running::install(SITE);
+    let state = node.root.join("var/lib/outpost/registry");
+    let (left, own) = (state.join("blobs/sha256"), state.join("own"));
+    fs::create_dir_all(&left).unwrap();
+    fs::write(left.join("blob"), "content").unwrap();
+    fs::write(&own, "content").unwrap();
+    // The directory itself is the service's already, as tmpfiles.d has it.
+    for path in [state.join("blobs"), left.clone(), left.join("blob")] {
+        chown(path, Some(65_532), Some(65_532)).unwrap();
+    }
+    let user = node.identity("registry-svc").user;
+    chown(&own, Some(user), Some(user)).unwrap();
+    let unit = node.root.join("etc/systemd/system/outpost-setup.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let below = node.root.join("var/lib/outpost").display().to_string();
+    let commands = values(&unit, "ExecStart");
+    let mut n_commands = 0;
+    for command in commands
+        .iter()
+        .filter_map(|line| line.strip_prefix("-/usr/bin/find "))
+    {
+        let here = command.replace("/var/lib/outpost", &below);
+        other("find", &here.split(' ').collect::<Vec<_>>());
+        n_commands += 1;
+    }
+    assert_eq!(n_commands, 5, "all but dns-authd have state: {unit}");
+    for path in [state.join("blobs"), left.clone(), left.join("blob"), own] {
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!(
+            (found.uid(), found.gid()),
+            (user, user),
+            "{}",
+            path.display()
+        );
+    }
 }
 
 /// Secrets belong to their service: it could write to them, but not put others in their place.

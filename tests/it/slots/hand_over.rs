@@ -16,7 +16,7 @@ use tests::scratch::{at, loopback};
 use tests::slots::Slots;
 use tests::stream::{self, Server, receive, send};
 
-use super::{balancer, clock, health, registry};
+use super::{balancer, clock, health, registry, unheld_health};
 
 /// Does something over and over, and counts; what goes wrong once ends it.
 struct Clients {
@@ -227,6 +227,21 @@ fn healthd_goes_from_slot_to_slot_with_what_an_operator_said() {
     assert!(checked.contains("lists"), "{checked}");
     mark("b", "ready");
     b.stop();
+    there_and_back(&slots);
+}
+
+/// As on a node, where no unit holds the socket: containers could not connect to it.
+#[test]
+fn healthd_goes_from_slot_to_slot_with_a_socket_that_it_binds_itself() {
+    let (site, slots) = unheld_health();
+    let mut a = slots.start("a");
+    UnixStream::connect(site.socket()).unwrap();
+    // It is ready once it has the directory, and with it the socket.
+    let b = slots.start("b");
+    assert!(a.wait().success(), "{}", a.log());
+    UnixStream::connect(site.socket()).unwrap();
+    b.stop();
+    assert!(!site.socket().exists(), "the file goes with the process");
     there_and_back(&slots);
 }
 

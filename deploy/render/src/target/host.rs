@@ -213,7 +213,7 @@ fn setup(scope: &Scope<'_>) -> Unit {
     let states = scope.services().filter_map(|service| {
         let (path, id) = (places::state(service)?, facts::user(service).id);
         Some(format!(
-            "-/usr/bin/find {} -maxdepth 0 ! -uid {id} -exec /usr/bin/chown --recursive --no-dereference {id}:{id} {{}} +",
+            "-/usr/bin/find {} -maxdepth 1 ! -uid {id} -exec /usr/bin/chown --recursive --no-dereference {id}:{id} {{}} +",
             path.display()
         ))
     });
@@ -230,8 +230,8 @@ fn setup(scope: &Scope<'_>) -> Unit {
             format_args!("/usr/bin/systemd-sysusers {SYSUSERS}"),
         )
         .comments(&[
-            "State that another user has left, such as one of a backup. The directory itself comes last, so that a run",
-            "that was cut off is done again.",
+            "State that another user has left, such as one of a backup. Directories come after what is in them, so that a",
+            "run that was cut off is done again.",
         ])
         .set_each("ExecStart", states)
         .set(
