@@ -176,7 +176,7 @@ pub struct LookArgs {
     pub config: PathBuf,
 }
 
-/// What `recover` does.
+/// The arguments of `recover`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct RecoverArgs {
     /// The digest of a manifest to name

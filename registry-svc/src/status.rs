@@ -270,29 +270,7 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             octets(held.sum.bytes),
         )?;
     }
-    if !detail.read_only_disk && !detail.journal.kept_twice {
-        writeln!(
-            text,
-            "THE JOURNAL IS KEPT ONCE: its copy cannot be written, and a damaged disk loses names"
-        )?;
-    }
-    if detail.journal.records_put_back > 0 {
-        writeln!(
-            text,
-            "the start put {} back into the journal from its copy: the disk is failing",
-            counted(detail.journal.records_put_back, "record"),
-        )?;
-    }
-    if let Some(recovered) = &detail.recovered {
-        writeln!(
-            text,
-            "THE JOURNAL WAS DAMAGED at the start ({}): {} were read from it; its files are in {}; \
-             `registry-svc recover` lists images without a name",
-            recovered.damage,
-            counted(recovered.records, "record"),
-            recovered.set_aside,
-        )?;
-    }
+    write_journal(text, detail)?;
     write_damage(text, &detail.damage)?;
     write_space(text, &detail.space)?;
     write_upkeep(text, &detail.upkeep)?;
@@ -319,6 +297,33 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             Some(error) => writeln!(text, "  FAILS: {error}")?,
             None => writeln!(text)?,
         }
+    }
+    Ok(())
+}
+
+fn write_journal(text: &mut String, detail: &Detail) -> std::fmt::Result {
+    if !detail.read_only_disk && !detail.journal.kept_twice {
+        writeln!(
+            text,
+            "THE JOURNAL IS KEPT ONCE: its copy cannot be written, and a damaged disk loses names"
+        )?;
+    }
+    if detail.journal.records_put_back > 0 {
+        writeln!(
+            text,
+            "the start put {} back into the journal from its copy: the disk is failing",
+            counted(detail.journal.records_put_back, "record"),
+        )?;
+    }
+    if let Some(recovered) = &detail.recovered {
+        writeln!(
+            text,
+            "THE JOURNAL WAS DAMAGED at the start ({}): {} were read from it; its files are in {}; \
+             `registry-svc recover` lists images without a name",
+            recovered.damage,
+            counted(recovered.records, "record"),
+            recovered.set_aside,
+        )?;
     }
     Ok(())
 }

@@ -225,6 +225,15 @@ struct Names {
     cache: Cache<(RepositoryName, Reference), (Digest, Arc<str>)>,
 }
 
+impl Names {
+    fn new() -> Self {
+        Self {
+            n_taken: 0,
+            cache: Cache::new(NAMES),
+        }
+    }
+}
+
 /// The largest `clock-bound`, in milliseconds.
 const FAR_AHEAD: u64 = 24 * 3_600_000;
 
@@ -304,10 +313,7 @@ impl Store {
             naming: Naming::default(),
             damage: Damage::default(),
             manifests: Mutex::new(Cache::new(settings.cache)),
-            names: Mutex::new(Names {
-                n_taken: 0,
-                cache: Cache::new(NAMES),
-            }),
+            names: Mutex::new(Names::new()),
             buffers: Arc::default(),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,

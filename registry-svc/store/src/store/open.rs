@@ -4,8 +4,9 @@
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
 //!
-//! What the journal has lost is put back from its copy. A journal that is damaged in both is set aside, another is made of what can be read of it, and the node begins a new
-//! incarnation: nothing tells which of its records are lost.
+//! What the journal has lost is put back from its copy. A journal that is damaged in both is set aside,
+//! another is made of what can be read of it, and the node begins a new incarnation: nothing tells which
+//! of its records are lost.
 //!
 //! On a read-only file system nothing is changed, and the store serves what is there.
 
@@ -239,7 +240,7 @@ pub(crate) fn open(
     let clean = Clean::take(&**disk, layout).map_err(doing())?;
     let directory = Directory::new(Arc::clone(disk), layout.journal(), layout.journal_copy());
 
-    let compared = copy::mend(&directory)?;
+    let mut compared = copy::mend(&directory)?;
     let mut recovery = Recovery {
         n_put_back: compared.n_put_back,
         ..Recovery::default()
@@ -256,11 +257,9 @@ pub(crate) fn open(
     let is_damaged = matches!(found, Err(StoreError::DamagedJournal(_)));
     let indexed = match found {
         Err(StoreError::DamagedJournal(damage)) => {
-            origin = new_incarnation(&**disk, layout, &settings.node)
-                .map_err(StoreError::io("note a new incarnation"))?;
+            origin = set_aside(settings, layout, &directory, damage, &mut recovery)?;
             history = History::new(origin.clone());
-            let salvaged = salvage::replace(&directory, &layout.set_aside())?;
-            recovery.damaged_journal = Some((damage, salvaged));
+            compared = Compared::default();
             index(
                 settings,
                 layout,
@@ -281,10 +280,6 @@ pub(crate) fn open(
     let is_as_left = clean.is_some_and(|clean| clean.place == replayed.end);
     let (segment, end) = last_segment(&directory, &replayed, is_as_left)?;
     directory.clean()?;
-    let compared = match is_damaged {
-        true => Compared::default(),
-        false => compared,
-    };
     let copy = Copy::new(directory.clone(), &compared, end);
     recovery.n_records = replayed.n_records;
     recovery.n_truncated = replayed.n_torn;
@@ -302,6 +297,22 @@ pub(crate) fn open(
         recovery,
         lock,
     })
+}
+
+/// Sets a journal aside that is damaged in both copies, for one of what can be read of it; returns the new
+/// incarnation of this node.
+fn set_aside(
+    settings: &Settings,
+    layout: &Layout,
+    directory: &Directory,
+    damage: String,
+    recovery: &mut Recovery,
+) -> Result<NodeId, StoreError> {
+    let origin = new_incarnation(&*directory.disk, layout, &settings.node)
+        .map_err(StoreError::io("note a new incarnation"))?;
+    let salvaged = salvage::replace(directory, &layout.set_aside())?;
+    recovery.damaged_journal = Some((damage, salvaged));
+    Ok(origin)
 }
 
 /// Takes the store for this process; none on a read-only file system.

@@ -181,3 +181,25 @@ fn an_empty_directory_on_a_read_only_disk_is_no_store() {
         assert_eq!(text, wanted);
     });
 }
+
+#[test]
+fn names_that_a_read_only_disk_has_lost_are_read_from_the_copy() {
+    run(async {
+        for is_orderly in [false, true] {
+            let disk = prepared(is_orderly).await;
+            let journal = std::path::Path::new("/store/journal/00000001.log");
+            let size = disk.octets(journal).unwrap().len() as u64;
+            // In the first record, and in the last.
+            for bit in [8 * 20, 8 * (size - 1)] {
+                let disk = disk.next_life(End::Kill, READ_ONLY);
+                disk.damage(journal, bit);
+                let (store, _) = open(&disk).await.unwrap();
+                let found = store.manifest(&name(), &tag()).await.unwrap();
+                assert_eq!(found.unwrap().bytes, Bytes::from_static(b"{}"));
+                let size = store.blob(&name(), &digest(LAYER)).await.unwrap();
+                assert_eq!(size, Some(LAYER.len() as u64));
+                disk.damage(journal, bit);
+            }
+        }
+    });
+}

@@ -562,7 +562,7 @@ fn a_blob_that_goes_before_it_is_moved_ends_no_sweep() {
 fn damaged_file(store: &Store, digest: &Digest, size: u64, age: Duration) {
     let file = std::fs::File::create(store.layout().quarantined(digest)).unwrap();
     file.set_len(size).unwrap();
-    file.set_modified(SystemTime::now() - age).unwrap();
+    file.set_modified(store.wall() - age).unwrap();
 }
 
 #[test]
