@@ -100,7 +100,8 @@ impl Target {
 pub(crate) const NOTES: &str = "\
 Below the output directory there is one for each target: configs, quadlet and units have one for
 each node, which is that node's root; ignition, machineconfig, butane and kubernetes have files that
-are handed over as they are. Only a site with a [cluster] has the last one. The same site file gives the same bytes, wherever it is rendered.
+are handed over as they are. Only a site with a [cluster] has the last one. The same site file gives
+the same bytes, wherever it is rendered.
 
 A file that an earlier rendering wrote, and this one does not, is removed; .outpost-rendered in the
 output directory names them. A file that no rendering wrote is never overwritten or removed. Files

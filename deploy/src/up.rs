@@ -140,15 +140,7 @@ fn run_in(
             notify: layout.directory.join(format!("{service}.notify")),
             admin: layout.directory.join(format!("{service}.admin")),
         }),
-        listens: PerService {
-            healthd: String::new(),
-            clusterd: String::new(),
-            dns_authd: at.authority.to_string(),
-            dns_recursor: at.dns.to_string(),
-            lb_proxy: at.own.to_string(),
-            registry_svc: at.registry.to_string(),
-            timesync_agent: at.time.to_string(),
-        },
+        listens: listens(&at),
         registry: at.registry,
         control: control::socket(run_dir.path()),
         commands: commands(
@@ -168,6 +160,19 @@ fn run_in(
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(life::run(setup))
+}
+
+/// The addresses that are shown for each service; healthd and clusterd have sockets alone.
+fn listens(at: &Addresses) -> PerService<String> {
+    PerService {
+        healthd: String::new(),
+        clusterd: String::new(),
+        dns_authd: at.authority.to_string(),
+        dns_recursor: at.dns.to_string(),
+        lb_proxy: at.own.to_string(),
+        registry_svc: at.registry.to_string(),
+        timesync_agent: at.time.to_string(),
+    }
 }
 
 /// The directory of manifests, wherever the services run.

@@ -9,7 +9,7 @@ use std::process::Command;
 use tests::daemon::Daemon;
 use tests::lb::{self, Place};
 use tests::registry::Registry;
-use tests::scratch::{at, loopback};
+use tests::scratch::{Scratch, at, loopback};
 use tests::site::Site;
 use tests::slots::{Slots, with};
 use tests::sockets::{Held, HeldPath};
@@ -65,6 +65,33 @@ fn unheld_health() -> (Site, Slots) {
         with(command, arguments)
     });
     (site, slots)
+}
+
+/// Slots of clusterd with one Service among its manifests, and its socket.
+fn cluster() -> (Slots, Scratch) {
+    let files = Scratch::new("cluster");
+    let manifests = files.join("manifests");
+    std::fs::create_dir_all(&manifests).unwrap();
+    let web = "apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\nspec: {clusterIP: 172.30.0.20}\n";
+    std::fs::write(manifests.join("web.yaml"), web).unwrap();
+    let socket = files.join("clusterd.sock");
+    let config = files.write(
+        "clusterd.toml",
+        &format!(
+            "version = \"v1\"\nsocket = \"{}\"\nstate = \"{}\"\nmanifests = \"{}\"\nadmin.listen = \"none\"\n",
+            socket.display(),
+            files.join("state").display(),
+            manifests.display()
+        ),
+    );
+    let held = HeldPath::bind(&socket);
+    let serve = tests::binaries::binary("clusterd");
+    let slots = Slots::new("clusterd", move |arguments| {
+        let mut command = Command::new(&serve);
+        command.arg("serve").arg("--config").arg(&config);
+        held.hand_to("clusterd", &with(command, arguments))
+    });
+    (slots, files)
 }
 
 /// Slots of lb-proxy in front of a server.
@@ -151,6 +178,12 @@ fn registry_svc_reads_its_store_when_it_checks_itself() {
 fn healthd_lists_its_targets_when_it_checks_itself() {
     let (slots, _site) = health();
     ask(&slots, "lists 0 targets");
+}
+
+#[test]
+fn clusterd_has_a_snapshot_when_it_checks_itself() {
+    let (slots, _files) = cluster();
+    ask(&slots, " of generation ");
 }
 
 #[test]

@@ -144,7 +144,9 @@ pub struct Site {
     #[serde(default)]
     pub registry: Registry,
     /// The Kubernetes cluster on the nodes. With this table the masters run clusterd, which watches the cluster once for all
-    /// services of its node: over the API of its own node first, then over those of the other masters.
+    /// services of its node: over the API of its own node first, then over those of the other masters. Without any key in it,
+    /// clusterd waits until `/etc/outpost/clusterd.kubeconfig` is on its node: a cluster that is not installed yet has no
+    /// kubeconfig.
     #[serde(default)]
     #[schemars(extend("x-example" = CLUSTER))]
     pub cluster: Option<Cluster>,
@@ -482,8 +484,7 @@ pub struct Mirror {
 
 //--- Cluster
 
-/// The Kubernetes cluster on the nodes. Without `kubeconfig`, `token-file` and `manifests`, clusterd waits until
-/// `/etc/outpost/clusterd/kubeconfig` is on its node: a cluster that is not installed yet has no kubeconfig.
+/// The Kubernetes cluster on the nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cluster {

@@ -108,7 +108,7 @@ fn the_template_is_good_with_everything_that_it_comments_out() {
     for line in TEMPLATE.lines() {
         let key = line.strip_prefix('#').filter(|rest| {
             let word = rest.split([' ', '=']).next().unwrap_or_default();
-            rest.starts_with("[[")
+            rest.starts_with('[')
                 || rest.contains(" = ")
                     && !word.is_empty()
                     && word.bytes().all(|b| b.is_ascii_lowercase() || b == b'-')
@@ -127,7 +127,8 @@ fn the_template_is_good_with_everything_that_it_comments_out() {
         .unwrap_or_else(|problems| panic!("{problems}\n{}", document.text));
     assert_eq!(site.vips.len(), 1);
     assert_eq!(site.records.len(), 1);
-    assert_eq!(read.named.len(), 3, "{:?}", read.named);
+    assert_eq!(read.named.len(), 4, "{:?}", read.named);
+    assert!(site.cluster.is_some());
     assert_eq!(
         (site.registry.quotas.len(), site.registry.mirrors.len()),
         (1, 1)

@@ -63,6 +63,8 @@ fn template(example: &Site, schema: &Value) -> Result<String> {
 struct Shown<'a> {
     table: Option<&'a Value>,
     is_comment: bool,
+    /// Whether the file has no such table by default: keys that its example lacks are for another form of it.
+    is_optional: bool,
 }
 
 impl<'a> Shown<'a> {
@@ -70,6 +72,19 @@ impl<'a> Shown<'a> {
         Self {
             table,
             is_comment: false,
+            is_optional: false,
+        }
+    }
+
+    /// A table that the file has, or in a comment as its example has it.
+    fn of(key: &Key<'_>, live: Option<&'a Value>, example: &'a Value) -> Self {
+        if live.is_some() || key.default().is_some() {
+            return Self::live(live);
+        }
+        Self {
+            table: example.get(key.name),
+            is_comment: true,
+            is_optional: true,
         }
     }
 
@@ -124,7 +139,8 @@ fn table(
         let parent = items.first().copied().unwrap_or(Shown::live(None));
         match key.holds() {
             Holds::Table(inner) => {
-                let shown = Shown::live(parent.get(key.name));
+                let example: Value = ::toml::from_str(key.example().unwrap_or_default())?;
+                let shown = Shown::of(key, parent.get(key.name), &example);
                 table(text, &name, Some(&format!("[{name}]")), inner, &[shown])?;
             }
             Holds::Tables(inner) => {
@@ -150,6 +166,7 @@ fn items_of<'a>(live: &[&'a Value], name: &str, example: &'a Value) -> Vec<Shown
     let examples = examples.into_iter().flatten().map(|table| Shown {
         table: Some(table),
         is_comment: true,
+        is_optional: false,
     });
     let is_new = |shown: &Shown<'a>| {
         let has = |key: &str| live.iter().any(|table| table.get(key).is_some());
@@ -185,9 +202,9 @@ fn value(
         return;
     };
     documented(text, key);
-    let mark = match key.instead_of() {
-        Some(_) => "#~ ",
-        None => "#",
+    let mark = match key.instead_of().is_some() || item.is_optional {
+        true => "#~ ",
+        false => "#",
     };
     text.push_str(&format!("{mark}{} = {shown}\n", key.name));
 }

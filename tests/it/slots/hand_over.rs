@@ -16,7 +16,7 @@ use tests::scratch::{at, loopback};
 use tests::slots::Slots;
 use tests::stream::{self, Server, receive, send};
 
-use super::{balancer, clock, health, registry, unheld_health};
+use super::{balancer, clock, cluster, health, registry, unheld_health};
 
 /// Does something over and over, and counts; what goes wrong once ends it.
 struct Clients {
@@ -195,6 +195,36 @@ fn a_registry_that_dies_after_it_took_over_is_followed_by_the_one_before() {
 #[test]
 fn a_clock_that_dies_after_it_was_taken_over_is_taken_over_again() {
     there_and_back(&clock());
+}
+
+#[test]
+fn clusterd_goes_from_slot_to_slot_and_every_question_is_answered() {
+    let (slots, files) = cluster();
+    let socket = files.join("clusterd.sock");
+    let mut current = slots.start("a");
+    let get = move || {
+        let mut command = Command::new(binary("clusterd"));
+        let arguments = ["get", "service", "shop/web", "--socket"];
+        command.args(arguments).arg(&socket);
+        let (status, told, complaint) = run(command);
+        match status.success() && told.contains("172.30.0.20") {
+            true => Ok(()),
+            false => Err(format!("{status}: {told}{complaint}")),
+        }
+    };
+    tests::wait::for_it("the manifests are read", Duration::from_secs(10), || {
+        get().is_ok()
+    });
+    let clients = Clients::start(get);
+    // A successor answers from the snapshot on disk before it has read its source.
+    for slot in ["b", "a", "b"] {
+        let next = slots.start(slot);
+        let mut old = std::mem::replace(&mut current, next);
+        assert!(old.wait().success(), "{}", old.log());
+    }
+    clients.assert_served();
+    current.stop();
+    there_and_back(&slots);
 }
 
 #[test]
