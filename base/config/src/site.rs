@@ -145,7 +145,7 @@ pub struct Site {
     pub registry: Registry,
     /// The Kubernetes cluster on the nodes. With this table the masters run clusterd, which watches the cluster once for all
     /// services of its node: over the API of its own node first, then over those of the other masters. Without any key in it,
-    /// clusterd waits until `/etc/outpost/clusterd.kubeconfig` is on its node: a cluster that is not installed yet has no
+    /// clusterd waits until `/etc/outpost/clusterd/kubeconfig` is on its node: a cluster that is not installed yet has no
     /// kubeconfig.
     #[serde(default)]
     #[schemars(extend("x-example" = CLUSTER))]
