@@ -71,7 +71,7 @@ pub fn run(service: Service) -> Option<PathBuf> {
     }
 }
 
-/// The most that a service may use, and who gives way to whom when a node is short.
+/// The most that a service may use, and its turn when a node is short of memory or time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// From here on the kernel takes memory back from the service, in MiB.

@@ -14,6 +14,9 @@ pub const ETC: &str = "/etc/outpost";
 /// The authority of the site's certificates, for everybody on the node.
 pub const CA: &str = "/etc/outpost/pki/ca.crt";
 
+/// The files in which the nodes of a role differ, below the name of each node.
+pub const NODES: &str = "/etc/outpost/nodes";
+
 /// The part of the configuration that is a service's own: no other service can open it.
 pub fn etc(service: Service) -> PathBuf {
     Path::new(ETC).join(service.name())

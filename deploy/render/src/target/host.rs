@@ -8,7 +8,7 @@ use super::scope::{Scope, resolvers};
 use super::slot;
 use super::text::Text;
 use super::unit::{Host, Unit, file};
-use super::{native, role, sockets};
+use super::{native, sockets};
 use crate::config::{NodeFile, Part};
 use site::facts::{self, Identity};
 use site::places;
@@ -136,7 +136,7 @@ fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
     );
     if scope.is_role {
         // The keys of every node are in it.
-        text.push_str(&format!("d {} 0700 root root -\n", role::NODES));
+        text.push_str(&format!("d {} 0700 root root -\n", places::NODES));
     }
     for service in scope.services() {
         for directory in directories(service) {

@@ -1,7 +1,7 @@
 //! The files of all nodes of a role: a `MachineConfig` cannot tell them apart.
 //!
 //! Files that are the same on each of them lie in their places. The others lie once for each node
-//! below [`NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
+//! below [`places::NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
 //! copies that node's files to where they belong: a container sees the directory of its service alone, so a link would
 //! lead nowhere. Nothing is edited that the platform looks after.
 
@@ -15,10 +15,9 @@ use super::slot;
 use super::text::Text;
 use super::unit::{Host, Unit, file};
 use crate::config::{self, NodeFile, Part};
+use site::places;
 use site::secrets::Secrets;
 
-/// The directory of the files in which the nodes differ.
-pub(super) const NODES: &str = "/etc/outpost/nodes";
 /// The list of the copies that a node has.
 const LIST: &str = "/var/lib/outpost/node-files";
 /// The program that copies them.
@@ -64,7 +63,7 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>, secrets: &Secrets) {
             .iter()
             .map(|address| format!("{address}\n"))
             .collect();
-        let path = format!("{NODES}/{}.addresses", node.name);
+        let path = format!("{}/{}.addresses", places::NODES, node.name);
         host.files.push(file(path, addresses, Part::Common));
     }
     host.files.push(NodeFile {
@@ -77,7 +76,7 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>, secrets: &Secrets) {
 /// The path of a node's own version of a file.
 fn own_place(node: &str, path: &Path) -> PathBuf {
     let below = path.strip_prefix("/").unwrap_or(path);
-    Path::new(NODES).join(node).join(below)
+    Path::new(places::NODES).join(node).join(below)
 }
 
 fn unit(scope: &Scope<'_>) -> Unit {
@@ -101,7 +100,7 @@ fn script() -> String {
         .parent()
         .unwrap_or_else(|| Path::new("/"));
     include_str!("outpost-node.sh")
-        .replace("@NODES@", NODES)
+        .replace("@NODES@", places::NODES)
         .replace("@LIST@", LIST)
         .replace("@NETWORK_MANAGER@", &directory.display().to_string())
 }

@@ -1,7 +1,7 @@
 //! The sockets that systemd holds for the services, so that both slots serve the same ones and
 //! nothing is lost between them (systemd.socket(5)).
 //!
-//! Unix sockets are not among them: SELinux lets no container connect to one that systemd has made, so each process binds
+//! Unix sockets are not among them: `SELinux` lets no container connect to one that systemd has made, so each process binds
 //! its own.
 //!
 //! A unit for each name under which a service asks for sockets. They listen on every address of the
