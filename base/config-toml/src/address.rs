@@ -42,7 +42,7 @@ const EXAMPLE_PORT: u16 = 53;
 ///
 /// # Errors
 ///
-/// What is missing or wrong.
+/// Text that is no address, or lacks a part of one.
 pub fn parse_address(text: &str) -> Result<SocketAddr, AddressError> {
     let trimmed = text.trim();
     if let Ok(address) = trimmed.parse() {

@@ -1,3 +1,5 @@
+//! Reading of configuration files: all problems at once, each with its place.
+
 use std::time::Duration;
 
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+//! Writing of configuration files, and the keys that a reload cannot take up.
+
 use std::time::Duration;
 
 use config::healthd::{Healthd, Kind, Listen, Target};

@@ -63,7 +63,7 @@ pub struct Bounds {
 pub enum Origin {
     /// It is written; the cluster has no master with this address.
     Written,
-    /// It is a node of the cluster; nobody wrote it.
+    /// It is a node of the cluster, and not written.
     Learned,
     /// It is written, and a node of the cluster.
     Both,
@@ -134,7 +134,7 @@ pub struct Held {
     pub until: Instant,
 }
 
-/// What a snapshot says, as far as the site allows it.
+/// The nodes of a snapshot, as far as the site allows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Picture {
     /// The nodes that may join, by their addresses.
@@ -169,7 +169,7 @@ impl Membership {
         }
     }
 
-    /// Takes up another configuration. What was learned stays, as far as the new bounds allow it.
+    /// Takes up another configuration. Nodes that had joined stay, as far as the new bounds allow them.
     pub fn adopt(&mut self, written: Vec<Written>, bounds: Bounds) {
         let is_written = |address: &IpAddr| written.iter().any(|one| one.address == *address);
         let learned = std::mem::take(&mut self.picture.learned);
@@ -187,6 +187,10 @@ impl Membership {
     /// Takes up a snapshot.
     pub fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
         let freshness = snapshot.freshness(Kind::Node);
+        if freshness != Freshness::Current {
+            // It confirms nothing.
+            self.held = None;
+        }
         if freshness == Freshness::Unread {
             return;
         }
@@ -238,8 +242,7 @@ impl Membership {
 
     /// Lets a loss count that has lasted long enough.
     pub fn tick(&mut self, now: Instant) {
-        if let Some((held, next)) = self.held.take_if(|(held, _)| held.until <= now) {
-            drop(held);
+        if let Some((_, next)) = self.held.take_if(|(held, _)| held.until <= now) {
             self.picture = next;
         }
     }

@@ -99,7 +99,7 @@ fn nodes_join_and_leave_beside_what_is_written() {
     assert_eq!(words(&membership), "13+ 14+! 15 +16");
     membership.observe(&current([node(13), node(14)]), now);
     assert_eq!(words(&membership), "13+ 14+ 15");
-    // Nobody takes a written one away, not even a cluster without nodes.
+    // A cluster without nodes takes no written one away.
     membership.observe(&current([]), now);
     assert_eq!(words(&membership), "13 14 15");
 }
@@ -227,6 +227,12 @@ fn the_loss_of_more_than_half_waits_until_it_has_lasted() {
         (words(&membership).as_str(), membership.deadline()),
         ("", None)
     );
+    // A snapshot from before the start of clusterd confirms no loss.
+    membership.observe(&current(nodes()), later(45));
+    membership.observe(&current([]), later(46));
+    membership.observe(&snapshot(Freshness::Old, []), later(47));
+    membership.tick(later(46) + CONFIRM);
+    assert_eq!(words(&membership), "+13 +14 +15 +16");
     // Half of them is no mass.
     membership.observe(&current(nodes()), later(50));
     membership.observe(&current([node(13), node(14)]), later(60));
