@@ -17,7 +17,7 @@ use daemon::readiness::Readiness;
 use dns_kubernetes::{Cluster, Options};
 use dns_wire::hash::Seed;
 use proto::cluster::link::Link;
-use proto::cluster::{Freshness, Snapshot};
+use proto::cluster::{Freshness, Kind, Snapshot};
 use proto::endpoint::Endpoint;
 use tokio::sync::watch;
 
@@ -179,10 +179,7 @@ fn trouble(link: &Link) -> Option<String> {
             "clusterd is away{away}: names of the cluster are those of its last snapshot"
         ));
     }
-    let old: Vec<&str> = snapshot
-        .kinds_of(Freshness::Old)
-        .map(|kind| kind.name())
-        .collect();
+    let old: Vec<&str> = snapshot.kinds_of(Freshness::Old).map(Kind::name).collect();
     (!old.is_empty()).then(|| {
         format!(
             "clusterd has not read the cluster since its start: {} are those that it kept",

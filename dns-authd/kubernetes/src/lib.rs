@@ -2,7 +2,7 @@
 //!
 //! A [`Cluster`] takes snapshots of clusterd, and says which parts of its zones are others than before: one changed slice of endpoints has
 //! the names of its Service rendered again, and of those that share its part. The schema is that of the DNS specification of Kubernetes
-//! 1.1.0; where the specification leaves a choice, it is CoreDNS's.
+//! 1.1.0; the choices that it leaves are made as in CoreDNS.
 //!
 //! ```text
 //! Snapshot ─► difference ─► Services ─► records ─► parts (Zone::build_part) ─► Change

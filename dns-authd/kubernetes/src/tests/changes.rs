@@ -80,7 +80,7 @@ impl Numbers {
 }
 
 /// All records of a server's zones, without SOA records: their serials depend on the way.
-fn everything(server: &Server) -> Vec<BTreeSet<(Name, Type, u32, Vec<u8>)>> {
+fn everything(server: &Server) -> Vec<BTreeSet<Line>> {
     let zones = server.served.iter().map(|served| {
         let parts = served.parts.as_ref().unwrap();
         let zones = served.zone.iter().chain(parts.zones.iter());

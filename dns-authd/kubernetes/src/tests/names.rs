@@ -2,87 +2,90 @@
 
 use super::*;
 
-#[test]
-fn services_have_the_records_of_the_specification() {
-    let server = Server::new(&objects(), &Kubernetes::default());
-    let zone = "testns.svc.cluster.local.";
-    for (name, rtype, wanted) in [
-        ("svc1", "A", "svc1.ZONE 5 A 10.0.0.1"),
-        ("SVC1", "A", "svc1.ZONE 5 A 10.0.0.1"),
-        ("svcempty", "A", "svcempty.ZONE 5 A 10.0.0.1"),
-        ("svc1", "AAAA", ""),
-        ("svc1", "SOA", ""),
-        ("svc1", "SRV", "svc1.ZONE 5 SRV 0 100 80 svc1.ZONE"),
-        (
-            "_http._tcp.svc1",
-            "SRV",
-            "_http._tcp.svc1.ZONE 5 SRV 0 100 80 svc1.ZONE",
-        ),
-        ("_tcp.svc1", "SRV", ""),
-        ("svc6", "AAAA", "svc6.ZONE 5 AAAA 1234:abcd::1"),
-        (
-            "svc-dual-stack",
-            "SRV",
-            "svc-dual-stack.ZONE 5 SRV 0 50 80 svc-dual-stack.ZONE",
-        ),
-        ("svc-dual-stack", "AAAA", "svc-dual-stack.ZONE 5 AAAA 10::3"),
-        (
-            "hdls1",
-            "A",
-            "hdls1.ZONE 5 A 172.0.0.2\nhdls1.ZONE 5 A 172.0.0.3\n\
+/// Names below the namespace, types and answers; `ZONE` is the namespace.
+const SERVICES: &[(&str, &str, &str)] = &[
+    ("svc1", "A", "svc1.ZONE 5 A 10.0.0.1"),
+    ("SVC1", "A", "svc1.ZONE 5 A 10.0.0.1"),
+    ("svcempty", "A", "svcempty.ZONE 5 A 10.0.0.1"),
+    ("svc1", "AAAA", ""),
+    ("svc1", "SOA", ""),
+    ("svc1", "SRV", "svc1.ZONE 5 SRV 0 100 80 svc1.ZONE"),
+    (
+        "_http._tcp.svc1",
+        "SRV",
+        "_http._tcp.svc1.ZONE 5 SRV 0 100 80 svc1.ZONE",
+    ),
+    ("_tcp.svc1", "SRV", ""),
+    ("svc6", "AAAA", "svc6.ZONE 5 AAAA 1234:abcd::1"),
+    (
+        "svc-dual-stack",
+        "SRV",
+        "svc-dual-stack.ZONE 5 SRV 0 50 80 svc-dual-stack.ZONE",
+    ),
+    ("svc-dual-stack", "AAAA", "svc-dual-stack.ZONE 5 AAAA 10::3"),
+    (
+        "hdls1",
+        "A",
+        "hdls1.ZONE 5 A 172.0.0.2\nhdls1.ZONE 5 A 172.0.0.3\n\
              hdls1.ZONE 5 A 172.0.0.4\nhdls1.ZONE 5 A 172.0.0.5",
-        ),
-        (
-            "hdls1",
-            "AAAA",
-            "hdls1.ZONE 5 AAAA 5678:abcd::1\nhdls1.ZONE 5 AAAA 5678:abcd::2",
-        ),
-        (
-            "_http._tcp.hdls1",
-            "SRV",
-            "_http._tcp.hdls1.ZONE 5 SRV 0 16 80 172-0-0-2.hdls1.ZONE\n\
+    ),
+    (
+        "hdls1",
+        "AAAA",
+        "hdls1.ZONE 5 AAAA 5678:abcd::1\nhdls1.ZONE 5 AAAA 5678:abcd::2",
+    ),
+    (
+        "_http._tcp.hdls1",
+        "SRV",
+        "_http._tcp.hdls1.ZONE 5 SRV 0 16 80 172-0-0-2.hdls1.ZONE\n\
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 172-0-0-3.hdls1.ZONE\n\
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 5678-abcd--1.hdls1.ZONE\n\
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 5678-abcd--2.hdls1.ZONE\n\
              _http._tcp.hdls1.ZONE 5 SRV 0 16 80 dup-name.hdls1.ZONE",
-        ),
-        ("172-0-0-2.hdls1", "A", "172-0-0-2.hdls1.ZONE 5 A 172.0.0.2"),
-        (
-            "172-0-0-2.hdls1",
-            "SRV",
-            "172-0-0-2.hdls1.ZONE 5 SRV 0 100 80 172-0-0-2.hdls1.ZONE",
-        ),
-        (
-            "dup-name.hdls1",
-            "A",
-            "dup-name.hdls1.ZONE 5 A 172.0.0.4\ndup-name.hdls1.ZONE 5 A 172.0.0.5",
-        ),
-        (
-            "5678-abcd--2.hdls1",
-            "AAAA",
-            "5678-abcd--2.hdls1.ZONE 5 AAAA 5678:abcd::2",
-        ),
-        // An endpoint of a Service with a cluster IP has a name too.
-        ("ep1a.svc1", "A", "ep1a.svc1.ZONE 5 A 172.0.0.1"),
-        ("hdlsprtls", "A", "hdlsprtls.ZONE 5 A 172.0.0.20"),
-        ("hdlsprtls", "SRV", ""),
-        (
-            "172-0-0-20.hdlsprtls",
-            "A",
-            "172-0-0-20.hdlsprtls.ZONE 5 A 172.0.0.20",
-        ),
-        (
-            "external",
-            "CNAME",
-            "external.ZONE 5 CNAME ext.interwebs.test.",
-        ),
-        ("external", "A", "external.ZONE 5 CNAME ext.interwebs.test."),
-        (
-            "external-to-service",
-            "A",
-            "external-to-service.ZONE 5 CNAME svc1.ZONE\nsvc1.ZONE 5 A 10.0.0.1",
-        ),
-    ] {
+    ),
+    ("172-0-0-2.hdls1", "A", "172-0-0-2.hdls1.ZONE 5 A 172.0.0.2"),
+    (
+        "172-0-0-2.hdls1",
+        "SRV",
+        "172-0-0-2.hdls1.ZONE 5 SRV 0 100 80 172-0-0-2.hdls1.ZONE",
+    ),
+    (
+        "dup-name.hdls1",
+        "A",
+        "dup-name.hdls1.ZONE 5 A 172.0.0.4\ndup-name.hdls1.ZONE 5 A 172.0.0.5",
+    ),
+    (
+        "5678-abcd--2.hdls1",
+        "AAAA",
+        "5678-abcd--2.hdls1.ZONE 5 AAAA 5678:abcd::2",
+    ),
+    // An endpoint of a Service with a cluster IP has a name too.
+    ("ep1a.svc1", "A", "ep1a.svc1.ZONE 5 A 172.0.0.1"),
+    ("hdlsprtls", "A", "hdlsprtls.ZONE 5 A 172.0.0.20"),
+    ("hdlsprtls", "SRV", ""),
+    (
+        "172-0-0-20.hdlsprtls",
+        "A",
+        "172-0-0-20.hdlsprtls.ZONE 5 A 172.0.0.20",
+    ),
+    (
+        "external",
+        "CNAME",
+        "external.ZONE 5 CNAME ext.interwebs.test.",
+    ),
+    ("external", "A", "external.ZONE 5 CNAME ext.interwebs.test."),
+    (
+        "external-to-service",
+        "A",
+        "external-to-service.ZONE 5 CNAME svc1.ZONE\nsvc1.ZONE 5 A 10.0.0.1",
+    ),
+];
+
+#[test]
+fn services_have_the_records_of_the_specification() {
+    let server = Server::new(&objects(), &Kubernetes::default());
+    let zone = "testns.svc.cluster.local.";
+    for (name, rtype, wanted) in SERVICES {
         let wanted = wanted.replace("ZONE", zone);
         server.answers(&format!("{name}.{zone}"), rtype, 0, &wanted);
     }

@@ -27,7 +27,6 @@ impl Split {
     /// The part of a name within the zone; `None` for the root.
     #[inline]
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits are wanted")]
     pub fn part_of(&self, name: &Suffixes) -> Option<usize> {
         let is_above = name.n_labels() < self.depth;
         // The table of names within a part takes the lower bits: these are others.
