@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use api::healthd::Lease;
 use daemon::clock;
-use exchange::lease::{Answer, Kind, Leases, MAX_LEASES, Request, Response, Rule, State, Wish};
+use exchange::lease::{Answer, Demand, Kind, Leases, MAX_LEASES, Request, Response, Rule, State};
 use exchange::members::{Contact, PeerId, Settings};
 use parking_lot::Mutex;
 use proto::wire;
@@ -24,7 +24,7 @@ use tonic::transport::Channel;
 /// How long a call waits for a change.
 const CALL: Duration = Duration::from_millis(250);
 
-/// How long a wish counts beyond that: until the next call has come.
+/// How long a demand counts beyond that: until the next call has come.
 const BETWEEN_CALLS: Duration = Duration::from_millis(100);
 
 /// The longest name that counts.
@@ -230,20 +230,20 @@ impl LeaseTable {
         }
     }
 
-    /// Takes in the wishes of a subscriber, and answers when there is a change, or after a while.
+    /// Takes in the demands of a subscriber, and answers when there is a change, or after a while.
     pub(crate) async fn call(&self, request: wire::LeaseRequest) -> wire::LeaseResponse {
         let received = clock::now();
         let names: Vec<Arc<str>> = request
-            .wishes
+            .demands
             .iter()
             .take(MAX_LEASES)
-            .filter(|wish| is_name(&wish.name))
-            .map(|wish| wish.name.as_str().into())
+            .filter(|demand| is_name(&demand.name))
+            .map(|demand| demand.name.as_str().into())
             .collect();
         self.step(|leases, now| {
-            for wish in request.wishes.iter().take(MAX_LEASES) {
-                if let Some(parsed) = parse_wish(wish, now) {
-                    leases.wish(&wish.name.as_str().into(), parsed, now);
+            for demand in request.demands.iter().take(MAX_LEASES) {
+                if let Some(parsed) = parse_demand(demand, now) {
+                    leases.demand(&demand.name.as_str().into(), parsed, now);
                 }
             }
         });
@@ -373,20 +373,20 @@ fn parse(request: &wire::VoteRequest) -> Option<Request> {
     })
 }
 
-fn parse_wish(wish: &wire::LeaseWish, now: Instant) -> Option<Wish> {
-    let (wants, preempts) = match wish.want() {
+fn parse_demand(demand: &wire::LeaseDemand, now: Instant) -> Option<Demand> {
+    let (wants, preempts) = match demand.want() {
         wire::LeaseWant::Unspecified => return None,
         wire::LeaseWant::Ask => (true, false),
         wire::LeaseWant::Preempt => (true, true),
         wire::LeaseWant::Drop => (false, false),
     };
-    let holds = Duration::from_millis(wish.holds_ms.into()).min(exchange::lease::LONGEST_TERM);
-    is_name(&wish.name).then(|| Wish {
+    let holds = Duration::from_millis(demand.holds_ms.into()).min(exchange::lease::LONGEST_TERM);
+    is_name(&demand.name).then(|| Demand {
         wants,
         preempts,
-        priority: priority(wish.priority),
-        term: Duration::from_millis(wish.term_ms.into()),
-        holds_until: (wish.holds_ms > 0).then(|| now + holds),
+        priority: priority(demand.priority),
+        term: Duration::from_millis(demand.term_ms.into()),
+        holds_until: (demand.holds_ms > 0).then(|| now + holds),
         counts_until: now + CALL + BETWEEN_CALLS,
     })
 }

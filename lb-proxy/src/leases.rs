@@ -1,16 +1,16 @@
-//! The leases of this node's virtual IPs: what healthd says of them, for the virtual routers, and what those want, for healthd.
+//! The leases of this node's virtual IPs: their states go from healthd to the virtual routers, and the demands of those to healthd.
 //!
-//! Where leases do not decide although they are configured, advertisements do. The log says so, and `/readyz` as a detail.
+//! Advertisements decide if leases do not although they are configured. The log says so, and `/readyz` as a detail.
 
 use std::sync::Arc;
 
 use daemon::latest::{Latest, Reader};
 use daemon::readiness::Readiness;
 use proto::endpoint::Endpoint;
-use proto::lease::{LeaseClient, Leases, Rule, State, Want, WishSender};
+use proto::lease::{DemandSender, LeaseClient, Leases, Rule, State, Want};
 use tokio::task::JoinHandle;
-use vrrp::machine::{Lease, Wish};
-use vrrp_net::{LeaseStates, LeaseWish, WishLease};
+use vrrp::machine::{Demand, Lease};
+use vrrp_net::{DemandLease, LeaseDemand, LeaseStates};
 
 /// The key of the detail on `/readyz`.
 const DETAIL: &str = "leases";
@@ -64,10 +64,10 @@ impl VipLeases {
         self.client.reader()
     }
 
-    /// What hears the wishes of virtual routers.
-    pub(crate) fn wishes(&self) -> WishLease {
-        let sender: WishSender = self.client.wishes();
-        Arc::new(move |name, wish| sender.say(name, to_healthd(wish)))
+    /// Hears the demands of virtual routers.
+    pub(crate) fn demands(&self) -> DemandLease {
+        let sender: DemandSender = self.client.demands();
+        Arc::new(move |name, demand| sender.say(name, to_healthd(demand)))
     }
 }
 
@@ -147,15 +147,15 @@ fn states_of(leases: &Leases) -> LeaseStates {
     }
 }
 
-fn to_healthd(wish: LeaseWish) -> proto::lease::Wish {
-    proto::lease::Wish {
-        want: match wish.wish {
-            Wish::Ask { preempts: false } => Want::Ask,
-            Wish::Ask { preempts: true } => Want::Preempt,
-            Wish::Drop => Want::Drop,
+fn to_healthd(demand: LeaseDemand) -> proto::lease::Demand {
+    proto::lease::Demand {
+        want: match demand.demand {
+            Demand::Ask { preempts: false } => Want::Ask,
+            Demand::Ask { preempts: true } => Want::Preempt,
+            Demand::Drop => Want::Drop,
         },
-        priority: wish.priority,
-        term: (wish.interval * INTERVALS_A_TERM).min(LONGEST_TERM),
-        is_active: wish.is_active,
+        priority: demand.priority,
+        term: (demand.interval * INTERVALS_A_TERM).min(LONGEST_TERM),
+        is_active: demand.is_active,
     }
 }

@@ -257,7 +257,7 @@ fn lease(name: &str, leases: &Leases) -> String {
             format!("none: VRRP alone decides ({})", leases::word(leases.rule))
         }
         (_, Some(State::Own { .. })) => "own".to_owned(),
-        (Rule::Leases, Some(State::Other { holder, .. })) => format!("of {holder}"),
+        (Rule::Leases, Some(State::Other { holder, .. })) => format!("held by {holder}"),
         (Rule::Leases, _) => "free".to_owned(),
         (Rule::Awaited | Rule::CutOff, _) => format!("none: {}", leases::word(leases.rule)),
     }

@@ -54,7 +54,7 @@ impl Vips {
         };
         let hooks = Hooks {
             reset_flows: Arc::new(move |addresses| flows.reset(addresses)),
-            wish: leases.wishes(),
+            demand: leases.demands(),
         };
         let mut views = builder.reader();
         let latest = Latest::new(views.get().abilities.clone());

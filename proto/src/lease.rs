@@ -33,7 +33,7 @@ const SENTENCES: Sentences = Sentences {
     lost: "healthd does not answer for leases; those that are known hold until their end",
 };
 
-/// What a service wants of a lease.
+/// The kind of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// To have it.
@@ -44,10 +44,10 @@ pub enum Want {
     Drop,
 }
 
-/// What a service wants of a lease, and what it has.
+/// The demand of a service for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
-    /// What it wants.
+pub struct Demand {
+    /// The kind.
     pub want: Want,
     /// Its priority.
     pub priority: u8,
@@ -57,8 +57,8 @@ pub struct Wish {
     pub is_active: bool,
 }
 
-/// The wishes by the name of the lease.
-pub type Wishes = BTreeMap<Arc<str>, Wish>;
+/// The demands by the name of the lease.
+pub type Demands = BTreeMap<Arc<str>, Demand>;
 
 /// Whether leases decide.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -111,23 +111,23 @@ pub struct Leases {
 /// Calls healthd until it is dropped.
 #[derive(Debug)]
 pub struct LeaseClient {
-    wishes: watch::Sender<Wishes>,
+    demands: watch::Sender<Demands>,
     leases: Arc<Latest<Leases>>,
     task: JoinHandle<()>,
 }
 
 impl LeaseClient {
-    /// Begins to call as soon as there is a wish; needs a tokio runtime. Without healthd no lease is needed.
+    /// Begins to call as soon as there is a demand; needs a tokio runtime. Without healthd no lease is needed.
     #[must_use]
     pub fn start(endpoint: Option<Endpoint>) -> Self {
-        let (wishes, read) = watch::channel(Wishes::new());
+        let (demands, read) = watch::channel(Demands::new());
         let leases = Latest::new(Leases::default());
         let published = Arc::clone(&leases);
         let task = tokio::spawn(async move {
             match endpoint {
                 Some(endpoint) => {
                     let caller = Caller {
-                        wishes: read,
+                        demands: read,
                         leases: published,
                         connection: Connection::new(endpoint, SENTENCES),
                         client: None,
@@ -145,7 +145,7 @@ impl LeaseClient {
             }
         });
         Self {
-            wishes,
+            demands,
             leases,
             task,
         }
@@ -163,10 +163,10 @@ impl LeaseClient {
         self.leases.current()
     }
 
-    /// Where wishes go: each is said by its name.
+    /// Takes demands, each by its name.
     #[must_use]
-    pub fn wishes(&self) -> WishSender {
-        WishSender(self.wishes.clone())
+    pub fn demands(&self) -> DemandSender {
+        DemandSender(self.demands.clone())
     }
 }
 
@@ -176,23 +176,23 @@ impl Drop for LeaseClient {
     }
 }
 
-/// Says wishes; clones share them.
+/// Says demands; clones share them.
 #[derive(Clone, Debug)]
-pub struct WishSender(watch::Sender<Wishes>);
+pub struct DemandSender(watch::Sender<Demands>);
 
-impl WishSender {
+impl DemandSender {
     /// Says what the service wants of a lease.
-    pub fn say(&self, name: &Arc<str>, wish: Wish) {
-        self.0.send_if_modified(|wishes| {
-            let before = wishes.insert(Arc::clone(name), wish);
-            before != Some(wish)
+    pub fn say(&self, name: &Arc<str>, demand: Demand) {
+        self.0.send_if_modified(|demands| {
+            let before = demands.insert(Arc::clone(name), demand);
+            before != Some(demand)
         });
     }
 }
 
 /// The task behind a [`LeaseClient`].
 struct Caller {
-    wishes: watch::Receiver<Wishes>,
+    demands: watch::Receiver<Demands>,
     leases: Arc<Latest<Leases>>,
     connection: Connection,
     client: Option<HealthClient<Channel>>,
@@ -213,14 +213,14 @@ impl Caller {
     async fn run(mut self) {
         let mut wait = backoff();
         loop {
-            let mut read = self.wishes.clone();
-            if read.wait_for(|wishes| !wishes.is_empty()).await.is_err() {
+            let mut read = self.demands.clone();
+            if read.wait_for(|demands| !demands.is_empty()).await.is_err() {
                 return;
             }
-            let wishes = read.borrow_and_update().clone();
+            let demands = read.borrow_and_update().clone();
             let sent = clock::now();
             let answered = tokio::select! {
-                answered = self.call(&wishes, sent) => Some(answered),
+                answered = self.call(&demands, sent) => Some(answered),
                 // Said at once; the call before is given up.
                 changed = read.changed() => match changed {
                     Ok(()) => None,
@@ -244,16 +244,16 @@ impl Caller {
                         }
                         false => wait.next_wait(),
                     };
-                    self.pause(pause, &wishes).await;
+                    self.pause(pause, &demands).await;
                 }
             }
         }
     }
 
     /// Waits before another try. healthd counts as away when the leases that it has granted are over.
-    async fn pause(&mut self, pause: Duration, wishes: &Wishes) {
+    async fn pause(&mut self, pause: Duration, demands: &Demands) {
         let end = clock::now() + pause;
-        let terms = wishes.values().map(|wish| wish.term);
+        let terms = demands.values().map(|demand| demand.term);
         let away = self.heard + terms.max().unwrap_or_default();
         if away < end {
             tokio::time::sleep_until(away.into()).await;
@@ -266,14 +266,14 @@ impl Caller {
 
     async fn call(
         &mut self,
-        wishes: &Wishes,
+        demands: &Demands,
         sent: Instant,
     ) -> Result<wire::LeaseResponse, Failure> {
         let failed = |reason: String| Failure {
             reason,
             is_unknown: false,
         };
-        let request = self.request(wishes, sent);
+        let request = self.request(demands, sent);
         let answered = tokio::time::timeout(CALL_LIMIT, async {
             if self.client.is_none() {
                 let channel = endpoint::connect(self.connection.endpoint()).await;
@@ -295,19 +295,19 @@ impl Caller {
         }
     }
 
-    fn request(&self, wishes: &Wishes, now: Instant) -> wire::LeaseRequest {
+    fn request(&self, demands: &Demands, now: Instant) -> wire::LeaseRequest {
         let leases = self.leases.current();
-        let wish = |(name, wish): (&Arc<str>, &Wish)| wire::LeaseWish {
+        let demand = |(name, demand): (&Arc<str>, &Demand)| wire::LeaseDemand {
             name: name.to_string(),
-            want: match wish.want {
+            want: match demand.want {
                 Want::Ask => wire::LeaseWant::Ask,
                 Want::Preempt => wire::LeaseWant::Preempt,
                 Want::Drop => wire::LeaseWant::Drop,
             }
             .into(),
-            priority: wish.priority.into(),
-            term_ms: millis(wish.term),
-            holds_ms: match (wish.is_active, leases.states.get(name)) {
+            priority: demand.priority.into(),
+            term_ms: millis(demand.term),
+            holds_ms: match (demand.is_active, leases.states.get(name)) {
                 (false, _) => 0,
                 (true, Some(State::Own { until, .. })) => {
                     millis(until.saturating_duration_since(now))
@@ -315,13 +315,15 @@ impl Caller {
                 // Active without a lease, because none was needed or known.
                 (true, _) => match leases.rule {
                     Rule::Leases | Rule::CutOff => 0,
-                    Rule::Awaited | Rule::FewNodes | Rule::Alone | Rule::Away => millis(wish.term),
+                    Rule::Awaited | Rule::FewNodes | Rule::Alone | Rule::Away => {
+                        millis(demand.term)
+                    }
                 },
             },
         };
         wire::LeaseRequest {
             known: self.number,
-            wishes: wishes.iter().map(wish).collect(),
+            demands: demands.iter().map(demand).collect(),
         }
     }
 

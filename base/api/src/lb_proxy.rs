@@ -231,7 +231,7 @@ pub struct Vip {
     pub became_active: u64,
     /// How often another node had the address too.
     pub duplicates: u64,
-    /// The lease: `own`, `of NODE`, `free`, or `none` and why; absent where the address needs none.
+    /// The lease: `own`, `held by NODE`, `free`, or `none` and why; absent where the address needs none.
     #[serde(default)]
     pub lease: Option<String>,
     /// Advertisements of others that this node's lease overruled.

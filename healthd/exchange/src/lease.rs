@@ -10,7 +10,7 @@
 //!    │ propose again, each twelfth of a term
 //! ```
 //!
-//! There is no log and nothing on disk. This is PaxosLease (arXiv 1209.4187), with these rules besides:
+//! There is no log and nothing on disk. This is `PaxosLease` (arXiv 1209.4187), with these rules besides:
 //!
 //! - A holder counts four fifths of the term, less a margin: two clocks that are slewed may run 17 % apart.
 //!   So it has stopped before the first voter's promise ends.
@@ -40,7 +40,7 @@ pub const MAX_LEASES: usize = 64;
 /// How long a voter without memory grants nothing: the longest term on a clock that runs fast.
 const QUIET: Duration = Duration::from_millis(3_600);
 
-/// What a holder leaves of its time, for the removal of addresses.
+/// The part of its time that a holder leaves for the removal of addresses.
 const MARGIN: Duration = Duration::from_millis(20);
 
 /// Renewals in a term.
@@ -99,9 +99,9 @@ impl Rule {
     }
 }
 
-/// What this node wants of a lease.
+/// The demand of this node for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct Demand {
     /// Whether it wants to have it.
     pub wants: bool,
     /// Whether a holder of a lower priority is to give it up.
@@ -112,7 +112,7 @@ pub struct Wish {
     pub term: Duration,
     /// Until when it holds the addresses by an earlier grant, or has held them without leases.
     pub holds_until: Option<Instant>,
-    /// Until when the wish counts. Then the lease is not renewed, and not released either.
+    /// Until when the demand counts. Then the lease is not renewed, and not released either.
     pub counts_until: Instant,
 }
 
@@ -254,7 +254,7 @@ struct Slot {
     grant: Option<Grant>,
     preempting: Option<Preempting>,
     //--- The candidate
-    wish: Option<Wish>,
+    demand: Option<Demand>,
     counter: u64,
     rounds: VecDeque<Round>,
     /// When the next round begins.
@@ -329,19 +329,19 @@ impl Leases {
         }
     }
 
-    /// Takes in what this node wants. Without a wish it does not ask.
-    pub fn wish(&mut self, name: &Arc<str>, wish: Wish, now: Instant) {
+    /// Takes in what this node wants. Without a demand it does not ask.
+    pub fn demand(&mut self, name: &Arc<str>, demand: Demand, now: Instant) {
         let is_known = self.slots.contains_key(name);
-        if !is_known && (!wish.wants || !self.has_room(now)) {
+        if !is_known && (!demand.wants || !self.has_room(now)) {
             return;
         }
         let slot = self.slots.entry(Arc::clone(name)).or_default();
-        let before = slot.wish.replace(wish);
+        let before = slot.demand.replace(demand);
         let wanted = before.is_some_and(|before| before.wants);
-        if wish.wants && slot.next.is_none() {
+        if demand.wants && slot.next.is_none() {
             slot.next = Some(now);
         }
-        if wanted && !wish.wants {
+        if wanted && !demand.wants {
             self.release(name, now);
         }
         self.advance(now);
@@ -379,14 +379,14 @@ impl Leases {
         if self.slots.len() >= MAX_LEASES {
             let lately = |touched: Instant| now < touched + QUIET;
             self.slots.retain(|_, slot| {
-                slot.wish.is_some_and(|wish| wish.wants) || slot.touched.is_some_and(lately)
+                slot.demand.is_some_and(|demand| demand.wants) || slot.touched.is_some_and(lately)
             });
         }
         self.slots.len() < MAX_LEASES
     }
 
     fn majority(&self) -> usize {
-        (self.peers.len() + 1) / 2 + 1
+        self.n_nodes() / 2 + 1
     }
 }
 
@@ -440,14 +440,14 @@ impl Leases {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
-        let wish = slot
-            .wish
-            .filter(|wish| wish.wants && now < wish.counts_until);
-        let Some(wish) = wish else {
+        let demand = slot
+            .demand
+            .filter(|demand| demand.wants && now < demand.counts_until);
+        let Some(demand) = demand else {
             slot.rest();
             return;
         };
-        let term = wish.term.min(LONGEST_TERM);
+        let term = demand.term.min(LONGEST_TERM);
         if !needs_lease {
             // Looked at again when leases decide.
             slot.next = Some(now + round_time(term));
@@ -492,26 +492,32 @@ impl Leases {
             round: number,
             echo: 0,
             term,
-            priority: wish.priority,
-            preempts: wish.preempts,
-            holds: holds || wish.holds_until.is_some_and(|until| now < until),
+            priority: demand.priority,
+            preempts: demand.preempts,
+            holds: holds || demand.holds_until.is_some_and(|until| now < until),
         };
-        for number in 0..self.peers.len() {
-            let peer = PeerId(number);
-            let echo = slot.echoes.get(&Some(peer)).copied().unwrap_or(0);
-            let request = Request {
-                echo,
-                ..request.clone()
-            };
-            self.requests.push_back((peer, request));
-        }
-        let echo = slot.echoes.get(&None).copied().unwrap_or(0);
-        let own = Request { echo, ..request };
+        self.send_round(&request, now);
+    }
+
+    /// Asks every voter, this node included.
+    fn send_round(&mut self, request: &Request, now: Instant) {
+        let n_peers = self.peers.len();
+        let Some(slot) = self.slots.get(&request.name) else {
+            return;
+        };
+        let to = |voter: Voter| Request {
+            echo: slot.echoes.get(&voter).copied().unwrap_or(0),
+            ..request.clone()
+        };
+        let peers = (0..n_peers).map(PeerId);
+        self.requests
+            .extend(peers.map(|peer| (peer, to(Some(peer)))));
+        let own = to(None);
         let node = Arc::clone(&self.node);
         let answer = self.vote(&node, &own, now);
         let response = Response {
             name: own.name,
-            round: number,
+            round: own.round,
             answer,
         };
         self.take(None, &response, now);
@@ -544,13 +550,13 @@ impl Leases {
                 let is_current = round.counter == counter && round.granted.len() >= majority;
                 let (kind, sent) = (round.kind, round.sent);
                 slot.preempted_by.insert(voter, *preempting);
-                let Some(wish) = slot.wish.filter(|wish| wish.wants && is_current) else {
+                let Some(demand) = slot.demand.filter(|demand| demand.wants && is_current) else {
                     return;
                 };
                 match kind {
                     Kind::Prepare if slot.is_prepared(n_nodes) => slot.next = Some(now),
                     Kind::Propose => {
-                        let until = sent + horizon(wish.term.min(LONGEST_TERM));
+                        let until = sent + horizon(demand.term.min(LONGEST_TERM));
                         slot.until = slot.until.max(Some(until));
                         slot.seen = None;
                     }
@@ -579,7 +585,7 @@ impl Leases {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
-        let wish = slot.wish;
+        let demand = slot.demand;
         slot.rest();
         slot.until = None;
         self.n_rounds += 1;
@@ -590,7 +596,7 @@ impl Leases {
             round: self.n_rounds,
             echo: 0,
             term: Duration::ZERO,
-            priority: wish.map_or(0, |wish| wish.priority),
+            priority: demand.map_or(0, |demand| demand.priority),
             preempts: false,
             holds: false,
         };

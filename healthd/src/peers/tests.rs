@@ -416,7 +416,7 @@ async fn call(
         assert!(begun.elapsed() < LIMIT, "the lease");
         let request = wire::LeaseRequest {
             known: 0,
-            wishes: vec![wire::LeaseWish {
+            demands: vec![wire::LeaseDemand {
                 name: "VRID 51 IPv4".to_owned(),
                 want: want.into(),
                 priority: 100,
@@ -445,7 +445,10 @@ async fn a_majority_of_the_nodes_grants_a_lease_to_one_of_them() {
     let of_first = |status: &wire::LeaseStatus| status.holder == NAMES[0];
     call(&nodes[1], wire::LeaseWant::Ask, of_first).await;
     assert!(own(&call(&nodes[0], wire::LeaseWant::Ask, own).await));
-    call(&nodes[0], wire::LeaseWant::Drop, |status| status.own_ms == 0).await;
+    call(&nodes[0], wire::LeaseWant::Drop, |status| {
+        status.own_ms == 0
+    })
+    .await;
     call(&nodes[1], wire::LeaseWant::Ask, own).await;
     let shown = nodes[1].driver.leases().shown(NAMES[1]);
     assert_eq!(shown[0].holder.as_deref(), Some(NAMES[1]));

@@ -21,6 +21,7 @@ mod socket;
 pub mod status;
 
 pub use self::router::{
-    Hooks, LeaseStates, LeaseWish, Observations, ResetFlows, Resetting, VirtualRouter, WishLease,
+    DemandLease, Hooks, LeaseDemand, LeaseStates, Observations, ResetFlows, Resetting,
+    VirtualRouter,
 };
 pub use self::routers::{Prepared, StartError, Vrrp};

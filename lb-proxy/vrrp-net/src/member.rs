@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{debug, warn};
 use vrrp::announce::Hardware;
-use vrrp::machine::{Audience, Eligibility, Lease, Machine, Start, Wish};
+use vrrp::machine::{Audience, Demand, Eligibility, Lease, Machine, Start};
 use vrrp::packet::{Advertisement, PRIORITY_OWNER};
 use vrrp::priority::{Priority, PrioritySettings};
 use vrrp::retry::Retry;
@@ -37,8 +37,8 @@ pub(super) struct Member {
     pub(super) link_layer: Option<LinkLayer>,
     /// The machine's last input of it.
     pub(super) lease: Lease,
-    /// What the machine wants of it.
-    pub(super) wish: Option<Wish>,
+    /// The machine's demand for it.
+    pub(super) demand: Option<Demand>,
     pub(super) tally: Tally,
     /// The kernel, which may have refused an address.
     pub(super) kernel: Retry,
@@ -89,7 +89,7 @@ impl Member {
             sockets: None,
             link_layer: None,
             lease: Lease::Unneeded,
-            wish: None,
+            demand: None,
             tally: Tally::default(),
             kernel: Retry::new(seed),
             opening: Retry::new(!seed),

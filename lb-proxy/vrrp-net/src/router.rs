@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use vrrp::machine::{Lease, Wish};
+use vrrp::machine::{Demand, Lease};
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 
@@ -36,7 +36,7 @@ pub struct Hooks {
     /// wait.
     pub reset_flows: ResetFlows,
     /// Hears what virtual routers want of leases.
-    pub wish: WishLease,
+    pub demand: DemandLease,
 }
 
 /// The leases by name.
@@ -65,11 +65,11 @@ impl LeaseStates {
     }
 }
 
-/// What the virtual routers of a task want of a lease.
+/// The demand of the virtual routers of a task for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LeaseWish {
-    /// What they want.
-    pub wish: Wish,
+pub struct LeaseDemand {
+    /// The demand.
+    pub demand: Demand,
     /// The priority of this node.
     pub priority: u8,
     /// The interval of their advertisements.
@@ -79,7 +79,7 @@ pub struct LeaseWish {
 }
 
 /// Given the name of a lease, and what is wanted of it. The call must not wait.
-pub type WishLease = Arc<dyn Fn(&Arc<str>, LeaseWish) + Send + Sync>;
+pub type DemandLease = Arc<dyn Fn(&Arc<str>, LeaseDemand) + Send + Sync>;
 
 /// Given the addresses that are about to go.
 pub type ResetFlows = Arc<dyn Fn(&[IpAddr]) -> Resetting + Send + Sync>;

@@ -3,7 +3,7 @@
 //! ```text
 //!   datagrams, frames ──┐
 //!   links, addresses ───┤      ┌───────┐  advertisements, announcements
-//!   observations, leases┼─────►│ Group │─► addresses, wishes
+//!   observations, leases┼─────►│ Group │─► addresses, demands
 //!   commands ───────────┤      └───────┘  flows reset, script, log, board
 //!   deadline ───────────┘
 //! ```
@@ -29,14 +29,16 @@ use tokio::task::JoinSet;
 use tracing::{debug, info, warn};
 use vrrp::address_drain::AddressDrain;
 use vrrp::group::Group;
-use vrrp::machine::{Action, Departure, Fault, Input, Lease, Machine, Reason, Start, State, Wish};
+use vrrp::machine::{
+    Action, Demand, Departure, Fault, Input, Lease, Machine, Reason, Start, State,
+};
 use vrrp::packet::{self, MAX_LENGTH};
 use vrrp::settings::RouterSettings;
 
 use super::member::Member;
 use super::netlink::{Netlink, View};
 use super::report;
-use super::router::{Hooks, LeaseStates, LeaseWish, Observations, VirtualRouter};
+use super::router::{Hooks, LeaseDemand, LeaseStates, Observations, VirtualRouter};
 use super::socket::LONGEST_HEADER;
 use super::status::{Board, RouterStatus};
 
@@ -88,8 +90,8 @@ pub(super) struct Session {
     /// One for each of the group's.
     members: Vec<Member>,
     is_ending: bool,
-    /// What was said of leases.
-    wishes: BTreeMap<Arc<str>, LeaseWish>,
+    /// The last demands.
+    demands: BTreeMap<Arc<str>, LeaseDemand>,
     /// Scripts of routers that have gone; only the end of the task waits for them.
     scripts: JoinSet<()>,
     buffer: Box<[u8]>,
@@ -115,7 +117,7 @@ impl Session {
             group: Group::new(Vec::new()),
             members: Vec::new(),
             is_ending: false,
-            wishes: BTreeMap::new(),
+            demands: BTreeMap::new(),
             scripts: JoinSet::new(),
             buffer: vec![0; MAX_LENGTH + LONGEST_HEADER].into(),
         }
@@ -258,7 +260,7 @@ impl Session {
     }
 
     fn publish(&mut self) {
-        self.say_wishes();
+        self.say_demands();
         let members = self.group.members().iter().zip(&self.members);
         let routers = members.map(|(machine, member)| RouterStatus {
             machine: machine.status(),
@@ -364,29 +366,29 @@ impl Session {
 
     /// Says what the routers want of their leases, as far as that has changed. Those of a group have one lease, which goes
     /// when none of them wants it.
-    fn say_wishes(&mut self) {
-        let mut wishes: BTreeMap<Arc<str>, LeaseWish> = BTreeMap::new();
+    fn say_demands(&mut self) {
+        let mut demands: BTreeMap<Arc<str>, LeaseDemand> = BTreeMap::new();
         for (machine, member) in self.group.members().iter().zip(&self.members) {
-            let (Some(name), Some(wish)) = (&member.router.lease, member.wish) else {
+            let (Some(name), Some(demand)) = (&member.router.lease, member.demand) else {
                 continue;
             };
-            let own = LeaseWish {
-                wish,
+            let own = LeaseDemand {
+                demand,
                 priority: machine.priority(),
                 interval: machine.settings().interval,
                 is_active: machine.state() == State::Active,
             };
-            let all = wishes.entry(Arc::clone(name)).or_insert(own);
+            let all = demands.entry(Arc::clone(name)).or_insert(own);
             all.is_active |= own.is_active;
-            if all.wish == Wish::Drop {
-                all.wish = own.wish;
+            if all.demand == Demand::Drop {
+                all.demand = own.demand;
             }
         }
-        if wishes != self.wishes {
-            for (name, wish) in &wishes {
-                (self.context.hooks.wish)(name, *wish);
+        if demands != self.demands {
+            for (name, demand) in &demands {
+                (self.context.hooks.demand)(name, *demand);
             }
-            self.wishes = wishes;
+            self.demands = demands;
         }
     }
 
@@ -532,7 +534,7 @@ impl Session {
             Action::Report(event) => report::tell(&member.router.settings.name, &event),
             // The group asks its members itself.
             Action::WouldClaim => {}
-            Action::Lease(wish) => member.wish = Some(wish),
+            Action::Lease(demand) => member.demand = Some(demand),
             Action::Stopped => member.has_ended = true,
         }
     }

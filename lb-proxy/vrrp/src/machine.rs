@@ -26,7 +26,7 @@
 //! - **Unknown peers**: a router that advertises over unicast without being among the peers is heard, reported,
 //!   and sent to as if it were, or it would become active after every down interval.
 //! - **A holder that does not advertise** is found after a start, by probes (`probe`).
-//! - **A lease** (`lease`): where a majority of the nodes grants it, no advertisement makes a router active or ends it.
+//! - **A lease** (`lease`): if a majority of the nodes grants it, no advertisement makes a router active or ends it.
 //! - **Never two**: a router that has not advertised for three intervals may have been replaced. It goes back to
 //!   backup without a word, and only then listens.
 
@@ -49,8 +49,8 @@ use self::announcements::Announcements;
 use self::backup::{Backup, Wait};
 use self::depart::{Advice, Departing, Heir, Purpose};
 pub use self::event::{
-    Action, Audience, Departure, Eligibility, Event, Fault, Input, Lease, Reason, Start, State,
-    Wish,
+    Action, Audience, Demand, Departure, Eligibility, Event, Fault, Input, Lease, Reason, Start,
+    State,
 };
 pub use self::lease::PRIORITY_HOLDER;
 use self::lease::{Tenancy, Tenure};
@@ -543,7 +543,7 @@ impl Machine {
         active.announcements = Announcements::default();
         self.actions
             .push_back(Action::Report(Event::HandOverStarted));
-        self.wish(Wish::Drop);
+        self.demand(Demand::Drop);
         self.advertise(now);
     }
 
@@ -749,7 +749,7 @@ impl Machine {
     fn stop(&mut self, reason: Reason, now: Instant) {
         let from = self.state();
         self.phase = Phase::Initialize;
-        self.wish(Wish::Drop);
+        self.demand(Demand::Drop);
         if from != State::Initialize {
             self.changed(from, reason, now);
         }
@@ -776,7 +776,7 @@ impl Machine {
         self.advertise(now);
         self.announce(self.settings.announce.count);
         if self.tenancy.rules() {
-            self.wish(Wish::ASK);
+            self.demand(Demand::ASK);
         }
         self.changed(from, reason, now);
     }
@@ -786,7 +786,7 @@ impl Machine {
         let from = self.state();
         self.phase = Phase::Backup(Backup::new(wait, now));
         if self.tenancy.rules() {
-            self.wish(Wish::Drop);
+            self.demand(Demand::Drop);
         }
         self.changed(from, reason, now);
     }

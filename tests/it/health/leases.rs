@@ -53,10 +53,16 @@ impl Proxy {
         let config = self.directory.join("lb-proxy.toml");
         let state = self.directory.join("lb-proxy").display().to_string();
         let socket = self.directory.join("healthd.sock").display().to_string();
-        std::fs::write(&config, CONFIG.replace("SOCKET", &socket).replace("STATE", &state)).unwrap();
+        std::fs::write(
+            &config,
+            CONFIG.replace("SOCKET", &socket).replace("STATE", &state),
+        )
+        .unwrap();
         let mut serve = machine.command(binary("lb-proxy"));
         serve.args(["serve", "--config"]).arg(config);
-        serve.arg("--admin-socket").arg(self.directory.join("lb-proxy.admin"));
+        serve
+            .arg("--admin-socket")
+            .arg(self.directory.join("lb-proxy.admin"));
         self.daemon = Some(Daemon::start("lb-proxy", serve));
     }
 
@@ -179,7 +185,7 @@ fn a_virtual_address_belongs_to_the_node_with_the_lease() {
     });
     nodes.machine(holder).join();
     wait::for_it("it hears of the holder", LIMIT, || {
-        nodes.lease(holder).starts_with("of ")
+        nodes.lease(holder).starts_with("held by ")
     });
     assert_eq!(
         nodes.wait_holder(&all),

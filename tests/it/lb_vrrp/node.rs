@@ -222,7 +222,7 @@ fn process() {
 async fn serve(settings: &str) {
     let hooks = Hooks {
         reset_flows: Arc::new(|_| -> Resetting { Box::pin(std::future::ready(())) }),
-        wish: Arc::new(|_, _| ()),
+        demand: Arc::new(|_, _| ()),
     };
     // Nothing is tracked here.
     let observations = Latest::new(Observations::default()).reader();

@@ -42,14 +42,14 @@ impl Site {
         site
     }
 
-    fn wish(&mut self, node: usize, priority: u8, preempts: bool) {
-        let wish = self.wish_of(priority, preempts);
-        self.nodes[node].wish(&vip(), wish, self.now);
+    fn demand(&mut self, node: usize, priority: u8, preempts: bool) {
+        let demand = self.demand_of(priority, preempts);
+        self.nodes[node].demand(&vip(), demand, self.now);
         self.settle();
     }
 
-    fn wish_of(&self, priority: u8, preempts: bool) -> Wish {
-        Wish {
+    fn demand_of(&self, priority: u8, preempts: bool) -> Demand {
+        Demand {
             wants: true,
             preempts,
             priority,
@@ -59,12 +59,12 @@ impl Site {
         }
     }
 
-    fn drop_wish(&mut self, node: usize) {
-        let wish = Wish {
+    fn drop_demand(&mut self, node: usize) {
+        let demand = Demand {
             wants: false,
-            ..self.wish_of(100, false)
+            ..self.demand_of(100, false)
         };
-        self.nodes[node].wish(&vip(), wish, self.now);
+        self.nodes[node].demand(&vip(), demand, self.now);
         self.settle();
     }
 
@@ -120,10 +120,10 @@ fn start() -> Instant {
 #[test]
 fn the_first_that_asks_has_it_and_keeps_it_whatever_priority_another_has() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
+    site.demand(0, 100, false);
     site.pass(Duration::from_millis(10));
     assert_eq!(site.holder(), Some(0));
-    site.wish(1, 250, false);
+    site.demand(1, 250, false);
     site.pass(10 * TERM);
     assert_eq!(site.holder(), Some(0));
     let state = site.nodes[1].state(&vip(), site.now);
@@ -140,8 +140,8 @@ fn the_first_that_asks_has_it_and_keeps_it_whatever_priority_another_has() {
 #[test]
 fn a_holder_learns_of_a_node_that_may_preempt_it() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
-    site.wish(1, 150, true);
+    site.demand(0, 100, false);
+    site.demand(1, 150, true);
     site.pass(TERM);
     let state = site.nodes[0].state(&vip(), site.now);
     assert!(
@@ -154,7 +154,7 @@ fn a_holder_learns_of_a_node_that_may_preempt_it() {
         ),
         "{state:?}"
     );
-    site.drop_wish(0);
+    site.drop_demand(0);
     site.pass(TERM / 6);
     assert_eq!(
         site.holder(),
@@ -166,13 +166,13 @@ fn a_holder_learns_of_a_node_that_may_preempt_it() {
 #[test]
 fn a_lease_of_a_node_that_is_cut_off_is_free_within_a_term() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
+    site.demand(0, 100, false);
     site.pass(TERM);
     site.cut = vec![0];
-    site.wish(1, 100, false);
+    site.demand(1, 100, false);
     site.pass(horizon(TERM) + Duration::from_millis(20));
     assert_eq!(site.holder(), None);
-    site.pass(TERM - horizon(TERM) + round_time(TERM) * 2);
+    site.pass(TERM.saturating_sub(horizon(TERM)) + round_time(TERM) * 2);
     assert_eq!(site.holder(), Some(1));
     site.cut.clear();
     site.pass(5 * TERM);
@@ -182,7 +182,7 @@ fn a_lease_of_a_node_that_is_cut_off_is_free_within_a_term() {
 #[test]
 fn a_cut_between_the_holder_and_one_other_moves_nothing() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
+    site.demand(0, 100, false);
     site.pass(TERM);
     // It is reached by the third alone.
     site.cut = vec![1];
@@ -193,10 +193,10 @@ fn a_cut_between_the_holder_and_one_other_moves_nothing() {
 #[test]
 fn voters_do_not_keep_a_lease_for_a_node_that_does_not_hear_them() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
+    site.demand(0, 100, false);
     site.pass(TERM);
     site.deaf = vec![0];
-    site.wish(1, 100, false);
+    site.demand(1, 100, false);
     site.pass(2 * TERM);
     assert_eq!(site.holder(), Some(1));
 }
@@ -204,19 +204,19 @@ fn voters_do_not_keep_a_lease_for_a_node_that_does_not_hear_them() {
 #[test]
 fn a_voter_that_has_restarted_grants_the_lease_to_its_holder_alone() {
     let mut site = Site::new();
-    site.wish(0, 100, false);
+    site.demand(0, 100, false);
     site.pass(TERM);
     // The holder's own healthd and another restart.
     for node in [0, 1] {
         site.nodes[node] = leases(node, site.now);
     }
-    let holds = Wish {
+    let holds = Demand {
         holds_until: Some(site.now + horizon(TERM)),
-        ..site.wish_of(100, false)
+        ..site.demand_of(100, false)
     };
-    site.wish(1, 200, false);
+    site.demand(1, 200, false);
     assert_eq!(site.holder(), None);
-    site.nodes[0].wish(&vip(), holds, site.now);
+    site.nodes[0].demand(&vip(), holds, site.now);
     site.pass(TERM);
     assert_eq!(site.holder(), Some(0));
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::event::{Action, Event, Fault, Reason, Start, Wish};
+use super::event::{Action, Demand, Event, Fault, Reason, Start};
 use super::{DEFENCE_TIME, DEFENCES, FinalAdvertisement, Machine, Phase, ReportKind, are_unknown};
 use crate::packet::{PRIORITY_OWNER, Version};
 use crate::settings::{RouterSettings, VirtualAddress};
@@ -81,7 +81,7 @@ impl Machine {
     fn fail(&mut self, fault: Fault, now: Instant) {
         let from = self.state();
         self.phase = Phase::Fault;
-        self.wish(Wish::Drop);
+        self.demand(Demand::Drop);
         self.changed(from, Reason::Fault(fault), now);
     }
 

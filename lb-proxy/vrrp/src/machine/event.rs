@@ -93,9 +93,9 @@ impl fmt::Display for Lease {
     }
 }
 
-/// What a router wants of the lease.
+/// The demand of a router for the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Demand {
     /// To have it, and to keep it.
     Ask {
         /// Whether a holder of a lower priority is to give it up.
@@ -105,7 +105,7 @@ pub enum Wish {
     Drop,
 }
 
-impl Wish {
+impl Demand {
     /// To have it when it is free.
     pub const ASK: Self = Self::Ask { preempts: false };
 
@@ -211,7 +211,7 @@ pub enum Action {
     /// Would become active, if the group does: [`Input::GroupClaims`].
     WouldClaim,
     /// This is what the router wants of the lease from now on.
-    Lease(Wish),
+    Lease(Demand),
     /// The machine has ended; nothing follows.
     Stopped,
 }

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use super::backup::Wait;
 use super::depart::{Departing, Purpose};
-use super::event::{Action, Event, Lease, Reason, Wish};
+use super::event::{Action, Demand, Event, Lease, Reason};
 use super::{Announcements, FinalAdvertisement, Machine, PRIORITY_LEAVING, Phase, ReportKind};
 use crate::settings::Preempt;
 
@@ -55,8 +55,8 @@ pub(super) struct Tenancy {
     pub(super) lease: Lease,
     /// Since when a backup may want it.
     since: Option<Instant>,
-    /// The last wish that was said.
-    wish: Option<Wish>,
+    /// The last demand that was said.
+    demand: Option<Demand>,
 }
 
 impl Tenancy {
@@ -86,18 +86,18 @@ impl Machine {
         }
     }
 
-    /// Says what this router wants of the lease, if that is another wish than before.
-    pub(super) fn wish(&mut self, wish: Wish) {
-        let is_said = self.tenancy.wish.is_some() || self.tenancy.rules();
-        if is_said && self.tenancy.wish != Some(wish) {
-            self.tenancy.wish = Some(wish);
-            self.actions.push_back(Action::Lease(wish));
+    /// Says what this router wants of the lease, if that is another demand than before.
+    pub(super) fn demand(&mut self, demand: Demand) {
+        let is_said = self.tenancy.demand.is_some() || self.tenancy.rules();
+        if is_said && self.tenancy.demand != Some(demand) {
+            self.tenancy.demand = Some(demand);
+            self.actions.push_back(Action::Lease(demand));
         }
     }
 
     /// Leaves the lease to a successor on this node.
     pub(super) fn leave_lease(&mut self) {
-        self.tenancy.wish = Some(Wish::Drop);
+        self.tenancy.demand = Some(Demand::Drop);
     }
 
     pub(super) fn set_lease(&mut self, lease: Lease, now: Instant) {
@@ -121,14 +121,16 @@ impl Machine {
             backup.would_claim = false;
         }
         match self.tenancy.lease {
-            Lease::Own { .. } => match self.tenancy.wish {
-                Some(Wish::Ask { .. }) if !self.would_claim() => self.claim(Reason::Leased, now),
+            Lease::Own { .. } => match self.tenancy.demand {
+                Some(Demand::Ask { .. }) if !self.would_claim() => self.claim(Reason::Leased, now),
                 _ => {}
             },
             // Another was quicker.
-            Lease::Other { .. } if self.tenancy.wish == Some(Wish::ASK) => self.wish(Wish::Drop),
+            Lease::Other { .. } if self.tenancy.demand == Some(Demand::ASK) => {
+                self.demand(Demand::Drop);
+            }
             Lease::Unneeded => {
-                self.wish(Wish::Drop);
+                self.demand(Demand::Drop);
                 self.listen_again(now);
             }
             _ => {}
@@ -161,7 +163,7 @@ impl Machine {
                     until: Some(until),
                     settled: None,
                 };
-                self.wish(Wish::ASK);
+                self.demand(Demand::ASK);
                 if preempting > self.priority {
                     self.yield_lease(now);
                 }
@@ -171,7 +173,7 @@ impl Machine {
             Lease::Free => {
                 let settled = active.tenure.settled;
                 active.tenure.settled = settled.or(Some(now + SETTLING));
-                self.wish(Wish::ASK);
+                self.demand(Demand::ASK);
             }
             Lease::Other { .. } | Lease::Withheld => self.lose_lease(now),
         }
@@ -207,26 +209,26 @@ impl Machine {
         // Says nothing more: it is no holder.
         active.due = until;
         active.going = Some(Departing::new(Purpose::Yield, now, until));
-        self.wish(Wish::Drop);
+        self.demand(Demand::Drop);
     }
 
     /// When a backup asks for the lease; `None` when it does not, or has.
     pub(super) fn asks_at(&self) -> Option<Instant> {
-        let (wish, delay) = self.wish_now()?;
-        let has_asked = matches!(self.tenancy.wish, Some(said) if said == wish);
+        let (demand, delay) = self.demand_now()?;
+        let has_asked = matches!(self.tenancy.demand, Some(said) if said == demand);
         let since = self.tenancy.since.filter(|_| !has_asked)?;
         Some(since + delay + self.skew_time())
     }
 
-    /// What a backup wants of the lease as it is now, and how long after a change.
-    fn wish_now(&self) -> Option<(Wish, Duration)> {
+    /// The demand of a backup as the lease is now, and how long after a change it comes.
+    fn demand_now(&self) -> Option<(Demand, Duration)> {
         match self.tenancy.lease {
-            Lease::Free => Some((Wish::ASK, Duration::ZERO)),
+            Lease::Free => Some((Demand::ASK, Duration::ZERO)),
             Lease::Other { priority } if priority < self.priority => {
                 match self.settings.preempt {
                     // Its holder wants to be relieved.
-                    _ if priority <= PRIORITY_LEAVING => Some((Wish::PREEMPT, Duration::ZERO)),
-                    Preempt::After(delay) => Some((Wish::PREEMPT, delay)),
+                    _ if priority <= PRIORITY_LEAVING => Some((Demand::PREEMPT, Duration::ZERO)),
+                    Preempt::After(delay) => Some((Demand::PREEMPT, delay)),
                     Preempt::Never => None,
                 }
             }
@@ -237,9 +239,9 @@ impl Machine {
     /// Asks for the lease, as a backup whose time has come.
     pub(super) fn ask_for_lease(&mut self, now: Instant) {
         if self.asks_at().is_some_and(|at| at <= now)
-            && let Some((wish, _)) = self.wish_now()
+            && let Some((demand, _)) = self.demand_now()
         {
-            self.wish(wish);
+            self.demand(demand);
         }
     }
 

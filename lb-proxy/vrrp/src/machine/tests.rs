@@ -298,7 +298,7 @@ fn shown(action: &Action) -> String {
             format!("report {name}")
         }
         Action::WouldClaim => "would claim".to_owned(),
-        Action::Lease(wish) => format!("lease {wish:?}"),
+        Action::Lease(demand) => format!("lease {demand:?}"),
         Action::Stopped => "stopped".to_owned(),
     }
 }

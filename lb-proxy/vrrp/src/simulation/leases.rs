@@ -9,6 +9,8 @@
 //! | a majority of healthds that reach each other, one of them with a router that can serve, has an active one within the bound |
 //! | no forged advertisement moves an address that a lease holds |
 //!
+//! Size: one simulation, its network and its rules; they share every field.
+//!
 //! The bound is three intervals, the skew time, and what asking takes. The gaps are printed.
 
 use std::collections::BTreeMap;
@@ -20,7 +22,7 @@ use exchange::lease::{self, Leases, Request, Response, Rule, round_time};
 use exchange::members::{Members, Message, PeerId, Settings};
 
 use super::Random;
-use crate::machine::{Action, Departure, Eligibility, Input, Lease, Machine, Start, State, Wish};
+use crate::machine::{Action, Demand, Departure, Eligibility, Input, Lease, Machine, Start, State};
 use crate::packet::{Advertisement, Datagram, HOP_LIMIT, Version};
 use crate::settings::{Preempt, RouterSettings, VirtualAddress};
 
@@ -64,7 +66,7 @@ struct Healthd {
 /// A process of lb-proxy.
 struct Proxy {
     machine: Machine,
-    wish: Option<Wish>,
+    demand: Option<Demand>,
     lease: Lease,
     heard: Instant,
 }
@@ -122,7 +124,7 @@ fn an_address_has_one_holder_while_leases_decide() {
         Some(seed) => seed..seed + 1,
         None => 0..number("VRRP_SIM_SEEDS").unwrap_or(SEEDS),
     };
-    let is_whole = seeds.end - seeds.start > 1;
+    let is_whole = seeds.end - seeds.start >= SEEDS;
     let mut all = Seen::default();
     for seed in seeds {
         let seen = Simulation::new(seed).run();
@@ -307,7 +309,7 @@ impl Simulation {
         self.start + Duration::from_micros(micros * self.nodes[node].rate / 1000)
     }
 
-    fn note(&mut self, line: String) {
+    fn note(&mut self, line: &str) {
         if std::env::var("VRRP_SIM_SEED").is_ok() {
             eprintln!("{:?} {line}", self.now);
         }
@@ -370,7 +372,7 @@ impl Simulation {
         machine.handle(Input::Startup(Start::Fresh), now);
         self.nodes[node].proxy = Some(Proxy {
             machine,
-            wish: None,
+            demand: None,
             lease: Lease::Awaited,
             heard: now,
         });
@@ -387,17 +389,17 @@ impl Simulation {
             let proxy = is_due(&mut entry.proxy_back);
             let resumes = is_due(&mut entry.resumes) && entry.paused;
             if healthd && self.nodes[node].healthd.is_none() {
-                self.note(format!("node {node}: healthd starts"));
+                self.note(&format!("node {node}: healthd starts"));
                 self.start_healthd(node);
                 self.disturbed = self.now;
             }
             if proxy && self.nodes[node].proxy.is_none() {
-                self.note(format!("node {node}: lb-proxy starts"));
+                self.note(&format!("node {node}: lb-proxy starts"));
                 self.start_proxy(node);
                 self.disturbed = self.now;
             }
             if resumes {
-                self.note(format!("node {node}: lb-proxy runs again"));
+                self.note(&format!("node {node}: lb-proxy runs again"));
                 self.nodes[node].paused = false;
                 for (from, octets) in std::mem::take(&mut self.nodes[node].buffer) {
                     self.receive(node, from, &octets);
@@ -465,7 +467,7 @@ impl Simulation {
         }
     }
 
-    /// lb-proxy says its wish, and hears of its lease.
+    /// lb-proxy says its demand, and hears of its lease.
     fn call(&mut self, node: usize) {
         let now = self.local(node);
         let entry = &mut self.nodes[node];
@@ -477,22 +479,22 @@ impl Simulation {
             None => return,
             Some(healthd) => {
                 proxy.heard = now;
-                if let Some(wish) = proxy.wish {
+                if let Some(demand) = proxy.demand {
                     let is_active = proxy.machine.state() == State::Active;
                     let holds_until = match (is_active, proxy.lease) {
                         (true, Lease::Own { until, .. }) => Some(until),
                         (true, Lease::Unneeded | Lease::Awaited) => Some(now + TERM),
                         _ => None,
                     };
-                    let wish = lease::Wish {
-                        wants: wish != Wish::Drop,
-                        preempts: wish == Wish::PREEMPT,
+                    let demand = lease::Demand {
+                        wants: demand != Demand::Drop,
+                        preempts: demand == Demand::PREEMPT,
                         priority: proxy.machine.priority(),
                         term: TERM,
                         holds_until,
                         counts_until: now + Duration::from_millis(500),
                     };
-                    healthd.leases.wish(&lease_name(), wish, now);
+                    healthd.leases.demand(&lease_name(), demand, now);
                 }
                 lease_of(healthd, proxy.lease, now)
             }
@@ -510,13 +512,13 @@ impl Simulation {
             && let Some(action) = proxy.machine.poll_action()
         {
             match action {
-                Action::Lease(wish) => proxy.wish = Some(wish),
+                Action::Lease(demand) => proxy.demand = Some(demand),
                 Action::Send { advertisement, .. } => self.advertise(node, &advertisement),
                 Action::StateChanged { from, to, reason } => {
                     let reason = reason.to_string();
                     self.seen.n_moves += usize::from(to == State::Active);
                     self.seen.n_lease_ends += usize::from(reason.contains("lease has ended"));
-                    self.note(format!("node {node}: {from} > {to}: {reason}"));
+                    self.note(&format!("node {node}: {from} > {to}: {reason}"));
                 }
                 Action::Stopped => {
                     self.nodes[node].proxy = None;
@@ -638,6 +640,10 @@ impl Simulation {
 
     //--- What happens
 
+    #[expect(
+        clippy::too_many_lines,
+        reason = "a table of everything that may happen"
+    )]
     fn disturb(&mut self) {
         let n_nodes = self.nodes.len();
         let holder = self.active.unwrap_or(0);
@@ -651,7 +657,7 @@ impl Simulation {
         let time =
             self.now + Duration::from_millis(200) + self.random.duration(Duration::from_secs(9));
         let what = self.random.below(16);
-        self.note(format!("disturbance {what} of {node}, {other}"));
+        self.note(&format!("disturbance {what} of {node}, {other}"));
         self.disturbed = self.now;
         match what {
             0 => {
