@@ -1,4 +1,4 @@
-//! The validation of one answer: which keys it needs, and what it is worth.
+//! The validation of one answer: the keys that it needs, and its verdict.
 
 mod chain;
 mod supply;
@@ -89,7 +89,7 @@ impl Validation {
         }
     }
 
-    /// What is left of the work.
+    /// The rest of the work that it may cost.
     #[must_use]
     pub const fn budget(&self) -> Budget {
         self.budget

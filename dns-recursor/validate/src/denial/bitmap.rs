@@ -40,7 +40,7 @@ impl Bitmap<'_> {
 
     /// Whether it denies a type at its name.
     pub(super) fn denies(self, owner: &Name, rtype: Type) -> bool {
-        // RFC 6840 §4.1, RFC 4035 §3.1.4.1: of a zone cut, the zone above denies DS and the zone itself all else.
+        // RFC 6840 §4.1, RFC 4035 §3.1.4.1: at a zone cut, the zone above denies DS and the zone itself all else.
         let is_speaker = match rtype {
             // No zone is above the root.
             Type::DS => !self.has(Type::SOA) || owner.is_root(),
