@@ -1,7 +1,7 @@
 //! The validation of one answer: the keys that it needs, and its verdict.
 
 mod chain;
-mod supply;
+mod key_records;
 
 use std::sync::Arc;
 
