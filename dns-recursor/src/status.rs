@@ -132,6 +132,18 @@ fn write_file(text: &mut String, file: &CacheFile) -> std::fmt::Result {
     }
 }
 
+fn write_dnssec(text: &mut String, dnssec: &Dnssec) -> std::fmt::Result {
+    writeln!(
+        text,
+        "validated: {} secure, {} insecure, {} bogus, {} indeterminate; trust anchors: {}",
+        dnssec.secure,
+        dnssec.insecure,
+        dnssec.bogus,
+        dnssec.indeterminate,
+        dnssec.trust_anchors.join(" "),
+    )
+}
+
 fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     let answers = &detail.answers;
     writeln!(
@@ -171,15 +183,7 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         )?;
     }
     if let Some(dnssec) = &detail.dnssec {
-        writeln!(
-            text,
-            "validated: {} secure, {} insecure, {} bogus, {} indeterminate; trust anchors: {}",
-            dnssec.secure,
-            dnssec.insecure,
-            dnssec.bogus,
-            dnssec.indeterminate,
-            dnssec.trust_anchors.join(" "),
-        )?;
+        write_dnssec(text, dnssec)?;
     }
     for upstream in &detail.upstreams {
         let since = Duration::from_secs(upstream.since_seconds);

@@ -26,7 +26,7 @@ pub struct Route {
     pub protocol: Protocol,
     /// Whether the upstreams' AD bit is passed on.
     pub trust_ad: bool,
-    /// Whether answers are validated, and for whom.
+    /// The mode of validation.
     pub dnssec: DnssecMode,
     /// Set while no upstream can answer.
     down: AtomicBool,

@@ -21,6 +21,7 @@
 
 mod answering;
 mod asking;
+mod checks;
 mod delegation;
 mod exchanges;
 mod flight;

@@ -85,14 +85,7 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
         tcp: page.tcp(&conf.clients),
         local: page.local(&conf.local),
         forward: conf.forwards.iter().map(forward).collect(),
-        dnssec: file::Dnssec {
-            mode: match conf.dnssec {
-                Some(Dnssec::Process) => DnssecMode::Process,
-                Some(Dnssec::LogFail | Dnssec::Validate) => DnssecMode::Validate,
-                Some(Dnssec::Off | Dnssec::ProcessNoValidate) | None => DnssecMode::Off,
-            },
-            ..file::Dnssec::default()
-        },
+        dnssec: dnssec_of(conf.dnssec),
         ..DnsRecursor::default()
     };
     if let Some(listed) = &conf.dont_query {
@@ -118,6 +111,18 @@ pub fn import(conf: &RecursorConf) -> Draft<DnsRecursor> {
     Draft {
         config,
         notes: page.0.into_notes(),
+    }
+}
+
+/// The mode of validation: that of pdns, of which `log-fail` is the strict one here.
+fn dnssec_of(mode: Option<Dnssec>) -> file::Dnssec {
+    file::Dnssec {
+        mode: match mode {
+            Some(Dnssec::Process) => DnssecMode::Process,
+            Some(Dnssec::LogFail | Dnssec::Validate) => DnssecMode::Validate,
+            Some(Dnssec::Off | Dnssec::ProcessNoValidate) | None => DnssecMode::Off,
+        },
+        ..file::Dnssec::default()
     }
 }
 

@@ -25,7 +25,7 @@ pub const MAX_KEYS: usize = 32;
 /// The most aliases in an answer.
 pub const MAX_ALIASES: usize = 16;
 
-/// What is left of the work for one question. Survives another attempt at another upstream.
+/// The rest of the work that one question may cost. Survives another attempt at another upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     verifications: u16,

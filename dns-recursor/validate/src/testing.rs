@@ -554,6 +554,7 @@ use Security::{Bogus, Insecure, Secure};
 pub const TRUTH: &[(&str, Type, Security, Option<Why>)] = &[
     (".", Type::SOA, Secure, None),
     (".", Type::DNSKEY, Secure, None),
+    (".", Type::DS, Secure, None),
     ("lonely", Type::TXT, Secure, None),
     ("nothing", Type::A, Secure, None),
     ("test", Type::DS, Secure, None),

@@ -1,7 +1,7 @@
-//! The validation of one answer: which keys it needs, and what it is worth.
+//! The validation of one answer: the keys that it needs, and its verdict.
 
 mod chain;
-mod supply;
+mod key_records;
 
 use std::sync::Arc;
 
@@ -89,7 +89,7 @@ impl Validation {
         }
     }
 
-    /// What is left of the work.
+    /// The rest of the work that it may cost.
     #[must_use]
     pub const fn budget(&self) -> Budget {
         self.budget
@@ -110,7 +110,7 @@ impl Validation {
                 now,
             } = context;
             // The zone above signs its denial of a name that has a negative anchor, too.
-            if anchors.closest(owner) == Closest::Negative {
+            if anchors.closest(&owner) == Closest::Negative {
                 places.push(Place::Insecure(Why::NegativeAnchor));
                 continue;
             }
@@ -129,9 +129,9 @@ impl Validation {
         Step::Done(self.judge(&places, context.wrapped()))
     }
 
-    /// The owner of a part, and the name whose zone has to have signed it: the signer that its signatures name, if it may
+    /// The name whose anchors count for a part, and the name whose zone has to have signed it: the signer that its signatures name, if it may
     /// sign there. This is only where to look: whether a zone begins there is proven on the way.
-    fn target(&self, part: &Part) -> (&Name, Name) {
+    fn target(&self, part: &Part) -> (Name, Name) {
         let (owner, rtype) = match part {
             Part::Set(at) => match self.response.sets.get(*at) {
                 Some(set) => (&set.owner, set.rtype),
@@ -142,16 +142,15 @@ impl Validation {
         let may_sign = |signer: &Name| {
             owner.is_within(signer) && (rtype != Type::DS || owner != signer || owner.is_root())
         };
-        let mut signers = self.signatures(part);
-        if let Some(signer) = signers.find(|signer| may_sign(signer)) {
-            return (owner, signer.clone());
-        }
         // The zone above has DS records and denies them.
-        let target = match rtype {
+        let place = match rtype {
             Type::DS => owner.parent().unwrap_or_else(Name::root),
             _ => owner.clone(),
         };
-        (owner, target)
+        let mut signers = self.signatures(part);
+        let signer = signers.find(|signer| may_sign(signer)).cloned();
+        let target = signer.unwrap_or_else(|| place.clone());
+        (place, target)
     }
 
     /// The signers of a part.

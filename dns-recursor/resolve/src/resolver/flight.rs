@@ -7,10 +7,10 @@ use dns_cache::key::{self, Key, Variant};
 use dns_cache::message::Answer;
 use dns_wire::{Class, Name, Type};
 
+use super::checks::Checks;
 use super::delegation::Delegation;
 use super::shares::zone_of;
 use super::upstreams::UpstreamId;
-use super::validating::Checks;
 use super::{ExchangeId, FlightId, Reason};
 use crate::forward::{Protocol, Route};
 use crate::origin::Origin;

@@ -7,35 +7,15 @@ use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{Answer, Message};
 use dns_validate::validation::Context;
-use dns_validate::{Budget, Need, Response, Security, Step, Validation, Verdict, Why};
+use dns_validate::{Need, Response, Security, Step, Validation, Verdict, Why};
 use dns_wire::{Class, Name};
 
 use super::asking::Cause;
+use super::checks::Validating;
 use super::flight::LinkPurpose;
 use super::upstreams::UpstreamId;
 use super::{FlightId, Reason, Resolver};
 use crate::exchange::Entropy;
-
-/// The state of validation of a flight.
-#[derive(Default)]
-pub(super) struct Checks {
-    /// The answer that is being validated.
-    validating: Option<Box<Validating>>,
-    /// What is left of the work.
-    budget: Budget,
-    /// Whether upstreams that validate are to send what they take for bogus: an answer was bogus here.
-    pub(super) checking_disabled: bool,
-    /// Whether a validation has asked for the flight.
-    pub(super) is_for_keys: bool,
-}
-
-/// An answer that is being validated.
-struct Validating {
-    answer: Answer,
-    validation: Validation,
-    /// The upstream that has sent it.
-    upstream: UpstreamId,
-}
 
 impl<C, E: Entropy> Resolver<C, E> {
     /// Validates an answer, and then acts on it.

@@ -1,6 +1,6 @@
 //! The types at a name, as NSEC and NSEC3 records list them (RFC 4034 §4.1.2).
 
-use dns_wire::Type;
+use dns_wire::{Name, Type};
 
 use super::Cut;
 use crate::verdict::Why;
@@ -39,10 +39,11 @@ impl Bitmap<'_> {
     }
 
     /// Whether it denies a type at its name.
-    pub(super) fn denies(self, rtype: Type) -> bool {
-        // RFC 6840 §4.1, RFC 4035 §3.1.4.1: of a zone cut, the zone above denies DS and the zone itself all else.
+    pub(super) fn denies(self, owner: &Name, rtype: Type) -> bool {
+        // RFC 6840 §4.1, RFC 4035 §3.1.4.1: at a zone cut, the zone above denies DS and the zone itself all else.
         let is_speaker = match rtype {
-            Type::DS => !self.has(Type::SOA),
+            // No zone is above the root.
+            Type::DS => !self.has(Type::SOA) || owner.is_root(),
             _ => !self.is_delegation(),
         };
         let has = self.has(rtype) || self.has(Type::CNAME);

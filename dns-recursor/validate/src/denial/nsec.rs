@@ -101,7 +101,7 @@ pub(super) fn no_name(all: &[Nsec<'_>], name: &Name) -> bool {
 pub(super) fn no_data(all: &[Nsec<'_>], name: &Name, rtype: Type) -> bool {
     let denies_at = |owner: &Name| {
         let mut at = all.iter().filter(|nsec| *nsec.owner == *owner);
-        at.any(|nsec| nsec.types.denies(rtype))
+        at.any(|nsec| nsec.types.denies(owner, rtype))
     };
     if denies_at(name) || all.iter().any(|nsec| nsec.gap(name) == Gap::Empty) {
         return true;

@@ -164,7 +164,7 @@ impl<'a> Nsec3s<'a> {
         }
         let hash = self.hash(name, budget)?;
         if let Some(record) = self.at(&hash) {
-            return match record.types.denies(rtype) {
+            return match record.types.denies(name, rtype) {
                 true => Ok(Proof::Holds),
                 false => Err(Why::NoProof),
             };
@@ -174,9 +174,10 @@ impl<'a> Nsec3s<'a> {
         if rtype == Type::DS && encloser.opt_out {
             return Ok(Proof::Insecure(Why::OptOut));
         }
-        let wildcard = self.hash(&below(&encloser.name)?, budget)?;
-        let record = self.at(&wildcard).ok_or(Why::NoProof)?;
-        match record.types.denies(rtype) {
+        let wildcard = below(&encloser.name)?;
+        let hash = self.hash(&wildcard, budget)?;
+        let record = self.at(&hash).ok_or(Why::NoProof)?;
+        match record.types.denies(&wildcard, rtype) {
             true => Ok(proof(encloser.opt_out)),
             false => Err(Why::NoProof),
         }

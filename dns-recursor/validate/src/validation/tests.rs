@@ -278,6 +278,21 @@ fn the_closest_anchor_decides() {
 }
 
 #[test]
+fn the_zone_above_a_negative_anchor_has_its_ds_records() {
+    let mut world = world();
+    let zone = world.zones.iter().find(|it| it.name.is_root());
+    let root = zone.unwrap().anchor();
+    world.anchors = Anchors::new([root], [name("good.test")]);
+    let worth = |qtype: Type| {
+        let qname = name("good.test");
+        let reply = world.reply(&qname, qtype);
+        world.validate(&qname, qtype, &reply).security
+    };
+    assert_eq!(worth(Type::DS), Secure);
+    assert_eq!(worth(Type::MX), Insecure);
+}
+
+#[test]
 fn anchors_are_ds_or_dnskey_records() {
     for line in crate::anchors::ROOT {
         assert!(Anchor::parse(line).unwrap().zone.is_root());
