@@ -1,6 +1,6 @@
 //! How many bodies are received at once, of all clients and of each.
 //!
-//! A client is a user, or an address from which no user comes: users behind one address are told apart.
+//! A client is a user, or an address from which no user comes: two users behind one address are two clients.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -203,6 +203,25 @@ pub fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     }
 }
 
+/// Writes a small file as a whole: afterwards it has these octets, also after a loss of power.
+///
+/// # Errors
+///
+/// Fails as the disk does; the file is then as it was.
+pub fn write_whole(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    remove_if_there(disk, &temporary)?;
+    let file = disk.create(&temporary)?;
+    file.write_at(&[Bytes::copy_from_slice(octets)], 0)?;
+    file.sync()?;
+    drop(file);
+    disk.rename(&temporary, path)?;
+    match path.parent() {
+        Some(directory) => disk.sync_directory(directory),
+        None => Ok(()),
+    }
+}
+
 /// The mode in which a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {

@@ -155,7 +155,7 @@ enum Fate {
 }
 
 impl Sweep<'_> {
-    /// Deletes damaged files that are of no use: whose content is whole again, or which lie there for long,
+    /// Deletes damaged files that are of no use, for their content is whole again or they lie there for long,
     /// and the oldest of too many.
     async fn empty_quarantine(&self, report: &mut Report) -> Result<(), StoreError> {
         let directory = self.store.layout().quarantine();

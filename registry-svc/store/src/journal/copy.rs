@@ -26,8 +26,7 @@ use super::files::{self, Files, duplicate, fill};
 use super::salvage::{self, Salvaged};
 use super::snapshot::Directory;
 use super::{JournalError, Place};
-use crate::disk::{Access, Disk, File, remove_if_there};
-use crate::store::layout::write_whole;
+use crate::disk::{Access, Disk, File, remove_if_there, write_whole};
 
 /// The time between two attempts to make a copy that failed: each writes the whole journal.
 const RETRY: Duration = Duration::from_mins(10);
@@ -194,33 +193,6 @@ fn whole(octets: &[u8], at: usize) -> Option<&[u8]> {
     }
 }
 
-/// Gives the copy the snapshot that was just made.
-///
-/// # Errors
-///
-/// Fails as the disk does.
-pub fn add_snapshot(directory: &Directory, number: u64) -> io::Result<()> {
-    let disk = &*directory.disk;
-    let name = files::snapshot(number);
-    let (file, copy) = (directory.path.join(&name), directory.copy.join(&name));
-    let length = disk.open(&file, Access::Read)?.size()?;
-    duplicate(disk, &file, &copy, length)?;
-    disk.sync_directory(&directory.copy)
-}
-
-/// Takes away files of the copy that no longer count.
-pub fn clean(directory: &Directory) {
-    let disk = &*directory.disk;
-    let cleaned = Files::of(disk, &directory.copy).map(|files| {
-        for name in files.stale {
-            // One that stays counts for nothing, and the next start removes it.
-            drop(disk.remove(&directory.copy.join(name)));
-        }
-    });
-    // A copy with a gap is not of use, and the next start makes it again.
-    drop(cleaned);
-}
-
 /// The copy that the writer adds to.
 #[derive(Debug)]
 pub struct Copy {
@@ -296,7 +268,7 @@ impl Copy {
         tracing::error!(%error, "The copy of the journal cannot be written: the journal is kept once");
     }
 
-    /// Makes every file of the copy that is not known to be equal.
+    /// Makes every file of the copy but those in `equal`.
     fn make(&mut self, equal: &BTreeSet<String>, end: Place) {
         self.made = clock::now();
         match self.try_make(equal, end) {

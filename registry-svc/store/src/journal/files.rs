@@ -312,12 +312,12 @@ fn frames(
     }
 }
 
-/// Puts a copy of the first octets of a file at another place, or in its own place, durably but for the
-/// directory's sync.
+/// Puts a copy of the first octets of a file at another place, or in its own place, durable when the
+/// directory is synced.
 ///
 /// # Errors
 ///
-/// Fails as the disk does; what was there is as it was then.
+/// Fails as the disk does; the file in that place is then as it was.
 pub fn duplicate(
     disk: &dyn Disk,
     from: &Path,

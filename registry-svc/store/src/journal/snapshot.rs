@@ -5,6 +5,7 @@
 //! taking that again changes nothing. Tombstones older than [`TOMBSTONES`] are left out, and the
 //! index forgets them.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,10 +19,9 @@ use registry_facts::hlc::Hlc;
 use registry_facts::index::SCAN;
 use registry_facts::record::{Record, Vector};
 
-use super::copy;
 use super::files::{self, Files};
 use super::{JournalError, Place};
-use crate::disk::{Disk, File};
+use crate::disk::{Access, Disk, File};
 use crate::journal::current::Current;
 
 /// The time that deletions are remembered: longer than any node is away. A node that was away
@@ -101,15 +101,32 @@ impl Directory {
             .and_then(|()| self.disk.sync_directory(&self.path))
             .map_err(JournalError::io("name a snapshot of the journal"))?;
         if self.is_copied()
-            && let Err(error) = copy::add_snapshot(self, boundary.segment)
+            && let Err(error) = self.copy_snapshot(boundary.segment)
         {
             self.is_copied.store(false, Ordering::Release);
             tracing::error!(%error, "The copy of the journal cannot be written: the journal is kept once");
         }
-        // Of two files with one name the copy's goes first: one that only the copy has is damage.
-        copy::clean(self);
+        // The copy's file goes before the journal's of the same name: one that only the copy has is damage.
+        self.clean_copy();
         self.clean()?;
         Ok(size)
+    }
+
+    /// Gives the copy the snapshot that was just made.
+    fn copy_snapshot(&self, number: u64) -> io::Result<()> {
+        let name = files::snapshot(number);
+        let (file, copy) = (self.path.join(&name), self.copy.join(&name));
+        let length = self.disk.open(&file, Access::Read)?.size()?;
+        files::duplicate(&*self.disk, &file, &copy, length)?;
+        self.disk.sync_directory(&self.copy)
+    }
+
+    /// Takes away files of the copy that no longer count. The next start removes those that stay.
+    fn clean_copy(&self) {
+        let files = Files::of(&*self.disk, &self.copy).unwrap_or_default();
+        for name in files.stale {
+            drop(self.disk.remove(&self.copy.join(name)));
+        }
     }
 
     /// Takes away files that no longer count.
@@ -189,7 +206,7 @@ impl Directory {
 pub(super) fn unreadable(error: registry_facts::index::IndexError) -> JournalError {
     JournalError::Io {
         doing: "read the index for a snapshot of the journal",
-        source: std::io::Error::other(error),
+        source: io::Error::other(error),
     }
 }
 

@@ -16,11 +16,10 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use bytes::Bytes;
 use oci::digest::{Algorithm, Digest};
 
-pub use crate::disk::remove_if_there;
 use crate::disk::{Access, Disk};
+pub use crate::disk::{remove_if_there, write_whole};
 
 /// The paths of a store.
 #[derive(Clone, Debug)]
@@ -154,25 +153,6 @@ impl Layout {
         }
         disk.sync_directory(&blobs)?;
         disk.sync_directory(&self.root)
-    }
-}
-
-/// Writes a small file as a whole: afterwards it has these octets, also after a loss of power.
-///
-/// # Errors
-///
-/// Fails as the disk does; the file is then as it was.
-pub fn write_whole(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
-    let temporary = path.with_extension("tmp");
-    remove_if_there(disk, &temporary)?;
-    let file = disk.create(&temporary)?;
-    file.write_at(&[Bytes::copy_from_slice(octets)], 0)?;
-    file.sync()?;
-    drop(file);
-    disk.rename(&temporary, path)?;
-    match path.parent() {
-        Some(directory) => disk.sync_directory(directory),
-        None => Ok(()),
     }
 }
 

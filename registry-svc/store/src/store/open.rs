@@ -4,7 +4,7 @@
 //! rebuilt from the journal, and the end of the journal is copied, because pages that an earlier
 //! process failed to sync may look whole until the next loss of power.
 //!
-//! What the journal has lost is put back from its copy. A journal that is damaged in both is set aside,
+//! Records that the journal has lost are put back from its copy. A journal that is damaged in both is set aside,
 //! another is made of what can be read of it, and the node begins a new incarnation: nothing tells which
 //! of its records are lost.
 //!
@@ -389,7 +389,7 @@ fn open_read_only(
         Err(Anew::Journal(error)) => return Err(error.into()),
         Err(Anew::Index(error)) => return Err(error.into()),
     };
-    // What only the copy has cannot be put back.
+    // Records that only the copy has cannot be put back.
     copy::read(&directory, &view)?;
     let recovery = Recovery {
         damaged_journal,

@@ -44,7 +44,7 @@ const LONGEST_NOTE: u64 = 1024;
 #[derive(Debug)]
 pub(crate) struct Session {
     repository: RepositoryName,
-    /// Whose share it takes; empty when it was begun before a restart.
+    /// The owner, whose share it takes; empty when it was begun before a restart.
     owner: Arc<str>,
     /// Its content is a blob already: the process ended before that was stated.
     settled: Option<Digest>,
