@@ -275,10 +275,12 @@ fn log_changes(before: &View, rule: Rule, states: &BTreeMap<Arc<str>, State>) {
     if before.rule != rule {
         match rule {
             Rule::Leases => {
-                tracing::info!("Leases of virtual addresses are granted by a majority of the nodes")
+                tracing::info!(
+                    "Leases of virtual addresses are granted by a majority of the nodes"
+                );
             }
             Rule::CutOff => {
-                tracing::warn!("This node is cut off: it has no lease of a virtual address")
+                tracing::warn!("This node is cut off: it has no lease of a virtual address");
             }
             Rule::Alone => tracing::warn!(
                 "The healthds of most other nodes are away: virtual addresses go by VRRP alone"
@@ -291,7 +293,7 @@ fn log_changes(before: &View, rule: Rule, states: &BTreeMap<Arc<str>, State>) {
             (Some(State::Own { .. }), State::Own { .. }) => {}
             (_, State::Own { .. }) => tracing::info!(%name, "This node has the lease"),
             (Some(State::Own { .. }), _) => {
-                tracing::info!(%name, "This node has the lease no more")
+                tracing::info!(%name, "This node has the lease no more");
             }
             (_, _) => {}
         }

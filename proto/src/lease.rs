@@ -157,12 +157,6 @@ impl LeaseClient {
         self.leases.reader()
     }
 
-    /// The leases.
-    #[must_use]
-    pub fn current(&self) -> Arc<Leases> {
-        self.leases.current()
-    }
-
     /// Takes demands, each by its name.
     #[must_use]
     pub fn demands(&self) -> DemandSender {

@@ -54,7 +54,7 @@ pub enum Event<'e> {
         name: &'e OsStr,
         /// Whether it was just created: a link that is created is [complete](Change::Complete).
         is_created: bool,
-        /// What has happened to it.
+        /// The change.
         change: Change,
     },
     /// The directory itself was moved or removed.
@@ -93,7 +93,7 @@ impl Queue {
 
     /// Ends a watch. The watch of a removed directory has ended by itself.
     pub fn remove(&self, watch: i32) {
-        let _ = inotify::remove_watch(self.fd.get_ref(), watch);
+        let _gone = inotify::remove_watch(self.fd.get_ref(), watch);
     }
 
     /// Waits for an event, and for those that come within `settle` after it: writing a file is several events. Hands them to

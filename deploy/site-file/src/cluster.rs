@@ -165,7 +165,9 @@ mod tests {
             ClusterSource::Manifests("/etc/outpost/clusterd/manifests".into())
         );
         assert_eq!(
-            source("token-file = \"/etc/outpost/clusterd/t\"\nca-file = \"/etc/outpost/clusterd/c\""),
+            source(
+                "token-file = \"/etc/outpost/clusterd/t\"\nca-file = \"/etc/outpost/clusterd/c\""
+            ),
             ClusterSource::Token {
                 token: "/etc/outpost/clusterd/t".into(),
                 authorities: "/etc/outpost/clusterd/c".into()

@@ -16,7 +16,7 @@
 //!   So it has stopped before the first voter's promise ends.
 //! - A voter that has just started may have forgotten a promise. It grants nothing for longer than the longest term, except
 //!   to a node that holds the lease now: no other node can have a majority then.
-//! - A voter that another node has no lease of refuses a prepare without a promise, so a candidate does not disturb a holder.
+//! - A voter that knows of another holder refuses a prepare and makes no promise, so a candidate does not disturb a holder.
 //! - A renewal names the last grant that its sender has heard. A voter whose grants are not heard ceases to extend, or a
 //!   node that hears nothing would keep the lease from all for ever.
 //! - A holder keeps its lease whatever priority others have. It learns of a node that may preempt it, and releases the lease itself.

@@ -130,10 +130,13 @@ server-name = "kubernetes.default.svc"
             "{text}"
         );
         assert!(!text.contains("kubeconfig"), "{text}");
-        let site = site_from(ClusterSource::Manifests("/etc/outpost/clusterd/manifests".into()));
+        let site = site_from(ClusterSource::Manifests(
+            "/etc/outpost/clusterd/manifests".into(),
+        ));
         let text = of_master_1(&site);
         assert!(
-            text.contains("manifests = \"/etc/outpost/clusterd/manifests\"\n") && !text.contains("[api]"),
+            text.contains("manifests = \"/etc/outpost/clusterd/manifests\"\n")
+                && !text.contains("[api]"),
             "{text}"
         );
     }

@@ -262,7 +262,8 @@ const SHUT_IN: [(&str, &str); 6] = [
 #[test]
 fn every_slot_is_bounded_and_shut_in_however_it_is_run() {
     for runtime in RUNTIMES {
-        let site = site(runtime);
+        let mut site = site(runtime);
+        site.nodes[0].services = Service::of(Role::Master, true);
         let units = unit_texts(&files(&site, &site.nodes[0]));
         for service in Service::ALL {
             let limits = facts::limits(service);
@@ -311,7 +312,8 @@ fn a_container_sees_what_is_its_own_and_the_sockets_that_it_connects_to() {
         .into_iter()
         .filter(|runtime| *runtime != Runtime::Native)
     {
-        let site = site(runtime);
+        let mut site = site(runtime);
+        site.nodes[0].services = Service::of(Role::Master, true);
         let units = unit_texts(&files(&site, &site.nodes[0]));
         for service in Service::ALL {
             let text = &units[&format!("outpost-{service}-a.service")];
