@@ -124,6 +124,7 @@ impl LeaseClient {
         let leases = Latest::new(Leases::default());
         let published = Arc::clone(&leases);
         let task = tokio::spawn(async move {
+            let mut asked = read.clone();
             match endpoint {
                 Some(endpoint) => {
                     let caller = Caller {
@@ -137,10 +138,13 @@ impl LeaseClient {
                     caller.run().await;
                 }
                 None => {
-                    published.publish(Leases {
-                        rule: Rule::FewNodes,
-                        states: BTreeMap::new(),
-                    });
+                    let asked = asked.wait_for(|demands| !demands.is_empty()).await;
+                    if asked.is_ok() {
+                        published.publish(Leases {
+                            rule: Rule::FewNodes,
+                            states: BTreeMap::new(),
+                        });
+                    }
                 }
             }
         });

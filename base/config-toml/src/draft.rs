@@ -247,7 +247,7 @@ mod tests {
         let written = draft.written("From x.cfg.").unwrap().to_string();
         assert_eq!(
             written,
-            "# From x.cfg.\n# not carried: x.cfg:3:5: security: a b = 1: why\nnumber = 1\n"
+            "# From x.cfg.\n# not carried: x.cfg:3:5: security: a b = 1: why\nversion = \"v1\"\nnumber = 1\n"
         );
         assert_eq!(
             draft.notes[0].to_string(),

@@ -320,7 +320,7 @@ const SECRETS: [&str; 4] = ["s3cret", "auths", "AAAA", "c2Vjc"];
 
 #[test]
 fn every_key_of_openshifts_files_is_carried_or_named() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/openshift");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/openshift");
     let mut wrong = Vec::new();
     for (name, missing, lines, lost) in CORPUS {
         let mut draft = Draft::default();

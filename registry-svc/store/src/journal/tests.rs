@@ -539,7 +539,16 @@ async fn follow(from: &Store, to: &Store, expected: &[Stamped]) {
     while shown(to) != expected {
         let next = tokio_stream::StreamExt::next(&mut feed);
         let next = tokio::time::timeout(std::time::Duration::from_secs(60), next).await;
-        let record = next.expect("no more records come").unwrap();
+        let Ok(record) = next else {
+            panic!(
+                "no more records come: of {:?} it has {:?}, and is {:?}; shown {:?}, expected {expected:?}",
+                from.vector(),
+                to.vector(),
+                to.origin(),
+                shown(to)
+            );
+        };
+        let record = record.unwrap();
         if record.origin != to.origin() {
             to.apply(vec![record]).await.unwrap();
         }

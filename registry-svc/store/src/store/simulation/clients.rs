@@ -152,12 +152,21 @@ impl Run {
         let manifests: Vec<_> = self.model.manifests.keys().filter(here).cloned().collect();
         let at = self.chance.below(manifests.len() as u64);
         let key = manifests.get(usize::try_from(at).unwrap()).cloned()?;
-        let pointing =
-            self.model.tags.iter().filter(|((owner, _), values)| {
-                owner == repository && values.contains(&Some(key.1))
-            });
+        let pointing: Vec<_> = self
+            .model
+            .tags
+            .iter()
+            .filter(|((owner, _), values)| owner == repository && values.contains(&Some(key.1)))
+            .collect();
+        // After a refused push a tag may point elsewhere, and then stays there.
+        if pointing.iter().any(|(_, values)| values.len() > 1) {
+            return None;
+        }
         let effect = Effect {
-            tags: pointing.map(|(tag, _)| (tag.clone(), None)).collect(),
+            tags: pointing
+                .into_iter()
+                .map(|(tag, _)| (tag.clone(), None))
+                .collect(),
             manifests: vec![(key.clone(), false)],
             ..Effect::default()
         };
