@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use registry_facts::frame;
 use registry_facts::frame::{Found, Frame, Kind};
-use registry_facts::record::Record;
+use registry_facts::record::{Record, Vector};
 
 use super::{JournalError, Place};
 use crate::disk::{Access, Disk, File, remove_if_there};
@@ -118,9 +118,13 @@ pub fn replay(
 ) -> Result<Replayed, JournalError> {
     let mut files = Files::of(disk, directory)?;
     let mut replayed = Replayed::default();
+    let mut reach = Reach::default();
     if let Some(number) = files.snapshot {
         let source = Source::open(disk, directory, snapshot(number))?;
-        let ending = source.read(None, &mut replayed.n_records, visit)?;
+        let ending = source.read(None, &mut replayed.n_records, &mut |record| {
+            reach.snapshot(&record);
+            visit(record)
+        })?;
         if !matches!(ending, Ending::Sealed(_)) {
             return Err(source.damaged(ending.at(), "it has no end"));
         }
@@ -130,7 +134,10 @@ pub fn replay(
         index += 1;
         let source = Source::open(disk, directory, segment(number))?;
         let limit = until.and_then(|until| (until.segment == number).then_some(until.at));
-        let ending = source.read(limit, &mut replayed.n_records, visit)?;
+        let ending = source.read(limit, &mut replayed.n_records, &mut |record| {
+            reach.segments.advance(&record.origin, record.sequence);
+            visit(record)
+        })?;
         replayed.end = Place {
             segment: number,
             at: ending.at(),
@@ -163,8 +170,43 @@ pub fn replay(
             files.stale.push(segment(follower));
         }
     }
+    if until.is_none() && reach.is_short() {
+        return Err(JournalError::Damaged {
+            file: segment(replayed.end.segment),
+            at: replayed.end.at,
+            what: "its end is lost: the snapshot has later records".to_owned(),
+        });
+    }
     replayed.files = files;
     Ok(replayed)
+}
+
+/// How far the files of a journal reach.
+///
+/// A snapshot is made while records are stated: it may hold some that also follow it. When they do not follow, the end of the
+/// journal is lost, and with it others that no snapshot holds.
+#[derive(Default)]
+struct Reach {
+    /// The records whose registers the snapshot has.
+    snapshot: Vector,
+    /// The records that it stands for, and those of the segments.
+    segments: Vector,
+}
+
+impl Reach {
+    fn snapshot(&mut self, record: &Record) {
+        // A record without facts tells how far its origin is.
+        let reach = match record.facts.is_empty() {
+            true => &mut self.segments,
+            false => &mut self.snapshot,
+        };
+        reach.advance(&record.origin, record.sequence);
+    }
+
+    fn is_short(&self) -> bool {
+        let mut all = self.snapshot.iter();
+        all.any(|(origin, sequence)| sequence > self.segments.of(origin))
+    }
 }
 
 /// How the reading of a file ended.

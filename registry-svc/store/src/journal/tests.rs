@@ -6,7 +6,7 @@ use oci::reference::{RepositoryName, Tag};
 use registry_facts::frame;
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
-use registry_facts::record::{Record, Stamped, Vector};
+use registry_facts::record::{Fact, Record, Stamped, Vector};
 
 use super::files::{Replayed, replay, segment, snapshot};
 use super::*;
@@ -264,6 +264,46 @@ fn the_last_segment_may_end_anywhere_in_its_last_batch() {
         let n_whole = 2 * length / size;
         assert_eq!(records.len() as u64, 4 + n_whole, "{length}");
         assert_eq!(replayed.n_torn, length - n_whole * size / 2);
+    }
+}
+
+#[test]
+fn a_journal_that_ends_before_its_snapshot_has_lost_its_end() {
+    let of = |sequence: u64, facts| Record {
+        facts,
+        ..record(sequence)
+    };
+    let tag = |sequence| {
+        let fact = Fact::Tag {
+            repository: repository(),
+            tag: "latest".parse().unwrap(),
+            target: None,
+        };
+        of(sequence, vec![fact])
+    };
+    // The snapshot stands for two records, and was made when a third one had been stated.
+    for (last, is_whole) in [(3, true), (2, false)] {
+        let disk = segments(2);
+        let mut octets = Vec::new();
+        let mut put = |kind, payload: &[u8]| {
+            let at = octets.len() as u64;
+            frame::put(&mut octets, at, 0, kind, payload);
+        };
+        put(frame::Kind::Record, &record(2).encode());
+        put(frame::Kind::Record, &tag(3).encode());
+        put(frame::Kind::End, b"");
+        let file = disk.create(&Path::new(ROOT).join(snapshot(2))).unwrap();
+        file.write_at(&[octets.into()], 0).unwrap();
+        let path = Path::new(ROOT).join(segment(2));
+        if last == 2 {
+            let file = disk.open(&path, crate::disk::Access::Write).unwrap();
+            file.truncate(0).unwrap();
+        }
+        let read = read(&disk);
+        assert_eq!(read.is_ok(), is_whole, "{read:?}");
+        if let Err(error) = read {
+            assert!(error.to_string().contains("its end is lost"), "{error}");
+        }
     }
 }
 
