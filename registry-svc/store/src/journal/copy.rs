@@ -7,7 +7,7 @@
 //!
 //! A start [compares](mend) both: a frame that is whole in the copy alone is put back into the journal, at
 //! its place. A file that is missing or shorter than its copy is damaged in the same way. Only what both
-//! have lost is left to [`salvage`](super::salvage).
+//! have lost is left to [`salvage`].
 //!
 //! Never stops the journal: a copy that cannot be written is reported, and made again later.
 
