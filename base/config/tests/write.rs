@@ -102,7 +102,7 @@ fn documentation_and_examples_stand_where_they_belong() {
     let expected = r#"# The registry. Every node that runs registry-svc holds the same content.
 [registry]
 # The users who may push: a file of htpasswd -B or registry-svc password, relative to this file.
-# Without it every client may push.
+# Without it no client may push, unless the registry is open.
 #users = "registry.users"
 # Its names, below the domain.
 names = ["quay"]
