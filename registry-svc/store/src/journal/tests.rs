@@ -1,3 +1,7 @@
+//! The journal on a disk that fails: what is read, cut off, refused, put back, and set aside.
+//!
+//! Size: one journal and its damages; every table needs the same disk and the same helpers.
+
 use std::path::Path;
 use std::sync::Arc;
 
