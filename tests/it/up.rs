@@ -359,11 +359,11 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
         assert!(status.success(), "{complaint}");
         text
     };
-    let first = get();
-    assert!(
-        first.contains("web") && first.contains("172.30.0.20"),
-        "{first}"
-    );
+    // A file that was written a moment ago counts once it stands still.
+    wait::for_it("the first Service is there", PATIENCE, || {
+        let first = get();
+        first.contains("web") && first.contains("172.30.0.20")
+    });
 
     // A file that is saved is taken up, and one that is removed takes its objects with it.
     std::fs::write(manifests.join("cart.yaml"), service("cart", "172.30.0.21")).unwrap();
