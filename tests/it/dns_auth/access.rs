@@ -13,7 +13,8 @@ const ZONE: &str = "@ SOA ns hostmaster 1 2 3 4 5\n NS ns\nns A 192.0.2.53\n";
 
 /// The line of a node's rendered configuration that says who may ask.
 fn rendered() -> String {
-    let file = "tests/data/deploy/seed/rendered/configs/master-0/etc/outpost/dns-authd/dns-authd.toml";
+    let file =
+        "tests/data/deploy/seed/rendered/configs/master-0/etc/outpost/dns-authd/dns-authd.toml";
     let text = fs::read_to_string(checkout().join(file)).unwrap();
     let line = text.lines().find(|line| line.starts_with("allow-from = "));
     line.unwrap_or_else(|| panic!("{text}")).to_owned()
