@@ -29,8 +29,6 @@ const SUBSCRIBER: &str = "dns-authd";
 const REASON: &str = "kubernetes";
 /// The interval of looks at the connection.
 const LOOK: Duration = Duration::from_millis(500);
-/// The longest wait of the thread before it looks whether it is to end.
-const IDLE: Duration = Duration::from_secs(1);
 
 /// The part of the configuration that names of a cluster depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,7 +141,8 @@ impl Follower {
                         }
                     },
                     snapshot = next(&mut snapshots) => give(snapshot),
-                    _ = look.tick() => {}
+                    // Without names of a cluster there is no connection to look at.
+                    _ = look.tick(), if settings.options.is_some() => {}
                 }
             }
         }
@@ -192,7 +191,7 @@ fn trouble(link: &Link) -> Option<String> {
 fn render(mut inputs: Reader<Input>, seed: Seed, commands: &SyncSender<Command>) {
     let mut current: Option<(Arc<Options>, Cluster)> = None;
     loop {
-        if !inputs.wait(IDLE) {
+        if !inputs.wait(Duration::MAX) {
             continue;
         }
         let input = inputs.shared();
