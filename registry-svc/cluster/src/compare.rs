@@ -79,7 +79,7 @@ impl Content {
         let spoken_of: BTreeSet<Digest> = content
             .registers
             .values()
-            .filter_map(|register| spoken_of(&register.fact))
+            .filter_map(|register| register.fact.present_content())
             .collect();
         let spoken_of: Vec<Digest> = spoken_of.into_iter().collect();
         // Without a lease: all that repositories have would be under one for ever, and nothing of it
@@ -140,23 +140,6 @@ impl Content {
     pub(super) fn blobs_in(&self, buckets: &BTreeSet<u8>) -> BTreeSet<Digest> {
         let is_in = |digest: &&Digest| buckets.contains(&digest.shard());
         self.held.iter().filter(is_in).copied().collect()
-    }
-}
-
-/// The content that a register says is present.
-fn spoken_of(fact: &Fact) -> Option<Digest> {
-    match fact {
-        Fact::Blob {
-            digest,
-            size: Some(_),
-            ..
-        }
-        | Fact::Manifest {
-            digest,
-            link: Some(_),
-            ..
-        } => Some(*digest),
-        Fact::Blob { .. } | Fact::Manifest { .. } | Fact::Tag { .. } => None,
     }
 }
 

@@ -181,6 +181,24 @@ impl Fact {
         }
     }
 
+    /// The content that it says is present: a blob or a manifest.
+    #[must_use]
+    pub const fn present_content(&self) -> Option<Digest> {
+        match self {
+            Self::Blob {
+                digest,
+                size: Some(_),
+                ..
+            }
+            | Self::Manifest {
+                digest,
+                link: Some(_),
+                ..
+            } => Some(*digest),
+            Self::Blob { .. } | Self::Manifest { .. } | Self::Tag { .. } => None,
+        }
+    }
+
     /// Whether it says that something is gone.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {

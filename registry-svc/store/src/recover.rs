@@ -158,23 +158,8 @@ fn named(store: &Store) -> Result<HashSet<Digest>, StoreError> {
             return Ok(named);
         };
         after = Some(last.fact.key());
-        for register in registers {
-            match register.fact {
-                Fact::Blob {
-                    digest,
-                    size: Some(_),
-                    ..
-                }
-                | Fact::Manifest {
-                    digest,
-                    link: Some(_),
-                    ..
-                } => {
-                    named.insert(digest);
-                }
-                _ => {}
-            }
-        }
+        let facts = registers.iter().map(|register| &register.fact);
+        named.extend(facts.filter_map(Fact::present_content));
     }
 }
 

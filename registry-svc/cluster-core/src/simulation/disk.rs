@@ -60,19 +60,7 @@ impl Disk {
     pub(super) fn live_content(&self) -> Vec<Digest> {
         let registers = self.registers.values();
         registers
-            .filter_map(|register| match &register.fact {
-                Fact::Blob {
-                    digest,
-                    size: Some(_),
-                    ..
-                }
-                | Fact::Manifest {
-                    digest,
-                    link: Some(_),
-                    ..
-                } => Some(*digest),
-                _ => None,
-            })
+            .filter_map(|register| register.fact.present_content())
             .collect()
     }
 

@@ -55,15 +55,15 @@ pub fn mend(directory: &Directory) -> Result<Compared, JournalError> {
     let mut compared = Compared::default();
     for name in counted(disk, directory)? {
         let (file, other) = (journal.join(&name), copy.join(&name));
-        let is_there = here.contains(&name);
-        let octets = match is_there {
-            true if compare(disk, &file, &other) == Relation::Equal => {
+        let relation = here.contains(&name).then(|| compare(disk, &file, &other));
+        let octets = match relation {
+            Some(Relation::Equal) => {
                 compared.equal.insert(name);
                 continue;
             }
-            true if compare(disk, &file, &other) == Relation::Behind => continue,
-            true => salvage::octets(disk, &file)?,
-            false => Vec::new(),
+            Some(Relation::Behind) => continue,
+            Some(Relation::Different) => salvage::octets(disk, &file)?,
+            None => Vec::new(),
         };
         let copied = salvage::octets(disk, &other)?;
         let Some(merged) = merge(octets, &copied) else {

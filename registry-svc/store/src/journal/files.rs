@@ -100,6 +100,8 @@ pub struct Replayed {
     pub n_torn: u64,
     /// Records read.
     pub n_records: u64,
+    /// The accepted records.
+    pub vector: Vector,
     /// Octets in the segments before the last.
     pub n_sealed: u64,
 }
@@ -178,6 +180,7 @@ pub fn replay(
         });
     }
     replayed.files = files;
+    replayed.vector = reach.segments;
     Ok(replayed)
 }
 

@@ -290,7 +290,7 @@ pub(crate) fn open(
         segment: Some((segment, copy)),
         end,
         n_sealed: replayed.n_sealed,
-        vector: history.vector,
+        vector: replayed.vector,
         stamp: history.stamp,
         view,
         index: name,
@@ -404,7 +404,7 @@ fn open_read_only(
         segment: None,
         end: replayed.end,
         n_sealed: replayed.n_sealed,
-        vector: history.vector,
+        vector: replayed.vector,
         stamp: history.stamp,
         view,
         index: None,
@@ -413,11 +413,10 @@ fn open_read_only(
     })
 }
 
-/// The journal's facts besides the registers.
+/// The part of the journal's records that is of this node.
 #[derive(Debug)]
 struct History {
     own: NodeId,
-    vector: Vector,
     /// The greatest stamp of this node in this incarnation.
     stamp: Hlc,
 }
@@ -426,13 +425,11 @@ impl History {
     fn new(own: NodeId) -> Self {
         Self {
             own,
-            vector: Vector::default(),
             stamp: Hlc::default(),
         }
     }
 
     fn add(&mut self, record: &Record) {
-        self.vector.advance(&record.origin, record.sequence);
         // A record without facts only tells how far its origin is.
         if record.origin == self.own && !record.facts.is_empty() {
             self.stamp = self.stamp.max(record.stamp);
