@@ -242,6 +242,7 @@ struct Round {
     number: u64,
     kind: Kind,
     counter: u64,
+    term: Duration,
     sent: Instant,
     granted: BTreeSet<Voter>,
 }
@@ -477,6 +478,7 @@ impl Leases {
             number,
             kind,
             counter: slot.counter,
+            term,
             sent: now,
             granted: BTreeSet::new(),
         });
@@ -548,15 +550,15 @@ impl Leases {
             Answer::Granted { preempting } => {
                 round.granted.insert(voter);
                 let is_current = round.counter == counter && round.granted.len() >= majority;
-                let (kind, sent) = (round.kind, round.sent);
+                // The voters have granted the term that they were asked for, whatever is wanted by now.
+                let (kind, until) = (round.kind, round.sent + horizon(round.term));
                 slot.preempted_by.insert(voter, *preempting);
-                let Some(demand) = slot.demand.filter(|demand| demand.wants && is_current) else {
+                if !is_current || !slot.demand.is_some_and(|demand| demand.wants) {
                     return;
-                };
+                }
                 match kind {
                     Kind::Prepare if slot.is_prepared(n_nodes) => slot.next = Some(now),
                     Kind::Propose => {
-                        let until = sent + horizon(demand.term.min(LONGEST_TERM));
                         slot.until = slot.until.max(Some(until));
                         slot.seen = None;
                     }

@@ -138,6 +138,37 @@ fn the_first_that_asks_has_it_and_keeps_it_whatever_priority_another_has() {
 }
 
 #[test]
+fn a_lease_has_the_term_that_was_asked_for_whatever_is_wanted_by_then() {
+    let mut site = Site::new();
+    let short = Demand {
+        term: TERM / 3,
+        ..site.demand_of(100, false)
+    };
+    site.nodes[0].demand(&vip(), short, site.now);
+    site.settle();
+    assert_eq!(site.holder(), Some(0));
+    // The next round begins.
+    site.now += 2 * round_time(TERM / 3);
+    site.nodes[0].advance(site.now);
+    let requests: Vec<_> = std::iter::from_fn(|| site.nodes[0].poll_request()).collect();
+    assert_eq!(requests.len(), 2);
+    let sent = site.now;
+    // A longer term is wanted before the voters' answers are here.
+    let long = site.demand_of(100, false);
+    site.nodes[0].demand(&vip(), long, site.now);
+    for (peer, request) in requests {
+        let to = others(0).nth(peer.0).unwrap();
+        let response = site.nodes[to].answer(NAMES[0], &request, site.now);
+        site.nodes[0].hear(peer, &response, site.now);
+    }
+    let state = site.nodes[0].state(&vip(), site.now);
+    let State::Own { until, .. } = state else {
+        panic!("{state:?}");
+    };
+    assert_eq!(until, sent + horizon(TERM / 3));
+}
+
+#[test]
 fn a_holder_learns_of_a_node_that_may_preempt_it() {
     let mut site = Site::new();
     site.demand(0, 100, false);
