@@ -269,8 +269,8 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
 
 /// The problem of a kubeconfig: `outpost` puts it onto the nodes without any other file.
 fn kubeconfig(named: &Named, path: &Path, text: &str) -> Vec<Problem> {
-    let directory = Path::new(site::places::ETC);
-    let read = cluster_objects::kubeconfig::read(text, directory);
+    let directory = site::places::etc(Service::Clusterd);
+    let read = cluster_objects::kubeconfig::read(text, &directory);
     let problem = match &read {
         Err(problem) => Some(format!("{problem}; write one with a user, a server and its authorities, and without commands")),
         Ok(read) => read.files().next().map(|file| {
@@ -439,7 +439,7 @@ mod tests {
         };
         for (user, begins) in [
             ("exec: {command: sh}", "`exec` cannot be used here"),
-            ("tokenFile: t", "it names /etc/outpost/t, which"),
+            ("tokenFile: t", "it names /etc/outpost/clusterd/t, which"),
         ] {
             write(user);
             let found = messages(&site(directory.path(), text));

@@ -16,6 +16,7 @@ use daemon::clock;
 use exchange::lease::{Answer, Demand, Kind, Leases, MAX_LEASES, Request, Response, Rule, State};
 use exchange::members::{Contact, PeerId, Settings};
 use parking_lot::Mutex;
+use proto::lease::{millis, priority};
 use proto::wire;
 use proto::wire::exchange_client::ExchangeClient;
 use tokio::sync::{Notify, watch};
@@ -304,14 +305,6 @@ fn log_changes(before: &View, rule: Rule, states: &BTreeMap<Arc<str>, State>) {
 
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME && !name.contains(char::is_control)
-}
-
-fn millis(time: Duration) -> u32 {
-    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
-}
-
-fn priority(number: u32) -> u8 {
-    u8::try_from(number).unwrap_or(u8::MAX)
 }
 
 fn to_wire(request: &Request) -> wire::VoteRequest {

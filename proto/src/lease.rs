@@ -355,12 +355,19 @@ impl Caller {
     }
 }
 
-fn millis(time: Duration) -> u32 {
+/// A time in whole milliseconds.
+#[must_use]
+pub fn millis(time: Duration) -> u32 {
     u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// A priority, the highest for a number beyond it.
+#[must_use]
+pub fn priority(number: u32) -> u8 {
+    u8::try_from(number).unwrap_or(u8::MAX)
+}
+
 fn state(lease: &wire::LeaseStatus, sent: Instant) -> State {
-    let priority = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
     if lease.own_ms > 0 {
         State::Own {
             until: sent + Duration::from_millis(lease.own_ms.into()),

@@ -169,8 +169,7 @@ fn clients_of_a_server_that_dies_are_answered_by_another() {
     });
     dies.join().unwrap();
     for client in &clients {
-        // The kernel sends only so many ICMP errors a second, over all namespaces: if it held one back, the client
-        // asks again.
+        // The client asks again when the kernel holds an ICMP error back: it limits them, over all namespaces.
         let again = || client.ask().map_err(|error| error.kind());
         let answer = (0..5).map(|_| again()).find(Result::is_ok);
         assert_eq!(answer, Some(Ok("b?".to_owned())));

@@ -165,40 +165,25 @@ impl Directory {
 /// The directories of a service.
 fn directories(service: Service) -> Vec<Directory> {
     let own = facts::user(service).id.to_string();
+    let of_service = |path, mode, group| Directory {
+        path,
+        mode,
+        owner: own.clone(),
+        group,
+    };
     // The service reads its configuration, and cannot change it.
     let etc = Directory {
-        path: places::etc(service),
-        mode: "0750",
         owner: "root".to_owned(),
-        group: own.clone(),
+        ..of_service(places::etc(service), "0750", own.clone())
     };
     // Sockets have the group of their directory.
-    let admin = Directory {
-        path: places::admin_directory(service),
-        mode: "2750",
-        owner: own.clone(),
-        group: places::OPERATORS.to_owned(),
-    };
+    let admin = places::admin_directory(service);
+    let admin = of_service(admin, "2750", places::OPERATORS.to_owned());
     let run = facts::run(service).map(|path| match facts::clients(service) {
-        Some(clients) => Directory {
-            path,
-            mode: "2750",
-            owner: own.clone(),
-            group: clients.id.to_string(),
-        },
-        None => Directory {
-            path,
-            mode: "0750",
-            owner: own.clone(),
-            group: own.clone(),
-        },
+        Some(clients) => of_service(path, "2750", clients.id.to_string()),
+        None => of_service(path, "0750", own.clone()),
     });
-    let state = places::state(service).map(|path| Directory {
-        path,
-        mode: "0750",
-        owner: own.clone(),
-        group: own.clone(),
-    });
+    let state = places::state(service).map(|path| of_service(path, "0750", own.clone()));
     [etc, admin].into_iter().chain(run).chain(state).collect()
 }
 
