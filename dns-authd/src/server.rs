@@ -16,7 +16,7 @@ use crate::{random, signed};
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]
-pub struct Supply {
+pub struct WorkerParts {
     /// The published snapshot.
     pub cell: Arc<Latest<Snapshot>>,
     /// The access lists.
@@ -42,7 +42,11 @@ struct Answerer {
 }
 
 /// Starts the threads on these sockets.
-pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::io::Result<Engine> {
+pub fn start(
+    sockets: Vec<UdpSocket>,
+    threads: usize,
+    parts: &WorkerParts,
+) -> std::io::Result<Engine> {
     let options = EngineOptions {
         name: "dns",
         ..EngineOptions::default()
@@ -52,12 +56,12 @@ pub fn start(sockets: Vec<UdpSocket>, threads: usize, supply: &Supply) -> std::i
         .map(|socket| socket.local_addr().map_or(0, |address| address.port()))
         .collect();
     Engine::start(sockets, threads, options, |number| Answerer {
-        reader: Reader::new(Arc::clone(&supply.cell)),
-        access: Reader::new(Arc::clone(&supply.access)),
+        reader: Reader::new(Arc::clone(&parts.cell)),
+        access: Reader::new(Arc::clone(&parts.access)),
         responder: Responder::new(LuaPrograms, random::seed()),
-        hold: supply.hold.clone(),
-        notified: supply.notified.clone(),
-        totals: supply.totals.add_thread(),
+        hold: parts.hold.clone(),
+        notified: parts.notified.clone(),
+        totals: parts.totals.add_thread(),
         local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
     })
 }

@@ -31,7 +31,7 @@ use crate::metrics::{Scrape, Totals};
 use crate::notify::Notify;
 use crate::publisher::{self, Channels, Command, Plan, Reports, Starting};
 use crate::reload::{self, Pace};
-use crate::server::Supply;
+use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
 use crate::{health, kubernetes, notify, random, routes, secondary, self_check, server, status};
@@ -124,14 +124,14 @@ impl Service for Authd {
         });
         let connections = shared.counters().clone();
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
-        let supply = Supply {
+        let parts = WorkerParts {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
             hold,
             notified: secondaries.notified(),
             totals: totals.clone(),
         };
-        let engine = server::start(listeners.udp, threads(&config.file), &supply)
+        let engine = server::start(listeners.udp, threads(&config.file), &parts)
             .map_err(|error| StartError::io("UDP does not start", &error))?;
         // A thread that sleeps must not keep an old snapshot.
         let (waker, also) = (engine.waker(), engine.waker());

@@ -45,11 +45,11 @@ pub enum Verb {
     /// problem, and with 78 otherwise. Changes nothing.
     Check(ConfigArgs),
     /// Ask the running registry how it is doing
-    Status(AskArgs),
+    Status(DaemonArgs),
     /// List repositories
-    Ls(LookArgs),
+    Ls(InspectArgs),
     /// Show how much each repository holds, the largest first
-    Du(LookArgs),
+    Du(InspectArgs),
     /// List the tags of a repository
     Tags {
         /// The repository
@@ -57,7 +57,7 @@ pub enum Verb {
         repository: RepositoryName,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Show a manifest, what it refers to and what refers to it
     Inspect {
@@ -66,7 +66,7 @@ pub enum Verb {
         image: ImageArg,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Bring images in from an archive or a directory
     ///
@@ -91,7 +91,7 @@ pub enum Verb {
         node: String,
         /// The running daemon.
         #[command(flatten)]
-        ask: AskArgs,
+        ask: DaemonArgs,
     },
     /// Take away what no manifest refers to
     ///
@@ -106,16 +106,16 @@ pub enum Verb {
         dry_run: bool,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Read every blob and look at every manifest
     ///
     /// Moves a blob whose bytes do not match its digest to the quarantine and fetches it again from
     /// another node if there is one. Exits with 0 when everything is whole or was repaired, and
     /// with 65 after printing the damaged blobs.
-    Verify(LookArgs),
+    Verify(InspectArgs),
     /// As verify, at the rate of the configuration (`rate` of `[scrub]`)
-    Scrub(LookArgs),
+    Scrub(InspectArgs),
     /// List images that lost their names with a damaged journal, and name them
     ///
     /// registry-svc keeps its journal twice. If both copies are damaged at the same place, names are lost, and
@@ -152,7 +152,7 @@ pub struct ConfigArgs {
 
 /// The running daemon to query.
 #[derive(Clone, Debug, Default, Args)]
-pub struct AskArgs {
+pub struct DaemonArgs {
     #[command(flatten)]
     pub status: StatusArgs,
 
@@ -163,7 +163,7 @@ pub struct AskArgs {
 
 /// The source of an answer: the running daemon, else the disk.
 #[derive(Clone, Debug, Default, Args)]
-pub struct LookArgs {
+pub struct InspectArgs {
     #[command(flatten)]
     pub status: StatusArgs,
 
@@ -197,7 +197,7 @@ pub struct RecoverArgs {
 
     /// The daemon or the store.
     #[command(flatten)]
-    pub look: LookArgs,
+    pub look: InspectArgs,
 }
 
 /// A manifest of a repository, as people write it.

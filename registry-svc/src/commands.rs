@@ -1,10 +1,10 @@
 //! The verbs of the command line.
 
-mod ask;
-mod look;
+mod inspect;
+mod maintenance;
+mod query;
 mod recover;
 mod transfer;
-mod upkeep;
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -15,8 +15,8 @@ use daemon::{errln, exit, outln, run};
 
 use crate::args::{Cli, ConfigArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
+use crate::maintenance::Task;
 use crate::service::{self, Registry};
-use crate::upkeep::Task;
 use crate::views::View;
 use crate::{status, tls};
 
@@ -29,31 +29,33 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
     match cli.verb {
         Verb::Serve(args) => run::serve::<Registry, _>(&args, read),
         Verb::Check(args) => check(&args),
-        Verb::Status(args) => run::status(&ask::status_args(&args), DEFAULT_ADMIN, status::render),
-        Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
-        Verb::Du(args) => look::at(&args, &View::Repositories, status::usage),
+        Verb::Status(args) => {
+            run::status(&query::status_args(&args), DEFAULT_ADMIN, status::render)
+        }
+        Verb::Ls(args) => inspect::at(&args, &View::Repositories, status::repositories),
+        Verb::Du(args) => inspect::at(&args, &View::Repositories, status::usage),
         Verb::Tags { repository, look } => {
-            look::at(&look, &View::Tags { repository }, status::tags)
+            inspect::at(&look, &View::Tags { repository }, status::tags)
         }
         Verb::Inspect { image, look } => {
             let view = View::Manifest {
                 repository: image.repository,
                 reference: image.reference,
             };
-            look::at(&look, &view, status::manifest)
+            inspect::at(&look, &view, status::manifest)
         }
         Verb::Import(args) => transfer::import(&args),
         Verb::Export(args) => transfer::export(&args),
         Verb::Push(args) => transfer::push(&args),
         Verb::Pull(args) => transfer::pull(&args),
-        Verb::Diff { node, ask } => ask::diff(&node, &ask::status_args(&ask)),
+        Verb::Diff { node, ask } => query::diff(&node, &query::status_args(&ask)),
         Verb::Gc {
             dry_run: true,
             look,
-        } => upkeep::perform(&look, Task::DryRun),
-        Verb::Gc { look, .. } => upkeep::perform(&look, Task::Sweep),
-        Verb::Verify(look) => upkeep::perform(&look, Task::Verify),
-        Verb::Scrub(look) => upkeep::perform(&look, Task::Scrub),
+        } => maintenance::perform(&look, Task::DryRun),
+        Verb::Gc { look, .. } => maintenance::perform(&look, Task::Sweep),
+        Verb::Verify(look) => maintenance::perform(&look, Task::Verify),
+        Verb::Scrub(look) => maintenance::perform(&look, Task::Scrub),
         Verb::Recover(args) => recover::run(&args),
         Verb::Password { user, cost } => password(&user, cost),
     }

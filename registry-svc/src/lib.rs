@@ -3,6 +3,7 @@
 pub mod args;
 pub mod commands;
 pub mod config;
+pub mod maintenance;
 pub mod metrics;
 pub mod page;
 mod routes;
@@ -10,5 +11,4 @@ mod self_check;
 pub mod service;
 pub mod status;
 pub mod tls;
-pub mod upkeep;
 pub mod views;

@@ -6,7 +6,7 @@
 //! | `GET /repositories` | all repositories with their sizes, as JSON |
 //! | `GET /tags?repository=` | the tags of one |
 //! | `GET /manifest?repository=&reference=` | a manifest, what it refers to and what refers to it |
-//! | `GET /diff?node=` | what this node and another one do not have alike |
+//! | `GET /diff?node=` | the differences between this node and another |
 //! | `GET /upkeep` | the sweep or scrub that runs, and what the last ones did |
 //! | `GET /recover` | manifests that no repository has |
 //! | `POST /recover?digest=&repository=[&tag=]` | gives one of them a name |
@@ -21,7 +21,7 @@ use registry_cluster::compare::CompareError;
 use registry_store::{Store, StoreError, recover};
 use tokio::runtime::Handle;
 
-use crate::upkeep::{Task, Upkeep};
+use crate::maintenance::{Maintenance, Task};
 use crate::views::{Looker, Seen, View, ViewError};
 use crate::{page, status};
 
@@ -44,7 +44,7 @@ pub(crate) struct Shown {
     /// The other nodes.
     pub(crate) cluster: Option<Cluster>,
     /// The sweep and the scrub.
-    pub(crate) upkeep: Upkeep,
+    pub(crate) upkeep: Maintenance,
     /// The runtime that reads the store.
     pub(crate) workers: Handle,
 }
@@ -136,7 +136,7 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
     }
 }
 
-fn start(upkeep: &Upkeep, request: &Request) -> Reply {
+fn start(upkeep: &Maintenance, request: &Request) -> Reply {
     let task = request.parameter("task");
     let Some(task) = task.as_deref().and_then(Task::parse) else {
         return refusal(&ViewError::Parameter("task"));

@@ -17,7 +17,7 @@ use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
 use registry_cluster_core::clocks::Fault;
 use registry_facts::record::{Fact, Key, Stamped};
-use registry_facts::survey::Survey;
+use registry_facts::usage::Usage;
 use registry_store::Store;
 use registry_store::damage::Reason;
 use registry_store::recover::{self, Found, Proposal};
@@ -25,7 +25,7 @@ use registry_webhook::EndpointStatus;
 
 /// The content.
 #[must_use]
-pub fn held(survey: &Survey) -> Held {
+pub fn held(survey: &Usage) -> Held {
     Held {
         repositories: survey.n_repositories(),
         sum: crate::views::holding(&survey.total()),
@@ -481,7 +481,7 @@ pub fn usage(view: &Repositories) -> String {
     for one in all {
         text.push_str(&line(&one.name, &one.held));
     }
-    text.push_str(&line("in all; what is shared counts once", &view.total));
+    text.push_str(&line("in all; shared content counts once", &view.total));
     text
 }
 

@@ -40,7 +40,7 @@ pub enum Verb {
     ///
     /// For small machines and for simulators: no admin listener, no metrics, no healthd and no commands. Clients are answered by
     /// the same thread. Ends on SIGTERM.
-    Solo(SoloArgs),
+    Solo(OwnArgs),
     /// Check the configuration and print all problems
     ///
     /// Prints each problem as `file:line:column: message`, after the lines that are legal but odd. Exits with 0 when there is
@@ -174,7 +174,7 @@ pub struct ServeArgs {
 
 /// Arguments of `solo`.
 #[derive(Clone, Debug, Default, Args)]
-pub struct SoloArgs {
+pub struct OwnArgs {
     /// The configuration files.
     #[command(flatten)]
     pub config: ConfigArgs,

@@ -12,7 +12,7 @@ use daemon::args::{self, LogArgs};
 use daemon::log::LogSettings;
 use daemon::{errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, Format, ServeArgs, SoloArgs, Verb};
+use crate::args::{Cli, ConfigArgs, Format, OwnArgs, ServeArgs, Verb};
 use crate::chronyc_cli::{self, Verb as Ask};
 use crate::config::{self, Config, DEFAULT_ADMIN, files};
 use crate::keys;
@@ -117,7 +117,7 @@ fn measure(args: &ServeArgs) -> ExitCode {
     }
 }
 
-fn keep(args: &SoloArgs) -> ExitCode {
+fn keep(args: &OwnArgs) -> ExitCode {
     let config = match read(&args.config, args.log) {
         Ok(config) => config,
         Err(code) => return code,

@@ -378,16 +378,12 @@ const NEEDS: &[(Service, Service, &str)] = &[
     (
         Service::DnsAuthd,
         Service::Healthd,
-        "which reports liveness to it",
+        "liveness comes from it",
     ),
-    (
-        Service::LbProxy,
-        Service::Healthd,
-        "which reports liveness to it",
-    ),
+    (Service::LbProxy, Service::Healthd, "liveness comes from it"),
     (
         Service::DnsRecursor,
         Service::DnsAuthd,
-        "which answers for the names of the site",
+        "the names of the site come from it",
     ),
 ];

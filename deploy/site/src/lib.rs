@@ -8,13 +8,13 @@
 //! | [`facts`] | the user of each service, and which others may connect to it |
 //! | [`service`] | the services, in the order in which they start |
 //! | [`slot`] | the two slots of a service on a node |
-//! | [`places`] | paths, ports and users of everything on a node |
+//! | [`paths`] | paths, ports and users of everything on a node |
 //! | [`secrets`] | keys, certificates and passwords of a site |
 //!
 //! Never reads a file, an address of this machine or a clock.
 
 pub mod facts;
-pub mod places;
+pub mod paths;
 pub mod secrets;
 pub mod service;
 pub mod slot;

@@ -82,7 +82,7 @@ fn image(files: &dyn Files, directory: &str, entry: &str, title: &str) -> Result
     })
 }
 
-/// The digest in the name of a file: of a blob, or of a manifest in an index.
+/// The digest in the name of a file, which is a blob or a manifest in an index.
 fn digest_of_file(name: &str) -> Option<Digest> {
     let stem = name
         .strip_suffix(".manifest.json")

@@ -402,7 +402,7 @@ impl Feed {
         }
     }
 
-    //--- What the intake asks for
+    //--- The requests of the intake
 
     /// Tells the intake something, and does what it asks for then.
     fn step<R>(&self, tell: impl FnOnce(&mut Intake, std::time::Instant) -> R) -> R {
@@ -475,7 +475,7 @@ impl Feed {
                     repository,
                     missing = ?missing.first(),
                     n_missing = missing.len(),
-                    "Nobody has what a record refers to; it is set aside until somebody has"
+                    "No node has the content that a record refers to; it is set aside until one has"
                 );
             }
             Output::Restart => self.0.restarts.send_modify(|restarts| *restarts += 1),

@@ -20,7 +20,7 @@ use thiserror::Error;
 use crate::hlc::Hlc;
 use crate::name::NodeName;
 
-//--- Who and when
+//--- Origin and time
 
 /// A node in one life of its disk: a wiped disk begins another incarnation, so that a sequence
 /// number is never given out twice.
@@ -91,7 +91,7 @@ impl FromIterator<(NodeId, u64)> for Vector {
     }
 }
 
-/// The rank of a statement: of two about one key the greater holds.
+/// The rank of a statement: the greater of two about one key holds.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rank {
     /// When it was stated.

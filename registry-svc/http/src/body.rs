@@ -1,4 +1,4 @@
-//! Bodies: of requests, as the stream that the store takes, and of responses.
+//! The bodies of requests, as the stream that the store takes, and those of responses.
 //!
 //! Octets are handed on as hyper has them, never copied.
 

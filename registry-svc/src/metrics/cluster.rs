@@ -46,7 +46,7 @@ pub fn register(counters: &Counters, daemon: &Metrics) {
     );
     daemon.register(
         SET_ASIDE,
-        "Records set aside because nobody had their content",
+        "Records set aside because no node had their content",
         counters.set_aside.clone(),
     );
     daemon.register(

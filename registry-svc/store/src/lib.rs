@@ -17,12 +17,12 @@ pub mod disk;
 pub mod heal;
 pub mod journal;
 pub mod others;
+pub mod recent_bytes;
 pub mod recover;
 pub mod scrub;
 pub mod space;
 pub mod store;
 pub mod sweep;
-pub mod window;
 
 pub use store::damage;
 pub use store::{

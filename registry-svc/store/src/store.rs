@@ -351,7 +351,7 @@ impl Store {
         if let Err(error) = closed.await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "The index will be made anew at the next start"
+                "The index will be rebuilt at the next start"
             );
         }
     }

@@ -90,7 +90,11 @@ impl fmt::Display for Report {
             write!(to, "; failed: {}", counted(self.n_failed, "image"))?;
         }
         if self.n_left > 0 {
-            write!(to, "; of no image: {}", counted(self.n_left, "file"))?;
+            write!(
+                to,
+                "; belonging to no image: {}",
+                counted(self.n_left, "file")
+            )?;
         }
         Ok(())
     }

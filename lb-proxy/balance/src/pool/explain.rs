@@ -195,14 +195,18 @@ impl fmt::Display for Reason {
 
 impl fmt::Display for Explanation {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            formatter,
-            "{}: {} ({} ",
-            self.server, self.reason, self.sessions
-        )?;
+        let Self {
+            server,
+            reason,
+            sessions,
+            ..
+        } = self;
         match self.limit {
-            Some(limit) => write!(formatter, "of {limit} sessions)"),
-            None => formatter.write_str("sessions)"),
+            Some(limit) => write!(
+                formatter,
+                "{server}: {reason} ({sessions} of {limit} sessions)"
+            ),
+            None => write!(formatter, "{server}: {reason} ({sessions} sessions)"),
         }
     }
 }

@@ -5,8 +5,8 @@
 //! | `b` repository NUL digest | register | a blob in a repository |
 //! | `m` repository NUL digest | register | a manifest in a repository |
 //! | `t` repository NUL tag | register | a tag |
-//! | `d` digest kind repository | | which repositories have a digest, as a blob or as a manifest |
-//! | `s` repository NUL subject digest | | which manifests of a repository refer to a digest |
+//! | `d` digest kind repository | | the repositories that have a digest, as a blob or as a manifest |
+//! | `s` repository NUL subject digest | | the manifests of a repository that refer to a digest |
 //! | `r` repository | two counts | the blobs and manifests a repository has |
 //!
 //! No name contains NUL, which sorts below everything they contain, so entries come in the order of

@@ -323,7 +323,7 @@ async fn reach(
     Ok(Some(reached))
 }
 
-/// The digest in a tag's name: of the referrers of a subject where the registry lists none, or of
+/// The digest in a tag's name, which leads to the referrers of a subject where the registry lists none, or to
 /// signatures, `sha256-<hex>` and `sha256-<hex>.sig`.
 fn subject_of_tag(tag: &str) -> Option<Digest> {
     let name = tag.split_once('.').map_or(tag, |(name, _)| name);

@@ -140,7 +140,7 @@ impl fmt::Display for Report {
             writeln!(f, "{would}deleted from the quarantine: {}", self.quarantine)?;
         }
         if self.n_restated > 0 {
-            writeln!(f, "links of manifests stated anew: {}", self.n_restated)?;
+            writeln!(f, "links of manifests stated again: {}", self.n_restated)?;
         }
         if !self.unreadable.is_empty() {
             writeln!(
