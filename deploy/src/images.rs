@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! images load    archives on the node → the node's own store, at boot
+//! images wait    until those of one service are there, or cannot be
 //! images list    what each slot would run
 //! images verify  the same, with every byte looked at
 //! ```
@@ -12,6 +13,7 @@ mod inspect;
 use std::process::ExitCode;
 
 use daemon::{errln, exit};
+use site_node::images::archives::Archives;
 use site_node::images::load;
 
 use self::args::{ImagesArgs, ImagesVerb};
@@ -20,6 +22,9 @@ use self::args::{ImagesArgs, ImagesVerb};
 pub(crate) fn run(args: &ImagesArgs) -> ExitCode {
     let done = match &args.verb {
         ImagesVerb::Load(place) => load::run(&place.paths(place.native)),
+        ImagesVerb::Wait(wait) => Archives::new(&wait.archives)
+            .wait_for(wait.service)
+            .map(|()| true),
         ImagesVerb::List(list) => inspect::list(list),
         ImagesVerb::Verify(place) => inspect::verify(place),
     };

@@ -352,7 +352,7 @@ fn actions_of(path: &Path, how: Write, found: &Found) -> Vec<Action> {
             if matches!(
                 name,
                 "outpost-setup.service" | "outpost-images.service" | HOLDER
-            ) => {}
+            ) || name.starts_with("outpost-image-") => {}
         (None, Write::Contents) if name.starts_with("outpost-") && name.ends_with(".service") => {
             actions.push(Action::Rerun(name.to_owned()));
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use site::service::Service;
 use site_node::images::ImagePaths;
 
 /// Arguments of `images`.
@@ -24,6 +25,12 @@ pub(crate) enum ImagesVerb {
     #[command(after_long_help = IMAGES_NOTES)]
     Load(ImagePlace),
 
+    /// Wait until the images of a service are loaded, or cannot be
+    ///
+    /// outpost-image-SERVICE.service runs this at boot, beside outpost-images.service: a service starts
+    /// as soon as its own images are there.
+    Wait(ImageWait),
+
     /// Show what each slot of each service would run
     #[command(after_long_help = IMAGES_NOTES)]
     List(ImageList),
@@ -43,6 +50,18 @@ pub(crate) struct ImageList {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `images wait`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImageWait {
+    /// The service
+    #[arg(value_name = "SERVICE")]
+    pub(crate) service: Service,
+
+    /// Directory of the archives
+    #[arg(long, value_name = "DIR", default_value = "/var/lib/outpost/images")]
+    pub(crate) archives: PathBuf,
 }
 
 /// The directories of a node's images.

@@ -111,6 +111,12 @@ fn without_podman_programs_are_unpacked_and_mended() {
     };
     assert_eq!(native().matches("loaded").count(), 14);
     assert_eq!(native().matches("is there").count(), 14);
+    // Nothing loads any more, so nothing is waited for.
+    let mut wait = Command::new(binary("outpost"));
+    wait.args(["images", "wait", "healthd", "--archives"])
+        .arg(node.files.join("images"));
+    let (status, _, stderr) = run(wait);
+    assert!(status.success(), "{stderr}");
     let program = node.files.join("bin/healthd-b");
     let said = other(&text(&program), &["--version"]);
     assert!(said.contains("0.1.0"), "{said}");

@@ -7,7 +7,7 @@
 //! `versions/SERVICE/SHA256.tar` are the archives of versions that have served, each under its digest: a way
 //! back that no swap writes over. They are links to the archives of slots, and take no space while these exist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
@@ -34,6 +34,20 @@ pub struct Held {
     _file: File,
 }
 
+/// The services whose images are not there yet: whoever waits for one of them goes on when it is released, and
+/// when this process ends.
+#[derive(Debug)]
+pub struct Awaited {
+    held: BTreeMap<Service, Held>,
+}
+
+impl Awaited {
+    /// The images of a service are as good as they will be.
+    pub fn release(&mut self, service: Service) {
+        self.held.remove(&service);
+    }
+}
+
 impl Archives {
     /// The archives in this directory.
     pub fn new(directory: &Path) -> Self {
@@ -48,9 +62,46 @@ impl Archives {
     ///
     /// When the directory cannot be written to.
     pub fn hold(&self) -> anyhow::Result<Held> {
-        let path = self.directory.join(".lock");
+        self.lock(&self.directory.join(".lock"))
+    }
+
+    /// Makes [`Self::wait_for`] wait for every service, until each is released.
+    ///
+    /// # Errors
+    ///
+    /// When the directory cannot be written to.
+    pub fn await_all(&self) -> anyhow::Result<Awaited> {
+        let held = Service::ALL.into_iter().map(|service| {
+            let held = self.lock(&self.awaited(service))?;
+            Ok((service, held))
+        });
+        let held = held.collect::<anyhow::Result<_>>()?;
+        Ok(Awaited { held })
+    }
+
+    /// Waits until no process loads the images of a service.
+    ///
+    /// # Errors
+    ///
+    /// When its lock cannot be opened.
+    pub fn wait_for(&self, service: Service) -> anyhow::Result<()> {
+        let path = self.awaited(service);
+        let waited =
+            File::open(&path).and_then(|file| Ok(flock(&file, FlockOperation::LockShared)?));
+        match waited {
+            // Nothing was ever loaded here.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            waited => waited.with_context(|| format!("cannot wait for {}", path.display())),
+        }
+    }
+
+    fn awaited(&self, service: Service) -> PathBuf {
+        self.directory.join(format!(".loading-{service}"))
+    }
+
+    fn lock(&self, path: &Path) -> anyhow::Result<Held> {
         let taken = fs::create_dir_all(&self.directory)
-            .and_then(|()| File::create(&path))
+            .and_then(|()| File::create(path))
             .and_then(|file| {
                 flock(&file, FlockOperation::LockExclusive)?;
                 Ok(file)
@@ -343,6 +394,31 @@ mod tests {
         assert!(error.to_string().contains("is damaged"), "{error}");
         archives.drop_version(service, one).unwrap();
         assert_eq!(archives.versions(service).unwrap(), [].into());
+    }
+
+    #[test]
+    fn each_service_is_waited_for_alone() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let (_scratch, archives) = scratch();
+        // Nothing was ever loaded: nothing to wait for.
+        archives.wait_for(Service::Healthd).unwrap();
+        let mut awaited = archives.await_all().unwrap();
+        awaited.release(Service::Healthd);
+        archives.wait_for(Service::Healthd).unwrap();
+        let is_released = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                archives.wait_for(Service::DnsAuthd).unwrap();
+                is_released.load(Ordering::SeqCst)
+            });
+            awaited.release(Service::LbProxy);
+            std::thread::yield_now();
+            is_released.store(true, Ordering::SeqCst);
+            // A process that loads may also end without a word.
+            drop(awaited);
+            assert!(waiting.join().unwrap());
+        });
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! whole by its record costs a look at the stamps of its files, and at their bytes where a file was written
 //! to. Everything else is loaded again. An archive that is damaged is replaced by another of the same
 //! service, because an older version that serves is better than none.
+//!
+//! A service starts as soon as its own images are good: `outpost images wait` ends then. Only where something in
+//! podman's store is damaged do all wait for the end, because the store may have to be moved aside, which is
+//! impossible under a container that runs.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +18,7 @@ use daemon::clock;
 use daemon::{errln, outln};
 
 use crate::images::ImagePaths;
-use crate::images::archives::Archives;
+use crate::images::archives::{Archives, Awaited};
 use crate::images::image_record::{self, ImageRecord};
 use crate::images::programs::Programs;
 use crate::images::store::{Condition, Depth, Store};
@@ -30,9 +34,12 @@ use site::slot::Slot;
 /// When the archives or the store cannot be used at all.
 pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
     let archives = Archives::new(&paths.archives);
+    let mut awaited = archives.await_all()?;
+    // Units that wait for single services may start to do so.
+    daemon::notify::ready();
     let _held = archives.hold()?;
     let mut images = ImageStore::open(paths)?;
-    match bring_all(&archives, &mut images) {
+    match bring_all(&archives, &mut images, &mut awaited) {
         Err(error) if images.is_store() => {
             // The rest of a broken layer that podman leaves makes every later load fail too.
             errln!("outpost: {error:#}");
@@ -44,7 +51,7 @@ pub fn run(paths: &ImagePaths) -> anyhow::Result<bool> {
                 );
                 store.open()?;
             }
-            bring_all(&archives, &mut images)
+            bring_all(&archives, &mut images, &mut awaited)
         }
         done => done,
     }
@@ -271,9 +278,24 @@ fn prepare(
 #[error("cannot load it")]
 struct LoadFailed;
 
-fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<bool> {
-    let (mut all, mut changed, mut loaded) = (true, false, Vec::new());
-    for service in Service::ALL {
+fn bring_all(
+    archives: &Archives,
+    images: &mut ImageStore,
+    awaited: &mut Awaited,
+) -> anyhow::Result<bool> {
+    let conditions = Service::ALL.map(|service| (service, condition(archives, images, service)));
+    let is_damaged = |found: &Condition| matches!(found, Condition::Damaged(_));
+    let may_start = !images.is_store()
+        || !conditions
+            .iter()
+            .any(|(_, condition)| is_damaged(condition));
+    // Those that need no load come first, and wait for none that does.
+    let (whole, rest): (Vec<_>, Vec<_>) = conditions
+        .into_iter()
+        .partition(|(_, condition)| *condition == Condition::Whole);
+    let (mut all, mut changed) = (true, false);
+    for (service, _) in whole.into_iter().chain(rest) {
+        let mut loaded = Vec::new();
         for slot in Slot::ALL {
             let Some(first) = archives.archive(service, slot) else {
                 continue;
@@ -288,13 +310,34 @@ fn bring_all(archives: &Archives, images: &mut ImageStore) -> anyhow::Result<boo
                 }
             }
         }
+        let brought: Vec<_> = loaded.iter().map(|(of, brought)| (*of, brought)).collect();
+        record_all(images, &brought)?;
+        if may_start {
+            awaited.release(service);
+        }
     }
-    let brought: Vec<_> = loaded.iter().map(|(of, brought)| (*of, brought)).collect();
-    record_all(images, &brought)?;
     if changed && let ImageStore::Store(store) = images {
         store.tidy()?;
     }
     Ok(all)
+}
+
+/// The worst of the images of a service, by their stamps; missing where no record says what should be there.
+fn condition(archives: &Archives, images: &ImageStore, service: Service) -> Condition {
+    let slots = Slot::ALL.into_iter().filter_map(|slot| {
+        let archive = archives.archive(service, slot)?;
+        let digest = archives.digest(&archive).ok();
+        let record = digest.and_then(|digest| ImageRecord::read(&images.records(), digest));
+        Some(record.map_or(Condition::Missing, |record| {
+            images.condition(service, slot, &record, Depth::Stamps)
+        }))
+    });
+    let worse = |one: Condition, other: Condition| match (one, other) {
+        (damaged @ Condition::Damaged(_), _) | (_, damaged @ Condition::Damaged(_)) => damaged,
+        (Condition::Whole, Condition::Whole) => Condition::Whole,
+        _ => Condition::Missing,
+    };
+    slots.reduce(worse).unwrap_or(Condition::Whole)
 }
 
 /// Tries the archive of the slot, then the others of its service. Prints each problem.

@@ -43,28 +43,26 @@ pub(super) fn containers(host: &mut Host, scope: &Scope<'_>) {
         slot::install(text).finish(),
         Part::Common,
     ));
+    host.units
+        .extend(scope.services().map(|service| image(service, None)));
 }
 
 /// Adds what plain binaries need.
 pub(super) fn binaries(host: &mut Host, scope: &Scope<'_>) {
     host.units.push(holder("/bin/true", scope));
     host.files.push(tmpfiles(scope, &native::directory()));
-    let text = images("load --native")
-        .comments(&[
-            "The label of what may be executed, for SELinux; other systems have no such program.",
-        ])
-        .set(
-            "ExecStartPost",
-            format_args!(
-                "-/usr/bin/chcon --recursive --type bin_t {}",
-                native::BINARIES
-            ),
-        );
+    let text = images("load --native");
     host.units.push(Unit::new(
         IMAGES,
         slot::install(text).finish(),
         Part::Common,
     ));
+    let label = format!(
+        "-/usr/bin/chcon --recursive --type bin_t {}",
+        native::BINARIES
+    );
+    host.units
+        .extend(scope.services().map(|service| image(service, Some(&label))));
 }
 
 /// Stands for both slots of every service to their sockets.
@@ -234,10 +232,38 @@ fn images(verb: &str) -> Text {
         .set("Wants", SETUP)
         .set("After", SETUP)
         .section("Service")
-        .set("Type", "oneshot")
+        .comments(&["Ready once each service can wait for its own images alone; ends when all are there."])
+        .set("Type", "notify")
         .set("RemainAfterExit", "yes")
         .set("TimeoutStartSec", 600)
         .set("ExecStart", format_args!("{OUTPOST} images {verb}"))
+}
+
+/// Waits for the images of one service: its slots start when they are there, or cannot be.
+fn image(service: Service, label: Option<&str>) -> Unit {
+    let text = oneshot(&format!("images of {service}"))
+        .set("Wants", IMAGES)
+        .set("After", IMAGES)
+        .comments(&["What loads the images again is waited for again."])
+        .set("PartOf", IMAGES)
+        .section("Service")
+        .set("Type", "oneshot")
+        .set("RemainAfterExit", "yes")
+        .set("TimeoutStartSec", 600)
+        .set("ExecStart", format_args!("{OUTPOST} images wait {service}"));
+    let text = match label {
+        None => text,
+        Some(label) => text
+            .comments(&[
+                "The label of what may be executed, for SELinux; other systems have no such program.",
+            ])
+            .set("ExecStartPost", label),
+    };
+    Unit::new(
+        ordering::image(service),
+        slot::install(text).finish(),
+        Part::Service(service),
+    )
 }
 
 /// Has every service read its configuration again. Started manually, or by the platform when it has
@@ -382,7 +408,8 @@ pub(super) fn early(scope: &Scope<'_>) -> Unit {
         .iter()
         .flat_map(|&service| sockets::names(service, scope))
         .collect();
-    let first = ordering::before_everything(scope);
+    let mut first = ordering::before_everything(scope);
+    first.extend(services.iter().map(|&service| ordering::image(service)));
     let slots = services
         .iter()
         .flat_map(|&service| Slot::ALL.map(|slot| slot.unit(service)));
@@ -391,16 +418,9 @@ pub(super) fn early(scope: &Scope<'_>) -> Unit {
             "Quadlets of this podman are after network-online.target, which on a node comes after",
             "nodeip-configuration.service, which needs these services.",
         ])
-        .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))
+        .set_words("Wants", &first)
         .set_words("Wants", &sockets)
-        .set_words(
-            "After",
-            first
-                .iter()
-                .map(String::as_str)
-                .chain([IMAGES])
-                .chain(sockets.iter().map(String::as_str)),
-        )
+        .set_words("After", first.iter().chain(&sockets))
         .set_words("Before", ordering::before(None, scope, Ordering::First))
         .section("Service")
         .set("Type", "oneshot")

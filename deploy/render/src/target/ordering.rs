@@ -8,6 +8,11 @@ use super::scope::Scope;
 pub(super) const SETUP: &str = "outpost-setup.service";
 /// Loads images.
 pub(super) const IMAGES: &str = "outpost-images.service";
+
+/// Waits for the images of a service.
+pub(super) fn image(service: Service) -> String {
+    format!("outpost-image-{service}.service")
+}
 /// The placeholder service of sockets; see `host.rs`.
 pub const HOLDER: &str = "outpost-sockets.service";
 /// Finds out which node this is.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::needs::Needs;
-use super::ordering::{IMAGES, Ordering, before, before_everything};
+use super::ordering::{Ordering, before, before_everything, image as image_unit};
 use super::scope::Scope;
 use super::sockets;
 use super::text::Text;
@@ -59,7 +59,8 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
         Slot::A => "!",
         Slot::B => "",
     };
-    let first = before_everything(scope);
+    let mut first = before_everything(scope);
+    first.push(image_unit(service));
     Text::new(&[])
         .section("Unit")
         .set(
@@ -74,8 +75,8 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
             format_args!("|{}/swap/{service}.{slot}", paths::RUN),
         )
         .comments(&["Wanted and not required: a restart of one of them does not end the service."])
-        .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))
-        .set_words("After", first.iter().map(String::as_str).chain([IMAGES]))
+        .set_words("Wants", &first)
+        .set_words("After", &first)
         .set_words("Before", before(Some(service), scope, ordering))
         .comments(&["Never give up: the sockets stay open, and clients wait."])
         .set("StartLimitIntervalSec", 0)
