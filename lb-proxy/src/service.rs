@@ -19,6 +19,7 @@ use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use proto::link::Link;
+use stand_in::StandIn;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
@@ -49,6 +50,7 @@ pub struct Proxy {
     builder: Arc<TableBuilder>,
     decisions: Decisions,
     link: Link,
+    stand_in: StandIn,
     reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
@@ -103,7 +105,9 @@ impl Service for Proxy {
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
-        let reports = FailureReports::start(config.health(), builder.targets());
+        let after = config.file.health.stand_in_after.get();
+        let stand_in = StandIn::start(Self::NAME, &link, after, context.readiness.clone());
+        let reports = FailureReports::start(config.health(), stand_in.clone(), builder.targets());
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
@@ -141,6 +145,7 @@ impl Service for Proxy {
             builder,
             decisions,
             link,
+            stand_in,
             reports,
             log,
             sockets,
@@ -175,6 +180,8 @@ impl Service for Proxy {
             return Err(problem.into());
         }
         self.link.set_targets(config.targets());
+        self.stand_in
+            .set_after(config.file.health.stand_in_after.get());
         self.vips.apply(&config, first_vips).await;
         if let Err(error) = self.log.log().configure(&config.file.access_log) {
             let target = &config.file.access_log.target;
