@@ -64,6 +64,12 @@ impl FailureReports {
         })
     }
 
+    /// The stand-in, which hears of failures too.
+    #[must_use]
+    pub const fn stand_in(&self) -> &StandIn {
+        &self.stand_in
+    }
+
     /// How many observations healthd was never told.
     #[must_use]
     pub fn n_dropped(&self) -> u64 {

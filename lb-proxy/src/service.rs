@@ -50,7 +50,6 @@ pub struct Proxy {
     builder: Arc<TableBuilder>,
     decisions: Decisions,
     link: Link,
-    stand_in: StandIn,
     reports: Arc<FailureReports>,
     log: Writer,
     sockets: Sockets,
@@ -105,9 +104,8 @@ impl Service for Proxy {
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
-        let after = config.file.health.stand_in_after.get();
-        let stand_in = StandIn::start(Self::NAME, &link, after, context.readiness.clone());
-        let reports = FailureReports::start(config.health(), stand_in.clone(), builder.targets());
+        let stand_in = stand_in(&config, &link, context);
+        let reports = FailureReports::start(config.health(), stand_in, builder.targets());
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
@@ -145,7 +143,6 @@ impl Service for Proxy {
             builder,
             decisions,
             link,
-            stand_in,
             reports,
             log,
             sockets,
@@ -180,8 +177,8 @@ impl Service for Proxy {
             return Err(problem.into());
         }
         self.link.set_targets(config.targets());
-        self.stand_in
-            .set_after(config.file.health.stand_in_after.get());
+        let after = config.file.health.stand_in_after.get();
+        self.reports.stand_in().set_after(after);
         self.vips.apply(&config, first_vips).await;
         if let Err(error) = self.log.log().configure(&config.file.access_log) {
             let target = &config.file.access_log.target;
@@ -398,6 +395,12 @@ impl Proxy {
             &self.decisions,
         );
     }
+}
+
+/// Begins to watch whether healthd is there, to probe in its place when it is not.
+fn stand_in(config: &Config, link: &Link, context: &Context) -> StandIn {
+    let after = config.file.health.stand_in_after.get();
+    StandIn::start(Proxy::NAME, link, after, context.readiness.clone())
 }
 
 /// Takes up the decisions of operators, from a predecessor or, without one, from the disk; returns the virtual routers
