@@ -1,6 +1,6 @@
 //! Wakes the publisher when healthd's snapshot changes.
 //!
-//! Decides nothing. Without healthd its last snapshot stays; [`Link`] has its age.
+//! Decides nothing. While healthd is away its last snapshot stays for a while; then those of the [`stand_in`] come the same way.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;

@@ -71,6 +71,8 @@ pub const LIVE_SETS: &str = "dns_authd_live_sets";
 pub const TARGETS: &str = "dns_authd_health_targets";
 /// Whether healthd is connected.
 pub const HEALTH_CONNECTED: &str = "dns_authd_health_connected";
+/// Whether dns-authd probes the targets itself.
+pub const HEALTH_STAND_IN: &str = "dns_authd_health_stand_in";
 /// The age of the last snapshot from healthd; absent before the first.
 pub const HEALTH_AGE: &str = "dns_authd_health_snapshot_age_seconds";
 
@@ -401,6 +403,9 @@ fn health(page: &mut Page<'_, '_>, reports: &Reports, link: &Link) -> fmt::Resul
     let connected = state.as_ref().is_some_and(|state| state.connected);
     let connected = f64::from(u8::from(connected));
     page.gauge(HEALTH_CONNECTED, "Whether healthd is connected", connected)?;
+    let stands_in = f64::from(u8::from(link.current().stands_in));
+    let help = "Whether dns-authd probes the targets itself, because healthd is away";
+    page.gauge(HEALTH_STAND_IN, help, stands_in)?;
     match link.age() {
         Some(age) => page.gauge(
             HEALTH_AGE,

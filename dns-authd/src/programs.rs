@@ -294,6 +294,7 @@ fn evaluate(
         answer.hold = !waited && !settings.health.hold().is_zero();
     }
     answer.ttl = ttl;
+    answer.stands_in = view.0.stands_in() && !known.targets.is_empty();
     for source in sources {
         let part = match source {
             Source::Program(number) => Some(Part::Program(number)),

@@ -592,21 +592,24 @@ impl Publisher {
             .filter(|target| liveness(&old, target) != liveness(&self.health, target))
             .cloned()
             .collect();
-        let places: BTreeSet<usize> = moved
+        // TTLs and notes of all answers change with who probes.
+        let has_switched = old.stands_in != self.health.stands_in;
+        let is_affected = |target: &Watched| has_switched || moved.contains(target);
+        let places: BTreeSet<usize> = self
+            .watched
             .iter()
-            .filter_map(|target| self.watched.get(target))
-            .flatten()
+            .filter(|(target, _)| is_affected(target))
+            .flat_map(|(_, places)| places)
             .copied()
             .collect();
         for target in &moved {
             log_target(target, &old, &self.health);
         }
-        let is_affected = |target: &Watched| moved.contains(target);
         for place in places {
             self.evaluate(place, &is_affected);
         }
         // Clients may ask which generation the answers are of.
-        if !moved.is_empty() || old.generation != self.health.generation {
+        if has_switched || !moved.is_empty() || old.generation != self.health.generation {
             self.publish();
         }
     }

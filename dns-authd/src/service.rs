@@ -22,6 +22,7 @@ use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
 use proto::health::Watched;
 use proto::link::Link;
+use stand_in::StandIn;
 use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
@@ -66,6 +67,7 @@ struct Stock {
     reports: Arc<Latest<Reports>>,
     publisher: publisher::Handle,
     link: Link,
+    stand_in: StandIn,
     kubernetes: kubernetes::Handle,
     pace: watch::Sender<Pace>,
 }
@@ -172,6 +174,8 @@ impl Service for Authd {
             .take_certificate(config.file.tls.as_ref())
             .map_err(|error| Problem::new(exit::chain(&error)))?;
         self.stock.pace.send_replace(pace(&config));
+        let after = config.file.health.stand_in_after.get();
+        self.stock.stand_in.set_after(after);
         self.access.publish(config.access.clone());
         self.notify.send_replace(Arc::new(config.notify.clone()));
         let (done, summary) = oneshot::channel();
@@ -255,6 +259,8 @@ impl Stock {
             latch.release();
         });
         drop(health::follow(&link, publisher.sender()));
+        let after = config.file.health.stand_in_after.get();
+        let stand_in = StandIn::start(Authd::NAME, &link, after, context.readiness.clone());
         let kubernetes = kubernetes::start(
             cluster_settings(config),
             seed,
@@ -283,6 +289,7 @@ impl Stock {
             reports,
             publisher,
             link,
+            stand_in,
             kubernetes,
             pace,
         })

@@ -137,6 +137,7 @@ fn health(reports: &Reports, link: &Link) -> Health {
             error: Some(state.error),
             targets,
             age_seconds: link.age().map(|age| age.as_secs_f64()),
+            stand_in: link.current().stands_in,
         },
     }
 }
@@ -226,6 +227,10 @@ fn health_text(health: &Health) -> String {
                 |age| format!("last snapshot {age:.0} s ago"),
             );
             let error = health.error.as_deref().unwrap_or_default();
+            let targets = match health.stand_in {
+                true => format!("{targets} probed by dns-authd itself"),
+                false => targets,
+            };
             format!("disconnected, {targets}, {age}: {error}")
         }
     }

@@ -1,7 +1,8 @@
 //! healthd: its findings about servers, and this proxy's own observations for it.
 //!
 //! One target for each distinct check of a server; frontends and backends share them. When healthd goes,
-//! what it said last stays in force. A connect that fails is reported, so that healthd probes at once.
+//! what it said last stays in force for a while; then the [`stand_in`] probes. A connect that fails is reported, so that healthd,
+//! or the stand-in, probes at once.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,6 +19,7 @@ use proto::endpoint::Endpoint;
 use proto::health::{Snapshot, Target, Watched};
 use proto::link::Link;
 use proto::report::Reporter;
+use stand_in::StandIn;
 
 use crate::table_builder::Targets;
 
@@ -40,6 +42,7 @@ pub async fn first_word(link: &Link) -> Arc<Snapshot> {
 /// Tells healthd, where there is one, of connects that failed.
 pub struct FailureReports {
     reporter: Option<Reporter>,
+    stand_in: StandIn,
     targets: Arc<Latest<Targets>>,
     /// When each target was reported last; no larger than the targets there are.
     told: Mutex<HashMap<Target, Instant>>,
@@ -48,12 +51,23 @@ pub struct FailureReports {
 impl FailureReports {
     /// For these servers.
     #[must_use]
-    pub fn start(endpoint: Option<Endpoint>, targets: Arc<Latest<Targets>>) -> Arc<Self> {
+    pub fn start(
+        endpoint: Option<Endpoint>,
+        stand_in: StandIn,
+        targets: Arc<Latest<Targets>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             reporter: endpoint.map(Reporter::start),
+            stand_in,
             targets,
             told: Mutex::default(),
         })
+    }
+
+    /// The stand-in, which hears of failures too.
+    #[must_use]
+    pub const fn stand_in(&self) -> &StandIn {
+        &self.stand_in
     }
 
     /// How many observations healthd was never told.
@@ -89,6 +103,7 @@ impl Report for FailureReports {
             && self.is_due(target, targets.len())
         {
             reporter.report(target, false, format!("connect: {error}"));
+            self.stand_in.report(target, false);
         }
     }
 }

@@ -128,6 +128,8 @@ pub const VRRP_ALONE: &str = "lb_proxy_vrrp_alone";
 pub const LOG_RECORDS: &str = "lb_proxy_access_log_records";
 /// Whether healthd is connected; absent when it is not asked.
 pub const HEALTHD_CONNECTED: &str = "lb_proxy_healthd_connected";
+/// Whether lb-proxy probes the servers itself; absent when healthd is not asked.
+pub const HEALTHD_STAND_IN: &str = "lb_proxy_healthd_stand_in";
 /// How old what healthd said may be.
 pub const HEALTHD_AGE: &str = "lb_proxy_healthd_age_seconds";
 /// Failed connects that healthd was not told of.
@@ -286,6 +288,9 @@ impl Scrape {
         };
         let connected = f64::from(u8::from(state.connected));
         page.gauge(HEALTHD_CONNECTED, "Whether healthd is connected", connected)?;
+        let stands_in = f64::from(u8::from(self.link.current().stands_in));
+        let help = "Whether lb-proxy probes the servers itself, because healthd is away";
+        page.gauge(HEALTHD_STAND_IN, help, stands_in)?;
         match self.link.age() {
             Some(age) => page.gauge(HEALTHD_AGE, "Age of what healthd said", age.as_secs_f64()),
             None => Ok(()),

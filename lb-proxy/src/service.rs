@@ -19,6 +19,7 @@ use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
 use proto::link::Link;
+use stand_in::StandIn;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
@@ -103,7 +104,8 @@ impl Service for Proxy {
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
-        let reports = FailureReports::start(config.health(), builder.targets());
+        let stand_in = stand_in(&config, &link, context);
+        let reports = FailureReports::start(config.health(), stand_in, builder.targets());
         let passive: Arc<dyn Report> = Arc::<FailureReports>::clone(&reports);
         let (report, options) = (Arc::clone(&passive), relay_options(&config));
         // A predecessor's sockets accept here once it has let go: a start that fails half-way
@@ -175,6 +177,8 @@ impl Service for Proxy {
             return Err(problem.into());
         }
         self.link.set_targets(config.targets());
+        let after = config.file.health.stand_in_after.get();
+        self.reports.stand_in().set_after(after);
         self.vips.apply(&config, first_vips).await;
         if let Err(error) = self.log.log().configure(&config.file.access_log) {
             let target = &config.file.access_log.target;
@@ -391,6 +395,12 @@ impl Proxy {
             &self.decisions,
         );
     }
+}
+
+/// Begins to watch whether healthd is there, to probe in its place when it is not.
+fn stand_in(config: &Config, link: &Link, context: &Context) -> StandIn {
+    let after = config.file.health.stand_in_after.get();
+    StandIn::start(Proxy::NAME, link, after, context.readiness.clone())
 }
 
 /// Takes up the decisions of operators, from a predecessor or, without one, from the disk; returns the virtual routers

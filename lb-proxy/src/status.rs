@@ -89,6 +89,7 @@ impl Report {
                 error: state.error,
                 age_seconds: self.link.age().map(|age| age.as_secs_f64()),
                 generation: self.view.snapshot.generation,
+                stand_in: self.view.snapshot.stands_in,
             }),
         }
     }
@@ -384,6 +385,7 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         Some(healthd) if healthd.connected => writeln!(text, "healthd is connected"),
         Some(healthd) => {
             let since = match healthd.age_seconds {
+                _ if healthd.stand_in => "lb-proxy probes the servers itself".to_owned(),
                 Some(age) => format!("its findings of {} ago hold", seconds(age)),
                 None => "every server counts as up".to_owned(),
             };

@@ -142,8 +142,10 @@ impl TableBuilder {
     /// Takes up what healthd says. Nothing is published when it changes nothing.
     pub fn observe(&self, snapshot: Arc<Snapshot>) {
         let mut inner = self.inner.lock();
+        // A table that is of none of healthd's generations says so.
+        let has_switched = snapshot.stands_in != inner.snapshot.stands_in;
         inner.snapshot = snapshot;
-        if inner.would_change() {
+        if has_switched || inner.would_change() {
             self.publish(&mut inner);
         } else {
             // The reasons and latencies in it are for status alone.
@@ -161,7 +163,7 @@ impl TableBuilder {
         }
     }
 
-    /// healthd came or went. Without it, its last word stays in force, and servers that fail are avoided besides.
+    /// healthd came or went. Without it, its last word stays in force for a while, and servers that fail are avoided besides.
     pub fn note_healthd(&self, is_there: bool) {
         let mut inner = self.inner.lock();
         inner.has_healthd = is_there;
@@ -429,11 +431,12 @@ impl Inner {
         Verdict::of(said, server.maintenance, status)
     }
 
-    /// Whether healthd probes a server now.
+    /// Whether healthd probes a server now, or this service in its place.
     fn is_probed(&self, server: &config::Server) -> bool {
         let target = server.target.as_ref();
         let status = target.and_then(|target| self.snapshot.watched(target));
-        self.has_healthd && status.is_some_and(|status| status.liveness != Liveness::Unknown)
+        let has_probes = self.has_healthd || self.snapshot.stands_in;
+        has_probes && status.is_some_and(|status| status.liveness != Liveness::Unknown)
     }
 
     /// Whether the snapshot makes another table than the last.

@@ -88,6 +88,15 @@ impl Connection {
         tracing::info!(endpoint = %self.endpoint, "{}", self.sentences.connected);
     }
 
+    /// Does something unless healthd is connected; it does not connect meanwhile. Returns whether it was done.
+    pub(crate) fn while_lost(&self, then: impl FnOnce()) -> bool {
+        let state = self.state.lock();
+        if !state.connected {
+            then();
+        }
+        !state.connected
+    }
+
     /// healthd has sent a value.
     pub(crate) fn heard(&self) {
         self.state.lock().heard = Some(clock::now());
@@ -144,6 +153,7 @@ mod tests {
         connection.connected();
         let state = connection.state();
         assert_eq!((state.connected, state.connections), (true, 1));
+        assert!(!connection.while_lost(|| panic!("healthd is connected")));
         assert!(state.error.is_empty());
         connection.lost("ended");
         let state = connection.state();

@@ -1,7 +1,7 @@
 //! A service's link to healthd: the targets that it watches, the last snapshot, and the state of the stream.
 //!
 //! A service that runs without healthd has a link too: its snapshot stays empty, and it has no state. When
-//! healthd goes, its last snapshot stays; the log says so once, and once when it is back.
+//! healthd goes, its last snapshot stays until something stands in for healthd; the log says so once, and once when it is back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use crate::endpoint::Endpoint;
 use crate::health::{Snapshot, Watched};
-use crate::watch::Watcher;
+use crate::watch::{Subscription, Watcher};
 
 pub use crate::connection::State;
 
@@ -80,6 +80,18 @@ impl Link {
         }))
     }
 
+    /// Reads the targets that are stated; `None` without healthd.
+    #[must_use]
+    pub fn stated(&self) -> Option<Reader<Subscription>> {
+        self.watcher.as_ref().map(|watcher| watcher.stated())
+    }
+
+    /// Publishes states that the service has found itself, unless healthd is connected; true when it did.
+    pub fn stand_in(&self, snapshot: Snapshot) -> bool {
+        let watcher = self.watcher.as_ref();
+        watcher.is_some_and(|watcher| watcher.stand_in(snapshot))
+    }
+
     /// Reads whether healthd is connected, and waits for changes of it; `None` without healthd.
     #[must_use]
     pub fn is_connected(&self) -> Option<Reader<bool>> {
@@ -110,6 +122,19 @@ mod tests {
         assert_eq!(*link.current(), Snapshot::default());
         assert!(link.state().is_none() && link.age().is_none());
         assert!(link.follow(|_| ()).is_none());
+    }
+
+    #[tokio::test]
+    async fn states_of_the_service_itself_count_only_where_there_is_a_healthd_that_is_away() {
+        let own = || Snapshot {
+            stands_in: true,
+            ..Snapshot::default()
+        };
+        let without = Link::start(None, "test", Vec::<Watched>::new());
+        assert!(!without.stand_in(own()) && without.stated().is_none());
+        let nowhere = "unix:/nonexistent/healthd.sock".parse().ok();
+        let away = Link::start(nowhere, "test", Vec::<Watched>::new());
+        assert!(away.stand_in(own()) && away.current().stands_in);
     }
 
     #[tokio::test]

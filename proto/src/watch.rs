@@ -3,7 +3,8 @@
 //! [`Watcher`] connects, states its targets, and publishes a [`Snapshot`] with each response.
 //! When the stream ends it connects again, waiting longer after each failure up to a bound. Until
 //! healthd is back its subscribers keep the snapshot they have; nothing flips because the
-//! prober was swapped. [`Watcher::state`] has its age.
+//! prober was swapped. [`Watcher::state`] has its age. A subscriber that then probes by itself puts its states in
+//! healthd's place with [`Watcher::stand_in`], until healthd is connected.
 //!
 //! A restarted healthd may know less for a while than its subscriber: a target that it has not probed
 //! since its restart keeps the liveness from before ([`Snapshot::keep_known`]). So a restart
@@ -95,6 +96,21 @@ impl Watcher {
         self.wanted.publish_if_changed(wanted);
     }
 
+    /// Reads the targets that are stated.
+    #[must_use]
+    pub fn stated(&self) -> Reader<Subscription> {
+        self.wanted.reader()
+    }
+
+    /// Publishes states that the subscriber has found itself, unless healthd is connected; true when it did.
+    ///
+    /// Once healthd is connected no such snapshot follows, so that its first response is compared with the last of them.
+    pub fn stand_in(&self, snapshot: Snapshot) -> bool {
+        self.connection.while_lost(|| {
+            self.snapshots.publish(snapshot);
+        })
+    }
+
     /// Reads the snapshots: always the newest, waited for with `changed`. The first from healthd is a change.
     #[must_use]
     pub fn subscribe(&self) -> Reader<Snapshot> {
@@ -128,8 +144,9 @@ impl Drop for Watcher {
 
 /// The targets that a subscriber asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Subscription {
-    targets: Arc<[Watched]>,
+pub struct Subscription {
+    /// The targets that it states.
+    pub targets: Arc<[Watched]>,
     shown: Shown,
 }
 

@@ -2,6 +2,7 @@
 
 mod exchange;
 mod leases;
+mod one_truth;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

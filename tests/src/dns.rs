@@ -36,6 +36,24 @@ pub fn ask_a(server: SocketAddr, name: &str) -> Result<Message, String> {
     ask(server, &Question::new(name, A))
 }
 
+/// The generation of healthd's that an authoritative server answers by, from CHAOS TXT `generation.outpost`; `None` when it
+/// names none.
+///
+/// # Panics
+///
+/// Panics if there is no answer in time.
+#[must_use]
+pub fn generation(server: SocketAddr) -> Option<u64> {
+    let mut query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0".to_vec();
+    query.extend(b"\x0ageneration\x07outpost\0\0\x10\0\x03");
+    let reply = exchange_udp(server, &query, PATIENCE).expect("a reply");
+    // The record is last, and its text is all that it has: digits to the end of the message.
+    let digits = reply.iter().rev();
+    let n_digits = digits.take_while(|octet| octet.is_ascii_digit()).count();
+    let digits = reply.get(reply.len() - n_digits..)?;
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
 /// Asks over TCP.
 ///
 /// # Errors

@@ -214,6 +214,9 @@ pub struct Health {
     /// Seconds since the last snapshot.
     #[serde(default)]
     pub age_seconds: Option<f64>,
+    /// Whether dns-authd probes the targets itself, because healthd is away.
+    #[serde(default)]
+    pub stand_in: bool,
 }
 
 /// The cluster whose names are served, as clusterd has it.

@@ -304,8 +304,11 @@ pub struct Healthd {
     pub error: String,
     /// Seconds since the last snapshot.
     pub age_seconds: Option<f64>,
-    /// The generation of the last snapshot.
+    /// The generation of the snapshot in use; 0 while it is none of healthd's.
     pub generation: u64,
+    /// Whether lb-proxy probes the servers itself, because healthd is away.
+    #[serde(default)]
+    pub stand_in: bool,
 }
 
 //--- Sessions

@@ -7,6 +7,7 @@ use health::HealthdArg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
 use crate::{Address, Admin, ByteSize, Every, HumanDuration, Ip, Log, Networks, Positive, Whole};
 
@@ -324,6 +325,10 @@ pub struct Health {
     /// The address of healthd: `unix:/path` or `http://ADDRESS:PORT`. With `"none"` every target stays unknown.
     #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
     pub endpoint: HealthdArg,
+    /// The time without healthd after which dns-authd probes the targets itself; until then healthd's last states hold. While
+    /// it does, `/readyz` and a metric say so, health-checked answers have the smallest TTL and an extended DNS error, and
+    /// healthd's word counts again when it is back.
+    pub stand_in_after: StandInAfter,
     /// The longest interval of probes (`lua-health-checks-interval`). Default: healthd's.
     #[schemars(extend("x-example" = "\"5s\""))]
     pub interval: Option<HumanDuration>,
@@ -357,6 +362,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             endpoint: HealthdArg::default(),
+            stand_in_after: stand_in_after(),
             interval: None,
             fast_interval: None,
             timeout: None,

@@ -23,6 +23,14 @@ pub const SOCKET: &str = "/run/outpost/healthd/healthd.sock";
 /// The port for the healthds of other nodes.
 pub const EXCHANGE_PORT: u16 = 5445;
 
+/// The time without healthd after which one of its subscribers probes by itself, as every subscriber has it.
+pub type StandInAfter = DurationWithin<1_000, 3_600_000>;
+
+/// Its default. A restart or a swap of healthd takes a second or two, and its subscribers are back within two more.
+pub(crate) fn stand_in_after() -> StandInAfter {
+    StandInAfter::clamped(Duration::from_secs(10))
+}
+
 /// A node beside two others, for the manual.
 const EXCHANGE: &str = r#"
 [exchange]

@@ -12,6 +12,7 @@ use health::HealthdArg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::healthd::{StandInAfter, stand_in_after};
 use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, SizeWithin, Whole};
 
 pub use backend::{
@@ -125,14 +126,25 @@ impl Default for LbProxy {
 }
 
 /// Liveness of servers.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Health {
-    /// The address of healthd, or `"none"`: then every server counts as up. While healthd is away, its last report
-    /// stays in force.
+    /// The address of healthd, or `"none"`: then every server counts as up.
     #[serde(alias = "socket")]
     #[schemars(with = "String", extend("x-type" = "unix:/path, http://ADDRESS:PORT or none", "x-reload" = "restart"))]
     pub endpoint: HealthdArg,
+    /// The time without healthd after which lb-proxy probes the servers itself; until then healthd's last states hold. While
+    /// it does, `/readyz` and a metric say so, and healthd's word counts again when it is back.
+    pub stand_in_after: StandInAfter,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            endpoint: HealthdArg::default(),
+            stand_in_after: stand_in_after(),
+        }
+    }
 }
 
 /// The handover to a successor.

@@ -24,6 +24,8 @@ pub mod option {
 
 /// Info-codes of extended DNS errors (RFC 8914 §4).
 pub mod extended_error {
+    /// Something else, which a text says.
+    pub const OTHER: u16 = 0;
     /// A stale answer.
     pub const STALE_ANSWER: u16 = 3;
     /// A cached failure.

@@ -295,6 +295,14 @@ impl<'q, 'o> Draft<'q, 'o> {
         self.options.set_extended_error(why);
     }
 
+    /// Notes that the answer is by this server's own probes, if there is room behind the records.
+    #[cold]
+    pub(crate) fn note_stand_in(&mut self) {
+        if self.end + Options::NOTE <= self.limit {
+            self.options.note_stand_in();
+        }
+    }
+
     pub(crate) fn fail_live(&mut self, failure: Failure) {
         let why = match failure {
             Failure::Defect => extended_error::INVALID_DATA,

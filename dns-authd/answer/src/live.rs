@@ -53,6 +53,8 @@ pub struct LiveAnswer {
     pub failure: Option<Failure>,
     /// Whether queries wait for the first probe results.
     pub hold: bool,
+    /// Whether it follows this server's own probes, because healthd is away. The response says so.
+    pub stands_in: bool,
 }
 
 /// Why a live set has no answer. The response is SERVFAIL.

@@ -1,6 +1,6 @@
 //! EDNS options of a response.
 
-use dns_wire::edns::{ClientSubnet, Edns, option};
+use dns_wire::edns::{ClientSubnet, Edns, extended_error, option};
 use dns_wire::header;
 
 use crate::client::{Client, Transport};
@@ -13,11 +13,16 @@ pub(crate) struct Options<'q> {
     keepalive: Option<u16>,
     subnet: Option<ClientSubnet>,
     extended_error: Option<u16>,
+    /// The text of the extended error; may be empty.
+    text: &'static str,
     is_malformed: bool,
 }
 
 /// Octets of an option's code and length.
 const HEAD: usize = 4;
+
+/// The text of an answer by this server's own probes. RFC 8914 has no code for it.
+const STANDS_IN: &str = "healthd is away; by probes of this server";
 
 impl<'q> Options<'q> {
     /// Reads a query's options and decides on those of its response.
@@ -64,6 +69,16 @@ impl<'q> Options<'q> {
     /// Sets the reason of an error (RFC 8914).
     pub(crate) const fn set_extended_error(&mut self, why: u16) {
         self.extended_error = Some(why);
+        self.text = "";
+    }
+
+    /// Octets of the note that an answer is by this server's own probes.
+    pub(crate) const NOTE: usize = HEAD + 2 + STANDS_IN.len();
+
+    /// Notes that the answer is by this server's own probes.
+    pub(crate) const fn note_stand_in(&mut self) {
+        self.extended_error = Some(extended_error::OTHER);
+        self.text = STANDS_IN;
     }
 
     /// Whether a relevant option breaks its format.
@@ -80,7 +95,7 @@ impl<'q> Options<'q> {
             && self.extended_error.is_none()
     }
 
-    /// The length of the options, without an extended error: that comes only without records.
+    /// The length of the options, without an extended error: that comes only without records, or where there is room.
     #[inline]
     pub(crate) fn length(&self) -> usize {
         self.nsid.map_or(0, |nsid| HEAD + nsid.len())
@@ -104,7 +119,8 @@ impl<'q> Options<'q> {
             end = push(out, end, option::CLIENT_SUBNET, &subnet.compose())?;
         }
         if let Some(why) = self.extended_error {
-            end = push(out, end, option::EXTENDED_ERROR, &why.to_be_bytes())?;
+            let data = [&why.to_be_bytes(), self.text.as_bytes()].concat();
+            end = push(out, end, option::EXTENDED_ERROR, &data)?;
         }
         let length = u16::try_from(end - at).ok()?;
         header::set_word(out, at.checked_sub(2)?, length).then_some(end)

@@ -412,6 +412,9 @@ impl<P: Programs> Responder<P> {
         if draft.counts == [0, 0, 0] && draft.rcode == Rcode::NOERROR && !draft.is_truncated() {
             draft.copy_nodata(zone);
         }
+        if answer.stands_in && draft.rcode == Rcode::NOERROR {
+            draft.note_stand_in();
+        }
         None
     }
 
@@ -483,9 +486,11 @@ impl<P: Programs> Responder<P> {
             subnet: draft.subnet,
             failure: None,
             is_tailored: false,
+            stands_in: false,
         };
         let resolved = follow(&snapshot.table, (served, zone), asked, &mut picker);
         let (failure, is_tailored) = (picker.failure, picker.is_tailored);
+        let stands_in = picker.stands_in;
         if let Some(subnet) = draft.subnet.filter(|_| is_tailored) {
             draft.options.set_scope(subnet.source_prefix);
         }
@@ -494,6 +499,9 @@ impl<P: Programs> Responder<P> {
                 draft.compose(&resolution);
                 if let (Some(_), Some(root)) = (&last.parts, &last.zone) {
                     draft.set_serial(root.soa().serial);
+                }
+                if stands_in {
+                    draft.note_stand_in();
                 }
             }
             Err(Stop::Wait { apex, set }) => return Some(Verdict::Wait { apex, set }),
@@ -584,6 +592,8 @@ struct Picker<'p, P> {
     failure: Option<Failure>,
     /// Whether an answer depends on the client.
     is_tailored: bool,
+    /// Whether an answer follows this server's own probes.
+    stands_in: bool,
 }
 
 impl<P: Programs> Picker<'_, P> {
@@ -598,6 +608,7 @@ impl<P: Programs> Picker<'_, P> {
             return Pick::Fail;
         }
         self.is_tailored |= answer.depends_on_client();
+        self.stands_in |= answer.stands_in;
         let address = self.subnet.map(|subnet| subnet.address);
         let draw = Draw {
             client: address.unwrap_or_else(|| self.client.peer.ip()),

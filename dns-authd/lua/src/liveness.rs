@@ -24,6 +24,11 @@ pub trait LivenessView: Send + Sync {
     fn schedule(&self, watched: &Watched) -> Schedule {
         Schedule::default().with(&watched.deviation)
     }
+
+    /// Whether this server's own probes make it, because healthd is away.
+    fn stands_in(&self) -> bool {
+        false
+    }
 }
 
 impl LivenessView for Snapshot {
@@ -35,6 +40,10 @@ impl LivenessView for Snapshot {
     fn schedule(&self, watched: &Watched) -> Schedule {
         let status = self.watched(watched).map(|status| status.schedule);
         status.unwrap_or_else(|| Schedule::default().with(&watched.deviation))
+    }
+
+    fn stands_in(&self) -> bool {
+        self.stands_in
     }
 }
 
@@ -101,7 +110,11 @@ fn rate<'a>(
         RatedCandidate {
             answer: &candidate.answer,
             liveness,
-            lasts: target.map(|target| view.schedule(target).time_to_change(liveness)),
+            // healthd may be back at any instant, and know better.
+            lasts: target.map(|target| match view.stands_in() {
+                true => Duration::ZERO,
+                false => view.schedule(target).time_to_change(liveness),
+            }),
         }
     };
     sets.iter()

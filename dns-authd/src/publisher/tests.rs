@@ -394,6 +394,44 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
 }
 
 #[test]
+fn answers_by_own_probes_say_so_and_last_as_short_as_may_be_until_healthd_is_back() {
+    let text = format!("{GOOD}live 60 LUA A \"ifportup(443, {{'192.0.2.5'}})\"\n");
+    let folder = Folder::new();
+    folder.write("a.test.zone", &text);
+    let plan = plan(&folder, &["a.test."]);
+    let (commands, queue) = sync_channel(QUEUE);
+    let limits = loader::limits();
+    let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
+    let loads = LoadQueue::new(limits);
+    let mut publisher = Publisher::new(channels().0, plan.clone(), Seed(1), loads, workers);
+    publisher.configure(plan, Pending::Summary(oneshot::channel().0));
+    publisher.take_command(queue.recv().unwrap());
+    let target = publisher.watched.keys().next().unwrap().target.clone();
+    let status = proto::health::TargetStatus {
+        liveness: Liveness::Up,
+        ..Default::default()
+    };
+    let mut take = |generation, stands_in| {
+        publisher.take_health(Arc::new(Health {
+            generation,
+            targets: [(target.clone(), status.clone())].into(),
+            stands_in,
+            ..Health::default()
+        }));
+        let current = publisher.channels.cell.current();
+        let served = current.table.zones().get(0).unwrap();
+        let answer = served.live.get(0).unwrap();
+        let told = current.settings.chaos.last();
+        let generation = told.map(|(_, text)| text.clone());
+        (answer.stands_in, answer.ttl, generation)
+    };
+    // An interval of 2 s and one more result.
+    assert_eq!(take(7, false), (false, 2, Some("7".to_owned())));
+    assert_eq!(take(0, true), (true, 1, None));
+    assert_eq!(take(9, false), (false, 2, Some("9".to_owned())));
+}
+
+#[test]
 fn included_files_are_looked_at_too() {
     let text = GOOD.replace("a A 192.0.2.1", "$INCLUDE more");
     let desk = Desk::open(&[("a.test.", &text)]);

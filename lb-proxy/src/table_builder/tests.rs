@@ -301,3 +301,36 @@ fn servers_that_healthd_probes_now_are_told_from_others() {
         "its last word stays in force"
     );
 }
+
+#[test]
+fn a_table_by_own_probes_is_of_no_generation_and_its_servers_are_probed() {
+    let builder = builder(TWO);
+    let config = config(TWO);
+    let seen = || {
+        let table = builder.cell().current();
+        let servers = &table.backends[0].pool.servers;
+        let probed: Vec<bool> = servers.iter().map(|server| server.is_probed).collect();
+        (table.generation, probed, builder.view().snapshot.stands_in)
+    };
+    let both = [
+        (1, Liveness::Down, AdminState::Ready),
+        (2, Liveness::Up, AdminState::Ready),
+    ];
+    let said = snapshot(&config, &both);
+    builder.note_healthd(true);
+    builder.observe(Arc::clone(&said));
+    assert_eq!(seen(), (1, vec![true, true], false));
+    builder.note_healthd(false);
+    assert_eq!(seen(), (1, vec![false, false], false));
+    // The same states: the table changes all the same.
+    let own = Snapshot {
+        generation: 0,
+        stands_in: true,
+        ..Snapshot::clone(&said)
+    };
+    builder.observe(Arc::new(own));
+    assert_eq!(seen(), (0, vec![true, true], true));
+    builder.note_healthd(true);
+    builder.observe(said);
+    assert_eq!(seen(), (1, vec![true, true], false));
+}

@@ -448,6 +448,9 @@ pub struct Snapshot {
     pub targets: BTreeMap<Target, TargetStatus>,
     /// The views of targets, for subscribers with a deviation.
     pub views: BTreeMap<Watched, TargetStatus>,
+    /// Whether the subscriber's own probes made it, because healthd is away. Its generation is 0 then: it is of none of
+    /// healthd's.
+    pub stands_in: bool,
 }
 
 impl Snapshot {

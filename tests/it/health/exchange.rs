@@ -29,6 +29,8 @@ const NODES: [(&str, &str); 3] = [
 pub(super) struct Node {
     pub(super) machine: Machine,
     pub(super) directory: PathBuf,
+    /// The directory that the files of its services were rendered into.
+    pub(super) rendered: PathBuf,
     pub(super) healthd: Option<Daemon>,
     watcher: Option<Child>,
 }
@@ -61,9 +63,8 @@ impl Site {
             let machine = network.machine(name, address);
             let directory = files.join(name);
             std::fs::create_dir(&directory).unwrap();
-            let rendered = files.join("out").join("configs").join(name);
-            let text =
-                std::fs::read_to_string(rendered.join("etc/outpost/healthd/healthd.toml")).unwrap();
+            let rendered = files.join("out/configs").join(name).join("etc/outpost");
+            let text = std::fs::read_to_string(rendered.join("healthd/healthd.toml")).unwrap();
             let pki = files.join("pki").display().to_string();
             let text = text
                 .replace("/etc/outpost/healthd/pki/ca.crt", &format!("{pki}/ca.crt"))
@@ -75,6 +76,7 @@ impl Site {
             Node {
                 machine,
                 directory,
+                rendered,
                 healthd: None,
                 watcher: None,
             }

@@ -3,20 +3,23 @@
 //! All three run with their default schedules, so that none of them deviates.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tests::binaries::binary;
-use tests::daemon::{Daemon, http_get};
-use tests::dns::ask_a;
+use tests::daemon::{Daemon, http_get, metric};
+use tests::dns::{self, ask_a};
 use tests::lb::{FRONT, Place, pair};
 use tests::scratch::{at, loopback};
 use tests::stream::{PATIENCE, Server};
 use tests::wait;
 
 const N_SERVERS: usize = 3;
+
+/// The EDNS option of RFC 8914.
+const EXTENDED_ERROR: u16 = 15;
 
 /// The interval of healthd's probes unless its file says otherwise, and the earliest part of it that a probe may
 /// start before.
@@ -26,7 +29,9 @@ const EARLY: f64 = 0.9;
 struct Node {
     place: Place,
     servers: Vec<SocketAddr>,
-    _services: [Daemon; 3],
+    healthd: Option<Daemon>,
+    authd: Daemon,
+    lb: Daemon,
 }
 
 /// The addresses that are up, as one service has them.
@@ -34,6 +39,11 @@ type Set = BTreeSet<IpAddr>;
 
 impl Node {
     fn start() -> Self {
+        Self::start_with("")
+    }
+
+    /// Starts with a further line in the configuration of both subscribers.
+    fn start_with(line: &str) -> Self {
         let place = Place::new();
         let servers: Vec<SocketAddr> = (0..N_SERVERS).map(|_| at(loopback(), FRONT)).collect();
         let members: Vec<String> = servers.iter().map(|it| format!("'{}'", it.ip())).collect();
@@ -46,10 +56,11 @@ impl Node {
         let authd = place.files.write(
             "dns-authd.toml",
             &format!(
-                "version = \"v1\"\nlisten = [\"{}\"]\nadmin.listen = \"none\"\n\
-                 health.endpoint = \"unix:{}\"\n\
+                "version = \"v1\"\nlisten = [\"{}\"]\nadmin.listen = \"{}\"\n\
+                 health.endpoint = \"unix:{}\"\n{line}\n\
                  [[zone]]\nname = \"one.example\"\nfile = \"one.example.zone\"\n",
                 at(place.ip, 5301),
+                at(place.ip, 9402),
                 place.healthd_socket().display(),
             ),
         );
@@ -57,9 +68,12 @@ impl Node {
         let mut command = Command::new(binary("dns-authd"));
         command.arg("serve").arg("--config").arg(authd);
         let authd = Daemon::start("dns-authd", command);
-        let lb = place.start(&pair(&place, "", "balance = \"round-robin\"", &servers));
+        let pair = pair(&place, "", "balance = \"round-robin\"", &servers);
+        let lb = place.start(&format!("{line}\n{pair}"));
         Self {
-            _services: [healthd, authd, lb],
+            healthd: Some(healthd),
+            authd,
+            lb,
             place,
             servers,
         }
@@ -96,29 +110,41 @@ impl Node {
 
     /// The generation and set of dns-authd; `None` when one began between the questions.
     fn names(&self) -> Option<(u64, Set)> {
-        let before = self.dns_generation()?;
+        let before = dns::generation(self.authority())?;
         let answer = ask_a(self.authority(), "api.one.example").expect("an answer");
-        let after = self.dns_generation()?;
+        let after = dns::generation(self.authority())?;
         (before == after).then(|| (after, answer.addresses()))
     }
 
-    /// The answer to CHAOS TXT `generation.outpost`.
-    fn dns_generation(&self) -> Option<u64> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut query = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0".to_vec();
-        query.extend(b"\x0ageneration\x07outpost\0\0\x10\0\x03");
-        socket.send_to(&query, self.authority()).expect("sent");
-        let mut reply = [0; 512];
-        let n_octets = socket.recv(&mut reply).expect("a reply");
-        // The record is last, and its text is all that it has: digits to the end of the message.
-        let reply = &reply[..n_octets];
-        let digits = reply
-            .iter()
-            .rev()
-            .take_while(|octet| octet.is_ascii_digit());
-        let at = n_octets - digits.count();
-        std::str::from_utf8(&reply[at..]).ok()?.parse().ok()
+    /// The answer of dns-authd: its set, its longest TTL and the extended error that it has.
+    fn answer(&self) -> (Set, u32, Option<Vec<u8>>) {
+        let answer = ask_a(self.authority(), "api.one.example").expect("an answer");
+        let ttl = answer.answers.iter().map(|record| record.ttl).max();
+        let options = answer.edns.iter().flat_map(|edns| &edns.options);
+        let mut extended = options.filter(|(code, _)| *code == EXTENDED_ERROR);
+        let extended = extended.next().map(|(_, data)| data.clone());
+        (answer.addresses(), ttl.unwrap_or_default(), extended)
+    }
+
+    /// Whether dns-authd and lb-proxy say in each place that they probe the targets themselves.
+    fn stand_in(&self) -> [bool; 8] {
+        let ready = |port| http_get(at(self.place.ip, port), "/readyz").expect("an answer");
+        let gauge = |port, name| {
+            let (_, text) = http_get(at(self.place.ip, port), "/metrics").expect("metrics");
+            metric(&text, name) == Some(1.0)
+        };
+        let (names, balancer) = (ready(9402), ready(9404));
+        assert_eq!((names.0, balancer.0), (200, 200), "both are ready");
+        [
+            self.detail(9402)["health"]["stand_in"] == true,
+            names.1.contains("dns-authd probes its targets itself"),
+            gauge(9402, "dns_authd_health_stand_in"),
+            self.answer().2.is_some(),
+            self.detail(9404)["healthd"]["stand_in"] == true,
+            balancer.1.contains("lb-proxy probes its targets itself"),
+            gauge(9404, "lb_proxy_healthd_stand_in"),
+            self.balancer().0 == 0,
+        ]
     }
 
     /// Waits until all three have the same generation and the same set, this one.
@@ -243,4 +269,41 @@ fn after_each_flip_names_and_balancer_have_the_same_set_in_the_same_generation()
         apart[apart.len() - 1],
         apart.len()
     );
+}
+
+#[test]
+fn a_healthd_that_stays_away_is_replaced_by_own_probes_until_it_is_back() {
+    let mut node = Node::start_with("health.stand-in-after = \"1s\"");
+    let mut servers: Vec<Server> = node
+        .servers
+        .iter()
+        .map(|address| Server::named(*address, "s"))
+        .collect();
+    let mut working: Set = node.servers.iter().map(SocketAddr::ip).collect();
+    node.settle(&working);
+    assert_eq!(node.stand_in(), [false; 8]);
+    node.healthd.take().expect("it runs").kill();
+    wait::for_it("both say that they probe", PATIENCE, || {
+        node.stand_in() == [true; 8]
+    });
+    for service in [&node.authd, &node.lb] {
+        service.wait_log("healthd is away; this service probes its targets itself");
+    }
+    // A server that dies now is neither answered nor chosen.
+    servers[0].close();
+    working.remove(&node.servers[0].ip());
+    wait::for_it("both have found it down", PATIENCE, || {
+        let (set, ttl, extended) = node.answer();
+        assert_eq!(ttl, 1);
+        let extended = extended.expect("an extended error");
+        assert!(extended.starts_with(b"\0\0healthd is away"), "{extended:?}");
+        set == working && node.balancer().1 == working
+    });
+    // healthd's word counts again as soon as it is back.
+    node.healthd = Some(node.place.start_healthd(""));
+    node.settle(&working);
+    assert_eq!(node.stand_in(), [false; 8]);
+    for service in [&node.authd, &node.lb] {
+        service.wait_log("healthd is back; this service has ended its own probes");
+    }
 }

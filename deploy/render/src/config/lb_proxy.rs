@@ -36,6 +36,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         },
         health: file::Health {
             endpoint: endpoint(layout),
+            ..file::Health::default()
         },
         state: in_utf8(&layout.state.join("lb-proxy")),
         swap: Swap::at(in_utf8(&layout.swap_socket)),

@@ -278,6 +278,49 @@ fn a_live_set_that_fails_says_why() {
 }
 
 #[test]
+fn an_answer_by_this_servers_own_probes_says_so_where_there_is_room() {
+    let note = |reply: &[u8]| {
+        let (_, _, options) = opt(reply)?;
+        let edns = dns_wire::Edns::from_record(1232, 0, &options);
+        let data = edns.option(option::EXTENDED_ERROR)?;
+        let (code, text) = data.split_first_chunk::<2>()?;
+        Some((
+            u16::from_be_bytes(*code),
+            String::from_utf8_lossy(text).into_owned(),
+        ))
+    };
+    let set = |count: u8, stands_in| LiveAnswer {
+        stands_in,
+        ..live(vec![drawn(Select::All, &(1..=count).collect::<Vec<_>>())])
+    };
+    for stands_in in [true, false] {
+        let snapshot = with_live(vec![set(2, stands_in); 3]);
+        for name in ["live.example.", "alias.example."] {
+            let reply = udp(&snapshot, &with_edns(name, Type::A, 1232, 0, &[]));
+            assert_eq!(addresses(&reply), [1, 2], "{name}");
+            assert_eq!(rcode(&reply), Rcode::NOERROR);
+            let said = note(&reply);
+            assert_eq!(said.is_some(), stands_in, "{name}");
+            assert!(said.is_none_or(|(code, text)| {
+                code == extended_error::OTHER && text.starts_with("healthd is away")
+            }));
+        }
+        let other = udp(
+            &snapshot,
+            &with_edns("live.example.", Type::AAAA, 1232, 0, &[]),
+        );
+        assert_eq!(note(&other), None, "nothing that is static says it");
+        let reply = udp(&snapshot, &plain("live.example.", Type::A));
+        assert!(opt(&reply).is_none());
+    }
+    // 29 records leave 7 octets of 512: the note is left out, no record is.
+    let snapshot = with_live(vec![set(29, true); 3]);
+    let reply = udp(&snapshot, &with_edns("live.example.", Type::A, 512, 0, &[]));
+    assert!(!Flags::read(&reply).unwrap().has(Flags::TC));
+    assert_eq!((addresses(&reply).len(), note(&reply)), (29, None));
+}
+
+#[test]
 fn a_set_of_which_nothing_is_known_asks_for_patience() {
     let mut set = live(vec![drawn(Select::All, &[13, 14])]);
     set.hold = true;
