@@ -69,6 +69,7 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
         },
         lua: Arc::default(),
         answers: Settings::default(),
+        history: Keeping::of(&::config::dns_authd::History::default()),
     }
 }
 
@@ -84,6 +85,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
         link: Link::default(),
         readiness: Readiness::new(),
         directories: sender,
+        histories: Histories::default(),
     };
     (channels, directories)
 }
