@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 use crate::histories::Histories;
 use crate::publisher::{
     Command, NoSuchZone, NotHeld, NotLoaded, NotRolledBack, Outcome, Reports, RolledBack,
-    rollback_view,
+    ZoneReport, rollback_view,
 };
 use crate::secondary::NotRetransferred;
 use crate::{secondary, status};
@@ -60,7 +60,7 @@ pub fn add(
     routes.post("/zones/rollback", move |request| {
         roll_back(request, rollbacks.clone())
     });
-    let reports = Arc::clone(reports);
+    let (reports, all) = (Arc::clone(reports), Arc::clone(reports));
     let views = Arc::clone(secondaries.views());
     routes.get("/zones", move |_| {
         let zones = status::zones(&reports.current(), &views.current());
@@ -73,7 +73,7 @@ pub fn add(
     });
     let (reloads, accepts) = (publisher.clone(), publisher.clone());
     routes.post("/zones/reload", move |request| {
-        reload(request, reloads.clone())
+        reload(request, reloads.clone(), Arc::clone(&all))
     });
     routes.post("/zones/accept", move |request| {
         accept(request, accepts.clone())
@@ -105,11 +105,17 @@ fn show(request: &Request, snapshot: &Snapshot) -> Reply {
     }
 }
 
-async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
+async fn reload(
+    request: Request,
+    publisher: SyncSender<Command>,
+    reports: Arc<Latest<Reports>>,
+) -> Reply {
     let name = match zone_name(&request) {
         Ok(name) => name,
         Err(reply) => return reply,
     };
+    let is_named = |report: &Arc<ZoneReport>| Some(&report.name) == name.as_ref();
+    let is_served = reports.current().zones.iter().any(is_named);
     let (done, outcome) = oneshot::channel();
     if publisher.try_send(Command::Reload(name, done)).is_err() {
         return Reply::text(503, "the zone publisher is busy\n");
@@ -121,6 +127,11 @@ async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
             let status = if failed { 422 } else { 200 };
             Reply::json(status, &outcomes)
         }
+        // The publisher loads files; the other zones follow the objects of a cluster.
+        Ok(Err(NoSuchZone)) if is_served => Reply::text(
+            409,
+            "that zone has no file: it follows the cluster by itself\n",
+        ),
         Ok(Err(NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
         Err(_) => Reply::text(503, "the server is ending\n"),
     }

@@ -52,10 +52,11 @@ impl Change {
     ) -> Result<Option<Self>, TooLarge> {
         // Numbers instead of records: a zone of a million names has this twice, and not twice its records.
         let state = RandomState::new();
-        let (mut before, mut after) = (numbers(old, &state), numbers(new, &state));
+        let (from, mut before) = numbers(old, &state).ok_or(TooLarge)?;
+        let (to, mut after) = numbers(new, &state).ok_or(TooLarge)?;
         keep_differing(&mut before, &mut after);
-        let (from, removed) = collect(old, &state, &before, limit)?;
-        let (to, added) = collect(new, &state, &after, limit)?;
+        let removed = collect(old, &state, &before, limit)?;
+        let added = collect(new, &state, &after, limit)?;
         if from == to {
             return Ok(None);
         }
@@ -98,16 +99,19 @@ impl Change {
     }
 }
 
-/// The numbers of the records of a zone, its SOA record left out, in order.
-fn numbers(zone: &Zone, state: &RandomState) -> Vec<u64> {
+/// The version that a zone is, and the numbers of its records without the SOA record, in order; `None` if it has no SOA record.
+fn numbers(zone: &Zone, state: &RandomState) -> Option<(Version, Vec<u64>)> {
     let mut numbers = Vec::with_capacity(zone.n_records());
-    each(zone, |record, form| {
-        if record.rtype != Type::SOA {
+    let (mut digest, mut soa) = (0_u64, None);
+    each(zone, |record, form| match record.rtype {
+        Type::SOA => soa = Some(owned(record)),
+        _ => {
+            digest = digest.wrapping_add(sum(form));
             numbers.push(state.hash_one(form));
         }
     });
     numbers.sort_unstable();
-    numbers
+    Some((Version { soa: soa?, digest }, numbers))
 }
 
 /// Removes the numbers that both have.
@@ -129,29 +133,28 @@ fn keep_differing(before: &mut Vec<u64>, after: &mut Vec<u64>) {
     (*before, *after) = (gone, come);
 }
 
-/// The version that a zone is, and its records with these numbers.
+/// The records of a zone with these numbers.
 fn collect(
     zone: &Zone,
     state: &RandomState,
     numbers: &[u64],
     limit: usize,
-) -> Result<(Version, Vec<ZoneRecord<'static>>), TooLarge> {
-    let (mut digest, mut soa, mut records) = (0_u64, None, Vec::new());
+) -> Result<Vec<ZoneRecord<'static>>, TooLarge> {
+    let mut records = Vec::new();
+    if numbers.is_empty() {
+        return Ok(records);
+    }
     let mut size = 0;
     each(zone, |record, form| {
-        if record.rtype == Type::SOA {
-            soa = Some(owned(record));
-            return;
-        }
-        digest = digest.wrapping_add(sum(form));
-        if size <= limit && numbers.binary_search(&state.hash_one(form)).is_ok() {
+        let differs = record.rtype != Type::SOA && size <= limit;
+        if differs && numbers.binary_search(&state.hash_one(form)).is_ok() {
             size += octets(&record);
             records.push(owned(record));
         }
     });
-    match soa {
-        Some(soa) if size <= limit => Ok((Version { soa, digest }, records)),
-        _ => Err(TooLarge),
+    match size <= limit {
+        true => Ok(records),
+        false => Err(TooLarge),
     }
 }
 
