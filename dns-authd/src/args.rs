@@ -53,7 +53,7 @@ pub enum Verb {
     },
     /// Show the state of the running server
     Status(StatusArgs),
-    /// List, show, check, reload or accept zones
+    /// List, show, check, reload or accept zones, and go back to older versions
     Zone {
         #[command(subcommand)]
         verb: ZoneVerb,
@@ -155,6 +155,41 @@ pub enum ZoneVerb {
     Accept {
         /// The zone's name
         name: String,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// List the versions of a zone that the server published and still has
+    History {
+        /// The zone's name
+        name: String,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Print the difference between two versions of a zone
+    ///
+    /// Without serials: the difference that a version which is held back would make, or else that of the
+    /// last change. Records that go begin with -, those that come with +. Exits with 65 when a version is
+    /// not kept.
+    Diff {
+        /// The zone's name
+        name: String,
+        /// The serial of the version before
+        from: Option<u32>,
+        /// The serial of the version after [default: the one in service]
+        to: Option<u32>,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
+    /// Publish an older version of a zone again, with a higher serial
+    ///
+    /// It stays, over restarts too, until the zone's files change. Their new version then needs a higher
+    /// serial than the one that the rollback published. Exits with 65 when the version is not kept, or the
+    /// zone cannot be rolled back.
+    Rollback {
+        /// The zone's name
+        name: String,
+        /// The serial of the older version
+        serial: u32,
         #[command(flatten)]
         status: StatusArgs,
     },

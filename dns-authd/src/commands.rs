@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use ::config::Draft;
 use ::config::dns_authd::DnsAuthd;
-use api::dns_authd::{Reloaded, Zone};
+use api::dns_authd::{Reloaded, Zone, ZoneDifference, ZoneHistory};
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
 use daemon::admin::Method;
@@ -191,6 +191,46 @@ fn zone(verb: ZoneVerb) -> ExitCode {
         ZoneVerb::Retransfer { name, status } => {
             let path = with_query("/zones/retransfer", &[("name", Some(name))]);
             change(&status, &path)
+        }
+        ZoneVerb::History { name, status } => {
+            let path = with_query("/zones/history", &[("name", Some(name))]);
+            let json = status.json;
+            ask(
+                &status,
+                &path,
+                Method::Get,
+                |body| match serde_json::from_str::<ZoneHistory>(body) {
+                    Ok(history) if !json => status::render_history(&history, clock::wall()),
+                    _ => body.to_owned(),
+                },
+            )
+        }
+        ZoneVerb::Diff {
+            name,
+            from,
+            to,
+            status,
+        } => {
+            let text = |serial: Option<u32>| serial.map(|serial| serial.to_string());
+            let ends = [("name", Some(name)), ("from", text(from)), ("to", text(to))];
+            let json = status.json;
+            ask(
+                &status,
+                &with_query("/zones/diff", &ends),
+                Method::Get,
+                |body| match serde_json::from_str::<ZoneDifference>(body) {
+                    Ok(difference) if !json => status::render_difference(&difference),
+                    _ => body.to_owned(),
+                },
+            )
+        }
+        ZoneVerb::Rollback {
+            name,
+            serial,
+            status,
+        } => {
+            let what = [("name", Some(name)), ("serial", Some(serial.to_string()))];
+            change(&status, &with_query("/zones/rollback", &what))
         }
         ZoneVerb::Accept { name, status } => {
             let path = with_query("/zones/accept", &[("name", Some(name))]);

@@ -29,6 +29,7 @@ use health::HealthdArg;
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
+use crate::histories::Keeping;
 use crate::notify::Notify;
 
 /// The admin listener, unless the configuration says otherwise.
@@ -58,6 +59,8 @@ pub struct Config {
     pub secondaries: Vec<Secondary>,
     /// The servers to notify of new versions, beside the servers of each zone.
     pub notify: Notify,
+    /// How the versions before are kept.
+    pub history: Keeping,
     /// Settings that are odd, or not carried over.
     pub warnings: Vec<Problem>,
 }
@@ -165,6 +168,7 @@ impl Config {
             access,
             secondaries,
             notify,
+            history: Keeping::of(&file.history),
             warnings,
             file,
         }

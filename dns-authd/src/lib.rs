@@ -27,6 +27,7 @@ pub mod check;
 pub mod commands;
 pub mod config;
 pub mod health;
+pub mod histories;
 pub mod hold;
 pub mod kubernetes;
 pub mod load;

@@ -16,7 +16,7 @@ use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::publisher::{Reports, ZoneReport};
-use crate::{notify, secondary};
+use crate::{notify, secondary, transfers};
 use api::dns_authd::ZoneState;
 
 /// Queries by `transport` and `family`.
@@ -39,6 +39,8 @@ pub const NOTIFIED: &str = "dns_authd_notifications";
 pub const REFRESHES: &str = "dns_authd_refreshes";
 /// Secondary zones that have expired.
 pub const EXPIRED: &str = "dns_authd_expired_zones";
+/// Transfers by `kind`.
+pub const TRANSFERS: &str = "dns_authd_transfers";
 /// Signed queries (TSIG) whose signature was refused.
 pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
 /// Answers drawn from live sets.
@@ -98,6 +100,8 @@ pub struct Totals {
     pub notify: Arc<notify::Counts>,
     /// Secondary zones.
     pub secondary: Arc<secondary::Counts>,
+    /// Transfers.
+    pub transfers: Arc<transfers::Counts>,
 }
 
 /// The counts of one thread; no other thread writes here.
@@ -297,6 +301,21 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         NOTIFIED,
         "New versions of zones by whether a secondary responded to NOTIFY",
         results.into(),
+    )?;
+    let transfers = &totals.transfers;
+    let kinds = [
+        ("whole", &transfers.whole),
+        ("differences", &transfers.differences),
+        ("current", &transfers.current),
+    ];
+    let kinds = kinds.map(|(kind, count)| {
+        let names = labels(&[("kind", kind)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        TRANSFERS,
+        "Transfers of zones by what they sent",
+        kinds.into(),
     )?;
     let refreshes = &totals.secondary;
     let results = [

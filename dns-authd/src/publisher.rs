@@ -22,6 +22,8 @@ mod loader;
 mod publication;
 mod quiet;
 mod report;
+mod rollback;
+mod steps;
 mod zone_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -47,6 +49,7 @@ use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
+use crate::histories::{Histories, Keeping, Writer};
 use crate::programs::Message;
 
 use cluster_zones::ClusterZones;
@@ -56,7 +59,9 @@ pub use loader::Done;
 use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};
 pub use quiet::Events;
 use quiet::Quiet;
-pub use report::{Reports, ZoneReport};
+pub use report::{Reports, ZoneReport, rollback_text, rollback_view};
+pub use rollback::{NotRolledBack, RollbackDone, RolledBack};
+use steps::Restoring;
 use zone_state::{Adopted, Change, ZoneState};
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
@@ -86,6 +91,8 @@ pub enum Command {
     Loaded(Box<Done>),
     /// Publish the version of a zone that is held back.
     Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
+    /// Publish the version of this serial again.
+    Rollback(Name, u32, RollbackDone),
     /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
     Expire(Name, bool),
     /// healthd has sent a snapshot.
@@ -114,6 +121,8 @@ pub struct Plan {
     pub lua: Arc<LuaSettings>,
     /// The settings of answers.
     pub answers: Settings,
+    /// How histories are kept.
+    pub history: Keeping,
 }
 
 /// The result of reloading one zone.
@@ -160,6 +169,8 @@ pub struct Channels {
     pub readiness: Readiness,
     /// The directories to watch.
     pub directories: watch::Sender<BTreeSet<PathBuf>>,
+    /// Gets the histories.
+    pub histories: Histories,
 }
 
 /// The running thread.
@@ -191,6 +202,12 @@ enum Pending {
         outcomes: HashMap<Name, Outcome>,
         done: oneshot::Sender<Result<Vec<Outcome>, NoSuchZone>>,
     },
+    /// A rollback.
+    Rollback {
+        zone: Name,
+        serial: u32,
+        done: RollbackDone,
+    },
 }
 
 impl Pending {
@@ -199,6 +216,7 @@ impl Pending {
         match self {
             Self::Summary(done) => done.is_closed(),
             Self::Reload { done, .. } => done.is_closed(),
+            Self::Rollback { done, .. } => done.is_closed(),
         }
     }
 }
@@ -220,6 +238,7 @@ struct Publisher {
     watched: HashMap<Watched, BTreeSet<usize>>,
     loads: LoadQueue<Name, Ticket>,
     workers: Workers,
+    writer: Writer,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: Ticket,
     /// The zones that are not loaded for the first time yet.
@@ -262,7 +281,8 @@ impl Handle {
         let limits = loader::limits();
         let workers = Workers::start(limits.at_once, load, &commands)?;
         let loads = LoadQueue::new(limits);
-        let mut publisher = Publisher::new(channels, plan.clone(), seed, loads, workers);
+        let threads = (workers, Writer::start()?);
+        let mut publisher = Publisher::new(channels, plan.clone(), seed, loads, threads);
         let thread = thread::Builder::new()
             .name("zone-publisher".to_owned())
             .spawn(move || {
@@ -320,7 +340,7 @@ impl Publisher {
         plan: Plan,
         seed: Seed,
         loads: LoadQueue<Name, Ticket>,
-        workers: Workers,
+        (workers, writer): (Workers, Writer),
     ) -> Self {
         Self {
             channels,
@@ -336,6 +356,7 @@ impl Publisher {
             watched: HashMap::new(),
             loads,
             workers,
+            writer,
             pending: BTreeMap::new(),
             next_ticket: 0,
             unloaded: BTreeSet::new(),
@@ -373,6 +394,7 @@ impl Publisher {
                 let outcome = self.accept(&name);
                 drop(done.send(outcome));
             }
+            Command::Rollback(name, serial, done) => self.roll_back(&name, serial, done),
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Liveness => self.take_health(self.channels.link.current()),
             Command::Cluster(rendered) => {
@@ -484,6 +506,7 @@ impl Publisher {
                 self.quiet.forget(&path);
             }
             complete.extend(self.loads.remove(&name));
+            self.forget_history(&name);
             self.channels.readiness.set_reason(reason_key(&name), None);
             tracing::info!(zone = %name, "Zone is no longer declared");
         }
@@ -569,7 +592,8 @@ impl Publisher {
     fn accept(&mut self, name: &Name) -> Result<Outcome, NotHeld> {
         let place = *self.places.get(name).ok_or(NotHeld::NoSuchZone)?;
         let kept = self.zones.get_mut(place).ok_or(NotHeld::NoSuchZone)?;
-        let adopted = kept.accept().ok_or(NotHeld::Nothing)?;
+        let limits = self.plan.history.limits;
+        let adopted = kept.accept(limits).ok_or(NotHeld::Nothing)?;
         let outcome = kept.report.outcome();
         if self.loads.stage(name) == Some(Stage::Running) {
             // It is compared with the version before.
@@ -660,10 +684,21 @@ impl Publisher {
                 self.loads.finish(job);
                 continue;
             };
-            kept.load.is_reading = kept.load.must_read || kept.zone.is_none();
-            kept.load.must_read = false;
-            let work = match (&kept.zone, kept.load.is_reading) {
-                (Some(zone), false) => Work::Evaluate(Arc::clone(zone)),
+            let restore = kept.load.restore.take().filter(|_| kept.zone.is_some());
+            let must_read = kept.load.must_read || kept.zone.is_none();
+            kept.load.is_reading = must_read && restore.is_none();
+            // Behind a way back, files that have changed are still to be read.
+            kept.load.must_read &= restore.is_some();
+            let work = match (&kept.zone, restore) {
+                (Some(zone), Some(serial)) => Work::Restore(Box::new(Restoring {
+                    served: Arc::clone(zone),
+                    history: kept.history.clone(),
+                    serial,
+                    limits: self.plan.history.limits,
+                    options: Arc::clone(&self.plan.zones.options),
+                    seed: self.seed,
+                })),
+                (Some(zone), None) if !must_read => Work::Evaluate(Arc::clone(zone)),
                 (served, _) => Work::Read(Reading {
                     options: Arc::clone(&self.plan.zones.options),
                     seed: self.seed,
@@ -671,6 +706,11 @@ impl Publisher {
                     served: served.clone(),
                     known: kept.files.clone(),
                     is_held: kept.is_held(),
+                    set_aside: kept
+                        .history
+                        .rollback()
+                        .map(|rollback| rollback.file.clone()),
+                    keeping: self.plan.history.clone(),
                 }),
             };
             let order = Order {
@@ -699,8 +739,11 @@ impl Publisher {
             if finished.is_current {
                 self.take(place, done.result);
             }
-            let must_look = self.zones.get(place).is_some_and(|kept| kept.must_look);
-            if must_look && self.is_stale(place) {
+            let (must_look, must_read) = match self.zones.get(place) {
+                Some(kept) => (kept.must_look, kept.load.must_read),
+                None => (false, false),
+            };
+            if must_read || must_look && self.is_stale(place) {
                 self.request(&[place], None);
             }
         }
@@ -728,6 +771,7 @@ impl Publisher {
         };
         let adopted = match result {
             Product::Evaluated(evaluation) => kept.take_live(evaluation),
+            Product::Restored(restored) => kept.take_restored(restored, self.plan.history.limits),
             Product::Read {
                 files,
                 took,
@@ -741,7 +785,7 @@ impl Publisher {
                 for path in self.files.replace(&before, &kept.paths()) {
                     self.quiet.forget(&path);
                 }
-                let adopted = kept.take(version, took);
+                let adopted = kept.take(version, took, self.plan.history.limits);
                 // The replaced zone is freed later.
                 self.must_trim |= adopted.is_some() && kept.report.records >= MANY_RECORDS;
                 adopted
@@ -762,6 +806,7 @@ impl Publisher {
             }
             self.evaluate(place, &has_moved);
             self.watch(place);
+            self.keep_history(place);
         }
         let Some(kept) = self.zones.get_mut(place) else {
             return;
@@ -826,6 +871,7 @@ impl Publisher {
                 let is_gone = all.is_empty() && !names.is_empty();
                 drop(done.send(if is_gone { Err(NoSuchZone) } else { Ok(all) }));
             }
+            Pending::Rollback { zone, serial, done } => self.answer_rollback(&zone, serial, done),
         }
     }
 

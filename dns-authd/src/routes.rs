@@ -6,33 +6,61 @@
 //! POST /zones/reload[?name=NAME] loads one zone or all from their files, and answers after that
 //! POST /zones/accept?name=NAME   publishes the version of a zone that is held back
 //! POST /zones/retransfer?name=NAME   transfers a zone from its primaries, whatever its serial is
+//! GET  /zones/history?name=NAME  the versions of a zone that are kept, as JSON
+//! GET  /zones/diff?name=NAME[&from=SERIAL&to=SERIAL]   the difference between two of them, as JSON
+//! POST /zones/rollback?name=NAME&serial=SERIAL   publishes an older version of a zone again
 //! ```
 
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use api::dns_authd::Reloaded;
+use api::dns_authd::{Reloaded, ZoneChange, ZoneDifference, ZoneHistory};
 use daemon::admin::{Reply, Request, Routes};
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
+use dns_history::{Difference, History};
 use dns_wire::{Name, Type};
 use dns_zone::Zone;
+use dns_zone::incoming::line;
+use dns_zone::zone::cursor::ZoneRecord;
 use tokio::sync::oneshot;
 
-use crate::publisher::{Command, NoSuchZone, NotHeld, NotLoaded, Outcome, Reports};
+use crate::histories::Histories;
+use crate::publisher::{
+    Command, NoSuchZone, NotHeld, NotLoaded, NotRolledBack, Outcome, Reports, RolledBack,
+    ZoneReport, rollback_view,
+};
 use crate::secondary::NotRetransferred;
 use crate::{secondary, status};
 
 /// Adds the paths.
 pub fn add(
     routes: &Routes,
-    cell: &Arc<Latest<Snapshot>>,
+    (cell, histories): (&Arc<Latest<Snapshot>>, &Histories),
     reports: &Arc<Latest<Reports>>,
     publisher: &SyncSender<Command>,
     secondaries: &secondary::Handle,
 ) {
-    let reports = Arc::clone(reports);
+    let of_zone = Past {
+        cell: Arc::clone(cell),
+        reports: Arc::clone(reports),
+        histories: histories.clone(),
+    };
+    let past = of_zone.clone();
+    routes.get("/zones/history", move |request| {
+        let reply = past.history(&request).unwrap_or_else(|reply| reply);
+        async move { reply }
+    });
+    routes.get("/zones/diff", move |request| {
+        let reply = of_zone.difference(&request).unwrap_or_else(|reply| reply);
+        async move { reply }
+    });
+    let rollbacks = publisher.clone();
+    routes.post("/zones/rollback", move |request| {
+        roll_back(request, rollbacks.clone())
+    });
+    let (reports, all) = (Arc::clone(reports), Arc::clone(reports));
     let views = Arc::clone(secondaries.views());
     routes.get("/zones", move |_| {
         let zones = status::zones(&reports.current(), &views.current());
@@ -45,7 +73,7 @@ pub fn add(
     });
     let (reloads, accepts) = (publisher.clone(), publisher.clone());
     routes.post("/zones/reload", move |request| {
-        reload(request, reloads.clone())
+        reload(request, reloads.clone(), Arc::clone(&all))
     });
     routes.post("/zones/accept", move |request| {
         accept(request, accepts.clone())
@@ -77,11 +105,17 @@ fn show(request: &Request, snapshot: &Snapshot) -> Reply {
     }
 }
 
-async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
+async fn reload(
+    request: Request,
+    publisher: SyncSender<Command>,
+    reports: Arc<Latest<Reports>>,
+) -> Reply {
     let name = match zone_name(&request) {
         Ok(name) => name,
         Err(reply) => return reply,
     };
+    let is_named = |report: &Arc<ZoneReport>| Some(&report.name) == name.as_ref();
+    let is_served = reports.current().zones.iter().any(is_named);
     let (done, outcome) = oneshot::channel();
     if publisher.try_send(Command::Reload(name, done)).is_err() {
         return Reply::text(503, "the zone publisher is busy\n");
@@ -93,6 +127,11 @@ async fn reload(request: Request, publisher: SyncSender<Command>) -> Reply {
             let status = if failed { 422 } else { 200 };
             Reply::json(status, &outcomes)
         }
+        // The publisher loads files; the other zones follow the objects of a cluster.
+        Ok(Err(NoSuchZone)) if is_served => Reply::text(
+            409,
+            "that zone has no file: it follows the cluster by itself\n",
+        ),
         Ok(Err(NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
         Err(_) => Reply::text(503, "the server is ending\n"),
     }
@@ -135,6 +174,148 @@ async fn retransfer(request: Request, secondaries: secondary::Handle) -> Reply {
             };
             Reply::text(status, format!("{error}\n"))
         }
+    }
+}
+
+async fn roll_back(request: Request, publisher: SyncSender<Command>) -> Reply {
+    let name = match zone_name(&request) {
+        Ok(Some(name)) => name,
+        Ok(None) => return Reply::text(400, NO_NAME),
+        Err(reply) => return reply,
+    };
+    let serial = match serial(&request, "serial") {
+        Ok(Some(serial)) => serial,
+        Ok(None) => return Reply::text(400, "back to which version? say &serial=SERIAL\n"),
+        Err(reply) => return reply,
+    };
+    let (done, outcome) = oneshot::channel();
+    let command = Command::Rollback(name, serial, done);
+    if publisher.try_send(command).is_err() {
+        return Reply::text(503, "the zone publisher is busy\n");
+    }
+    match outcome.await {
+        Ok(Ok(RolledBack { outcome, written })) => {
+            let written = written.await;
+            match written.unwrap_or_else(|_| Err("the server is ending".to_owned())) {
+                Ok(()) => Reply::json(200, &[reloaded(outcome)]),
+                Err(error) => Reply::text(
+                    500,
+                    format!("the zone is rolled back, but a restart would undo that: {error}\n"),
+                ),
+            }
+        }
+        Ok(Err(NotRolledBack::NoSuchZone)) => Reply::text(404, "that zone is not served\n"),
+        Ok(Err(NotRolledBack::Refused(why))) => Reply::text(409, format!("{why}\n")),
+        Err(_) => Reply::text(503, "the server is ending\n"),
+    }
+}
+
+//--- Versions
+
+/// What is known of the versions of zones.
+#[derive(Clone)]
+struct Past {
+    cell: Arc<Latest<Snapshot>>,
+    reports: Arc<Latest<Reports>>,
+    histories: Histories,
+}
+
+impl Past {
+    /// The zone that a request names, and its history.
+    fn find(&self, request: &Request) -> Result<(Arc<Zone>, History), Reply> {
+        let name = zone_name(request)?.ok_or_else(|| Reply::text(400, NO_NAME))?;
+        let snapshot = self.cell.current();
+        let served = snapshot.table.zone(&name);
+        let served =
+            served.ok_or_else(|| Reply::text(404, format!("zone {name} is not served\n")))?;
+        let zone = served.zone.clone();
+        let zone = zone.ok_or_else(|| Reply::text(503, format!("zone {name} has no data\n")))?;
+        let history = self.histories.of(&zone).unwrap_or_default();
+        Ok((zone, history))
+    }
+
+    fn history(&self, request: &Request) -> Result<Reply, Reply> {
+        let (zone, history) = self.find(request)?;
+        let changes = history.changes().rev().map(|change| ZoneChange {
+            from: change.from.serial(),
+            to: change.to.serial(),
+            published: change.published,
+            removed: change.removed.len(),
+            added: change.added.len(),
+        });
+        let answer = ZoneHistory {
+            zone: zone.apex().to_string(),
+            serial: zone.soa().serial,
+            rollback: history.rollback().map(rollback_view),
+            changes: changes.collect(),
+        };
+        Ok(Reply::json(200, &answer))
+    }
+
+    /// The difference between two versions. Without serials it is the one that a version which is held back would make,
+    /// or else that of the last change.
+    fn difference(&self, request: &Request) -> Result<Reply, Reply> {
+        let (zone, history) = self.find(request)?;
+        let (from, to) = (serial(request, "from")?, serial(request, "to")?);
+        let reports = self.reports.current();
+        let report = reports
+            .zones
+            .iter()
+            .find(|report| report.name == *zone.apex());
+        let held = report.and_then(|report| Some((report.held.as_ref()?, &report.held_change)));
+        let (ends, difference, held) = match (from, to, held) {
+            (None, None, Some((held, change))) => {
+                let change = change.as_ref().ok_or_else(|| {
+                    let text =
+                        "the difference of the version that is held back is too large to show\n";
+                    Reply::text(409, text)
+                })?;
+                let ends = (zone.soa().serial, held.serial);
+                (ends, Difference::of(&[Arc::clone(change)]), true)
+            }
+            (None, None, None) => {
+                let change = history.changes().next_back();
+                let change =
+                    change.ok_or_else(|| Reply::text(409, "no earlier version is kept\n"))?;
+                let ends = (change.from.serial(), change.to.serial());
+                (ends, Difference::of(&[Arc::clone(change)]), false)
+            }
+            (None, Some(_), _) => {
+                return Err(Reply::text(400, "from which version? say &from=SERIAL\n"));
+            }
+            (Some(from), to, _) => {
+                let to = to.unwrap_or(zone.soa().serial);
+                let difference = history.difference(from, to);
+                let difference =
+                    difference.map_err(|error| Reply::text(409, format!("{error}\n")))?;
+                ((from, to), difference, false)
+            }
+        };
+        let lines = |records: &[ZoneRecord<'static>]| {
+            let records = records.iter();
+            let line = |it: &ZoneRecord<'_>| line(&it.owner, it.rtype, it.ttl, &it.rdata);
+            records.map(line).collect()
+        };
+        let answer = ZoneDifference {
+            zone: zone.apex().to_string(),
+            from: ends.0,
+            to: ends.1,
+            held,
+            removed: lines(&difference.removed),
+            added: lines(&difference.added),
+        };
+        Ok(Reply::json(200, &answer))
+    }
+}
+
+/// The serial in a parameter.
+fn serial(request: &Request, key: &str) -> Result<Option<u32>, Reply> {
+    match request.parameter(key) {
+        None => Ok(None),
+        Some(text) => match text.parse() {
+            Ok(serial) => Ok(Some(serial)),
+            Err(_) => Err(Reply::text(400, format!("`{text}` is no serial\n"))),
+        },
     }
 }
 

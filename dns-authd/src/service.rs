@@ -27,6 +27,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
 use crate::config::{Config, certificate};
+use crate::histories::Histories;
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
 use crate::notify::Notify;
@@ -65,6 +66,7 @@ pub struct Authd {
 struct Stock {
     cell: Arc<Latest<Snapshot>>,
     reports: Arc<Latest<Reports>>,
+    histories: Histories,
     publisher: publisher::Handle,
     link: Link,
     stand_in: StandIn,
@@ -111,7 +113,9 @@ impl Service for Authd {
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
         let access = Latest::new(config.access.clone());
-        let transfers = Transfers::new(&config.file.transfers);
+        let histories = stock.histories.clone();
+        let counts = Arc::clone(&totals.transfers);
+        let transfers = Transfers::new(&config.file.transfers, histories, counts);
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             (config.file.tcp, transfers, secondaries.notified()),
@@ -151,7 +155,7 @@ impl Service for Authd {
         }));
         routes::add(
             &context.admin,
-            &stock.cell,
+            (&stock.cell, &stock.histories),
             &stock.reports,
             &stock.publisher.sender(),
             &secondaries,
@@ -237,7 +241,9 @@ impl Stock {
         let endpoint = config.file.health.endpoint.0.clone();
         let link = Link::start(endpoint, Authd::NAME, Vec::<Watched>::new());
         let (directories, watched) = watch::channel(BTreeSet::new());
+        let histories = Histories::default();
         let channels = Channels {
+            histories: histories.clone(),
             cell: Arc::clone(&cell),
             reports: Arc::clone(&reports),
             link: link.clone(),
@@ -287,6 +293,7 @@ impl Stock {
         Ok(Self {
             cell,
             reports,
+            histories,
             publisher,
             link,
             stand_in,
@@ -325,6 +332,7 @@ fn plan(config: &Config) -> Plan {
         kubernetes: config.kubernetes.clone(),
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
+        history: config.history.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::config::dns_authd::Tcp;
 use daemon::connections::Connections;
 use daemon::latest::Latest;
+use dns_answer::transfer::Kind;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
 use dns_wire::{Name, Rcode, Session};
@@ -156,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Begins to send a whole zone, if the client may have it.
+    /// Begins to send a zone, or the differences from the client's version, if the client may have it.
     fn transfer(
         &self,
         message: &[u8],
@@ -179,10 +180,15 @@ impl Shared {
             return self.refuse(message, session, Rcode::REFUSED, replies);
         };
         match self.transfers.begin(&zone, message, session.clone()) {
-            Ok(messages) => {
+            Ok((messages, kind)) => {
                 let serial = zone.soa().serial;
                 let key = key.as_ref().map(tracing::field::display);
-                tracing::info!(zone = %apex, %peer, key, serial, "Zone is transferred");
+                let kind = match kind {
+                    Kind::Whole => "AXFR",
+                    Kind::Differences => "IXFR",
+                    Kind::Current => "SOA",
+                };
+                tracing::info!(zone = %apex, %peer, key, serial, kind, "Zone is transferred");
                 Answer::Messages(messages)
             }
             Err(NotBegun::TooMany) => {

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use api::Status;
 use api::dns_authd::{
-    Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone, ZoneState, Zones,
+    Certainty, Detail, Health, HealthState, Kubernetes, LiveSet, Secondary, Zone, ZoneChange,
+    ZoneDifference, ZoneHistory, ZoneState, Zones,
 };
 use config_text::counted;
 use daemon::run::headline;
@@ -16,7 +17,7 @@ use proto::link::Link;
 
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::publisher::{Reports, ZoneReport};
+use crate::publisher::{Reports, ZoneReport, rollback_text};
 use crate::secondary::Views;
 
 /// The most zones that the status lists; `zone list` has all.
@@ -92,6 +93,7 @@ fn zone(report: &ZoneReport, secondaries: &Views) -> Zone {
         memory: report.memory,
         loaded: loaded.map(|loaded| loaded.as_secs()),
         held: report.held.clone(),
+        rollback: report.rollback.clone(),
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),
         n_left_out: report.left_out.count,
@@ -285,6 +287,9 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
             zone.name
         )?;
     }
+    if let Some(rollback) = &zone.rollback {
+        writeln!(text, "    {}", rollback_text(rollback))?;
+    }
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;
     }
@@ -334,6 +339,44 @@ fn write_secondary(text: &mut String, secondary: &Secondary, now: u64) -> std::f
         Some(error) => writeln!(text, "      not refreshed: {error}"),
         None => Ok(()),
     }
+}
+
+//--- History
+
+/// The answer of `/zones/history` as people read it.
+#[must_use]
+pub fn render_history(history: &ZoneHistory, now: SystemTime) -> String {
+    let now = now
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |now| now.as_secs());
+    let mut lines = vec![format!("{}  serial {}", history.zone, history.serial)];
+    lines.extend(history.rollback.iter().map(rollback_text));
+    if history.changes.is_empty() {
+        lines.push("  no earlier version is kept".to_owned());
+    }
+    lines.extend(history.changes.iter().map(|change| {
+        let ZoneChange {
+            from,
+            to,
+            published,
+            removed,
+            added,
+        } = change;
+        let age = ago(now.saturating_sub(*published));
+        format!("  {from} -> {to}  {age} ago  -{removed} +{added}")
+    }));
+    lines.join("\n")
+}
+
+/// The answer of `/zones/diff` as people read it.
+#[must_use]
+pub fn render_difference(difference: &ZoneDifference) -> String {
+    let ZoneDifference { zone, from, to, .. } = difference;
+    let held = if difference.held { ", held back" } else { "" };
+    let mut lines = vec![format!("{zone}  {from} -> {to}{held}")];
+    lines.extend(difference.removed.iter().map(|line| format!("-{line}")));
+    lines.extend(difference.added.iter().map(|line| format!("+{line}")));
+    lines.join("\n")
 }
 
 fn ago(seconds: u64) -> String {

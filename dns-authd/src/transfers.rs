@@ -1,4 +1,4 @@
-//! Sends zones: each transfer is written by a thread of its own, at a pace, and only a few at once.
+//! Sends zones, and differences between their versions: each transfer is written by a thread of its own, at a pace, and only a few at once.
 //!
 //! ```text
 //! connection ◄── a few messages ◄── thread: Transfer ─► pace
@@ -9,17 +9,18 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ::config::dns_authd::Transfers as Limits;
 use daemon::clock;
-use dns_answer::transfer::Transfer;
+use dns_answer::transfer::{Kind, Transfer};
 use dns_wire::Session;
 use dns_zone::Zone;
 use tokio::sync::mpsc;
 
+use crate::histories::Histories;
 use crate::signed;
 
 /// The messages of one transfer that wait for its client, of about 16 KiB each.
@@ -34,6 +35,19 @@ pub struct Transfers {
     /// Octets a second of one transfer; 0 is no limit.
     rate: u64,
     under_way: Arc<AtomicUsize>,
+    histories: Histories,
+    counts: Arc<Counts>,
+}
+
+/// The counts of transfers, by what they send.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Whole zones.
+    pub whole: AtomicU64,
+    /// The differences from the client's version.
+    pub differences: AtomicU64,
+    /// The SOA record alone, since the client had the version.
+    pub current: AtomicU64,
 }
 
 /// The reason why a transfer does not begin.
@@ -57,8 +71,10 @@ impl Drop for Place {
 impl Transfers {
     /// No transfers yet, and these bounds.
     #[must_use]
-    pub fn new(limits: &Limits) -> Self {
+    pub fn new(limits: &Limits, histories: Histories, counts: Arc<Counts>) -> Self {
         Self {
+            histories,
+            counts,
             at_once: limits.at_once.get(),
             rate: limits.rate.0,
             under_way: Arc::default(),
@@ -74,14 +90,15 @@ impl Transfers {
         zone: &Arc<Zone>,
         message: &[u8],
         session: Option<Session>,
-    ) -> Result<mpsc::Receiver<Vec<u8>>, NotBegun> {
+    ) -> Result<(mpsc::Receiver<Vec<u8>>, Kind), NotBegun> {
         let n_before = self.under_way.fetch_add(1, Ordering::Relaxed);
         let place = Place(Arc::clone(&self.under_way));
         if n_before >= self.at_once {
             return Err(NotBegun::TooMany);
         }
         let (sender, messages) = mpsc::channel(QUEUE);
-        let transfer = Transfer::new(zone, message, session);
+        let history = self.histories.of(zone);
+        let (transfer, kind) = Transfer::new(zone, history.as_ref(), message, session);
         let rate = self.rate;
         thread::Builder::new()
             .name("zone-transfer".to_owned())
@@ -90,7 +107,13 @@ impl Transfers {
                 drop(place);
             })
             .map_err(NotBegun::NoThread)?;
-        Ok(messages)
+        let count = match kind {
+            Kind::Whole => &self.counts.whole,
+            Kind::Differences => &self.counts.differences,
+            Kind::Current => &self.counts.current,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok((messages, kind))
     }
 }
 
@@ -160,10 +183,11 @@ mod tests {
     #[test]
     fn no_more_than_the_bound_are_under_way_and_an_abandoned_one_makes_room() {
         let zone = zone(5_000);
-        let transfers = Transfers::new(&limits(2));
+        let transfers = Transfers::new(&limits(2), Histories::default(), Arc::default());
         let asked = query(&"example.".parse().unwrap(), Type::AXFR);
-        let first = transfers.begin(&zone, &asked, None).unwrap();
-        let mut second = transfers.begin(&zone, &asked, None).unwrap();
+        let (first, kind) = transfers.begin(&zone, &asked, None).unwrap();
+        assert_eq!(kind, Kind::Whole);
+        let (mut second, _) = transfers.begin(&zone, &asked, None).unwrap();
         assert!(matches!(
             transfers.begin(&zone, &asked, None),
             Err(NotBegun::TooMany)

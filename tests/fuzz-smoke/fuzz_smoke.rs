@@ -20,6 +20,11 @@ fn no_transfer_upsets_a_secondary() {
 }
 
 #[test]
+fn no_file_upsets_the_history_of_a_zone() {
+    smoke("history");
+}
+
+#[test]
 fn no_master_file_upsets_the_parser_or_the_zone() {
     smoke("zone");
 }

@@ -4,6 +4,7 @@ mod access;
 mod across;
 mod change;
 mod encrypted;
+mod history;
 mod kubernetes;
 mod loading;
 mod peers;

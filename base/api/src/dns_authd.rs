@@ -117,6 +117,9 @@ pub struct Zone {
     /// The version of its files that is held back.
     #[serde(default)]
     pub held: Option<HeldVersion>,
+    /// The older version that was published again, until its files change.
+    #[serde(default)]
+    pub rollback: Option<Rollback>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -132,6 +135,62 @@ pub struct Zone {
     /// Its primaries, if it is transferred from them.
     #[serde(default)]
     pub secondary: Option<Secondary>,
+}
+
+/// An older version of a zone that was published again, with a higher serial.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rollback {
+    /// The serial of the older version.
+    pub to: u32,
+    /// The serial of the version of the zone's files, which is set aside until they change.
+    pub file: u32,
+    /// When, in seconds since 1970.
+    pub since: u64,
+}
+
+/// The versions of a zone that were published.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneHistory {
+    /// The name of the zone.
+    pub zone: String,
+    /// The serial in service.
+    pub serial: u32,
+    /// The older version that was published again, until the zone's files change.
+    pub rollback: Option<Rollback>,
+    /// The changes that are kept, the newest first.
+    pub changes: Vec<ZoneChange>,
+}
+
+/// The step from one published version of a zone to the next.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneChange {
+    /// The serial before.
+    pub from: u32,
+    /// The serial after.
+    pub to: u32,
+    /// When it was published, in seconds since 1970.
+    pub published: u64,
+    /// How many records went, the SOA record left out.
+    pub removed: usize,
+    /// How many records came, the SOA record left out.
+    pub added: usize,
+}
+
+/// The difference between two versions of a zone, each record as a line of a master file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ZoneDifference {
+    /// The name of the zone.
+    pub zone: String,
+    /// The serial before.
+    pub from: u32,
+    /// The serial after.
+    pub to: u32,
+    /// Whether the version after is one that is held back.
+    pub held: bool,
+    /// The records that go.
+    pub removed: Vec<String>,
+    /// The records that come.
+    pub added: Vec<String>,
 }
 
 /// The state of a zone that is transferred from other servers. Times are in seconds since 1970.

@@ -99,6 +99,9 @@ pub struct DnsAuthd {
     /// one of them with a signature, and refuses signatures of other keys. It reads the secrets again on SIGHUP.
     #[schemars(extend("x-example" = KEY))]
     pub key: Vec<Key>,
+    /// The versions of zones that dns-authd published, kept as the differences between them: for incremental transfers (IXFR),
+    /// and for `dns-authd zone history`, `zone diff` and `zone rollback`.
+    pub history: History,
     /// Zone transfers.
     pub transfers: Transfers,
     /// Notification of secondaries (NOTIFY, RFC 1996).
@@ -128,6 +131,7 @@ impl Default for DnsAuthd {
             answers: Answers::default(),
             tcp: Tcp::default(),
             key: Vec::new(),
+            history: History::default(),
             transfers: Transfers::default(),
             notify: Notify::default(),
             tls: None,
@@ -488,11 +492,36 @@ impl Default for Tcp {
     }
 }
 
+/// The versions of zones that were published.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct History {
+    /// The directory that keeps them, a file for each zone. Without this key they last until a restart, and dns-authd
+    /// refuses `zone rollback`: the next start would undo it.
+    #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-authd\""))]
+    pub directory: Option<PathBuf>,
+    /// How many versions of a zone are kept before the one in service; 0 keeps none, and turns IXFR off.
+    pub versions: Whole<usize, 0, 1000>,
+    /// The octets that the differences of one zone may take, in memory and on disk. A larger difference is not kept, and
+    /// those before it are dropped.
+    pub size: ByteSize,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            directory: None,
+            versions: Whole::clamped(32),
+            size: ByteSize(1 << 20),
+        }
+    }
+}
+
 /// Zone transfers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Transfers {
-    /// Networks that may transfer zones (AXFR, and IXFR answered with the whole zone).
+    /// Networks that may transfer zones (AXFR and IXFR).
     pub allow: Networks,
     /// Keys whose holders may transfer zones too, from any address.
     #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]

@@ -1,11 +1,14 @@
-//! Whole-zone transfers (RFC 5936): the messages that carry a zone, one after the other.
+//! Transfers: the messages that carry a zone (AXFR, RFC 5936), or the differences from the client's version
+//! to this one (IXFR, RFC 1995), one after the other.
 //!
-//! The response to an incremental transfer (RFC 1995) is the whole zone, as its §4 allows, or only the SOA
-//! record when the client has this version or a later one. `LUA` records have `PowerDNS`'s form, so that
-//! its secondaries accept them.
+//! The response to IXFR is the whole zone, as its §4 allows, when the differences are not kept or are more
+//! than the zone; and only the SOA record when the client has this version or a later one. `LUA` records have
+//! `PowerDNS`'s form, so that its secondaries accept them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use dns_history::{Change, History};
 use dns_wire::composer::{Composer, Owner};
 use dns_wire::header::Flags;
 use dns_wire::{Class, Query, Section, Session, Type};
@@ -18,7 +21,7 @@ const MESSAGE_SIZE: usize = 16 * 1024;
 /// A transfer in progress. It reads the zone as it goes.
 #[derive(Debug)]
 pub struct Transfer {
-    zone: Arc<Zone>,
+    content: Content,
     id: u16,
     flags: Flags,
     question: Vec<u8>,
@@ -28,47 +31,89 @@ pub struct Transfer {
     session: Option<Session>,
 }
 
+/// What a transfer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The whole zone.
+    Whole,
+    /// The differences from the client's version.
+    Differences,
+    /// Only the SOA record: the client has this version or a later one.
+    Current,
+}
+
+/// The zone, and the changes that lead to it, in their order.
+#[derive(Clone, Debug)]
+struct Content {
+    zone: Arc<Zone>,
+    changes: Arc<[Arc<Change>]>,
+}
+
 /// The next record of a transfer.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// The SOA record at the start; it is the only record if the client has this version.
-    FirstSoa { is_only: bool },
+    /// The SOA record at the start.
+    FirstSoa(Kind),
     /// A record of the zone, its SOA record left out; behind them the SOA record again.
     Record(Cursor),
+    /// A record of a change, by its number, its part, and the place in it; behind them the SOA record again.
+    Change(usize, Part, usize),
     /// None.
     End,
 }
 
+/// A part of a change (RFC 1995 §4).
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// The SOA record of the version before, and the records that go.
+    Removed,
+    /// The SOA record of the version after, and the records that come.
+    Added,
+}
+
 impl Transfer {
-    /// Begins the transfer of a zone that this message requests; the session of a signed message signs it.
+    /// Begins the transfer of a zone that this message requests; the session of a signed message signs it. `history` is that of
+    /// this version.
     #[must_use]
-    pub fn new(zone: &Arc<Zone>, message: &[u8], session: Option<Session>) -> Self {
+    pub fn new(
+        zone: &Arc<Zone>,
+        history: Option<&History>,
+        message: &[u8],
+        session: Option<Session>,
+    ) -> (Self, Kind) {
         let query = Query::parse(message).ok();
-        let has_current = query.as_ref().is_some_and(|query| {
-            let known = known_serial(query);
-            query.qtype == Type::IXFR
-                && known.is_some_and(|known| !Soa::is_newer(zone.soa().serial, known))
-        });
+        let known = query.as_ref().filter(|query| query.qtype == Type::IXFR);
+        let known = known.and_then(known_serial);
+        let (kind, changes) = match known {
+            Some(known) if !Soa::is_newer(zone.soa().serial, known) => (Kind::Current, Vec::new()),
+            Some(known) => match differences(zone, history, known) {
+                Some(changes) => (Kind::Differences, changes),
+                None => (Kind::Whole, Vec::new()),
+            },
+            None => (Kind::Whole, Vec::new()),
+        };
         let flags = query
             .as_ref()
             .map_or_else(Flags::default, |query| query.flags.of_authority());
-        Self {
-            zone: Arc::clone(zone),
+        let transfer = Self {
+            content: Content {
+                zone: Arc::clone(zone),
+                changes: changes.into(),
+            },
             id: query.as_ref().map_or(0, |query| query.id),
             flags: flags.with(Flags::AA),
             question: query.map_or_else(Vec::new, |query| query.question.to_vec()),
-            next: Next::FirstSoa {
-                is_only: has_current,
-            },
+            next: Next::FirstSoa(kind),
             is_first: true,
             session,
-        }
+        };
+        (transfer, kind)
     }
 
     /// Writes the next message; `None` when all are written. `now` is the time of a signature, in seconds since 1970.
     pub fn next_message(&mut self, out: &mut [u8], now: u64) -> Option<usize> {
-        let zone = Arc::clone(&self.zone);
-        self.next.record(&zone)?;
+        let content = self.content.clone();
+        self.next.record(&content)?;
         let limit = MAX_MESSAGE - self.session.as_ref().map_or(0, Session::length);
         let mut message = Composer::new(out, limit, self.id, self.flags).ok()?;
         // RFC 5936 §2.2.1: later messages need not repeat the question.
@@ -77,7 +122,7 @@ impl Transfer {
         }
         self.is_first = false;
         let mut count = 0_usize;
-        while let Some((record, next)) = self.next.record(&zone) {
+        while let Some((record, next)) = self.next.record(&content) {
             let fixed = (record.rtype, Class::IN, record.ttl);
             let owner = Owner::Name(&record.owner);
             let pushed = message.record(Section::Answer, owner, fixed, &record.rdata);
@@ -105,12 +150,14 @@ impl Transfer {
 
 impl Next {
     /// The record, and what comes after it.
-    fn record(self, zone: &Zone) -> Option<(ZoneRecord<'_>, Self)> {
+    fn record(self, content: &Content) -> Option<(ZoneRecord<'_>, Self)> {
+        let zone = &*content.zone;
         match self {
-            Self::FirstSoa { is_only } => {
-                let next = match is_only {
-                    true => Self::End,
-                    false => Self::Record(Cursor::default()),
+            Self::FirstSoa(kind) => {
+                let next = match kind {
+                    Kind::Whole => Self::Record(Cursor::default()),
+                    Kind::Differences => Self::Change(0, Part::Removed, 0),
+                    Kind::Current => Self::End,
                 };
                 Some((soa(zone)?, next))
             }
@@ -122,8 +169,44 @@ impl Next {
                 }
                 Some((soa(zone)?, Self::End))
             }
+            Self::Change(number, part, at) => {
+                let Some(change) = content.changes.get(number) else {
+                    return Some((soa(zone)?, Self::End));
+                };
+                let (version, records) = match part {
+                    Part::Removed => (&change.from, &change.removed),
+                    Part::Added => (&change.to, &change.added),
+                };
+                let record = match at.checked_sub(1) {
+                    None => &version.soa,
+                    Some(at) => records.get(at)?,
+                };
+                let next = match part {
+                    _ if at < records.len() => Self::Change(number, part, at + 1),
+                    Part::Removed => Self::Change(number, Part::Added, 0),
+                    Part::Added => Self::Change(number + 1, Part::Removed, 0),
+                };
+                Some((borrowed(record), next))
+            }
             Self::End => None,
         }
+    }
+}
+
+/// The changes from a client's version to this one, if they are kept and have no more records than the zone.
+fn differences(zone: &Zone, history: Option<&History>, known: u32) -> Option<Vec<Arc<Change>>> {
+    let changes = history?.since(known)?;
+    let n_records: usize = changes.iter().map(|change| change.n_records()).sum();
+    let ends_here = changes.last()?.to.serial() == zone.soa().serial;
+    (ends_here && n_records <= zone.n_records()).then_some(changes)
+}
+
+fn borrowed<'r>(record: &'r ZoneRecord<'static>) -> ZoneRecord<'r> {
+    ZoneRecord {
+        owner: record.owner.clone(),
+        rtype: record.rtype,
+        ttl: record.ttl,
+        rdata: Cow::Borrowed(&record.rdata),
     }
 }
 
@@ -144,6 +227,7 @@ pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
 mod tests {
     use dns_wire::tsig::Algorithm;
     use dns_wire::{Key, Keys, Name, Records};
+    use dns_zone::incoming::{Incoming, Progress};
 
     use super::*;
     use crate::testing::{query, records, snapshot, zone_at};
@@ -155,7 +239,7 @@ mod tests {
 
     /// Owners and types of all records, message by message.
     fn transfer(zone: &Arc<Zone>, message: &[u8]) -> Vec<Vec<(Name, Type)>> {
-        let mut transfer = Transfer::new(zone, message, None);
+        let (mut transfer, _) = Transfer::new(zone, None, message, None);
         let mut out = vec![0; MAX_MESSAGE];
         let mut messages = Vec::new();
         while let Some(length) = transfer.next_message(&mut out, 0) {
@@ -218,7 +302,7 @@ mod tests {
         let mut responses = key.sign(&mut asked, 7).unwrap();
         let tsig = Query::parse(&asked).unwrap().tsig.unwrap();
         let session = Keys::new([key]).check(&asked, &tsig, 7).unwrap();
-        let mut transfer = Transfer::new(&zone(&text), &asked, Some(session));
+        let (mut transfer, _) = Transfer::new(&zone(&text), None, &asked, Some(session));
         let mut out = vec![0; MAX_MESSAGE];
         let mut n = 0;
         while let Some(length) = transfer.next_message(&mut out, 9) {
@@ -232,14 +316,101 @@ mod tests {
     #[test]
     fn a_client_that_has_the_version_or_a_later_one_gets_the_soa_record_alone() {
         for (serial, n) in [(7, 1), (6, 7), (8, 1), (u32::MAX, 7), (1 << 31, 1)] {
-            let mut asked = query(&"example.".parse().unwrap(), Type::IXFR);
-            asked[9] = 1;
-            asked.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
-            for number in [serial, 0, 0, 0, 0_u32] {
-                asked.extend(number.to_be_bytes());
-            }
-            let messages = transfer(&zone(SMALL), &asked);
+            let messages = transfer(&zone(SMALL), &ixfr(serial));
             assert_eq!(messages.iter().flatten().count(), n, "serial {serial}");
         }
+    }
+
+    /// A request for the differences from the version of this serial.
+    fn ixfr(serial: u32) -> Vec<u8> {
+        let mut asked = query(&"example.".parse().unwrap(), Type::IXFR);
+        asked[9] = 1;
+        asked.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
+        for number in [serial, 0, 0, 0, 0_u32] {
+            asked.extend(number.to_be_bytes());
+        }
+        asked
+    }
+
+    /// A version of a zone of 40 records and more; `names` are those that differ.
+    fn version(serial: u32, names: std::ops::Range<u32>) -> Arc<Zone> {
+        let mut text = format!(
+            "example. 60 SOA a. b. {serial} 2 3 4 5\nexample. 60 NS ns.example.\n\
+             live.example. 60 LUA A ifportup({serial})\n"
+        );
+        for number in (0..40).chain(100 + names.start..100 + names.end) {
+            text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
+        }
+        zone(&text)
+    }
+
+    fn history(versions: &[Arc<Zone>]) -> History {
+        let mut history = History::default();
+        let limits = dns_history::Limits {
+            versions: 100,
+            octets: 1 << 20,
+        };
+        for (old, new) in versions.iter().zip(versions.iter().skip(1)) {
+            let change = Change::between(old, new, 0, limits.octets).unwrap();
+            history.push(Arc::new(change.unwrap()), limits);
+        }
+        history
+    }
+
+    #[test]
+    fn differences_lead_a_client_of_each_kept_version_to_this_one() {
+        let versions = [
+            version(u32::MAX, 0..3),
+            version(4, 2..4),
+            version(5, 0..1),
+            version(9, 5..9),
+        ];
+        let history = history(&versions);
+        let newest = &versions[3];
+        let mut out = vec![0; MAX_MESSAGE];
+        for old in &versions[..3] {
+            let serial = old.soa().serial;
+            let asked = ixfr(serial);
+            let (mut transfer, kind) = Transfer::new(newest, Some(&history), &asked, None);
+            assert_eq!(kind, Kind::Differences);
+            let id = u16::from_be_bytes([asked[0], asked[1]]);
+            let base = Some((serial, old.records()));
+            let mut incoming = Incoming::new(newest.apex(), id, base);
+            let length = transfer.next_message(&mut out, 0).unwrap();
+            assert_eq!(incoming.take(&out[..length]), Ok(Progress::Complete));
+            assert!(incoming.is_difference());
+            assert_eq!(transfer.next_message(&mut out, 0), None);
+            let mut whole = Incoming::new(newest.apex(), id, None);
+            let asked = query(newest.apex(), Type::AXFR);
+            let (mut transfer, _) = Transfer::new(newest, None, &asked, None);
+            let length = transfer.next_message(&mut out, 0);
+            out[..2].copy_from_slice(&id.to_be_bytes());
+            whole.take(&out[..length.unwrap()]).unwrap();
+            assert_eq!(incoming.master_file(), whole.master_file(), "{serial}");
+        }
+        let kind = |serial| Transfer::new(newest, Some(&history), &ixfr(serial), None).1;
+        assert_eq!(kind(3), Kind::Whole, "never published");
+        assert_eq!(kind(9), Kind::Current);
+        assert_eq!(kind(10), Kind::Current);
+        let asked = query(newest.apex(), Type::AXFR);
+        let (_, whole) = Transfer::new(newest, Some(&history), &asked, None);
+        assert_eq!(whole, Kind::Whole);
+    }
+
+    #[test]
+    fn differences_of_more_records_than_the_zone_or_to_another_version_are_not_sent() {
+        let versions = [version(1, 0..30), version(2, 40..80), version(3, 80..90)];
+        let history = history(&versions);
+        let kind = |zone, serial| Transfer::new(zone, Some(&history), &ixfr(serial), None).1;
+        assert_eq!(
+            kind(&versions[2], 2),
+            Kind::Whole,
+            "50 of 53 records, and SOA records"
+        );
+        assert_eq!(
+            kind(&versions[1], 1),
+            Kind::Whole,
+            "the history of a later version"
+        );
     }
 }

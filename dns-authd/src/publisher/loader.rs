@@ -11,18 +11,22 @@ use std::thread;
 use std::time::Duration;
 
 use config_text::Problem;
+use daemon::clock;
 use daemon::disk::Stamp;
 use dns_answer::live::View;
+use dns_history::Version;
 use dns_lua::LuaSettings;
 use dns_wire::hash::Seed;
 use dns_zone::load_queue::{Job, Limits};
-use dns_zone::parse::Options;
+use dns_zone::parse::{LeftOut, Options};
 use dns_zone::{Doubt, Guard, Zone};
 use parking_lot::Mutex;
 use peer_bind::ZoneDecl;
 use proto::health::Snapshot as Health;
 
 use super::Command;
+use super::steps::{self, Restoring, Step};
+use crate::histories::Keeping;
 use crate::load::{self, Fresh};
 use crate::programs::{LiveZone, Message};
 
@@ -65,6 +69,8 @@ pub(super) enum Work {
     Read(Reading),
     /// To evaluate the programs of a zone with other settings.
     Evaluate(Arc<Zone>),
+    /// To go back to an older version.
+    Restore(Box<Restoring>),
 }
 
 /// The way in which files are read, and a new version is judged.
@@ -82,6 +88,10 @@ pub(super) struct Reading {
     pub(super) known: Vec<(PathBuf, Stamp)>,
     /// Whether a version is held back.
     pub(super) is_held: bool,
+    /// The version of the files that a rollback has set aside.
+    pub(super) set_aside: Option<Version>,
+    /// How histories are kept.
+    pub(super) keeping: Keeping,
 }
 
 /// The result of a load.
@@ -107,6 +117,8 @@ pub(super) enum Product {
     },
     /// The programs were evaluated.
     Evaluated(Evaluation),
+    /// The older version, or the reason why there is none.
+    Restored(Result<Box<Prepared>, String>),
 }
 
 /// A zone that can be published.
@@ -118,6 +130,8 @@ pub(super) struct Prepared {
     pub(super) took: Duration,
     /// Its live sets.
     pub(super) evaluation: Evaluation,
+    /// The step that leads to it.
+    pub(super) step: Step,
 }
 
 /// Live sets as of one snapshot of healthd.
@@ -191,6 +205,9 @@ pub(super) fn carry_out(order: Order) -> Done {
     let result = match work {
         Work::Read(reading) => read(&declared, &reading, &lua, health),
         Work::Evaluate(zone) => Product::Evaluated(evaluate(&zone, &lua, health)),
+        Work::Restore(restoring) => {
+            Product::Restored(restore(&declared, &restoring, &lua, health).map(Box::new))
+        }
     };
     Done { job, result }
 }
@@ -207,18 +224,36 @@ fn read(
         daemon::memory::trim();
     }
     let took = loaded.took;
-    let version = loaded.result.map(|fresh| {
-        let doubts = match &reading.served {
-            Some(served) if reading.is_held || has_changed(&reading.known, &loaded.files) => {
-                reading.guard.doubts(served, &fresh.zone)
+    let version = loaded.result.map(|mut fresh| {
+        let is_new = reading.is_held || has_changed(&reading.known, &loaded.files);
+        let is_set_aside = reading.set_aside.as_ref().is_some_and(|set_aside| {
+            !is_new || Version::of(&fresh.zone).as_ref() == Some(set_aside)
+        });
+        let (doubts, step) = match &reading.served {
+            Some(served) if is_set_aside => {
+                fresh.zone = Arc::clone(served);
+                (Vec::new(), Step::Stay(Arc::clone(served)))
             }
-            _ => Vec::new(),
+            Some(served) => {
+                let doubts = match is_new {
+                    true => reading.guard.doubts(served, &fresh.zone),
+                    false => Vec::new(),
+                };
+                let limits = reading.keeping.limits;
+                (doubts, Step::between(served, &fresh.zone, limits))
+            }
+            None => {
+                let with = (&reading.keeping, &*reading.options, &**lua);
+                let step = steps::first(declared, &mut fresh.zone, with, reading.seed);
+                (Vec::new(), step)
+            }
         };
         let evaluation = evaluate(&fresh.zone, lua, health);
         let prepared = Prepared {
             fresh,
             took,
             evaluation,
+            step,
         };
         (prepared, doubts)
     });
@@ -227,6 +262,27 @@ fn read(
         took,
         version,
     }
+}
+
+fn restore(
+    declared: &ZoneDecl,
+    restoring: &Restoring,
+    lua: &Arc<LuaSettings>,
+    health: Arc<Health>,
+) -> Result<Prepared, String> {
+    let begun = clock::now();
+    let (zone, step) = steps::restore(declared, restoring, lua)?;
+    let zone = Arc::new(zone);
+    Ok(Prepared {
+        evaluation: evaluate(&zone, lua, health),
+        fresh: Fresh {
+            zone,
+            warnings: Vec::new(),
+            left_out: LeftOut::default(),
+        },
+        took: begun.elapsed(),
+        step,
+    })
 }
 
 /// Whether the files are others or in another state than those that are known. Otherwise only other options

@@ -1,12 +1,13 @@
 //! The state of zones, for status and metrics.
 
-use api::dns_authd::{HeldVersion, Loads, ZoneState};
+use api::dns_authd::{HeldVersion, Loads, Rollback, ZoneState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config_text::{Problem, counted};
 use dns_answer::shared_list::SharedList;
+use dns_history::Change;
 use dns_wire::Name;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
@@ -51,6 +52,10 @@ pub struct ZoneReport {
     pub n_refused: u64,
     /// The version of its files that is held back.
     pub held: Option<HeldVersion>,
+    /// The change that it would make, if it is known.
+    pub held_change: Option<Arc<Change>>,
+    /// The older version that is served again, until the files change.
+    pub rollback: Option<Rollback>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -79,6 +84,8 @@ impl ZoneReport {
             n_loads: 0,
             n_refused: 0,
             held: None,
+            held_change: None,
+            rollback: None,
             problems: Vec::new(),
             warnings: Vec::new(),
             left_out: LeftOut::default(),
@@ -86,7 +93,13 @@ impl ZoneReport {
         }
     }
 
-    pub(super) fn loaded(&self, fresh: &Fresh, took: Duration, now: SystemTime) -> Self {
+    pub(super) fn loaded(
+        &self,
+        fresh: &Fresh,
+        rollback: Option<&dns_history::Rollback>,
+        took: Duration,
+        now: SystemTime,
+    ) -> Self {
         let zone = &fresh.zone;
         Self {
             state: ZoneState::Loaded,
@@ -97,6 +110,8 @@ impl ZoneReport {
             took,
             n_loads: self.n_loads + 1,
             held: None,
+            held_change: None,
+            rollback: rollback.map(rollback_view),
             problems: Vec::new(),
             warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
             left_out: fresh.left_out.clone(),
@@ -134,16 +149,22 @@ impl ZoneReport {
             took,
             n_refused: self.n_refused + 1,
             held: None,
+            held_change: None,
             problems: problems.iter().map(ToString::to_string).collect(),
             ..self.clone()
         }
     }
 
-    pub(super) fn held(&self, held: HeldVersion, took: Duration) -> Self {
+    pub(super) fn held(
+        &self,
+        (held, held_change): (HeldVersion, Option<Arc<Change>>),
+        took: Duration,
+    ) -> Self {
         Self {
             state: ZoneState::Held,
             took,
             held: Some(held),
+            held_change,
             problems: Vec::new(),
             ..self.clone()
         }
@@ -168,7 +189,8 @@ impl ZoneReport {
         }
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
-            ZoneState::Loaded | ZoneState::Held | ZoneState::Loading => return None,
+            ZoneState::Loaded => return self.rollback.as_ref().map(rollback_text),
+            ZoneState::Held | ZoneState::Loading => return None,
             ZoneState::Stale => "the new file is broken, the old zone is served",
             ZoneState::Failed => "the file is broken, queries get SERVFAIL",
         };
@@ -188,4 +210,23 @@ impl ZoneReport {
             },
         }
     }
+}
+
+/// A rollback, for the status.
+#[must_use]
+pub fn rollback_view(rollback: &dns_history::Rollback) -> Rollback {
+    Rollback {
+        to: rollback.to,
+        file: rollback.file.serial(),
+        since: rollback.since,
+    }
+}
+
+/// What a rollback means, in a line.
+#[must_use]
+pub fn rollback_text(rollback: &Rollback) -> String {
+    let Rollback { to, file, .. } = rollback;
+    format!(
+        "rolled back: the records of serial {to} are served, and serial {file} of the zone's files is set aside until they change"
+    )
 }

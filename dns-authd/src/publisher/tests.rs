@@ -14,6 +14,7 @@ use dns_zone::Guard;
 
 mod cluster;
 mod loads;
+mod rollbacks;
 mod versions;
 
 const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";
@@ -69,6 +70,7 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
         },
         lua: Arc::default(),
         answers: Settings::default(),
+        history: Keeping::of(&::config::dns_authd::History::default()),
     }
 }
 
@@ -84,6 +86,7 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
         link: Link::default(),
         readiness: Readiness::new(),
         directories: sender,
+        histories: Histories::default(),
     };
     (channels, directories)
 }

@@ -9,6 +9,7 @@ use api::dns_authd::HeldVersion;
 use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
+use dns_history::{History, Limits};
 use dns_lua::Watched;
 use dns_zone::{Doubt, Zone};
 use peer_bind::ZoneDecl;
@@ -16,6 +17,7 @@ use proto::health::Snapshot as Health;
 
 use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
+use super::rollback::held_change;
 use crate::load::Fresh;
 use crate::programs::{LiveZone, Message};
 
@@ -40,6 +42,10 @@ pub(super) struct ZoneState {
     pub(super) zone: Option<Arc<Zone>>,
     pub(super) live: LiveZone,
     pub(super) report: Arc<ZoneReport>,
+    /// The versions before the one in service.
+    pub(super) history: History,
+    /// Whether it is another one than on disk.
+    pub(super) must_write: bool,
     /// The version that waits until an operator accepts it.
     held: Option<Prepared>,
     /// The targets of its programs, as they were sent to healthd.
@@ -52,7 +58,7 @@ pub(super) struct ZoneState {
 }
 
 /// The load of a zone that runs or is next.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ItsLoad {
     /// Whether the next one reads the files; another only evaluates the programs.
     pub(super) must_read: bool,
@@ -60,6 +66,10 @@ pub(super) struct ItsLoad {
     pub(super) is_reading: bool,
     /// Whether its end is logged.
     pub(super) must_log: bool,
+    /// The serial of the older version that the next one goes back to.
+    pub(super) restore: Option<u32>,
+    /// Why the zone did not go back to an older version.
+    pub(super) failure: Option<String>,
 }
 
 /// Live sets that were adopted: the snapshot that they are of, and the messages of their programs.
@@ -73,12 +83,16 @@ impl ZoneState {
             files: Vec::new(),
             zone: None,
             live: LiveZone::default(),
+            history: History::default(),
+            must_write: false,
             held: None,
             watched: BTreeSet::new(),
             load: ItsLoad {
                 must_read: true,
                 is_reading: false,
                 must_log: false,
+                restore: None,
+                failure: None,
             },
             must_look: false,
             is_expired: false,
@@ -153,6 +167,7 @@ impl ZoneState {
         &mut self,
         version: Result<(Prepared, Vec<Doubt>), Vec<Problem>>,
         took: Duration,
+        limits: Limits,
     ) -> Option<Adopted> {
         self.held = None;
         match version {
@@ -161,7 +176,7 @@ impl ZoneState {
                 log_fresh(&prepared.fresh);
                 if doubts.is_empty() {
                     let log = self.load.must_log;
-                    return Some(self.adopt(prepared, log));
+                    return Some(self.adopt(prepared, log, limits));
                 }
                 self.hold(prepared, &doubts);
             }
@@ -176,9 +191,30 @@ impl ZoneState {
     }
 
     /// Takes the version that is held back; `None` when there is none.
-    pub(super) fn accept(&mut self) -> Option<Adopted> {
+    pub(super) fn accept(&mut self, limits: Limits) -> Option<Adopted> {
         let prepared = self.held.take()?;
-        Some(self.adopt(prepared, true))
+        Some(self.adopt(prepared, true, limits))
+    }
+
+    /// Takes the older version that the zone goes back to.
+    pub(super) fn take_restored(
+        &mut self,
+        restored: Result<Box<Prepared>, String>,
+        limits: Limits,
+    ) -> Option<Adopted> {
+        match restored {
+            Ok(prepared) => {
+                let adopted = self.adopt(*prepared, false, limits);
+                let (zone, serial) = (&self.declared.name, self.report.serial);
+                let to = self.history.rollback().map(|rollback| rollback.to);
+                tracing::warn!(%zone, to, serial, "Zone is rolled back; its files are set aside until they change");
+                Some(adopted)
+            }
+            Err(failure) => {
+                self.load.failure = Some(failure);
+                None
+            }
+        }
     }
 
     fn hold(&mut self, prepared: Prepared, doubts: &[Doubt]) {
@@ -192,17 +228,21 @@ impl ZoneState {
             let (zone, serial, records) = (fresh.zone.apex(), held.serial, held.records);
             tracing::warn!(%zone, serial, records, reason, "New version of the zone is held back");
         }
-        self.report = Arc::new(self.report.held(held, prepared.took));
+        let change = held_change(&prepared.step);
+        self.report = Arc::new(self.report.held((held, change), prepared.took));
         self.held = Some(prepared);
     }
 
-    fn adopt(&mut self, prepared: Prepared, log: bool) -> Adopted {
+    fn adopt(&mut self, prepared: Prepared, log: bool, limits: Limits) -> Adopted {
         let Prepared {
             fresh,
             took,
             evaluation,
+            step,
         } = prepared;
-        self.report = Arc::new(self.report.loaded(&fresh, took, clock::wall()));
+        (self.history, self.must_write) = step.take(self.zone.as_ref(), &self.history, limits);
+        let rollback = self.history.rollback();
+        self.report = Arc::new(self.report.loaded(&fresh, rollback, took, clock::wall()));
         let zone = fresh.zone;
         if log {
             let (serial, records) = (zone.soa().serial, zone.n_records());

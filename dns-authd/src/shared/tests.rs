@@ -26,6 +26,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 use crate::access::Access;
+use crate::histories::Histories;
 use crate::metrics::Totals;
 use crate::secondary::Notified;
 
@@ -84,7 +85,11 @@ async fn connect(
 }
 
 fn transfers() -> Transfers {
-    Transfers::new(&::config::dns_authd::Transfers::default())
+    Transfers::new(
+        &::config::dns_authd::Transfers::default(),
+        Histories::default(),
+        Arc::default(),
+    )
 }
 
 async fn exchange(

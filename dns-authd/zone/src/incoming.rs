@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use dns_wire::header::{self, Flags};
@@ -258,15 +257,21 @@ impl Incoming {
         let soa = self.soa.iter().map(|(key, ttl, _)| (key, *ttl));
         let mut text = String::new();
         for ((owner, rtype, rdata), ttl) in soa.chain(records) {
-            let data = match *rtype {
-                Type::LUA => program::display_wire(rdata),
-                rtype => dns_wire::rdata::display(rtype, rdata),
-            };
-            // Writing to a string cannot fail.
-            let _written = writeln!(text, "{owner}\t{ttl}\tIN\t{rtype}\t{data}");
+            text.push_str(&line(owner, *rtype, ttl, rdata));
+            text.push('\n');
         }
         text
     }
+}
+
+/// A record as a transfer has it, as a line of a master file. The name is absolute.
+#[must_use]
+pub fn line(owner: &Name, rtype: Type, ttl: u32, rdata: &[u8]) -> String {
+    let data = match rtype {
+        Type::LUA => program::display_wire(rdata),
+        rtype => dns_wire::rdata::display(rtype, rdata),
+    };
+    format!("{owner}\t{ttl}\tIN\t{rtype}\t{data}")
 }
 
 /// The octets that a record takes, roughly.

@@ -29,6 +29,7 @@ pub mod store;
 pub mod zone;
 
 pub use guard::{Doubt, Guard};
+pub use merge::canonical;
 pub use program::Program;
 pub use record::{Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};

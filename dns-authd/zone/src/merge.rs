@@ -148,7 +148,8 @@ impl Hash for Content<'_> {
 }
 
 /// The data with its names in lower case (RFC 4034 §6.2).
-pub(crate) fn canonical(rtype: Type, rdata: &[u8]) -> Cow<'_, [u8]> {
+#[must_use]
+pub fn canonical(rtype: Type, rdata: &[u8]) -> Cow<'_, [u8]> {
     let layout = Layout::of(rtype);
     if !layout.has_names() {
         return Cow::Borrowed(rdata);

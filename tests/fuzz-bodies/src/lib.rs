@@ -23,6 +23,8 @@ mod handover;
 mod haproxy_cfg;
 #[cfg(feature = "health")]
 mod health;
+#[cfg(feature = "history")]
+mod history;
 #[cfg(feature = "image_archive")]
 mod image_archive;
 #[cfg(feature = "incoming")]
@@ -152,6 +154,13 @@ pub const TARGETS: &[Target] = &[
         body: health::body,
         words: &[],
         steps: 40_000,
+    },
+    #[cfg(feature = "history")]
+    Target {
+        name: "history",
+        body: history::body,
+        words: &["example", "com"],
+        steps: 4_000,
     },
     #[cfg(feature = "image_archive")]
     Target {

@@ -1,4 +1,4 @@
-//! Transaction signatures and NOTIFY, with the programs of others: queries of dig and kdig, and Knot, NSD and BIND as
+//! Transaction signatures, NOTIFY and incremental transfers, with the programs of others: queries of dig and kdig, and Knot, NSD and BIND as
 //! secondaries.
 
 use std::net::SocketAddr;
@@ -130,7 +130,8 @@ fn dig_and_kdig_take_signed_answers_and_signed_transfers() {
 /// Starts Knot as a secondary.
 fn start_knot(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
     let home = files.join("knot");
-    std::fs::create_dir(&home).unwrap();
+    // Knot makes the directory of its journal, and not the one above.
+    std::fs::create_dir_all(home.join("db")).unwrap();
     let home = home.display();
     let text = format!(
         "server:\n  rundir: {home}\n  listen: {}@{}\n  udp-workers: 1\n  tcp-workers: 1\n  background-workers: 1\n\
@@ -160,7 +161,7 @@ fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon
          remote-control:\n  control-enable: no\n\
          key:\n  name: \"hmac-sha256.key\"\n  algorithm: hmac-sha256\n  secret: \"{SECRET}\"\n\
          zone:\n  name: \"example.com\"\n  zonefile: \"example.com.zone\"\n  \
-         request-xfr: AXFR {}@{} hmac-sha256.key\n  allow-notify: 127.0.0.1 hmac-sha256.key\n",
+         request-xfr: {}@{} hmac-sha256.key\n  allow-notify: 127.0.0.1 hmac-sha256.key\n",
         server.ip(),
         server.port(),
         primary.ip(),
@@ -199,14 +200,14 @@ fn start_named(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daem
 }
 
 #[test]
-fn knot_nsd_and_bind_follow_a_change_at_once() {
+fn knot_nsd_and_bind_follow_changes_at_once_by_their_differences() {
     let (knot, nsd, named) = (at(loopback(), 5303), at(loopback(), 5304), free_address());
     let (site, ours) = start(&format!(
         "notify = {{ also = [\"{knot}\", \"{nsd}\", \"{named}\"], key = \"hmac-sha256.key\", timeout = \"1s\", attempts = 10 }}"
     ));
     let files = Scratch::new("secondaries");
     let primary = site.authority();
-    let _daemons = [
+    let daemons = [
         start_knot(&files, knot, primary),
         start_nsd(&files, nsd, primary),
         start_named(&files, named, primary),
@@ -222,7 +223,7 @@ fn knot_nsd_and_bind_follow_a_change_at_once() {
     for (name, server) in secondaries {
         wait::for_it(name, Duration::from_secs(60), || has(server, 1));
     }
-    for serial in [2, 3] {
+    for serial in [2, 3, 4] {
         let new = site.files.write("new", &zone(serial));
         std::fs::rename(new, site.files.join("example.com.zone")).unwrap();
         for (name, server) in secondaries {
@@ -231,6 +232,29 @@ fn knot_nsd_and_bind_follow_a_change_at_once() {
     }
     let (_, page) = http_get(site.admin("dns-authd"), "/metrics").unwrap();
     let answered = metric(&page, "dns_authd_notifications_total{result=\"answered\"}");
-    assert!(answered.unwrap() >= 6.0, "{answered:?}");
+    assert!(answered.unwrap() >= 9.0, "{answered:?}");
+    // The whole zone came once to each, and then three differences.
+    let kind = |kind: &str| {
+        metric(
+            &page,
+            &format!("dns_authd_transfers_total{{kind=\"{kind}\"}}"),
+        )
+    };
+    assert_eq!(kind("whole"), Some(3.0));
+    assert_eq!(kind("differences"), Some(9.0));
+    let [knot, _nsd, named] = &daemons;
+    assert_eq!(
+        knot.log().matches("IXFR, incoming").count(),
+        6,
+        "{}",
+        knot.log()
+    );
+    // SOA records of the new version, of the one before and after, and an address that goes and one that comes.
+    assert_eq!(
+        named.log().matches(" 6 records, ").count(),
+        3,
+        "{}",
+        named.log()
+    );
     ours.stop();
 }

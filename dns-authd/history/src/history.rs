@@ -1,0 +1,236 @@
+//! The versions of one zone.
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+
+use dns_zone::zone::cursor::ZoneRecord;
+use dns_zone::{Soa, Zone};
+
+use crate::change::{Change, Difference};
+use crate::version::{Version, each, form, owned};
+
+/// The bounds of a history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most versions before the newest.
+    pub versions: usize,
+    /// The most octets.
+    pub octets: usize,
+}
+
+/// The versions of a zone, as far back as the bounds allow.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct History {
+    changes: VecDeque<Arc<Change>>,
+    octets: usize,
+    rollback: Option<Rollback>,
+}
+
+/// An older version that was published again. It stays until the zone's files change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rollback {
+    /// The serial of the version whose records are served again.
+    pub to: u32,
+    /// When, in seconds since 1970.
+    pub since: u64,
+    /// The version of the zone's files, which is set aside.
+    pub file: Version,
+}
+
+/// A version is not in the history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoSuchVersion(pub u32);
+
+impl fmt::Display for NoSuchVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no version with serial {} is kept", self.0)
+    }
+}
+
+impl History {
+    /// The history of these changes, the oldest first; `None` if one does not begin where the one before ends.
+    #[must_use]
+    pub fn new(changes: Vec<Change>, rollback: Option<Rollback>) -> Option<Self> {
+        let mut pairs = changes.iter().zip(changes.iter().skip(1));
+        if !pairs.all(|(one, next)| one.to == next.from) {
+            return None;
+        }
+        let changes: VecDeque<Arc<Change>> = changes.into_iter().map(Arc::new).collect();
+        Some(Self {
+            octets: changes.iter().map(|change| change.octets()).sum(),
+            changes,
+            rollback,
+        })
+    }
+
+    /// Adds the newest change. What is kept begins with it, unless it follows the newest version.
+    pub fn push(&mut self, change: Arc<Change>, limits: Limits) {
+        if self.newest().is_some_and(|newest| *newest != change.from) {
+            self.clear();
+        }
+        self.rollback = None;
+        self.octets += change.octets();
+        self.changes.push_back(change);
+        self.keep_within(limits);
+    }
+
+    /// Adds the change that publishes an older version again; `false` if the bounds leave no way from the version of the files
+    /// to it, which a restart needs.
+    #[must_use]
+    pub fn roll_back(&mut self, change: Change, rollback: Rollback, limits: Limits) -> bool {
+        self.push(Arc::new(change), limits);
+        let is_whole = self
+            .changes
+            .iter()
+            .any(|change| change.from == rollback.file);
+        self.rollback = Some(rollback);
+        is_whole
+    }
+
+    /// Ends a rollback: the version in service is that of the files.
+    pub fn end_rollback(&mut self) {
+        self.rollback = None;
+    }
+
+    /// Drops what is beyond the bounds, the oldest first.
+    pub fn keep_within(&mut self, limits: Limits) {
+        while self.changes.len() > limits.versions || self.octets > limits.octets {
+            let Some(oldest) = self.changes.pop_front() else {
+                return;
+            };
+            self.octets -= oldest.octets();
+        }
+    }
+
+    /// Drops everything.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether nothing is kept.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.rollback.is_none()
+    }
+
+    /// The changes, the oldest first.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = &Arc<Change>> + DoubleEndedIterator {
+        self.changes.iter()
+    }
+
+    /// The newest version; `None` if no change is kept.
+    #[must_use]
+    pub fn newest(&self) -> Option<&Version> {
+        self.changes.back().map(|change| &change.to)
+    }
+
+    /// The rollback, until the zone's files change.
+    #[must_use]
+    pub const fn rollback(&self) -> Option<&Rollback> {
+        self.rollback.as_ref()
+    }
+
+    /// The octets that it takes.
+    #[must_use]
+    pub const fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// The changes behind the latest version with this serial.
+    fn behind(&self, serial: u32) -> Result<Vec<Arc<Change>>, NoSuchVersion> {
+        let newest = self.newest().ok_or(NoSuchVersion(serial))?;
+        if newest.serial() == serial {
+            return Ok(Vec::new());
+        }
+        let from = self
+            .changes
+            .iter()
+            .rposition(|change| change.from.serial() == serial);
+        let from = from.ok_or(NoSuchVersion(serial))?;
+        Ok(self.changes.iter().skip(from).cloned().collect())
+    }
+
+    /// The changes that lead a client from a serial to the newest version, for an incremental transfer. `None` if they are not
+    /// kept, or if a serial on the way does not rise: the client could not follow.
+    #[must_use]
+    pub fn since(&self, serial: u32) -> Option<Vec<Arc<Change>>> {
+        let changes = self.behind(serial).ok()?;
+        let rises = |change: &Arc<Change>| Soa::is_newer(change.to.serial(), change.from.serial());
+        let is_way = !changes.is_empty() && changes.iter().all(rises);
+        is_way.then_some(changes)
+    }
+
+    /// The difference between the versions with these serials.
+    ///
+    /// # Errors
+    /// When one of them is not kept.
+    pub fn difference(&self, from: u32, to: u32) -> Result<Difference, NoSuchVersion> {
+        let (longer, shorter) = (self.behind(from)?, self.behind(to)?);
+        let between = |longer: &[Arc<Change>], shorter: usize| {
+            let n = longer.len().saturating_sub(shorter);
+            Difference::of(longer.get(..n).unwrap_or_default())
+        };
+        Ok(match longer.len() >= shorter.len() {
+            true => between(&longer, shorter.len()),
+            false => between(&shorter, longer.len()).reversed(),
+        })
+    }
+
+    /// The version with this serial, and its records without the SOA record. `zone` is the newest version.
+    ///
+    /// # Errors
+    /// When the version is not kept, or is not what leads to this zone.
+    pub fn restore(
+        &self,
+        zone: &Zone,
+        serial: u32,
+    ) -> Result<(Version, Vec<ZoneRecord<'static>>), NoSuchVersion> {
+        let changes = self.behind(serial)?;
+        let oldest = changes.first().ok_or(NoSuchVersion(serial))?;
+        let steps = changes.iter().rev();
+        let steps = steps.map(|change| (&*change.added, &*change.removed));
+        let records = replay(zone, steps).ok_or(NoSuchVersion(serial))?;
+        Ok((oldest.from.clone(), records))
+    }
+
+    /// The newest version, and its records without the SOA record. `zone` is the version of the files, which is set aside.
+    ///
+    /// # Errors
+    /// When the changes from it to the newest version are not kept.
+    pub fn renew(&self, zone: &Zone) -> Result<(Version, Vec<ZoneRecord<'static>>), NoSuchVersion> {
+        let file = Version::of(zone).ok_or(NoSuchVersion(0))?;
+        let missing = NoSuchVersion(file.serial());
+        let newest = self.newest().ok_or(missing)?;
+        let from = self.changes.iter().rposition(|change| change.from == file);
+        let changes = self.changes.iter().skip(from.ok_or(missing)?);
+        let steps = changes.map(|change| (&*change.removed, &*change.added));
+        let records = replay(zone, steps).ok_or(missing)?;
+        Ok((newest.clone(), records))
+    }
+}
+
+type Records = [ZoneRecord<'static>];
+
+/// The records of a zone after these steps, each of which removes and adds some, without the SOA record; `None` if they do not
+/// fit the zone.
+fn replay<'c>(
+    zone: &Zone,
+    steps: impl Iterator<Item = (&'c Records, &'c Records)>,
+) -> Option<Vec<ZoneRecord<'static>>> {
+    let mut records: HashMap<Vec<u8>, ZoneRecord<'static>> = HashMap::new();
+    each(zone, |record, form| {
+        if record.rtype != dns_wire::Type::SOA {
+            records.insert(form.to_vec(), owned(record));
+        }
+    });
+    for (removed, added) in steps {
+        for record in removed {
+            records.remove(&form(record))?;
+        }
+        for record in added {
+            records.insert(form(record), record.clone());
+        }
+    }
+    Some(records.into_values().collect())
+}
