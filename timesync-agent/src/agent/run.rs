@@ -357,6 +357,7 @@ impl Run {
                 let distance = root_distance(tracking.root_delay, tracking.root_dispersion);
                 (ahead, distance)
             }),
+            leap_passed: timekeeper.leap_passed(),
         }
     }
 
