@@ -43,8 +43,9 @@ use super::{AgentError, Parts, Request, Seen};
 /// The longest interval between two published views while the time is on the move. The clock is looked at no more often
 /// for changes by other programs.
 const PUBLISH: Span = Span(SECOND);
-/// The same at rest. Who asks gets a view of the moment.
-const REST: Span = Span(64 * SECOND);
+/// The same at rest: longer than most polling intervals, so that it wakes nobody between two polls. Who asks gets a view of
+/// the moment.
+const REST: Span = Span(256 * SECOND);
 /// The longest interval between two published references of a clock that is left alone: whoever corrects it does so unseen.
 const SERVE_UNCORRECTED: Span = Span(2 * SECOND);
 /// Datagrams that are taken from one socket before others have their turn.

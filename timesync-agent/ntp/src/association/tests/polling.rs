@@ -187,21 +187,18 @@ fn far_apart_a_request_goes_ahead_of_the_one_that_counts() {
 
 #[test]
 fn a_server_that_refuses_or_has_no_time_is_asked_ever_more_rarely() {
-    let refusing = |server: &mut Server| {
-        server.packet.leap = Leap::Unsynchronised;
-        server.packet.stratum = 0;
-        server.packet.reference_id = u32::from_be_bytes(*b"DENY");
-    };
-    let without_time = |server: &mut Server| server.packet.leap = Leap::Unsynchronised;
-    let spoils: [(fn(&mut Server), usize); 2] = [(refusing, 16), (without_time, 40)];
-    for (spoil, n_polls) in spoils {
+    for (refuses, n_polls) in [(true, 16), (false, 40)] {
         let mut client = Client::new(&SourceOptions {
             minpoll: 4,
             maxpoll: 8,
             ..SourceOptions::default()
         });
         let mut server = Server::new();
-        spoil(&mut server);
+        server.packet.leap = Leap::Unsynchronised;
+        if refuses {
+            server.packet.stratum = 0;
+            server.packet.reference_id = u32::from_be_bytes(*b"DENY");
+        }
         let mut last = client.association.poll();
         for _ in 0..=n_polls {
             let outcome = client.exchange(&mut server);
