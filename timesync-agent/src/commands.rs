@@ -27,7 +27,7 @@ use ntp_sim::replay::Replay;
 use time_model::settings::{Bounds, Settings};
 use time_model::time::{SECOND, Span};
 
-/// What [`check`] says where all sources were left out. A daemon starts all the same: other sources may come.
+/// The problem of a configuration all of whose sources were left out. A daemon starts all the same: other sources may come.
 const NO_SOURCE: &str = "no usable source is left: the warnings say why";
 
 /// Runs the command line.

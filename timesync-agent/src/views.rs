@@ -1,6 +1,6 @@
 //! The view of the clock for who asks: the newest one, or one that is made for the question.
 //!
-//! At rest the thread that keeps the time publishes rarely. Who asks wakes it.
+//! At rest the thread that keeps the time publishes rarely. A client that asks wakes it.
 
 use std::sync::Arc;
 use std::time::Duration;

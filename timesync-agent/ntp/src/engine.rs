@@ -40,7 +40,7 @@ use timekeeper::{
 const DEFAULT_PRECISION: f64 = 1e-7;
 /// The least time between requests to two servers, in seconds, so that their packets do not disturb each other; chrony's.
 const SEPARATION: f64 = 0.2;
-/// As many servers as this that are asked more often have to fit into an interval.
+/// Shorter intervals have room for requests to this many servers.
 const SERVERS_AT_LEAST: f64 = 8.0;
 /// Polls in a row that brought nothing to use after which a source is to be replaced: the whole reach register.
 const UNREACHED: u32 = 8;
@@ -309,7 +309,7 @@ impl Engine {
         };
         let separation = member.separation().min(last.separation);
         let free = last.at + Span::from_seconds(separation);
-        // Where there are more than fit into an interval, none waits for good.
+        // With more servers than fit into an interval, none waits longer than its own interval.
         let latest = timeout + Span::from_seconds(member.interval());
         Some(timeout.max(free).min(latest))
     }
@@ -420,7 +420,7 @@ impl Engine {
                 }
                 self.record_measurement(id, now);
             }
-            // It was told once.
+            // The log has this kiss already.
             Outcome::KissOfDeath(_) | Outcome::Ignored(_) => {}
         }
         self.close(id);

@@ -40,13 +40,13 @@ use super::nics::{Direction, Nics};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
-/// The longest interval between two published views while the time is on the move. The clock is looked at no more often
-/// for changes by other programs.
+/// The longest interval between two published views while the time is on the move. Checks of the clock for changes by other
+/// programs are no closer together.
 const PUBLISH: Span = Span(SECOND);
-/// The same at rest: longer than most polling intervals, so that it wakes nobody between two polls. Who asks gets a view of
-/// the moment.
+/// The same at rest: longer than most polling intervals, so that it costs no wake-up between two polls. A client that asks
+/// gets a view of the moment.
 const REST: Span = Span(256 * SECOND);
-/// The longest interval between two published references of a clock that is left alone: whoever corrects it does so unseen.
+/// The longest interval between two published references of a clock that is left alone: another program corrects it unseen.
 const SERVE_UNCORRECTED: Span = Span(2 * SECOND);
 /// Datagrams that are taken from one socket before others have their turn.
 const AT_ONCE: usize = 16;
@@ -77,7 +77,7 @@ pub(super) struct Run {
     leaves: Option<StateFile>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
-    /// Somebody looks at each turn, which has to come within [`PUBLISH`].
+    /// The caller looks at each turn, which has to come within [`PUBLISH`].
     is_watched: bool,
     /// Clients may ask for the time.
     is_serving: bool,
@@ -86,7 +86,7 @@ pub(super) struct Run {
     has_changed: bool,
 }
 
-/// What was published last, and when.
+/// The last publication.
 #[derive(Clone, Copy, Debug)]
 struct Published {
     view: RawTime,

@@ -47,7 +47,7 @@ impl Association {
         // Without its key a source is not asked: an answer could not be believed.
         let octets = octets?;
         self.counters.n_sent = self.counters.n_sent.saturating_add(1);
-        // Whoever allows for a longer way is waited for. The next request ends the wait in any case.
+        // An operator who allows for a longer way gets its answers. The next request ends the wait in any case.
         let wait = Span::from_seconds(self.options.max_delay);
         self.pending = Some(Pending {
             transmit,
