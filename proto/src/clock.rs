@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 use crate::connection::{Connection, Sentences, State};
 use crate::endpoint::{self, Endpoint};
 use crate::health::ClockReport;
-use crate::reconnect::{backoff, chain};
+use crate::reconnect::{backoff_up_to, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
@@ -27,8 +27,9 @@ const REFRESH: Duration = Duration::from_secs(10);
 const GAP: Duration = Duration::from_millis(200);
 /// healthd has this long to answer.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// A healthd of an earlier version takes no reports; this is the time until the next try.
-const UNKNOWN_WAIT: Duration = Duration::from_secs(30);
+/// Until the next attempt at most, where healthd is gone for long or is of an earlier version, which takes no reports: a node
+/// without healthd is not woken for it all the time.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 const SENTENCES: Sentences = Sentences {
     connected: "healthd gets reports of the clock",
@@ -120,7 +121,7 @@ struct Failure {
 
 impl ReportSender {
     async fn run(mut self) {
-        let mut wait = backoff();
+        let mut wait = backoff_up_to(LONGEST_WAIT);
         let mut client = None;
         if self.values.changed().await.is_err() {
             return;
@@ -131,10 +132,10 @@ impl ReportSender {
             let told = self.tell(&mut client, &report).await;
             let pause = match &told {
                 Ok(()) => {
-                    wait = backoff();
+                    wait.reset();
                     GAP
                 }
-                Err(failure) if failure.is_unknown => UNKNOWN_WAIT,
+                Err(failure) if failure.is_unknown => LONGEST_WAIT,
                 Err(_) => {
                     client = None;
                     wait.next_wait()

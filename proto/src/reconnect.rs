@@ -11,7 +11,12 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Waits so that the subscribers of a node do not all come back in the same instant.
 pub(crate) const fn backoff() -> Backoff {
-    Backoff::new(FIRST_WAIT, LONGEST_WAIT)
+    backoff_up_to(LONGEST_WAIT)
+}
+
+/// The same with another longest wait.
+pub(crate) const fn backoff_up_to(longest: Duration) -> Backoff {
+    Backoff::new(FIRST_WAIT, longest)
 }
 
 /// An error and its causes in one line; a cause that its parent already ends with is not said twice.

@@ -39,6 +39,7 @@ use crate::system::clock::{self, Clock, ClockError};
 use crate::system::other_daemons::{self, CompetingService};
 use crate::system::timer::Waker;
 use crate::thermometer::Thermometer;
+use crate::views::Views;
 use ntp::engine::{Command, Engine, Reply};
 use ntp::keys::KeyRing;
 use ntp::responder::Tables;
@@ -169,6 +170,7 @@ struct Reload {
 #[derive(Debug)]
 pub struct Agent {
     commander: Commander,
+    views: Arc<Latest<View>>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<(), AgentError>>,
@@ -184,6 +186,7 @@ impl Agent {
     /// Another program corrects the clock, it may not be corrected, or the kernel does not give what is needed.
     pub fn start(settings: &Settings, keys: KeyRing, options: Options) -> Result<Self, AgentError> {
         let (parts, commander) = Parts::prepare(settings, keys, options)?;
+        let views = Arc::clone(&parts.options.views);
         let heartbeat = Arc::clone(&parts.heartbeat);
         let stop = Arc::clone(&parts.stop);
         let (tell, end) = watch::channel(None);
@@ -199,6 +202,7 @@ impl Agent {
             .map_err(system("start a thread"))?;
         Ok(Self {
             commander,
+            views,
             heartbeat,
             stop,
             thread,
@@ -212,10 +216,16 @@ impl Agent {
         self.commander.clone()
     }
 
-    /// Counted up several times a second.
+    /// Counted up at each turn.
     #[must_use]
     pub fn heartbeat(&self) -> Heartbeat {
         Arc::clone(&self.heartbeat)
+    }
+
+    /// The views that it publishes, and makes for who asks.
+    #[must_use]
+    pub fn views(&self) -> Views {
+        Views::new(Arc::clone(&self.views), Arc::clone(&self.commander.waker))
     }
 
     /// Waits until the thread has ended, and says why. Its end by [`Self::stop`] is one, too.
@@ -248,7 +258,7 @@ pub struct Seen<'a> {
     pub now: Reading,
 }
 
-/// Keeps the time in the calling thread until `end` returns something. The loop calls `end` at each turn, several times a
+/// Keeps the time in the calling thread until `end` returns something. The loop calls `end` at each turn, at least once a
 /// second. For callers that want one thread alone.
 ///
 /// # Errors
@@ -395,5 +405,35 @@ impl Parts {
             thermometer,
         };
         Ok((parts, commander))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Starts an agent that leaves the clock alone, and waits for its first view.
+    fn started(settings: &Settings) -> Agent {
+        let agent = Agent::start(settings, KeyRing::new(), Options::new(false)).unwrap();
+        let mut views = agent.views().reader();
+        while views.get().now == Reading::default() {
+            views.wait(Duration::from_secs(1));
+        }
+        agent
+    }
+
+    #[test]
+    fn at_rest_the_thread_sleeps_until_somebody_asks() {
+        let agent = started(&Settings::default());
+        let views = agent.views();
+        let (turns, seen) = (agent.heartbeat().count(), views.reader());
+        // A slow machine has fewer turns in this time.
+        thread::sleep(Duration::from_secs(3));
+        let turned = agent.heartbeat().count() - turns;
+        assert!(turned <= 1, "{turned} turns in three seconds");
+        while views.now().now.raw - seen.get().now.raw < Span::from_seconds(3.0) {}
+        agent.stop().unwrap();
     }
 }

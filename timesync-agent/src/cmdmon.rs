@@ -17,6 +17,7 @@ use ipnet::IpNet;
 use tokio::net::{UdpSocket, UnixDatagram};
 use tokio::task::JoinHandle;
 
+use crate::views::Views;
 use chronyc::MAX_LENGTH;
 use chronyc::answer::{Answer, ControlRequest, Facts, answer, is_own};
 use chronyc::reply::{Reply, Report, Status};
@@ -25,7 +26,6 @@ use ntp::responder::{Acl, Tables};
 use random::Random;
 use time_model::settings::{AccessRule, Settings};
 use time_model::time::UnixTime;
-use time_model::view::View;
 
 /// The future result of a command.
 pub type Outcome = Pin<Box<dyn Future<Output = Status> + Send>>;
@@ -83,7 +83,7 @@ impl Policy {
 
 /// The state that all sockets share.
 struct Shared {
-    views: Arc<Latest<View>>,
+    views: Views,
     tables: Arc<Tables>,
     policy: Arc<Latest<Policy>>,
     random: Mutex<Random>,
@@ -112,7 +112,7 @@ impl Server {
     /// keeps the time without chronyc, too.
     pub fn start(
         settings: &Settings,
-        views: Arc<Latest<View>>,
+        views: Views,
         tables: Arc<Tables>,
         random: Random,
         control: Box<dyn Control>,
@@ -265,7 +265,7 @@ impl Shared {
             }) => (command, sequence, status, Report::Null),
             Ok(request) => {
                 let answer = {
-                    let (view, policy) = (self.views.current(), self.policy.current());
+                    let (view, policy) = (self.views.now(), self.policy.current());
                     let facts = Facts {
                         view: &view,
                         tables: &self.tables,

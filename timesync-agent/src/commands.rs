@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use ::config::Refused;
 use ::config::timesync_agent::TimesyncAgent;
 use daemon::args::{self, LogArgs};
+use daemon::config::Problem;
 use daemon::log::LogSettings;
 use daemon::{errln, exit, outln, run};
 
@@ -25,6 +26,9 @@ use ntp::keys::KeyRing;
 use ntp_sim::replay::Replay;
 use time_model::settings::{Bounds, Settings};
 use time_model::time::{SECOND, Span};
+
+/// The problem of a configuration all of whose sources were left out. A daemon starts all the same: other sources may come.
+const NO_SOURCE: &str = "no usable source is left: the warnings say why";
 
 /// Runs the command line.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -169,6 +173,10 @@ fn check(args: &ConfigArgs) -> ExitCode {
             outln!("warning: {warning}");
         }
     }
+    let checked = checked.and_then(|config| match config.lacks_source {
+        true => Err(Problem::new(NO_SOURCE).into()),
+        false => Ok(config),
+    });
     run::check(checked, Config::summary)
 }
 

@@ -39,6 +39,8 @@ pub struct Config {
     pub settings: Settings,
     /// Warnings: odd, but understood.
     pub warnings: Vec<Problem>,
+    /// All sources were left out, and so there is nothing to have the time from.
+    pub lacks_source: bool,
 }
 
 impl Config {
@@ -104,9 +106,12 @@ impl Config {
             .sources
             .extend(time_model::settings::sources(&more.config));
         let warnings = notes.iter().chain(&more.notes).map(Note::problem);
+        let lacks_source =
+            settings.sources.is_empty() && settings.refclocks.is_empty() && !more.notes.is_empty();
         Self {
             common: Common::of(file.log, file.admin, file.drain),
             settings,
+            lacks_source,
             warnings: warnings.collect(),
             file,
         }

@@ -36,3 +36,4 @@ pub mod state_file;
 pub mod status;
 pub mod system;
 pub mod thermometer;
+pub mod views;

@@ -13,11 +13,11 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use daemon::latest::Latest;
 use daemon::metrics::{Page, labels};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
+use crate::views::Views;
 use ntp::responder::Tables;
 use time_model::labels;
 use time_model::view::{Leap, View};
@@ -115,9 +115,9 @@ pub const PTP_ROLE: &str = "openshift_ptp_interface_role";
 /// 1 while the process runs.
 pub const PTP_PROCESS_STATUS: &str = "openshift_ptp_process_status";
 
-/// Reads the newest view at each scrape.
+/// Reads a view of the moment at each scrape.
 pub struct Scrape {
-    views: Arc<Latest<View>>,
+    views: Views,
     tables: Arc<Tables>,
     node: String,
     corrects_clock: bool,
@@ -126,12 +126,7 @@ pub struct Scrape {
 impl Scrape {
     /// From these views and the counters of clients, for the node of this name.
     #[must_use]
-    pub fn new(
-        views: Arc<Latest<View>>,
-        tables: Arc<Tables>,
-        node: String,
-        corrects_clock: bool,
-    ) -> Self {
+    pub fn new(views: Views, tables: Arc<Tables>, node: String, corrects_clock: bool) -> Self {
         Self {
             views,
             tables,
@@ -149,7 +144,7 @@ impl fmt::Debug for Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let view = self.views.current();
+        let view = self.views.now();
         let mut page = Page::new(&mut encoder);
         clock(&mut page, &view)?;
         page.gauge(

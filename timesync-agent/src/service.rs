@@ -36,6 +36,7 @@ use crate::state_file::StateFile;
 use crate::status::{self, HostInfo};
 use crate::system;
 use crate::system::clock;
+use crate::views::Views;
 use ntp::keys::KeyRing;
 use ntp::responder::{Policy, Tables};
 use random::Random;
@@ -54,7 +55,7 @@ pub struct Timesync {
     chronyc: cmdmon::Server,
     /// Executes chronyc's commands.
     controller: Controller,
-    views: Arc<Latest<View>>,
+    views: Views,
     /// The NTP listeners.
     ntp_listeners: Arc<NtpListeners>,
     health: Arc<Health>,
@@ -88,7 +89,6 @@ impl Service for Timesync {
         let settings = &config.settings;
         keep_capabilities(&config)?;
         let keys = read_keys(settings);
-        let views = Latest::new(View::default());
         let precision = server::measure_precision();
         let seed = system::seed().map_err(|error| StartError::io("get random numbers", &error))?;
         let mut random = Random::new(seed);
@@ -107,22 +107,22 @@ impl Service for Timesync {
             NtpListeners::new(&config, context, supply.clone(), precision, random.fork());
         let inherited = ntp_listeners.open(&mut context.inherited, &settings.server)?;
         let options = agent::Options {
-            corrects_clock: config.file.correct_clock,
-            views: Arc::clone(&views),
             reference: Arc::clone(&supply.reference),
             tables: Some(Arc::clone(&supply.tables)),
             supply: (!config.file.batch).then(|| supply.clone()),
             state,
             leaves,
             inherited: inherited.into_iter().map(Into::into).collect(),
+            ..agent::Options::new(config.file.correct_clock)
         };
         let agent = Agent::start(settings, keys, options).map_err(refused)?;
+        let views = agent.views();
         context.progress.register("ntp", agent.heartbeat());
         check_self(context, &agent, &supply, &mut random);
         let controller = Controller::new(agent.commander(), settings, Arc::clone(&ntp_listeners));
         let chronyc = cmdmon::Server::start(
             settings,
-            Arc::clone(&views),
+            views.clone(),
             Arc::clone(&supply.tables),
             random.fork(),
             Box::new(controller.handle()),
@@ -174,7 +174,7 @@ impl Service for Timesync {
             is_clock_corrected: self.is_clock_corrected,
             healthd: self.health.reports(),
         };
-        status::detail(&self.views.current(), &around)
+        status::detail(&self.views.now(), &around)
     }
 
     async fn failure(&self) -> Box<dyn Error + Send + Sync> {
@@ -323,13 +323,13 @@ fn resolve(name: &str) -> Vec<IpAddr> {
 fn show(
     config: &Config,
     context: &Context,
-    views: &Arc<Latest<View>>,
+    views: &Views,
     supply: &AnswerData,
     health: &Arc<Health>,
 ) -> Follower {
     let history = Arc::new(Mutex::new(History::default()));
     let scrape = Scrape::new(
-        Arc::clone(views),
+        views.clone(),
         Arc::clone(&supply.tables),
         config.node(),
         config.file.correct_clock,
@@ -338,7 +338,7 @@ fn show(
     add_page(&context.admin, views, &history);
     Follower {
         latch: Some(context.readiness.latch("the poll loop")),
-        views: Reader::new(Arc::clone(views)),
+        views: views.reader(),
         health: Arc::clone(health),
         history,
         readiness: context.readiness.clone(),
@@ -346,11 +346,11 @@ fn show(
 }
 
 /// The page, for a browser.
-fn add_page(admin: &Routes, views: &Arc<Latest<View>>, history: &Arc<Mutex<History>>) {
-    let (views, history) = (Arc::clone(views), Arc::clone(history));
+fn add_page(admin: &Routes, views: &Views, history: &Arc<Mutex<History>>) {
+    let (views, history) = (views.clone(), Arc::clone(history));
     admin.get("/", move |_| {
-        let history = history.lock();
-        let page = page::render(&views.current(), &history);
+        let view = views.now();
+        let page = page::render(&view, &history.lock());
         async move { Reply::html(page) }
     });
 }

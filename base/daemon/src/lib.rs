@@ -22,6 +22,7 @@ pub mod caller;
 pub mod clock;
 pub mod config;
 pub mod connections;
+pub mod cores;
 pub mod decision;
 pub mod directory;
 pub mod disk;

@@ -1,24 +1,29 @@
 //! Whether the data paths make progress: the watchdog is fed only while they do.
 //!
-//! Every thread of a data path increments its [`Heartbeat`] on each turn. A thread with nothing to do
-//! sleeps: each check of its heartbeat wakes it, and it must have incremented it by the next check.
-//! A heartbeat that has stalled makes the daemon unready, `/livez` fail, and the service manager
-//! restart it.
+//! Every thread of a data path increments its [`Heartbeat`] on each turn. A thread that waits in the kernel says
+//! so ([`Beats::rest`]) and is left alone. Any other thread is woken by each check of its heartbeat, and must have
+//! incremented it by the next check. A heartbeat that has stalled makes the daemon unready, `/livez` fail, and the
+//! service manager restart it.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 use tokio::time::MissedTickBehavior;
 
+use crate::clock;
 use crate::notify;
 use crate::readiness::Readiness;
 
-/// The interval of the checks when no service manager sets one.
-const DEFAULT_PERIOD: Duration = Duration::from_secs(5);
+/// The interval of the checks when no service manager sets one. Each wakes the process.
+const DEFAULT_PERIOD: Duration = Duration::from_secs(60);
+
+/// A probe has the heartbeats checked if the last check is as old as this.
+const ASKED_PERIOD: Duration = Duration::from_secs(5);
 
 /// The least time a woken thread has to increment its heartbeat: a busy machine may delay it.
 const SHORTEST_PERIOD: Duration = Duration::from_secs(1);
@@ -30,6 +35,7 @@ pub type Heartbeat = Arc<Beats>;
 #[derive(Default)]
 pub struct Beats {
     count: AtomicU64,
+    rests: AtomicBool,
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -38,6 +44,12 @@ impl Beats {
     pub fn beat(&self) {
         let count = self.count.load(Ordering::Relaxed).wrapping_add(1);
         self.count.store(count, Ordering::Relaxed);
+        self.rests.store(false, Ordering::Relaxed);
+    }
+
+    /// Says that the thread waits in the kernel, until it next increments the count.
+    pub fn rest(&self) {
+        self.rests.store(true, Ordering::Relaxed);
     }
 
     /// The number of calls of [`Self::beat`].
@@ -74,6 +86,8 @@ impl fmt::Debug for Beats {
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     hearts: Arc<Mutex<BTreeMap<String, Heart>>>,
+    /// A probe asks whether there is progress.
+    asked: Arc<Notify>,
 }
 
 #[derive(Debug)]
@@ -122,20 +136,28 @@ impl Progress {
             .collect()
     }
 
-    /// Looks at every heartbeat; true when each has moved since the last look. Wakes every thread, so
-    /// that it increments its heartbeat before the next look.
+    /// Looks at every heartbeat; true when each has moved since the last look, or rests. Wakes every other
+    /// thread, so that it increments its heartbeat before the next look.
     pub fn look(&self) -> bool {
         let mut all = true;
         for heart in self.lock().values_mut() {
             let count = heart.beat.count();
             // No thread holds it any more: it has ended, as it does on a drain.
             let ended = Arc::strong_count(&heart.beat) == 1;
-            heart.stalled = !ended && heart.last == Some(count);
+            let rests = heart.beat.rests.load(Ordering::Relaxed);
+            heart.stalled = !ended && !rests && heart.last == Some(count);
             heart.last = Some(count);
             all &= !heart.stalled;
-            heart.beat.wake();
+            if !rests {
+                heart.beat.wake();
+            }
         }
         all
+    }
+
+    /// Has the heartbeats looked at soon, unless they just were: a probe wants to know.
+    pub(crate) fn ask(&self) {
+        self.asked.notify_one();
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Heart>> {
@@ -148,21 +170,52 @@ pub(crate) async fn watch(progress: Progress, readiness: Readiness) {
     let limit = notify::watchdog_interval();
     // Twice within the manager's limit, so that one late look does not kill the daemon.
     let period = limit.map_or(DEFAULT_PERIOD, |limit| limit / 2);
-    let mut look_due = Duration::ZERO;
+    let mut looks = Looks::default();
     let mut ticks = tokio::time::interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut moving = true;
     loop {
-        ticks.tick().await;
-        look_due += period;
-        if look_due >= SHORTEST_PERIOD {
-            look_due = Duration::ZERO;
+        let cause = tokio::select! {
+            _ = ticks.tick() => Cause::Tick,
+            () = progress.asked.notified() => Cause::Asked,
+        };
+        if looks.is_due(cause, clock::now()) {
             moving = progress.look();
             report(&progress.stalled(), &readiness);
         }
         if moving && limit.is_some() {
             notify::watchdog();
         }
+    }
+}
+
+/// Why the heartbeats may be looked at.
+#[derive(Debug, Clone, Copy)]
+enum Cause {
+    /// Time has passed.
+    Tick,
+    /// A probe asks.
+    Asked,
+}
+
+/// When the heartbeats were looked at last.
+#[derive(Debug, Default)]
+struct Looks(Option<Instant>);
+
+impl Looks {
+    /// Whether they are to be looked at now, which the caller then does.
+    fn is_due(&mut self, cause: Cause, now: Instant) -> bool {
+        let least = match cause {
+            Cause::Tick => SHORTEST_PERIOD,
+            Cause::Asked => ASKED_PERIOD,
+        };
+        let is_due = self
+            .0
+            .is_none_or(|last| now.saturating_duration_since(last) >= least);
+        if is_due {
+            self.0 = Some(now);
+        }
+        is_due
     }
 }
 
@@ -216,6 +269,38 @@ mod tests {
         asked.try_recv().unwrap();
         assert!(!progress.look(), "asked, and did not count");
         assert_eq!(progress.stalled(), ["a"]);
+    }
+
+    #[test]
+    fn a_thread_that_waits_in_the_kernel_is_left_alone() {
+        let progress = Progress::new();
+        let beat = Heartbeat::default();
+        let (ask, asked) = std::sync::mpsc::channel();
+        beat.wake_by(move || ask.send(()).unwrap());
+        progress.register("a", Arc::clone(&beat));
+        beat.beat();
+        beat.rest();
+        for _ in 0..3 {
+            assert!(progress.look());
+        }
+        assert!(asked.try_recv().is_err(), "it was woken");
+        beat.beat();
+        assert!(progress.look());
+        asked.try_recv().unwrap();
+        assert!(!progress.look(), "it was awake all the time");
+    }
+
+    #[test]
+    fn a_probe_has_the_heartbeats_looked_at_unless_they_just_were() {
+        let start = clock::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut looks = Looks::default();
+        assert!(looks.is_due(Cause::Asked, at(0)));
+        assert!(!looks.is_due(Cause::Asked, at(4)));
+        assert!(looks.is_due(Cause::Tick, at(4)));
+        assert!(!looks.is_due(Cause::Asked, at(8)));
+        assert!(looks.is_due(Cause::Asked, at(9)));
+        assert!(!looks.is_due(Cause::Tick, at(9)));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 
 use config::Class;
 use config::timesync_agent::{
-    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MIN_POLL, Source,
+    AccessRule, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MIN_POLL,
+    Source,
 };
 
 use super::Reader;
@@ -78,8 +79,8 @@ impl Reader<'_> {
         };
         self.host_makes_sense(line, host);
         if kind == Kind::Peer {
-            let how = "it works as `server`; if both sides name each other, each follows the other as \
-                       it would in symmetric mode";
+            let how = "it works as `server`, and the other side may ask here as with `allow`; if both \
+                       sides name each other, each follows the other as it would in symmetric mode";
             self.differs(&line.start(), "peer", how);
         }
         let mut draft = Draft {
@@ -115,6 +116,16 @@ impl Reader<'_> {
             return self.odd(line.at(host), &message);
         }
         others.push(source);
+        // chronyd answers its peers whatever its access list says.
+        if kind == Kind::Peer
+            && let Ok(whom) = host.text.parse()
+        {
+            self.config.serve.access.push(AccessRule {
+                allow: true,
+                all: false,
+                whom,
+            });
+        }
     }
 
     fn host_makes_sense(&mut self, line: &Line<'_>, host: Word<'_>) {

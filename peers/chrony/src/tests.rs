@@ -292,6 +292,16 @@ fn what_does_nothing_here_says_why() {
         assert_eq!(notes.len(), 1, "{text}: {notes:?}");
     }
     assert_eq!(settings("peer a").server, [server("a")]);
+    // A peer may ask here, whoever else may.
+    for (text, rules) in [
+        ("peer a", "allow a"),
+        ("deny\npeer 192.0.2.1", "deny, allow 192.0.2.1/32"),
+        ("server 192.0.2.1", ""),
+    ] {
+        let access = settings(text).serve.access;
+        let written: Vec<String> = access.iter().map(ToString::to_string).collect();
+        assert_eq!(written.join(", "), rules, "{text}");
+    }
     assert_eq!(settings("server a\nserver a").server, [server("a")]);
     assert_eq!(
         settings("initstepslew 30 a").clock.makestep,

@@ -71,6 +71,8 @@ pub struct Context {
     /// Time by all other sources, if the clock is synchronised: wall time − raw time in nanoseconds, and a bound on its error
     /// in seconds. It counts the seconds of pulses.
     pub estimate: Option<(i64, f64)>,
+    /// When the last leap second was over: readings of before do not fit those of after.
+    pub leap_passed: Option<RawTime>,
 }
 
 /// Why something told is of no use.
@@ -184,6 +186,9 @@ impl ReferenceClock {
             Ok(point) => {
                 self.leap = told.leap;
                 self.last = Some(point);
+                if let Some(passed) = context.leap_passed {
+                    self.filter.forget_before(passed);
+                }
                 self.filter.put(point);
                 Ok(())
             }

@@ -105,6 +105,8 @@ pub struct Association {
     has_measured: bool,
     counters: Counters,
     filtered: Vec<Sample>,
+    /// Polls since the first of these that brought no sample.
+    n_unfiltered: usize,
 }
 
 /// A request that waits for its answer.
@@ -174,6 +176,7 @@ impl Association {
             has_measured: false,
             counters: Counters::default(),
             filtered: Vec::new(),
+            n_unfiltered: 0,
         }
     }
 
@@ -195,6 +198,12 @@ impl Association {
         let needed = test::SYNCHRONISED | test::LOOP;
         let packet = self.packet.as_ref();
         packet.is_some_and(|packet| packet.tests & needed != needed)
+    }
+
+    /// Whether its last response told a time that a client may use.
+    fn is_usable(&self) -> bool {
+        let packet = self.packet.as_ref();
+        packet.is_none_or(|packet| packet.tests & test::USABLE == test::USABLE)
     }
 
     /// The last eight polls, the newest in the lowest bit.
@@ -336,7 +345,10 @@ impl Association {
             root_dispersion: packet.root_dispersion.seconds(),
             is_used: !is_interleaved && !is_ahead,
         });
-        self.schedule.answered(context.now.raw);
+        match self.is_usable() {
+            true => self.schedule.answered(context.now.raw),
+            false => self.schedule.answered_without_time(context.now.raw),
+        }
         Outcome::Answered(sample)
     }
 
@@ -364,7 +376,7 @@ impl Association {
             b"RATE" => self.schedule.slow_down(packet.poll, context.now.raw),
             // Any attacker on the path could send it, to cut us off from a server permanently.
             b"DENY" | b"RSTR" if self.options.key.is_some() => self.schedule.go_offline(),
-            _ => self.schedule.answered(context.now.raw),
+            _ => self.schedule.refused(context.now.raw),
         }
         Outcome::KissOfDeath(code)
     }
@@ -444,6 +456,7 @@ impl Association {
         self.has_measured = measured.is_some();
         let (times, measured) = times.zip(measured)?;
         if tests & test::GOOD != test::GOOD {
+            self.count_unfiltered();
             return None;
         }
         // A source with `copy` passes its own source off as this node's.
@@ -509,19 +522,25 @@ impl Association {
     }
 
     /// `filter`: the sample with the shortest round trip among this many (RFC 5905 §10), not chronyd's median: queueing on
-    /// the path is most of the error of a sample, and half of them queued for longer than the median.
+    /// the path is most of the error of a sample, and half of them queued for longer than the median. A poll without a sample
+    /// counts: loss makes no sample come later.
     fn filter(&mut self, sample: Sample) -> Option<Sample> {
-        let n = self.options.filter.unwrap_or(1) as usize;
-        if n <= 1 {
-            return Some(sample);
-        }
         self.filtered.push(sample);
-        if self.filtered.len() < n {
+        let n = self.options.filter.unwrap_or(1) as usize;
+        if self.filtered.len() + self.n_unfiltered < n {
             return None;
         }
+        self.n_unfiltered = 0;
         self.filtered
             .drain(..)
             .min_by(|one, other| one.delay.total_cmp(&other.delay))
+    }
+
+    /// A poll brought no sample.
+    fn count_unfiltered(&mut self) {
+        if !self.filtered.is_empty() {
+            self.n_unfiltered = self.n_unfiltered.saturating_add(1);
+        }
     }
 
     /// The timekeeper's verdict on a sample (tests B and C), and its wish for the poll interval.

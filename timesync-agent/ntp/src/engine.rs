@@ -29,7 +29,7 @@ use crate::pool::{Change, Pool};
 use random::Random;
 use time_model::sample::{ClockSample, Stamp};
 use time_model::settings::{self, LogFile, LogSettings, RefclockSettings, SelectOptions, Settings};
-use time_model::time::{RawTime, Reading, SECOND, Span};
+use time_model::time::{RawTime, Reading, Span};
 use time_model::view::{Reason, SourceMode, SourceState, SourceView};
 use timekeeper::{
     Drift, Effect, LeapSecond, Reference, Sample, SavedState, SourceId, Timekeeper, Verdict,
@@ -38,8 +38,10 @@ use timekeeper::{
 
 /// Precision of a wall clock of which nothing is known, in seconds: that of Linux, read by a process.
 const DEFAULT_PRECISION: f64 = 1e-7;
-/// Between the first requests of two sources, so that they do not disturb each other.
-const STAGGER: Span = Span(SECOND / 50);
+/// The least time between requests to two servers, in seconds, so that their packets do not disturb each other; chrony's.
+const SEPARATION: f64 = 0.2;
+/// Shorter intervals have room for requests to this many servers.
+const SERVERS_AT_LEAST: f64 = 8.0;
 /// Polls in a row that brought nothing to use after which a source is to be replaced: the whole reach register.
 const UNREACHED: u32 = 8;
 /// Samples in a row by which it was a falseticker, too far or too variable, after which it is.
@@ -66,6 +68,8 @@ pub struct Engine {
     clocks: Vec<Clock>,
     sockets: BTreeMap<SocketId, SourceId>,
     last_socket: u64,
+    /// The last request.
+    last_request: Option<LastRequest>,
     timekeeper: Timekeeper,
     outputs: VecDeque<Output>,
 }
@@ -77,6 +81,29 @@ struct Member {
     association: Association,
     socket: Option<SocketId>,
     n_bad: u32,
+    /// The kiss-o'-death that it answered with last, until it answers with anything else.
+    kiss: Option<[u8; 4]>,
+}
+
+impl Member {
+    /// Its polling interval, in seconds.
+    fn interval(&self) -> f64 {
+        f64::from(self.association.poll()).exp2()
+    }
+
+    /// The least time between a request to it and one to another server, in seconds.
+    fn separation(&self) -> f64 {
+        SEPARATION.min(self.interval() / SERVERS_AT_LEAST)
+    }
+}
+
+/// A request to a server.
+#[derive(Clone, Copy, Debug)]
+struct LastRequest {
+    to: SourceId,
+    at: RawTime,
+    /// The least time before one to another server, in seconds.
+    separation: f64,
 }
 
 /// A reference clock.
@@ -111,6 +138,7 @@ impl Engine {
             clocks: Vec::new(),
             sockets: BTreeMap::new(),
             last_socket: 0,
+            last_request: None,
             timekeeper: Timekeeper::new(settings, drift, now),
             outputs: VecDeque::new(),
         };
@@ -206,9 +234,9 @@ impl Engine {
     /// When [`Self::handle_timeout`] is to be called.
     #[must_use]
     pub fn poll_timeout(&self, now: Reading) -> Option<RawTime> {
-        let members = self.members.values();
+        let members = self.members.iter();
         members
-            .filter_map(|member| member.association.poll_timeout())
+            .filter_map(|(id, member)| self.member_due(*id, member))
             .chain(self.pool.poll_timeout())
             .chain(self.timekeeper.poll_timeout(now))
             .min()
@@ -217,17 +245,20 @@ impl Engine {
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Reading) {
         self.pool.handle_timeout(now.raw);
-        let due: Vec<SourceId> = self
+        let mut due: Vec<(RawTime, SourceId)> = self
             .members
             .iter()
-            .filter(|(_, member)| {
-                let timeout = member.association.poll_timeout();
-                timeout.is_some_and(|timeout| timeout <= now.raw)
-            })
-            .map(|(id, _)| *id)
+            .filter_map(|(id, member)| Some((member.association.poll_timeout()?, *id)))
+            .filter(|(at, _)| *at <= now.raw)
             .collect();
-        for id in due {
-            self.source_due(id, now);
+        due.sort_unstable();
+        for (_, id) in due {
+            // A request to one makes the others wait.
+            let member = self.members.get(&id);
+            let due = member.and_then(|member| self.member_due(id, member));
+            if due.is_some_and(|at| at <= now.raw) {
+                self.source_due(id, now);
+            }
         }
         self.timekeeper.handle_timeout(now);
         self.settle(now);
@@ -270,6 +301,19 @@ impl Engine {
 
     //--- Servers
 
+    /// When something is due for a server, some time after the last request to another one.
+    fn member_due(&self, id: SourceId, member: &Member) -> Option<RawTime> {
+        let timeout = member.association.poll_timeout()?;
+        let Some(last) = self.last_request.filter(|last| last.to != id) else {
+            return Some(timeout);
+        };
+        let separation = member.separation().min(last.separation);
+        let free = last.at + Span::from_seconds(separation);
+        // With more servers than fit into an interval, none waits longer than its own interval.
+        let latest = timeout + Span::from_seconds(member.interval());
+        Some(timeout.max(free).min(latest))
+    }
+
     fn source_due(&mut self, id: SourceId, now: Reading) {
         let precision = self.precision();
         let told = self.is_server.then(|| self.timekeeper.reference(now));
@@ -290,6 +334,11 @@ impl Engine {
         match due {
             Some(Due::Request(octets)) => {
                 self.close(id);
+                self.last_request = self.members.get(&id).map(|member| LastRequest {
+                    to: id,
+                    at: now.raw,
+                    separation: member.separation(),
+                });
                 self.last_socket += 1;
                 let socket = SocketId(self.last_socket);
                 self.sockets.insert(socket, id);
@@ -347,10 +396,15 @@ impl Engine {
         let reach = member.association.reach();
         let has_no_time = member.association.has_no_time();
         let address = member.association.address().ip();
-        match outcome {
+        let kissed = match outcome {
             // Another host may have sent it: the answer can still come.
             Outcome::Ignored(_) => return,
-            Outcome::KissOfDeath(code) => self
+            Outcome::KissOfDeath(code) => Some(code),
+            Outcome::Answered(_) => None,
+        };
+        let before = std::mem::replace(&mut member.kiss, kissed);
+        match outcome {
+            Outcome::KissOfDeath(code) if before != kissed => self
                 .outputs
                 .push_back(Output::Log(Record::KissOfDeath { address, code })),
             Outcome::Answered(sample) => {
@@ -366,6 +420,8 @@ impl Engine {
                 }
                 self.record_measurement(id, now);
             }
+            // The log has this kiss already.
+            Outcome::KissOfDeath(_) | Outcome::Ignored(_) => {}
         }
         self.close(id);
     }
@@ -537,17 +593,16 @@ impl Engine {
         options: &settings::SourceOptions,
         now: Reading,
     ) {
-        let n_before = i64::try_from(self.members.len()).unwrap_or(0);
-        let start = now.raw + Span(STAGGER.0.saturating_mul(n_before));
         let random = self.random.fork();
         let weighed = self.server_options(options);
         self.timekeeper
             .add_source(id, reference_id(address), weighed);
         let member = Member {
             name,
-            association: Association::new(address, options, random, start),
+            association: Association::new(address, options, random, now.raw),
             socket: None,
             n_bad: 0,
+            kiss: None,
         };
         self.members.insert(id, member);
     }

@@ -40,8 +40,14 @@ use super::nics::{Direction, Nics};
 use super::report::Reporter;
 use super::{AgentError, Parts, Request, Seen};
 
-/// The longest interval between two published views, and between two checks of the clock for changes by other programs.
+/// The longest interval between two published views while the time is on the move. Checks of the clock for changes by other
+/// programs are no closer together.
 const PUBLISH: Span = Span(SECOND);
+/// The same at rest: longer than most polling intervals, so that it costs no wake-up between two polls. A client that asks
+/// gets a view of the moment.
+const REST: Span = Span(256 * SECOND);
+/// The longest interval between two published references of a clock that is left alone: another program corrects it unseen.
+const SERVE_UNCORRECTED: Span = Span(2 * SECOND);
 /// Datagrams that are taken from one socket before others have their turn.
 const AT_ONCE: usize = 16;
 
@@ -71,9 +77,21 @@ pub(super) struct Run {
     leaves: Option<StateFile>,
     heartbeat: Heartbeat,
     stop: Arc<AtomicBool>,
-    published: Option<RawTime>,
+    /// The caller looks at each turn, which has to come within [`PUBLISH`].
+    is_watched: bool,
+    /// Clients may ask for the time.
+    is_serving: bool,
+    published: Option<Published>,
     /// Something happened since.
     has_changed: bool,
+}
+
+/// The last publication.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    view: RawTime,
+    reference: RawTime,
+    state: ClockState,
 }
 
 /// The parts that an answering loop is made from.
@@ -153,6 +171,8 @@ impl Run {
             leaves: options.leaves,
             heartbeat,
             stop,
+            is_watched: false,
+            is_serving: settings.server.is_open(),
             published: None,
             has_changed: false,
         };
@@ -163,11 +183,19 @@ impl Run {
 
     /// Keeps the time until it is stopped.
     pub(super) fn until_stopped(&mut self) -> Result<(), AgentError> {
-        self.until(|_| None::<()>).map(drop)
+        self.keep(|_| None::<()>).map(drop)
     }
 
-    /// Keeps the time until it is stopped, or `end` returns something.
+    /// Keeps the time until `end` returns something.
     pub(super) fn until<T>(
+        &mut self,
+        end: impl FnMut(&Seen<'_>) -> Option<T>,
+    ) -> Result<Option<T>, AgentError> {
+        self.is_watched = true;
+        self.keep(end)
+    }
+
+    fn keep<T>(
         &mut self,
         end: impl FnMut(&Seen<'_>) -> Option<T>,
     ) -> Result<Option<T>, AgentError> {
@@ -235,17 +263,15 @@ impl Run {
         if is_due(self.next_ready()) {
             let ids: Vec<SocketId> = self.sockets.keys().copied().collect();
             ids.into_iter().for_each(|id| self.pass_on(id));
-            self.has_changed = true;
         }
         if is_due(self.engine.poll_timeout(now)) {
             self.engine.handle_timeout(now);
-            self.has_changed = true;
         }
         self.perform()?;
         let now = clock::read();
         let is_stale = self
             .published
-            .is_none_or(|published| now.raw - published >= PUBLISH);
+            .is_none_or(|published| now.raw - published.view >= PUBLISH);
         if is_stale {
             self.clock.look().map_err(AgentError::Clock)?;
             if !self.clock.corrects() {
@@ -254,20 +280,62 @@ impl Run {
                 self.engine.applied(rate, now);
             }
         }
-        if is_stale || self.has_changed {
+        let has_changed = self.has_changed
+            || self
+                .published
+                .is_none_or(|published| published.state != self.state(now));
+        if has_changed || self.view_due().is_none_or(|at| at <= now.raw) {
             self.publish(now);
+        } else if self.reference_due().is_some_and(|at| at <= now.raw) {
+            self.serve(now);
         }
         Ok(now)
     }
 
-    fn publish(&mut self, now: Reading) {
-        self.published = Some(now.raw);
-        self.has_changed = false;
+    fn state(&self, now: Reading) -> ClockState {
+        self.engine.timekeeper().state(now)
+    }
+
+    /// When the next view is to be published, if nothing happens before; at once if there is none yet.
+    fn view_due(&self) -> Option<RawTime> {
+        let published = self.published?;
+        let is_moving = published.state == ClockState::Syncing
+            || self.engine.timekeeper().is_smoothing(published.view);
+        let interval = if is_moving || self.is_watched {
+            PUBLISH
+        } else {
+            REST
+        };
+        Some(published.view + interval)
+    }
+
+    /// The same of the time for clients, where it has to come more often than the view.
+    fn reference_due(&self) -> Option<RawTime> {
+        let published = self.published?;
+        let is_wanted = self.is_serving && !self.clock.corrects();
+        is_wanted.then(|| published.reference + SERVE_UNCORRECTED)
+    }
+
+    /// Tells clients the time from here on.
+    fn serve(&mut self, now: Reading) {
+        if let Some(published) = &mut self.published {
+            published.reference = now.raw;
+        }
         let reference = self.engine.reference(now);
         if let Some(answerer) = &mut self.answerer {
             answerer.refresh(&reference);
         }
         self.reference.publish(reference);
+    }
+
+    fn publish(&mut self, now: Reading) {
+        self.published = Some(Published {
+            view: now.raw,
+            reference: now.raw,
+            state: self.state(now),
+        });
+        self.has_changed = false;
+        self.serve(now);
         let view = self.engine.view(self.clocks.ptp().collect(), now);
         self.reporter.state(&view);
         self.views.publish(view);
@@ -290,6 +358,7 @@ impl Run {
                 let distance = root_distance(tracking.root_delay, tracking.root_dispersion);
                 (ahead, distance)
             }),
+            leap_passed: timekeeper.leap_passed(),
         }
     }
 
@@ -310,8 +379,12 @@ impl Run {
                 }
                 Output::Close(socket) => drop(self.sockets.remove(&socket)),
                 Output::Resolve(name) => self.resolver.ask(name),
-                Output::Clock(effect) => self.correct(effect)?,
+                Output::Clock(effect) => {
+                    self.has_changed = true;
+                    self.correct(effect)?;
+                }
                 Output::Log(record) => {
+                    self.has_changed = true;
                     self.reporter.record(&record);
                     self.file_writer.record(&record, clock::wall());
                 }
@@ -382,15 +455,14 @@ impl Run {
             self.clocks.poll_timeout(),
             self.cards.poll_timeout(),
             self.next_ready(),
+            self.reference_due(),
         ];
-        let until_publish = self
-            .published
-            .map_or(Span(0), |published| PUBLISH - (now.raw - published));
+        let until_view = self.view_due().map_or(Span(0), |at| at - now.raw);
         let timeout = timeouts
             .into_iter()
             .flatten()
             .map(|at| at - now.raw)
-            .fold(until_publish, Ord::min);
+            .fold(until_view, Ord::min);
         self.timer
             .set(timeout)
             .map_err(super::system("set a timer"))?;
@@ -413,6 +485,7 @@ impl Run {
         if let Some(answerer) = &self.answerer {
             answerer.descriptors().for_each(wait_for);
         }
+        self.heartbeat.rest();
         system::wait(&mut descriptors).map_err(super::system("wait"))?;
         let mut events = descriptors.into_iter().map(|(_, events)| events);
         let mut next = || events.next().unwrap_or_default();
@@ -433,7 +506,6 @@ impl Run {
             let events = next();
             if events.readable || events.error {
                 self.socket(id, events);
-                self.has_changed = true;
             }
         }
         if let Some(answerer) = &mut self.answerer {
@@ -536,6 +608,7 @@ impl Run {
             stamp: ready.arrived,
         };
         self.engine.handle(input, clock::read());
+        self.has_changed = true;
     }
 }
 

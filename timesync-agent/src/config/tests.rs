@@ -1,6 +1,6 @@
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use config_text::OneFile;
+use config_text::{Files, OneFile};
 
 use super::*;
 use crate::args::ConfigArgs;
@@ -366,4 +366,33 @@ fn the_keys_that_need_a_restart_are_told_from_the_others() {
     let taken_up =
         "[[server]]\nhost = \"a\"\n[serve]\naccess = [\"allow\"]\n[clock]\nrtcsync = true\n";
     assert!(changed(taken_up).is_empty());
+}
+
+#[test]
+fn a_source_is_lacking_where_all_were_left_out() {
+    /// A directory with one file of sources.
+    struct Directory(&'static str);
+    impl Files for Directory {
+        fn read(&mut self, _: &Path) -> std::io::Result<Vec<u8>> {
+            Ok(self.0.as_bytes().to_vec())
+        }
+        fn list(&mut self, directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+            Ok(vec![directory.join("dhcp.sources")])
+        }
+    }
+    let lacks_source = |sources, more: &str| {
+        let text = format!("version = \"v1\"\nsource-directories = [\"/d\"]\n{more}");
+        let document = Document::inline("x.toml", text);
+        let config = Config::from_document(&document, &mut Directory(sources)).unwrap();
+        config.lacks_source
+    };
+    assert!(lacks_source("pool ntp.example.org iburst nts\n", ""));
+    assert!(lacks_source("server a nts\nserver b nts\n", "[local]\n"));
+    // One is left, or another may come.
+    assert!(!lacks_source("server a nts\nserver b\n", ""));
+    assert!(!lacks_source(
+        "server a nts\n",
+        "[[server]]\nhost = \"b\"\n"
+    ));
+    assert!(!lacks_source("", ""));
 }

@@ -9,7 +9,7 @@ use time_model::view::{
 fn scraped(view: View) -> String {
     let metrics = Metrics::new("timesync-agent");
     let scrape = Scrape::new(
-        Latest::new(view),
+        Views::fixed(view),
         Tables::new(1 << 16, [1, 2]),
         "master-0".to_owned(),
         false,

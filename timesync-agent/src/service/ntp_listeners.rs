@@ -6,6 +6,7 @@ use parking_lot::{Mutex, MutexGuard};
 use std::net::UdpSocket;
 use std::sync::Arc;
 
+use daemon::cores;
 use daemon::listen::Inherited;
 use daemon::metrics::Metrics;
 use daemon::run::{Context, Progress, StartError};
@@ -50,7 +51,7 @@ impl NtpListeners {
         precision: i8,
         random: Random,
     ) -> Arc<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
+        let cores = cores::usable();
         Arc::new(Self {
             supply,
             precision,

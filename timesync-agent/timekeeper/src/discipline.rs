@@ -9,8 +9,10 @@ use time_model::time::{RawTime, Reading, Span, UnixTime};
 /// The length of a correction in intervals between samples, if it is no more than the uncertainty of the estimate.
 /// `corrtimeratio` 3, the default, is this.
 const CORRECTION_TIME: f64 = 1.0;
-/// The shortest slew, in seconds.
+/// The shortest slew, in seconds, with the usual `corrtimeratio`.
 const SHORTEST_SLEW: f64 = 0.2;
+/// The shortest slew with any, in seconds.
+const LEAST_SLEW: f64 = 0.01;
 /// A correction below this is not worth a slew.
 const NOTHING: f64 = 1e-10;
 /// An offset that is slewed away within three hours and a half, in seconds.
@@ -218,12 +220,13 @@ impl Discipline {
             self.slew = None;
             return;
         }
+        // Each correction takes as many times as long as the operator says, an urgent one, too.
         let ratio = clock.correction_time_ratio / 3.0;
-        let usual = (CORRECTION_TIME * ratio * update.interval).max(SHORTEST_SLEW);
         // An offset that is no more than the uncertainty is slewed away at leisure, which keeps the frequency steady; one
         // that is certain, at once.
         let certainty = offset / update.deviation.max(1e-12);
-        let time = (usual / (1.0 + certainty * certainty / 9.0)).max(SHORTEST_SLEW);
+        let usual = CORRECTION_TIME * update.interval / (1.0 + certainty * certainty / 9.0);
+        let time = (ratio * usual.max(SHORTEST_SLEW)).max(LEAST_SLEW);
         let bound = clock.max_slew_rate.min(100_000.0) * 1e-6;
         let rate = (offset / time).clamp(-bound, bound);
         let duration = offset / rate;
@@ -312,5 +315,41 @@ impl Discipline {
 
     pub(super) fn rms_offset(&self) -> f64 {
         self.average.sqrt()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_correction_takes_as_many_times_as_long_as_the_operator_says() {
+        let duration = |ratio: f64, offset: f64| {
+            let clock = ClockSettings {
+                correction_time_ratio: ratio,
+                ..ClockSettings::default()
+            };
+            let mut discipline = Discipline::new(&clock, None);
+            let update = Update {
+                offset,
+                change: offset,
+                deviation: 1e-5,
+                frequency: 0.0,
+                skew: 1e-8,
+                interval: 64.0,
+            };
+            discipline.begin_slew(&clock, update, RawTime(0));
+            (discipline.slew_ends().unwrap() - RawTime(0)).seconds()
+        };
+        // From an offset that may be noise to one that is certain.
+        for offset in [1e-6, 1e-5, 1e-4, 1e-3] {
+            let usual = duration(3.0, offset);
+            assert!((0.2..=64.0).contains(&usual), "{usual}");
+            for ratio in [1.0, 6.0, 30.0, 300.0] {
+                let taken = duration(ratio, offset);
+                let wanted = usual * ratio / 3.0;
+                assert!((taken - wanted).abs() < 1e-6, "{ratio} {offset}: {taken}");
+            }
+        }
     }
 }

@@ -35,6 +35,8 @@ const CONTRADICTIONS: u32 = 4;
 const INCREDIBLE: f64 = 1e-4;
 /// Standard deviations of an unknown frequency: most crystals are within 30 ppm, some are defective.
 const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
+/// An unknown frequency is within this many of the larger of them, or the clock is no crystal's.
+const FARTHEST: f64 = 4.0;
 /// Random errors of stamps, as a part of the dispersion, which is a bound on them.
 const STAMP_NOISE: f64 = 0.1;
 
@@ -392,6 +394,18 @@ impl Filter {
             let skew = known.frequency_variance.sqrt().max(AFTER_JUMP);
             self.prior = Some((known.frequency, skew));
         }
+        // No belief would ever explain a frequency that is further off than that of any crystal: the samples have it.
+        let [_, any] = ANY_FREQUENCY;
+        let known = self.prior.map_or(0.0, |(frequency, _)| frequency);
+        let is_known = |frequency: f64| {
+            let nearest = frequency.abs().min((frequency - known).abs());
+            nearest < FARTHEST * any
+        };
+        if let Some((frequency, skew)) = self.slope()
+            && !is_known(frequency)
+        {
+            self.prior = Some((frequency, skew.max(AFTER_JUMP)));
+        }
         if let Some(first) = self.points.front().copied() {
             let base = first.offset;
             self.base = self.base.saturating_add(Span::from_seconds(base).0);
@@ -405,6 +419,16 @@ impl Filter {
             self.path.observe(delay);
         }
         self.refilter();
+    }
+
+    /// The frequency by the samples that are remembered alone, and how far off it may be.
+    fn slope(&self) -> Option<(f64, f64)> {
+        let (first, last) = (self.points.front()?, self.points.back()?);
+        let seconds = (last.at - first.at).seconds();
+        let error = |point: &Point| point.delay / 2.0 + point.dispersion;
+        let slope = (last.offset - first.offset) / seconds;
+        let skew = (error(first) + error(last)) / seconds;
+        (seconds > 0.0).then_some((slope, skew))
     }
 
     fn weigh(&mut self, point: Point) -> f64 {

@@ -69,6 +69,8 @@ pub struct Timekeeper {
     /// The part of the frequency that the temperature causes, as gain in a second.
     tempered: f64,
     leap: LeapSeconds,
+    /// When the last leap second was over.
+    leap_passed: Option<RawTime>,
     knowledge: Option<Knowledge>,
     root: Option<Root>,
     /// Whether a source is followed right now.
@@ -101,6 +103,7 @@ impl Timekeeper {
             smoothing: Smoothing::new(settings.clock.smoothtime),
             tempered: 0.0,
             leap: LeapSeconds::new(settings.leap.mode),
+            leap_passed: None,
             knowledge: None,
             root: None,
             following: false,
@@ -148,6 +151,12 @@ impl Timekeeper {
     #[must_use]
     pub fn tai_offset(&self, wall: UnixTime) -> Option<i32> {
         self.leap.tai_offset(wall)
+    }
+
+    /// When the last leap second was over, if one came.
+    #[must_use]
+    pub fn leap_passed(&self) -> Option<RawTime> {
+        self.leap_passed
     }
 
     /// A source is known from now on. Its reference ID is derived from its address, or of a reference clock its own.

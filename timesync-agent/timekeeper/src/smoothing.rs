@@ -218,6 +218,13 @@ impl Timekeeper {
         self.smoothing.as_ref().map(|smoothing| smoothing.view(now))
     }
 
+    /// Whether the served time moves towards that of the clock.
+    #[must_use]
+    pub fn is_smoothing(&self, now: RawTime) -> bool {
+        let smoothing = self.smoothing.as_ref();
+        smoothing.is_some_and(|smoothing| smoothing.left(now) > 0.0)
+    }
+
     /// Serves the time as it is. False if none is to be smoothed.
     pub fn reset_smoothing(&mut self, now: RawTime) -> bool {
         let smoothing = self.smoothing.as_mut();

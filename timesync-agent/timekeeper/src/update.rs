@@ -140,6 +140,7 @@ impl Timekeeper {
         let Some((leap, span)) = self.leap.pass(now.wall) else {
             return;
         };
+        self.leap_passed = Some(now.raw);
         self.consensus.shift(span.seconds());
         if let Some(knowledge) = &mut self.knowledge {
             knowledge.ahead = knowledge.ahead.saturating_add(span.0);

@@ -283,6 +283,7 @@ fn not_found(shared: &Shared) -> Reply {
 }
 
 fn livez(shared: &Shared) -> Reply {
+    shared.progress.ask();
     let stalled = shared.progress.stalled();
     if stalled.is_empty() {
         return Reply::text(200, "ok\n");
@@ -295,6 +296,7 @@ fn livez(shared: &Shared) -> Reply {
 }
 
 fn readyz(shared: &Shared) -> Reply {
+    shared.progress.ask();
     let reasons = shared.readiness.unready_reasons();
     let details = shared.readiness.details();
     let (status, first) = if reasons.is_empty() {

@@ -535,16 +535,21 @@ fn a_publication_wakes_a_thread_that_sleeps() {
 }
 
 #[test]
-fn a_look_at_its_heartbeat_wakes_a_thread_that_sleeps() {
-    let (socket, _) = bind("127.0.0.1:0");
+fn a_look_at_its_heartbeat_lets_a_thread_sleep() {
+    let (socket, address) = bind("127.0.0.1:0");
     let (engine, beat, _) = sleeper(socket);
     let progress = crate::run::Progress::new();
     progress.register_all(engine.heartbeats());
+    let before = beat.count();
     for _ in 0..3 {
-        let before = beat.count();
         assert!(progress.look());
-        wait_until("the beat", || beat.count() > before);
     }
+    assert_eq!(beat.count(), before);
+    beat.wake();
+    wait_until("the beat", || beat.count() > before);
+    let asker = client("127.0.0.1:0");
+    asker.send_to(b"still", address).unwrap();
+    assert_eq!(receive(&asker).0, "STILL");
     engine.stop();
 }
 

@@ -111,6 +111,7 @@ impl<R: Respond> Worker<R> {
         let socket = &self.socket.socket;
         let mut descriptors =
             [socket.as_raw_fd(), self.event.as_raw_fd()].map(|fd| (fd, Events::default()));
+        self.heartbeat.rest();
         if let Err(error) = wait::poll(&mut descriptors) {
             tracing::debug!(%error, "Cannot sleep without a timeout");
             return true;

@@ -62,6 +62,11 @@ impl Filter {
         self.points.push_back(point);
     }
 
+    /// Keeps only those of a moment or later.
+    pub(crate) fn forget_before(&mut self, at: RawTime) {
+        self.points.retain(|point| point.at >= at);
+    }
+
     /// The middle of them, and forgets them; nothing if they are too few.
     pub(crate) fn make(&mut self) -> Option<Point> {
         if self.points.len() < FEWEST.min(self.capacity) {

@@ -332,3 +332,31 @@ fn every_time_that_a_clock_can_say_is_survived() {
         }
     }
 }
+
+#[test]
+fn a_sample_is_of_one_side_of_a_leap_second() {
+    for tai in [false, true] {
+        let mut clock = clock(RefclockOptions {
+            poll: 4,
+            tai,
+            ..RefclockOptions::default()
+        });
+        // A second is inserted in the middle of what would be a sample.
+        let leap = HOUR + 9 * SECOND + SECOND / 2;
+        for second in 0..16 {
+            let at = HOUR + second * SECOND;
+            let is_over = at > leap;
+            let context = Context {
+                tai_offset: Some(if is_over { 38 } else { 37 }),
+                leap_passed: is_over.then_some(RawTime(leap)),
+                ..Context::default()
+            };
+            let utc = if is_over { -SECOND } else { 0 };
+            let shown = if tai { 37 * SECOND } else { utc };
+            tell(&mut clock, &time(at, shown), &context).unwrap();
+        }
+        let sample = clock.make().expect("six are enough");
+        assert_eq!(sample.ahead, AHEAD - SECOND, "{tai}");
+        assert!(sample.at > RawTime(leap));
+    }
+}

@@ -14,8 +14,10 @@ const BURST_INTERVAL: f64 = 2.0;
 const AHEAD: f64 = 2.0;
 /// By which part of it an interval is longer at random, so that the clients of a server do not all come at once.
 const JITTER: f64 = 0.02;
-/// An unanswered request adds this to the polling interval, as a power of two.
+/// An unanswered request adds this to the polling interval, as a power of two; so does one that is refused.
 const MISSED: f64 = 0.25;
+/// An answer of a server that has no time adds this: it may have one soon. chrony's.
+const NO_TIME: f64 = 0.1;
 /// Intervals to wait after a kiss-o'-death that says RATE, as chrony does.
 const BACK_OFF: f64 = 4.0;
 
@@ -197,8 +199,25 @@ impl Schedule {
 
     /// The last request was not answered.
     pub(super) fn missed(&mut self) {
+        self.add_penalty(MISSED);
+    }
+
+    /// It was refused: no burst.
+    pub(super) fn refused(&mut self, now: RawTime) {
+        self.burst_left = None;
+        self.add_penalty(MISSED);
+        self.plan(now);
+    }
+
+    /// It was answered by a server that has no time.
+    pub(super) fn answered_without_time(&mut self, now: RawTime) {
+        self.add_penalty(NO_TIME);
+        self.plan(now);
+    }
+
+    fn add_penalty(&mut self, penalty: f64) {
         let most = f64::from(self.maxpoll) - f64::from(self.minpoll);
-        self.penalty = (self.penalty + MISSED).min(most);
+        self.penalty = (self.penalty + penalty).min(most);
     }
 
     /// It was.

@@ -1,6 +1,6 @@
 //! The request to a server: random numbers, and no time.
 
-use super::{Association, Context, LONGEST_SERVICE, Pending, RawStamp};
+use super::{Association, Context, Pending, RawStamp};
 use crate::keys::KeyRing;
 use crate::wire::{LONGEST_PACKET, Mode, Packet, Writer};
 use time_model::time::{NtpTimestamp, SECOND, Span};
@@ -19,6 +19,7 @@ impl Association {
         let now = context.now.raw;
         if self.n_unanswered > 0 {
             self.count_poll(false);
+            self.count_unfiltered();
             self.schedule.missed();
         }
         self.pending = None;
@@ -46,7 +47,8 @@ impl Association {
         // Without its key a source is not asked: an answer could not be believed.
         let octets = octets?;
         self.counters.n_sent = self.counters.n_sent.saturating_add(1);
-        let wait = Span::from_seconds(self.options.max_delay.clamp(0.0, LONGEST_SERVICE));
+        // An operator who allows for a longer way gets its answers. The next request ends the wait in any case.
+        let wait = Span::from_seconds(self.options.max_delay);
         self.pending = Some(Pending {
             transmit,
             receive: receive.filter(|_| self.last.is_some()),

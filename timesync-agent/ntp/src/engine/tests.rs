@@ -8,7 +8,7 @@ use crate::responder::{Answer, LONGEST_ANSWER, Policy, Request, Responder, Table
 use time_model::settings::{
     AccessRule, ClientMatch as Who, Host, LogFile, MakeStep, ServerSettings, SourceSettings,
 };
-use time_model::time::UnixTime;
+use time_model::time::{SECOND, UnixTime};
 use time_model::view::{ClockState, Leap, StampSource, View};
 
 /// When everything begins, by true time; the raw clock begins at zero.
@@ -34,6 +34,8 @@ struct World {
     steps: Vec<f64>,
     records: Vec<Record>,
     asked: Vec<String>,
+    /// When each request left, and where it went.
+    requests: Vec<(i64, IpAddr)>,
 }
 
 fn source(host: &str) -> SourceSettings {
@@ -75,6 +77,7 @@ impl World {
             steps: Vec::new(),
             records: Vec::new(),
             asked: Vec::new(),
+            requests: Vec::new(),
         }
     }
 
@@ -173,6 +176,7 @@ impl World {
 
     fn send(&mut self, socket: SocketId, to: SocketAddr, request: &[u8]) {
         assert!(self.open.insert(socket, to).is_none(), "a number twice");
+        self.requests.push((self.raw, to.ip()));
         let input = Input::Sent {
             socket,
             stamp: self.stamp(),

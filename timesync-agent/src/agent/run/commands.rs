@@ -55,6 +55,7 @@ impl Run {
             self.hardware_stamps
                 .clone_from(&settings.client.hardware_stamps);
         }
+        self.is_serving = settings.server.is_open();
         self.socket_options = socket_options(&settings, &self.cards);
         self.clock.trust(settings.clock.rtcsync);
         self.file_writer = file_writer;

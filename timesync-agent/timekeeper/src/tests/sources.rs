@@ -344,3 +344,23 @@ fn who_copies_a_source_says_what_it_says() {
         (3, 0x4750_5300)
     );
 }
+
+#[test]
+fn a_frequency_that_is_far_off_is_learned() {
+    for frequency in [5e-2, -5e-2, 5e-3, -5e-3] {
+        let mut bench = Bench::new(&settings());
+        bench.add(1, SelectOptions::default());
+        let mut seconds = 0.0;
+        for _ in 0..40 {
+            // True time by the raw clock.
+            bench.hear(1, seconds * frequency, |_| {});
+            bench.pass(16.0);
+            seconds += 16.0;
+        }
+        assert_eq!(bench.state(1), SourceState::Best, "{frequency}");
+        let off = bench.ahead / 1e9 - seconds * frequency;
+        assert!(off.abs() < 1e-4, "{frequency}: off by {off}");
+        let learned = bench.timekeeper.frequency();
+        assert!((learned - frequency).abs() < 1e-6, "{frequency}: {learned}");
+    }
+}

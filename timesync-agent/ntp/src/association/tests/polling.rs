@@ -184,3 +184,108 @@ fn far_apart_a_request_goes_ahead_of_the_one_that_counts() {
     let mut client = Client::new(&options);
     assert!(client.sample(&mut Server::new()).is_some());
 }
+
+#[test]
+fn a_server_that_refuses_or_has_no_time_is_asked_ever_more_rarely() {
+    for (refuses, n_polls) in [(true, 16), (false, 40)] {
+        let mut client = Client::new(&SourceOptions {
+            minpoll: 4,
+            maxpoll: 8,
+            ..SourceOptions::default()
+        });
+        let mut server = Server::new();
+        server.packet.leap = Leap::Unsynchronised;
+        if refuses {
+            server.packet.stratum = 0;
+            server.packet.reference_id = u32::from_be_bytes(*b"DENY");
+        }
+        let mut last = client.association.poll();
+        for _ in 0..=n_polls {
+            let outcome = client.exchange(&mut server);
+            assert!(!matches!(outcome, Outcome::Answered(Some(_))));
+            assert!(client.association.poll() >= last);
+            last = client.association.poll();
+        }
+        assert_eq!(last, 8);
+        assert!(client.association.is_online());
+        let pause = client.association.poll_timeout().unwrap() - client.now;
+        assert!((255.0..263.0).contains(&pause.seconds()), "{pause:?}");
+        // Once it has time, it is asked as the timekeeper says.
+        client.sample(&mut Server::new()).unwrap();
+        client.judge(Verdict::Good, 4);
+        assert_eq!(client.association.poll(), 4);
+    }
+}
+
+#[test]
+fn a_burst_asks_every_two_seconds_and_not_a_server_that_refuses() {
+    let options = SourceOptions {
+        burst: true,
+        ..SourceOptions::default()
+    };
+    let mut client = Client::new(&options);
+    let mut server = Server::new();
+    client.sample(&mut server).unwrap();
+    // Of the burst of the next poll, three requests are lost.
+    let mut times = Vec::new();
+    for _ in 0..4 {
+        client.request();
+        times.push(client.now);
+    }
+    for pair in times.windows(2) {
+        let pause = (pair[1] - pair[0]).seconds();
+        assert!((2.0..2.05).contains(&pause), "{pause}");
+    }
+    let mut client = Client::new(&SourceOptions {
+        iburst: true,
+        ..options
+    });
+    server.packet.leap = Leap::Unsynchronised;
+    server.packet.stratum = 0;
+    server.packet.reference_id = u32::from_be_bytes(*b"DENY");
+    client.exchange(&mut server);
+    assert!(!client.association.is_bursting());
+    let pause = client.association.poll_timeout().unwrap() - client.now;
+    assert!(pause.seconds() > 60.0, "{pause:?}");
+}
+
+#[test]
+fn a_filter_waits_for_as_many_polls_and_not_for_as_many_answers() {
+    let mut client = Client::new(&SourceOptions {
+        filter: Some(4),
+        ..SourceOptions::default()
+    });
+    let mut server = Server::new();
+    let mut lossless: Vec<bool> = Vec::new();
+    for _ in 0..8 {
+        lossless.push(client.sample(&mut server).is_some());
+    }
+    assert_eq!(lossless, [false, false, false, true].repeat(2));
+    for _ in 0..3 {
+        // Two answers in four polls: the first, and the last.
+        assert_eq!(client.sample(&mut server), None);
+        client.request();
+        client.request();
+        server.back += MS;
+        let sample = client.sample(&mut server).expect("the fourth poll");
+        server.back -= MS;
+        assert!(sample.delay < 6.5e-3, "{sample:?}");
+    }
+}
+
+#[test]
+fn whoever_allows_for_a_long_way_has_its_answers_waited_for() {
+    let mut client = Client::new(&SourceOptions {
+        presend: Some(6),
+        max_delay: 16.0,
+        ..SourceOptions::default()
+    });
+    let mut server = Server::new();
+    (server.there, server.back) = (5 * SECOND, 5 * SECOND);
+    for _ in 0..3 {
+        // Another request follows the one that goes ahead, whose answer comes too late to be one.
+        client.request();
+        let sample = client.sample(&mut server).expect("it is waited for");
+        assert!((sample.delay - 10.0).abs() < 1e-3, "{sample:?}");
+    }
+}

@@ -9,8 +9,16 @@ fn without_time(answer: &mut [u8]) {
 
 /// A kiss-o'-death that says RATE.
 fn kiss(answer: &mut [u8]) {
+    without_time(answer);
     answer[1] = 0;
     answer[12..16].copy_from_slice(b"RATE");
+}
+
+/// A kiss-o'-death that says DENY.
+fn deny(answer: &mut [u8]) {
+    without_time(answer);
+    answer[1] = 0;
+    answer[12..16].copy_from_slice(b"DENY");
 }
 
 /// Five seconds of root dispersion.
@@ -84,5 +92,63 @@ fn who_is_offline_by_itself_is_so_without_a_way_and_not_when_it_refuses() {
         let source = &world.view().sources[0];
         assert_eq!(source.online, is_refused);
         assert_eq!(source.reach != 0, is_refused);
+    }
+}
+
+#[test]
+fn a_kiss_is_told_once_until_there_is_another_answer() {
+    let mut world = World::new(&settings(&["192.0.2.1"]), 0.0).with("192.0.2.1", Some(0.0));
+    let told = |world: &mut World| {
+        let records = std::mem::take(&mut world.records);
+        let codes = records.into_iter().filter_map(|record| match record {
+            Record::KissOfDeath { code, .. } => Some(code),
+            _ => None,
+        });
+        codes.collect::<Vec<_>>()
+    };
+    let server = address("192.0.2.1");
+    for _ in 0..2 {
+        world.spoils.insert(server, deny);
+        world.run(600);
+        assert_eq!(told(&mut world), [*b"DENY"]);
+        world.spoils.insert(server, kiss);
+        world.run(600);
+        assert_eq!(told(&mut world), [*b"RATE"]);
+        world.spoils.clear();
+        world.run(600);
+        assert!(told(&mut world).is_empty());
+    }
+}
+
+#[test]
+fn requests_to_several_servers_keep_their_distance() {
+    let hosts: Vec<String> = (1..=8).map(|host| format!("192.0.2.{host}")).collect();
+    let names: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    for (minpoll, apart) in [(4, 0.2), (0, 0.125), (-2, 1.0 / 32.0)] {
+        let mut settings = settings(&names);
+        for source in &mut settings.sources {
+            (source.options.minpoll, source.options.maxpoll) = (minpoll, minpoll);
+        }
+        let mut world = World::new(&settings, 0.0);
+        for host in &hosts {
+            world = world.with(host, Some(0.0));
+        }
+        world.run(100);
+        assert!(world.requests.len() > 8 * 6, "{minpoll}");
+        for pair in world.requests.windows(2) {
+            let ((before, one), (after, other)) = (pair[0], pair[1]);
+            let pause = Span(after - before).seconds();
+            assert!(
+                one == other || pause >= apart - 1e-9,
+                "{pause} s between {one} and {other} at polls of {minpoll}"
+            );
+        }
+        let asked = |host: &String| {
+            let host = address(host);
+            world.requests.iter().filter(|(_, to)| *to == host).count()
+        };
+        let counts: Vec<usize> = hosts.iter().map(asked).collect();
+        let (least, most) = (counts.iter().min(), counts.iter().max());
+        assert!(most <= least.map(|least| least + 2).as_ref(), "{counts:?}");
     }
 }
