@@ -284,11 +284,14 @@ impl<C, E: Entropy> Resolver<C, E> {
         // A closed TCP port says nothing about UDP.
         let tells = pending.protocol == self.upstreams.protocol(upstream);
         if let Some(why) = absence.filter(|_| tells) {
-            let change = self
-                .upstreams
-                .get_mut(upstream)
-                .and_then(|state| state.unreachable(why, now));
-            self.apply(upstream, change, now);
+            // That concerns all zones of the address.
+            for upstream in self.upstreams.alike(upstream) {
+                let change = self
+                    .upstreams
+                    .get_mut(upstream)
+                    .and_then(|state| state.unreachable(why, now));
+                self.apply(upstream, change, now);
+            }
         }
         match pending.purpose {
             Purpose::Probe => self.upstreams.end_probe(upstream, exchange),
@@ -320,15 +323,13 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Takes healthd's report about an upstream; ignores one about an upstream that is no longer used.
     pub fn reported(&mut self, address: SocketAddr, report: Report, now: Instant) {
-        let wanted = self.is_upstream(address);
-        let Some(upstream) = self.upstreams.find(address).filter(|_| wanted) else {
-            return;
-        };
-        let change = self
-            .upstreams
-            .get_mut(upstream)
-            .and_then(|state| state.reported(report, now));
-        self.apply(upstream, change, now);
+        for upstream in self.upstreams.wanted_at(address) {
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.reported(report, now));
+            self.apply(upstream, change, now);
+        }
     }
 
     /// Runs the timers that are due.
@@ -414,7 +415,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             if has_stale {
                 return None;
             }
-            let wait = self.try_absent(&mut flight, &ids)?;
+            let wait = self.try_absent(&mut flight, &ids, now)?;
             flight.deadline = deadline.min(now.after(wait));
         }
         Some(self.flights.add(flight))
@@ -422,9 +423,14 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Makes a flight try upstreams that count as absent: one that has just returned answers it at once. Returns how
     /// long it waits for them.
-    fn try_absent(&self, flight: &mut Flight<C>, ids: &[UpstreamId]) -> Option<Duration> {
+    fn try_absent(
+        &self,
+        flight: &mut Flight<C>,
+        ids: &[UpstreamId],
+        now: Instant,
+    ) -> Option<Duration> {
         let usable = ids.iter().filter_map(|id| {
-            let wait = self.upstreams.get(*id)?.trial_wait()?;
+            let wait = self.upstreams.get(*id)?.trial_wait(now)?;
             Some((*id, wait))
         });
         let (order, waits): (Vec<UpstreamId>, Vec<Duration>) = usable.unzip();
@@ -491,13 +497,13 @@ impl<C, E: Entropy> Resolver<C, E> {
             {
                 pending.overdue = true;
                 self.counts.overdue += 1;
-                let upstream = pending.upstream;
+                let (upstream, sent) = (pending.upstream, pending.at);
                 in_doubt = pending.case_in_doubt.then_some((last, upstream));
                 let question = flight.key.question();
                 let change = self
                     .upstreams
                     .get_mut(upstream)
-                    .and_then(|state| state.unanswered(question, now));
+                    .and_then(|state| state.unanswered(question, sent, now));
                 self.apply(upstream, change, now);
             }
             match in_doubt {
