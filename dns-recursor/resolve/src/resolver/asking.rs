@@ -6,7 +6,7 @@ use dns_cache::instant::Instant;
 
 use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
-use super::{ExchangeId, FlightId, MAX_SENDS, Output, Reason, Resolver};
+use super::{ExchangeId, FlightId, MAX_SENDS, MAX_SENDS_IN_ALL, Output, Reason, Resolver};
 use crate::exchange::{Asking, Entropy};
 use crate::forward::{Fitness, Protocol};
 use crate::upstream_state::{Others, Upstream};
@@ -73,7 +73,16 @@ impl<C, E: Entropy> Resolver<C, E> {
         match again {
             // The time of the repetition has not come: the upstream has only been found silent.
             Some(_) if cause == Cause::Failed && flight.is_trial && is_waiting => {}
+            // Silent upstreams have had their chance.
+            Some(_) if flight.n_sends as usize > flight.order.len() && flight.may_recurse() => {
+                let reason = flight.reason;
+                if !self.fall_back(id, now) {
+                    self.fail(id, reason, now);
+                }
+            }
             Some(upstream) if flight.n_sends < MAX_SENDS => {
+                // Some servers are silent about names that have nothing but names below them.
+                flight.hidden = None;
                 let protocol = flight.protocol();
                 let left = flight.deadline.since(now);
                 let state = self.upstreams.get(upstream);
@@ -89,7 +98,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             }
             _ if flight.exchanges().next().is_none() => {
                 let reason = flight.reason;
-                if !self.seek(id) {
+                if !self.seek(id) && !self.fall_back(id, now) {
                     self.fail(id, reason, now);
                 }
             }
@@ -108,15 +117,17 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let state = self.upstreams.get_mut(upstream);
-        let Some(state) = state.filter(|_| flight.n_sends < MAX_SENDS) else {
+        let has_left = flight.n_sends < MAX_SENDS && flight.n_sends_in_all < MAX_SENDS_IN_ALL;
+        let Some(state) = state.filter(|_| has_left) else {
             flight.failed.push(upstream);
             self.advance(id, Cause::Failed, now);
             return;
         };
+        let asked = flight.asked(flight.hidden);
         let asking = Asking {
-            question: flight.key.question(),
+            question: &asked,
             variant: flight.asks(),
-            mode: flight.route.mode,
+            mode: flight.mode(),
             edns: state.takes_edns(now) && flight.without_edns != Some(upstream),
             randomize_case: self.settings.randomize_case && state.keeps_case(now),
         };
@@ -150,6 +161,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             at: now,
             protocol,
             overdue: false,
+            hidden: flight.hidden,
             case_in_doubt: false,
         });
         flight.next_try = now.after(patience);

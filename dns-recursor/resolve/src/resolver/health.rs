@@ -8,7 +8,7 @@ use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
 use super::{Cause, ExchangeId, FlightId, Output, Resolver};
 use crate::exchange::{Asking, Entropy};
-use crate::forward::Fitness;
+use crate::forward::{Fitness, ForwardMode};
 use crate::upstream_state::{Change, Upstream};
 
 impl<C, E: Entropy> Resolver<C, E> {
@@ -48,6 +48,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             at: now,
             protocol,
             overdue: false,
+            hidden: None,
             case_in_doubt: false,
         });
         if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
@@ -138,7 +139,8 @@ impl<C, E: Entropy> Resolver<C, E> {
     pub(super) fn mark_routes(&self) {
         for route in self.table.routes() {
             let (_, fitness) = self.upstreams.of(route);
-            route.set_down(fitness.iter().all(|fitness| *fitness == Fitness::Absent));
+            let is_down = fitness.iter().all(|fitness| *fitness == Fitness::Absent);
+            route.set_down(is_down && route.source == ForwardMode::Forward);
         }
     }
 }

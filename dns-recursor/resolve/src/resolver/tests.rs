@@ -1,5 +1,6 @@
 mod bailiwick;
 mod links;
+mod recursion;
 mod referrals;
 mod reloads;
 mod shares;

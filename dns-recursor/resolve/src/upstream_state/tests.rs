@@ -63,7 +63,10 @@ fn an_absent_upstream_gets_whole_trials_until_its_silence_has_lasted() {
     let mut upstream = upstream();
     upstream.unreachable(Absence::Silent, at(0));
     assert_eq!(upstream.trial_wait(at(9_000)), Some(Duration::MAX));
-    assert_eq!(upstream.trial_wait(at(10_000)), Some(Duration::from_millis(300)));
+    assert_eq!(
+        upstream.trial_wait(at(10_000)),
+        Some(Duration::from_millis(300))
+    );
     upstream.answered(Duration::from_millis(1), at(10_000));
     upstream.unreachable(Absence::Refused, at(10_000));
     assert!(upstream.trial_wait(at(10_000)).unwrap() < Duration::from_secs(1));

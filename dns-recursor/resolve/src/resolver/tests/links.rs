@@ -65,7 +65,10 @@ fn over_a_lossy_link_each_name_is_answered_and_few_queries_are_too_many() {
             let sent = hundredths(world.resolver.counts().sent);
             assert!(sent <= 150, "{round_trip} ms, {seed}: {sent} / 100");
             let probes = hundredths(world.probed);
-            assert!(probes <= 10, "{round_trip} ms, {seed}: {probes} / 100 probes");
+            assert!(
+                probes <= 10,
+                "{round_trip} ms, {seed}: {probes} / 100 probes"
+            );
         }
     }
 }
@@ -80,7 +83,10 @@ fn what_counts_as_absent_is_tried_until_the_deadline_when_nothing_is_stale() {
     world.run_for(2_000);
     let known = world.ask("known.example");
     world.run_for(1_000);
-    assert_eq!(world.got(known), Some((0, Got::Stale(expected("known.example")))));
+    assert_eq!(
+        world.got(known),
+        Some((0, Got::Stale(expected("known.example"))))
+    );
     assert_eq!(world.got(new), None, "it was given up");
     let last = world.health.last().map(|(.., to)| *to);
     assert_eq!(last, Some(Fitness::Absent));
@@ -149,6 +155,10 @@ fn a_zone_that_its_server_is_silent_about_is_away_alone() {
     // Its name has expired, and is asked for again.
     assert_eq!(ask(&mut world, "a.good.test").1, good("a.good.test"));
     // The address is shown once, and as one that answers.
-    let views: Vec<Fitness> = world.resolver.upstreams().map(|view| view.fitness).collect();
+    let views: Vec<Fitness> = world
+        .resolver
+        .upstreams()
+        .map(|view| view.fitness)
+        .collect();
     assert_eq!(views, [Fitness::Good]);
 }
