@@ -11,7 +11,8 @@ use daemon::acl::{self, Cidrs};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_front::local::Local;
-use dns_resolve::forward::{DnssecMode, Mode, Policy, Protocol, Route, Table};
+use dns_iterate::hints;
+use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Route, Table};
 use dns_validate::anchors::ROOT;
 use dns_validate::{Anchor, Anchors};
 use dns_wire::Name;
@@ -38,6 +39,8 @@ pub struct Config {
     pub source: Source,
     /// The trust anchors.
     pub anchors: Anchors,
+    /// The addresses of the root's servers.
+    pub root: Vec<IpAddr>,
     /// Settings that are understood, but odd.
     pub warnings: Vec<Problem>,
 }
@@ -110,6 +113,8 @@ pub struct Forward {
     /// The zone's apex.
     pub zone: Name,
     pub mode: Mode,
+    /// Where answers come from.
+    pub source: ForwardMode,
     /// The upstreams.
     pub upstreams: Vec<SocketAddr>,
     /// The order of the upstreams.
@@ -153,6 +158,7 @@ impl Config {
             forwards,
             source,
             anchors,
+            root: hints::public(),
             warnings,
             file,
         })
@@ -164,6 +170,7 @@ impl Config {
         let routes = self.forwards.iter().map(|forward| {
             let zone = forward.zone.clone();
             let mut route = Route::new(zone, forward.mode, forward.upstreams.clone());
+            route.source = forward.source;
             route.policy = forward.policy;
             route.protocol = forward.protocol;
             route.trust_ad = forward.trust_ad;
@@ -173,6 +180,7 @@ impl Config {
         Table::new(routes)
             .with_local(self.local().zones().cloned())
             .with_anchors(self.anchors.clone())
+            .with_root(self.root.clone())
     }
 
     /// The mode of validation of a zone.
@@ -310,9 +318,24 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
                 format!("`{text}` is forwarded twice; list all its upstreams in one place");
             check.problem(&at!["forward", index, "zone"], message);
         }
-        if forward.upstreams.is_empty() {
-            let message = "a zone needs at least one upstream";
-            check.problem(&at!["forward", index, "upstreams"], message);
+        let recurses = forward.mode == ForwardMode::Recurse;
+        match forward.upstreams.is_empty() {
+            true if !recurses => {
+                let message =
+                    "a zone needs at least one upstream, unless it has `mode = \"recurse\"`";
+                check.problem(&at!["forward", index, "upstreams"], message);
+            }
+            false if recurses => {
+                let message = "a zone with `mode = \"recurse\"` has no upstreams; \
+                    `mode = \"forward-first\"` asks these first";
+                check.problem(&at!["forward", index, "upstreams"], message);
+            }
+            _ => {}
+        }
+        if forward.mode != ForwardMode::Forward && forward.protocol != Protocol::Udp {
+            let message = "the root's servers and those below are asked over UDP first; \
+                only `mode = \"forward\"` can begin with another protocol";
+            check.problem(&at!["forward", index, "protocol"], message);
         }
         for (place, upstream) in forward.upstreams.iter().enumerate() {
             if let Some(words) = refusal(upstream.0, file) {
@@ -326,6 +349,7 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
                 true => Mode::Recursive,
                 false => Mode::Authoritative,
             },
+            source: forward.mode,
             upstreams: forward.upstreams.iter().map(|address| address.0).collect(),
             policy: forward.policy,
             protocol: forward.protocol,

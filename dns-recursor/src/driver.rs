@@ -396,6 +396,7 @@ impl Driver {
                 why,
             } => {
                 match change.to {
+                    to if to == change.from => {}
                     Fitness::Absent => {
                         *self.seen.absences.entry(upstream).or_default() += 1;
                         let why = why.map(|why| why.to_string());

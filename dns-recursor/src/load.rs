@@ -1,6 +1,8 @@
 //! Reads configuration files. Parsers never open files themselves; this module does.
 
-use std::net::SocketAddr;
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ::config::Note;
@@ -9,6 +11,7 @@ use daemon::config::{Document, Problem, Problems};
 use daemon::disk::Disk;
 use daemon::exit;
 use daemon::tls::Certificates;
+use dns_iterate::hints;
 use dns_resolve::own_addresses::OwnAddresses;
 use peer_recursor_conf::RecursorConf;
 
@@ -38,7 +41,13 @@ impl Source {
     /// Everything that is wrong with it.
     pub fn read(&self) -> Result<Config, Problems> {
         match self {
-            Self::Toml(path) => Config::from_document(&daemon::config::read(path)?),
+            Self::Toml(path) => {
+                let mut config = Config::from_document(&daemon::config::read(path)?)?;
+                if let Some(hints) = &config.file.recursion.root_hints {
+                    config.root = root_hints(hints)?;
+                }
+                Ok(config)
+            }
             Self::RecursorConf {
                 path,
                 arguments,
@@ -71,6 +80,15 @@ pub fn read_recursor_conf(
 ) -> Result<RecursorConf, Problems> {
     let read = peer_recursor_conf::parse(path, &mut Disk, arguments);
     read.map_err(Problems::from)
+}
+
+/// Reads a file with the root's servers.
+fn root_hints(path: &Path) -> Result<Vec<IpAddr>, Problems> {
+    let wrong = |error: &dyn fmt::Display| {
+        Problems::from(Problem::new(format!("{}: {error}", path.display())))
+    };
+    let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
+    hints::parse(&text).map_err(|error| wrong(&error))
 }
 
 /// The addresses that reach this server: those it listens on, and those that the node has now.
@@ -108,8 +126,6 @@ pub fn certificate(config: &Config) -> Problems {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn config(upstream: &str) -> Config {
@@ -148,6 +164,26 @@ mod tests {
         assert!(told().contains("key.pem"), "{}", told());
         fs::write(&key, made.signing_key.serialize_pem()).unwrap();
         assert!(certificate(&config).0.is_empty());
+    }
+
+    #[test]
+    fn hints_are_read_from_their_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let [path, hints] = ["r.toml", "named.root"].map(|name| directory.path().join(name));
+        let text = format!(
+            "version = \"v1\"\n[recursion]\nroot-hints = {hints:?}\n[[forward]]\nzone = \".\"\nmode = \"recurse\"\n"
+        );
+        fs::write(&path, text).unwrap();
+        let source = Source::Toml(path);
+        let problems = source.read().unwrap_err().to_string();
+        assert!(problems.contains("named.root: "), "{problems}");
+        fs::write(&hints, ". NS a.test\na.test A\n").unwrap();
+        let problems = source.read().unwrap_err().to_string();
+        assert!(problems.contains("named.root: line 2: "), "{problems}");
+        fs::write(&hints, ". NS a.test\na.test A 192.0.2.1\n").unwrap();
+        let config = source.read().unwrap();
+        let expected: IpAddr = "192.0.2.1".parse().unwrap();
+        assert_eq!(config.table().root(), [expected]);
     }
 
     #[test]

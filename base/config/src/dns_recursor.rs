@@ -92,6 +92,8 @@ pub struct DnsRecursor {
     pub stale: Stale,
     /// Queries to upstreams.
     pub resolve: Resolve,
+    /// Queries from the root's servers downwards, for zones with `mode = "recurse"` or `"forward-first"`.
+    pub recursion: Recursion,
     /// Bounds of TCP (RFC 7766 §6) and DNS over TLS.
     pub tcp: Tcp,
     /// DNS over TLS (RFC 7858); off without this table. dns-recursor reads the certificate again when its file changes,
@@ -124,6 +126,7 @@ impl Default for DnsRecursor {
             cache: Cache::default(),
             stale: Stale::default(),
             resolve: Resolve::default(),
+            recursion: Recursion::default(),
             tcp: Tcp::default(),
             tls: None,
             dnssec: Dnssec::default(),
@@ -152,7 +155,12 @@ pub enum Outsiders {
 pub struct Forward {
     /// The zone's apex; `.` matches every name.
     pub zone: String,
-    /// The servers that answer for it. Further servers answer while the node's own server is away.
+    /// Where answers for it come from.
+    #[serde(default)]
+    pub mode: ForwardMode,
+    /// The servers that answer for it. Further servers answer while the node's own server is away. With `mode = "recurse"`
+    /// there are none.
+    #[serde(default)]
     pub upstreams: Vec<DnsAddress>,
     /// `false`: the upstreams are authoritative for the zone, and queries have no RD flag. dns-recursor itself follows a
     /// referral to the servers of a child zone (at port 53). `true`: the upstreams are recursive, and queries have RD. In
@@ -183,6 +191,7 @@ impl Forward {
     pub fn new(zone: impl Into<String>, upstreams: &[SocketAddr]) -> Self {
         Self {
             zone: zone.into(),
+            mode: ForwardMode::default(),
             upstreams: upstreams.iter().copied().map(DnsAddress).collect(),
             recursive: false,
             policy: Policy::default(),
@@ -191,6 +200,21 @@ impl Forward {
             dnssec: None,
         }
     }
+}
+
+/// Where answers for a zone come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ForwardMode {
+    /// Its upstreams. dns-recursor sends no packet to an address that is neither configured nor named by a referral of
+    /// theirs.
+    #[default]
+    Forward,
+    /// Its upstreams. When each of them is silent, refuses or fails, dns-recursor asks from the root's servers downwards.
+    /// A denial (NXDOMAIN) is an answer.
+    ForwardFirst,
+    /// The servers of the internet, from the root's downwards.
+    Recurse,
 }
 
 /// The order of a zone's healthy upstreams.
@@ -326,6 +350,16 @@ impl Default for Resolve {
             randomize_case: true,
         }
     }
+}
+
+/// Queries from the root's servers downwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Recursion {
+    /// A file with the names and addresses of the root's servers, in the form of `named.root`. Default: the servers of the
+    /// public root. dns-recursor asks one of them for the current ones (RFC 9609).
+    #[schemars(extend("x-example" = "\"/etc/outpost/named.root\""))]
+    pub root_hints: Option<PathBuf>,
 }
 
 /// Validation by DNSSEC. Upstreams have to pass on signatures. dns-recursor responds SERVFAIL to a bogus answer, with the

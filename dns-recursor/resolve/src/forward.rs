@@ -4,11 +4,11 @@
 //! servers (queries with RD). A policy orders the healthy ones among several upstreams. Never opens a
 //! socket.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use config::dns_recursor::{DnssecMode, Policy, Protocol};
+pub use config::dns_recursor::{DnssecMode, ForwardMode, Policy, Protocol};
 use dns_validate::Anchors;
 use dns_wire::{Name, Type};
 
@@ -20,6 +20,8 @@ pub struct Route {
     /// The zone's apex.
     pub zone: Name,
     pub mode: Mode,
+    /// Whether its upstreams answer, or the root's servers and those below.
+    pub source: ForwardMode,
     /// The upstreams in the order they were configured.
     pub upstreams: Vec<SocketAddr>,
     pub policy: Policy,
@@ -50,6 +52,7 @@ impl Route {
         Self {
             zone,
             mode,
+            source: ForwardMode::Forward,
             upstreams,
             policy: Policy::Sequential,
             protocol: Protocol::Udp,
@@ -89,6 +92,7 @@ impl Route {
     pub fn is_like(&self, other: &Self) -> bool {
         self.zone == other.zone
             && self.mode == other.mode
+            && self.source == other.source
             && self.trust_ad == other.trust_ad
             && self.validates() == other.validates()
     }
@@ -108,6 +112,8 @@ pub struct Table {
     local: Suffixes<()>,
     /// The trust anchors of validation.
     anchors: Arc<Anchors>,
+    /// The addresses of the root's servers.
+    root: Vec<IpAddr>,
     /// Whether some route validates for clients that ask for it only.
     has_process: bool,
 }
@@ -125,7 +131,21 @@ impl Table {
                 .collect(),
             local: Suffixes::default(),
             anchors: Arc::default(),
+            root: Vec::new(),
         }
+    }
+
+    /// The table with the root's servers at these addresses.
+    #[must_use]
+    pub fn with_root(mut self, addresses: Vec<IpAddr>) -> Self {
+        self.root = addresses;
+        self
+    }
+
+    /// The addresses of the root's servers.
+    #[must_use]
+    pub fn root(&self) -> &[IpAddr] {
+        &self.root
     }
 
     /// The table with these trust anchors.

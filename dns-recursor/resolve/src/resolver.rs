@@ -28,6 +28,7 @@ mod flight;
 mod flights;
 mod health;
 mod interface;
+mod recursing;
 mod shares;
 mod timers;
 mod upstreams;
@@ -41,6 +42,8 @@ use std::time::Duration;
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
+use dns_iterate::delegations::Delegations;
+use dns_iterate::hints;
 use dns_validate::Zones;
 
 use crate::exchange::{Entropy, Match};
@@ -63,6 +66,8 @@ use upstreams::{UpstreamId, Upstreams};
 /// The most messages of one flight to upstreams: enough for every repeat within the deadline, and for one
 /// upstream that fails with EDNS, one with letter case and one with truncation.
 pub const MAX_SENDS: u32 = 12;
+/// The most messages of one flight over all zones that referrals lead to.
+const MAX_SENDS_IN_ALL: u32 = 50;
 
 /// One client may have this part of all places for clients that wait, so that it cannot take them from all others.
 const CLIENT_SHARE: usize = 4;
@@ -81,6 +86,11 @@ pub struct Resolver<C, E> {
     entropy: E,
     scratch: Vec<u8>,
     counts: Counts,
+    /// The servers of zones that referrals have named.
+    delegations: Delegations,
+    /// The query for the root's servers, and the time of the next.
+    priming: Option<ExchangeId>,
+    next_priming: Instant,
     /// The keys of zones, by the anchors of the table.
     zones: Zones,
     /// The seconds since 1970 at an instant.
@@ -120,6 +130,9 @@ impl<C, E: Entropy> Resolver<C, E> {
             entropy,
             scratch: vec![0; MAX_MESSAGE],
             counts: Counts::default(),
+            delegations: Delegations::default(),
+            priming: None,
+            next_priming: Instant::START,
             zones: Zones::default(),
             wall: (now, 0),
         };
@@ -137,6 +150,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.zones.clear();
         }
         self.table = table;
+        self.delegations.clear();
         let table = &self.table;
         self.flights.retain_joined(|flight| {
             let route = table.find(flight.key.name(), flight.key.qtype());
@@ -251,6 +265,16 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.close(exchange);
                 self.upstreams.end_probe(upstream, exchange);
             }
+            (Purpose::Priming, Match::NearMiss) => {}
+            (Purpose::Priming, _) => {
+                self.close(exchange);
+                self.priming = None;
+                if matched == Match::Response
+                    && let Some((addresses, ttl)) = hints::of_response(message)
+                {
+                    self.delegations.learn_root(addresses, ttl, now);
+                }
+            }
             (Purpose::Flight(id), Match::NearMiss | Match::OtherCase | Match::Truncated)
                 if protocol == Protocol::Udp =>
             {
@@ -284,14 +308,18 @@ impl<C, E: Entropy> Resolver<C, E> {
         // A closed TCP port says nothing about UDP.
         let tells = pending.protocol == self.upstreams.protocol(upstream);
         if let Some(why) = absence.filter(|_| tells) {
-            let change = self
-                .upstreams
-                .get_mut(upstream)
-                .and_then(|state| state.unreachable(why, now));
-            self.apply(upstream, change, now);
+            // That concerns all zones of the address.
+            for upstream in self.upstreams.alike(upstream) {
+                let change = self
+                    .upstreams
+                    .get_mut(upstream)
+                    .and_then(|state| state.unreachable(why, now));
+                self.apply(upstream, change, now);
+            }
         }
         match pending.purpose {
             Purpose::Probe => self.upstreams.end_probe(upstream, exchange),
+            Purpose::Priming => self.priming = None,
             Purpose::Flight(id) => {
                 self.with_flight(id, |flight| flight.forget(exchange));
                 if pending.case_in_doubt {
@@ -320,15 +348,13 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Takes healthd's report about an upstream; ignores one about an upstream that is no longer used.
     pub fn reported(&mut self, address: SocketAddr, report: Report, now: Instant) {
-        let wanted = self.is_upstream(address);
-        let Some(upstream) = self.upstreams.find(address).filter(|_| wanted) else {
-            return;
-        };
-        let change = self
-            .upstreams
-            .get_mut(upstream)
-            .and_then(|state| state.reported(report, now));
-        self.apply(upstream, change, now);
+        for upstream in self.upstreams.wanted_at(address) {
+            let change = self
+                .upstreams
+                .get_mut(upstream)
+                .and_then(|state| state.reported(report, now));
+            self.apply(upstream, change, now);
+        }
     }
 
     /// Runs the timers that are due.
@@ -410,11 +436,12 @@ impl<C, E: Entropy> Resolver<C, E> {
         let deadline = now.after(self.settings.deadline);
         let mut flight = Flight::new(key, route, order, now, deadline);
         flight.owner = owner;
+        self.lead(&mut flight, now);
         if flight.order.is_empty() {
             if has_stale {
                 return None;
             }
-            let wait = self.try_absent(&mut flight, &ids)?;
+            let wait = self.try_absent(&mut flight, &ids, now)?;
             flight.deadline = deadline.min(now.after(wait));
         }
         Some(self.flights.add(flight))
@@ -422,9 +449,14 @@ impl<C, E: Entropy> Resolver<C, E> {
 
     /// Makes a flight try upstreams that count as absent: one that has just returned answers it at once. Returns how
     /// long it waits for them.
-    fn try_absent(&self, flight: &mut Flight<C>, ids: &[UpstreamId]) -> Option<Duration> {
+    fn try_absent(
+        &self,
+        flight: &mut Flight<C>,
+        ids: &[UpstreamId],
+        now: Instant,
+    ) -> Option<Duration> {
         let usable = ids.iter().filter_map(|id| {
-            let wait = self.upstreams.get(*id)?.trial_wait()?;
+            let wait = self.upstreams.get(*id)?.trial_wait(now)?;
             Some((*id, wait))
         });
         let (order, waits): (Vec<UpstreamId>, Vec<Duration>) = usable.unzip();
@@ -491,13 +523,13 @@ impl<C, E: Entropy> Resolver<C, E> {
             {
                 pending.overdue = true;
                 self.counts.overdue += 1;
-                let upstream = pending.upstream;
+                let (upstream, sent) = (pending.upstream, pending.at);
                 in_doubt = pending.case_in_doubt.then_some((last, upstream));
                 let question = flight.key.question();
                 let change = self
                     .upstreams
                     .get_mut(upstream)
-                    .and_then(|state| state.unanswered(question, now));
+                    .and_then(|state| state.unanswered(question, sent, now));
                 self.apply(upstream, change, now);
             }
             match in_doubt {

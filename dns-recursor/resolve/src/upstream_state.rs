@@ -1,18 +1,19 @@
 //! The state of one upstream: whether it answers, how fast, and which features it lacks.
 //!
 //! ```text
-//!              a query goes unanswered               two probes go unanswered
+//!              a query goes unanswered               four probes go unanswered
 //!        Good ───────────────────────► Doubtful ───────────────────────────► Absent ◄─┐
 //!         ▲  ▲                            │         refused, unreachable,      │  │    │ probe,
 //!         │  └── any response ────────────┘         reported down (from all) ──┘  └────┘ back-off
 //!         └───────────────────────── any response, reported up ────────────────┘
 //! ```
 //!
-//! A query that waits longer than the upstream usually takes proves nothing: recursion is slow at times. So
-//! a doubt only sends a probe, with a question that any server answers at once, and meanwhile the upstream
-//! ranks behind the others. Absent upstreams are probed more than once a second, apart from clients'
-//! queries; when there is no other upstream and no stale answer, a query is tried there for as long as a probe
-//! waits. Never sends anything itself.
+//! A query that waits longer than the upstream usually takes proves nothing: recursion is slow at times, links lose
+//! datagrams, and the servers of one name may be silent. So a query raises a doubt only if no response at all has
+//! come since it was sent, and a doubt only sends a probe, with a question that any server answers at once.
+//! Meanwhile the upstream ranks behind the others. Absent upstreams are probed more than once a second, apart from
+//! clients' queries. When there is no other upstream and no stale answer, a query is tried there until its deadline,
+//! and for as long as a probe waits once the silence has lasted. Never sends anything itself.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,22 +24,30 @@ use dns_wire::{Class, Name, Type};
 
 use crate::forward::{Fitness, Mode, Protocol, Route};
 
-/// The wait after the first query to an upstream of unknown speed, before another gets the query too.
-const FIRST_WAIT: Duration = Duration::from_millis(80);
+/// The waits after the first query to an upstream of unknown speed, before another gets the query too, and before it
+/// gets the query again itself.
+const FIRST_WAIT: [Duration; 2] = [Duration::from_millis(80), Duration::from_millis(400)];
 /// Bounds of the wait before another upstream gets the query too. The upper one keeps the cost of a dead
 /// upstream to a client below a blink; that of an upstream which is usually slower is twice its round trip.
 const HEDGE_WAIT: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(80)];
 /// Bounds of the wait before the same upstream gets the query again, when there is no other.
 const REPEAT_WAIT: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(400)];
+/// The round trip of a slow link.
+const SLOW: Duration = Duration::from_millis(300);
 /// The longest of these waits: half of the time that a question has by default.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 /// Bounds of the time that a probe may take.
 const PROBE_WAIT: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(1000)];
-/// The time that a probe of an upstream of unknown speed may take: nearly a round trip over a satellite.
-/// Two such probes take well below a second.
+/// The time that a probe of an upstream of unknown speed may take. Late responses count too, so that four such probes
+/// leave time for the slowest links.
 const PROBE_WAIT_UNKNOWN: Duration = Duration::from_millis(300);
 /// The unanswered probes after which a doubtful upstream counts as absent.
-const PROBES_IN_DOUBT: u8 = 2;
+///
+/// Every other one asks the question that was left unanswered, which a server may be silent about for ever. A link
+/// that loses every fifth datagram loses two in a row too often.
+const PROBES_IN_DOUBT: u8 = 4;
+/// An absent upstream that is silent for longer is not behind a link that loses much: a dozen probes were lost.
+const LASTING_SILENCE: Duration = Duration::from_secs(10);
 /// The first interval of probes to an absent upstream; it doubles from there.
 const PROBE_FIRST: Duration = Duration::from_millis(50);
 /// The longest interval of probes to an absent upstream: it is back in use within a second.
@@ -56,6 +65,8 @@ pub struct Upstream {
     address: SocketAddr,
     health: Health,
     since: Instant,
+    /// The time of its last response.
+    heard: Option<Instant>,
     rtt: Option<Rtt>,
     hedges: u32,
     plain_until: Instant,
@@ -189,6 +200,7 @@ impl Upstream {
             address,
             health: Health::Good,
             since: now,
+            heard: None,
             rtt: None,
             hedges: HEDGE_BURST * HEDGE_COST,
             plain_until: Instant::START,
@@ -247,6 +259,7 @@ impl Upstream {
 
     /// Notes any response.
     pub fn answered(&mut self, round_trip: Duration, now: Instant) -> Option<Change> {
+        self.heard = Some(now);
         let sample = u64::try_from(round_trip.as_micros()).unwrap_or(u64::MAX);
         self.rtt = Some(match self.rtt {
             None => Rtt {
@@ -261,9 +274,10 @@ impl Upstream {
         self.turn(Health::Good, now)
     }
 
-    /// Notes that a query to it waits longer than usual.
-    pub fn unanswered(&mut self, question: &[u8], now: Instant) -> Option<Change> {
-        if self.health != Health::Good {
+    /// Notes that a query to it, of this time, waits longer than usual.
+    pub fn unanswered(&mut self, question: &[u8], sent: Instant, now: Instant) -> Option<Change> {
+        let is_heard = self.heard.is_some_and(|heard| heard > sent);
+        if self.health != Health::Good || is_heard {
             return None;
         }
         self.probe.unanswered = Some(question.into());
@@ -364,24 +378,48 @@ impl Upstream {
 
     /// The time to wait for a response before the next step.
     #[must_use]
-    pub fn patience(&self, others: Others) -> Duration {
-        let [least, most] = match others {
+    pub fn patience(&self, have_others: Others) -> Duration {
+        let [least, most] = match have_others {
             Others::Some => HEDGE_WAIT,
             Others::None => REPEAT_WAIT,
         };
         let Some(rtt) = self.rtt else {
-            return FIRST_WAIT.clamp(least, most);
+            let [others, again] = FIRST_WAIT;
+            return match have_others {
+                Others::Some => others,
+                Others::None => again,
+            };
         };
-        let spread = (4 * rtt.deviation).max(rtt.smoothed / 4);
+        let spread = (4 * rtt.deviation).max(rtt.smoothed / 8);
         let usual = Duration::from_micros(rtt.smoothed + spread);
         let twice = Duration::from_micros(2 * rtt.smoothed);
         usual.clamp(least, twice.clamp(most, MAX_WAIT))
     }
 
-    /// The time that a question waits for it while it counts as absent; `None` when it must not be used.
+    /// The time that a question waits for it while it counts as absent: no bound of its own while it may only be
+    /// behind a link that loses much. `None` when it must not be used.
     #[must_use]
-    pub fn trial_wait(&self) -> Option<Duration> {
-        (!self.drained).then(|| self.probe_wait())
+    pub fn trial_wait(&self, now: Instant) -> Option<Duration> {
+        let is_lasting = now.since(self.since) >= LASTING_SILENCE;
+        match self.absence() {
+            Some(Absence::Drained) => None,
+            Some(Absence::Silent | Absence::Reported) if !is_lasting => Some(Duration::MAX),
+            _ => Some(self.probe_wait()),
+        }
+    }
+
+    /// Whether it counts as absent, but only because nothing was heard from it.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        matches!(self.absence(), Some(Absence::Silent | Absence::Reported))
+    }
+
+    /// The time that a response usually takes at least, if its link is so slow that few queries fit in the time of
+    /// a question.
+    #[must_use]
+    pub fn slow_round_trip(&self) -> Option<Duration> {
+        let usual = self.round_trip()?;
+        (usual >= SLOW).then(|| usual + usual / 8)
     }
 
     /// Notes a query to it: this earns part of a second query.

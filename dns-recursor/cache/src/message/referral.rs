@@ -21,6 +21,8 @@ pub struct Referral {
     pub zone: Name,
     /// Its servers.
     pub servers: Vec<NameServer>,
+    /// The least TTL of these records.
+    pub ttl: u32,
 }
 
 /// A server of a delegated zone.
@@ -46,6 +48,7 @@ impl Referral {
         let mut all = in_section(records, Section::Authority).filter(leads_on);
         let first = all.next()?;
         let mut servers: Vec<NameServer> = Vec::new();
+        let mut ttl = first.ttl;
         for record in [first].into_iter().chain(all) {
             let Ok((name, _)) = Name::from_wire(&record.rdata) else {
                 continue;
@@ -56,15 +59,16 @@ impl Referral {
             }
             let glue = in_section(records, Section::Additional)
                 .filter(|glue| glue.owner == name && glue.class == Class::IN);
-            let addresses = glue.filter_map(|glue| address(glue.rtype, &glue.rdata));
-            servers.push(NameServer {
-                addresses: addresses.take(MAX_ADDRESSES).collect(),
-                name,
-            });
+            let located =
+                glue.filter_map(|glue| Some((address(glue.rtype, &glue.rdata)?, glue.ttl)));
+            let (addresses, ttls): (Vec<IpAddr>, Vec<u32>) = located.take(MAX_ADDRESSES).unzip();
+            ttl = ttls.into_iter().fold(ttl.min(record.ttl), u32::min);
+            servers.push(NameServer { name, addresses });
         }
         Some(Self {
             zone: first.owner.clone(),
             servers,
+            ttl,
         })
     }
 }

@@ -257,7 +257,7 @@ fn a_referral_names_servers_and_where_they_are() {
         (AUTHORITY, "SUB.example", Type::NS, 60, "b.other"),
         (AUTHORITY, "elsewhere", Type::NS, 60, "c.other"),
         (ADDITIONAL, "a.sub.example", Type::A, 60, "192.0.2.1"),
-        (ADDITIONAL, "A.sub.example", Type::AAAA, 60, "2001:db8::1"),
+        (ADDITIONAL, "A.sub.example", Type::AAAA, 40, "2001:db8::1"),
         (ADDITIONAL, "c.other", Type::A, 60, "192.0.2.3"),
     ];
     let response = response(&query(1, &question, None), 0, Rcode::NOERROR, &rows);
@@ -277,6 +277,7 @@ fn a_referral_names_servers_and_where_they_are() {
                 server("a.sub.example", &["192.0.2.1", "2001:db8::1"]),
                 server("b.other", &[]),
             ],
+            ttl: 40,
         }
     );
 }

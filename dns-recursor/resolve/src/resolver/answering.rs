@@ -1,24 +1,20 @@
 //! The end of a flight: a response has come, or none will.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns_cache::instant::Instant;
-use dns_cache::key::{Key, Variant};
-use dns_cache::message::{self, Answer, Reader, Referral, Unusable};
+use dns_cache::key::Key;
+use dns_cache::message::{self, Answer, Reader, Unusable};
 use dns_validate::Why;
 use dns_wire::{Rcode, Type};
 
 use super::asking::Cause;
-use super::delegation::{self, Delegation};
 use super::flight::{Flight, Link, LinkPurpose};
 use super::flights::MAX_DEPTH;
 use super::timers::Timer;
-use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Output, Reason, Resolver};
 use crate::bailiwick::Realm;
 use crate::exchange::Entropy;
-use crate::forward::{self, Fitness, Mode, Policy};
 
 impl<C, E: Entropy> Resolver<C, E> {
     /// Reads a response, and judges whether it is an answer.
@@ -41,8 +37,10 @@ impl<C, E: Entropy> Resolver<C, E> {
             route: &flight.route,
             zone: flight.zone(),
         };
+        let hidden = pending.hidden;
+        let asked = flight.asked(hidden);
         let reader = Reader {
-            question: flight.key.question(),
+            question: &asked,
             limits: self.settings.limits,
             trust_ad: flight.trusts_ad(),
             dnssec_ok: flight.asks().dnssec_ok(),
@@ -50,6 +48,10 @@ impl<C, E: Entropy> Resolver<C, E> {
             bailiwick: &realm,
         };
         match reader.read(message, &mut self.scratch) {
+            Ok(answer) if hidden.is_some() => {
+                let goes_on = answer.message.rcode() == Rcode::NOERROR;
+                self.ask_more(id, exchange, goes_on, now);
+            }
             Ok(answer) => {
                 if flight.without_edns == Some(upstream)
                     && let Some(state) = self.upstreams.get_mut(upstream)
@@ -75,13 +77,19 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.arm(id);
             }
             Err(unusable) => {
-                if let Unusable::Referral(referral) = unusable
-                    && self.refer(id, &referral, now)
+                if let Unusable::Referral(referral) = &unusable
+                    && self.refer(id, referral, now)
                 {
                     return;
                 }
+                if hidden.is_some() {
+                    self.ask_more(id, exchange, false, now);
+                    return;
+                }
                 self.counts.unusable += 1;
+                let has_failed = matches!(unusable, Unusable::Rcode(Rcode::SERVFAIL));
                 self.with_flight(id, |flight| {
+                    flight.has_failed |= has_failed;
                     flight.failed.push(upstream);
                     flight.failed_by(Reason::Refused);
                 });
@@ -144,6 +152,12 @@ impl<C, E: Entropy> Resolver<C, E> {
             true => reason,
             false => Reason::Absent,
         };
+        // The zone above may name other servers by now.
+        if let Some(delegation) = &flight.delegation
+            && matches!(reason, Reason::Unanswered | Reason::Refused)
+        {
+            self.delegations.forget(&flight.scope(), &delegation.zone);
+        }
         for waiting in std::mem::take(&mut flight.awaited_by) {
             self.link_failed(waiting, reason, now);
         }
@@ -241,7 +255,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         match link.map(|link| link.purpose) {
             None => {}
             Some(LinkPurpose::Rest(first)) => self.end_chain(id, &first, answer, now),
-            Some(LinkPurpose::Server) => self.ask_servers(id, &answer.message.addresses(), now),
+            Some(LinkPurpose::Server) => self.located(id, &answer.message.addresses(), now),
             Some(LinkPurpose::Keys) => self.take_keys(id, Ok(&answer.message), now),
         }
     }
@@ -277,68 +291,5 @@ impl<C, E: Entropy> Resolver<C, E> {
             }
             None => self.fail(id, Reason::Chain, now),
         }
-    }
-
-    //--- Referrals
-
-    /// Continues with the servers of a referral; false when it cannot be followed.
-    fn refer(&mut self, id: FlightId, referral: &Referral, now: Instant) -> bool {
-        let Some(flight) = self.flights.get_mut(id) else {
-            return false;
-        };
-        if flight.route.mode != Mode::Authoritative {
-            return false;
-        }
-        let before = flight.delegation.as_ref();
-        let question = flight.key.question();
-        let Some((delegation, addresses)) =
-            Delegation::follow(referral, question, flight.zone(), before)
-        else {
-            return false;
-        };
-        flight.delegation = Some(delegation);
-        flight.n_sends = 0;
-        flight.reason = Reason::Unanswered;
-        for exchange in flight.take_exchanges() {
-            self.close(exchange);
-        }
-        self.ask_servers(id, &addresses, now);
-        true
-    }
-
-    /// Queries the servers at these addresses, or looks for others when no address is usable.
-    fn ask_servers(&mut self, id: FlightId, addresses: &[IpAddr], now: Instant) {
-        let chance = self.entropy.next();
-        let Some(flight) = self.flights.get_mut(id) else {
-            return;
-        };
-        let servers = delegation::servers(addresses, &self.own_addresses);
-        let ids: Vec<UpstreamId> = servers
-            .map(|to| self.upstreams.delegate(to, &flight.route, now))
-            .collect();
-        let fitness: Vec<Fitness> = ids.iter().map(|it| self.upstreams.fitness(*it)).collect();
-        let order = forward::order(Policy::Random, &fitness, 0, chance);
-        let order = order.into_iter().filter_map(|at| ids.get(at).copied());
-        flight.order = order.collect();
-        flight.n_tried = 0;
-        flight.failed.clear();
-        flight.without_edns = None;
-        self.advance(id, Cause::Begin, now);
-        self.arm(id);
-    }
-
-    /// Looks up the next server that came without an address; false when there is none.
-    pub(super) fn seek(&mut self, id: FlightId) -> bool {
-        let Some(flight) = self.flights.get_mut(id) else {
-            return false;
-        };
-        let n_sought = flight.n_sought;
-        let delegation = flight.delegation.as_mut();
-        let Some(question) = delegation.and_then(|it| it.next_question(n_sought)) else {
-            return false;
-        };
-        let key = Key::new(self.seed, &question, Variant::default());
-        self.wait_for(id, LinkPurpose::Server, Box::new(key));
-        true
     }
 }

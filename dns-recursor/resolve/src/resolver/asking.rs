@@ -6,15 +6,20 @@ use dns_cache::instant::Instant;
 
 use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
-use super::{ExchangeId, FlightId, MAX_SENDS, Output, Reason, Resolver};
+use super::{ExchangeId, FlightId, MAX_SENDS, MAX_SENDS_IN_ALL, Output, Reason, Resolver};
 use crate::exchange::{Asking, Entropy};
 use crate::forward::{Fitness, Protocol};
-use crate::upstream_state::Others;
+use crate::upstream_state::{Others, Upstream};
 
 /// The time that an exchange over TCP has before another upstream gets the query.
 const TCP_PATIENCE: Duration = Duration::from_millis(1000);
 /// The time until a waiting query is reconsidered when it may not be sent to a second upstream.
 const HEDGE_RETRY: Duration = Duration::from_millis(100);
+/// The longest wait before a repeated query that is longer than the upstream's usual time.
+const MAX_REPEAT_WAIT: Duration = Duration::from_secs(1);
+/// The copies of the last query over a slow link that can still be answered in time. Of the few before it, all may
+/// have been lost.
+const LAST_COPIES: u32 = 3;
 
 impl<C, E: Entropy> Resolver<C, E> {
     /// Takes the next possible step of a flight.
@@ -56,17 +61,44 @@ impl<C, E: Entropy> Resolver<C, E> {
             .iter()
             .copied()
             .filter(|upstream| !flight.failed.contains(upstream))
-            .filter(|upstream| self.upstreams.fitness(*upstream) != Fitness::Absent)
+            .filter(|upstream| {
+                let state = self.upstreams.get(*upstream);
+                let is_usable = |state: &Upstream| {
+                    state.fitness() != Fitness::Absent || flight.is_trial && state.is_silent()
+                };
+                state.is_some_and(is_usable)
+            })
             .min_by_key(|upstream| self.upstreams.fitness(*upstream));
+        let is_waiting = flight.exchanges().next().is_some();
         match again {
+            // The time of the repetition has not come: the upstream has only been found silent.
+            Some(_) if cause == Cause::Failed && flight.is_trial && is_waiting => {}
+            // Silent upstreams have had their chance.
+            Some(_) if flight.n_sends as usize > flight.order.len() && flight.may_recurse() => {
+                let reason = flight.reason;
+                if !self.fall_back(id, now) {
+                    self.fail(id, reason, now);
+                }
+            }
             Some(upstream) if flight.n_sends < MAX_SENDS => {
+                // Some servers are silent about names that have nothing but names below them.
+                flight.hidden = None;
                 let protocol = flight.protocol();
-                self.counts.sent_again += 1;
-                self.send(id, upstream, protocol, now);
+                let left = flight.deadline.since(now);
+                let state = self.upstreams.get(upstream);
+                let is_last = |usual: Duration| left < usual + usual / 2;
+                let copies = match state.and_then(Upstream::slow_round_trip) {
+                    Some(usual) if is_last(usual) && cause == Cause::Overdue => LAST_COPIES,
+                    _ => 1,
+                };
+                for _ in 0..copies {
+                    self.counts.sent_again += 1;
+                    self.send(id, upstream, protocol, now);
+                }
             }
             _ if flight.exchanges().next().is_none() => {
                 let reason = flight.reason;
-                if !self.seek(id) {
+                if !self.seek(id) && !self.fall_back(id, now) {
                     self.fail(id, reason, now);
                 }
             }
@@ -85,15 +117,17 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let state = self.upstreams.get_mut(upstream);
-        let Some(state) = state.filter(|_| flight.n_sends < MAX_SENDS) else {
+        let has_left = flight.n_sends < MAX_SENDS && flight.n_sends_in_all < MAX_SENDS_IN_ALL;
+        let Some(state) = state.filter(|_| has_left) else {
             flight.failed.push(upstream);
             self.advance(id, Cause::Failed, now);
             return;
         };
+        let asked = flight.asked(flight.hidden);
         let asking = Asking {
-            question: flight.key.question(),
+            question: &asked,
             variant: flight.asks(),
-            mode: flight.route.mode,
+            mode: flight.mode(),
             edns: state.takes_edns(now) && flight.without_edns != Some(upstream),
             randomize_case: self.settings.randomize_case && state.keeps_case(now),
         };
@@ -108,7 +142,16 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let patience = match protocol {
             Protocol::Tcp => TCP_PATIENCE,
-            Protocol::Udp => state.patience(others) * flight.repeats(),
+            Protocol::Udp => {
+                let usual = state.patience(others);
+                let wait = (usual * flight.repeats()).min(usual.max(MAX_REPEAT_WAIT));
+                let left = flight.deadline.since(now);
+                let slow = state.slow_round_trip();
+                // Over a slow link, the next query must leave early enough for its response.
+                let last = slow.map(|round_trip| left.saturating_sub(round_trip));
+                let last = last.filter(|last| *last >= usual / 4);
+                last.map_or(wait, |last| wait.min(last))
+            }
         };
         let to = state.address();
         let exchange = self.exchanges.open(Pending {
@@ -118,6 +161,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             at: now,
             protocol,
             overdue: false,
+            hidden: flight.hidden,
             case_in_doubt: false,
         });
         flight.next_try = now.after(patience);

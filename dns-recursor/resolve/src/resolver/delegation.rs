@@ -2,29 +2,23 @@
 //! sends the query to those, as `pdns_recursor` and unbound do below a zone that is forwarded without RD.
 //!
 //! It follows a referral only from servers that are authoritative, only downwards and towards the name (so
-//! that each leads closer and none in a circle), and only a few times. It believes the addresses in a
-//! referral when their names lie in the zone of the referring server, and resolves others like a client's
-//! question. A referral serves one question alone: the next question begins at the forwarded zone's servers
-//! again.
+//! that each leads closer and none in a circle), and only a few times. `dns_iterate` remembers where it led, for the next
+//! questions, and says which addresses in it count.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use dns_cache::key;
 use dns_cache::message::Referral;
+use dns_iterate::delegations;
 use dns_wire::{Class, Name, Type};
 
 use crate::own_addresses::OwnAddresses;
 
-/// The most referrals that one question follows in a row: more than the zone cuts in any name of a site.
-const MAX_REFERRALS: u8 = 6;
+/// The most referrals that one question follows in a row: more than the zone cuts in any name in use.
+const MAX_REFERRALS: u8 = 12;
 /// The most addresses of one delegation that get a query.
 const MAX_ADDRESSES: usize = 8;
-/// The most servers without an address that are looked up for one referral. With more, a referral would
-/// cost its sender little and other servers much (`NXNSAttack`).
-const MAX_NAMES: usize = 2;
-/// The most lookups of server addresses that may depend on one another.
-const MAX_SOUGHT: u8 = 2;
 /// The port of servers that a referral names.
 const DNS_PORT: u16 = 53;
 
@@ -38,49 +32,41 @@ pub(super) struct Delegation {
 }
 
 impl Delegation {
-    /// The delegation that a referral leads to, and the addresses of servers that it gives; `None` for one
-    /// not to follow. `from` is the zone whose server has sent it, `before` the delegation that led there.
-    pub(super) fn follow(
-        referral: &Referral,
-        question: &[u8],
-        from: &Name,
-        before: Option<&Self>,
-    ) -> Option<(Self, Vec<IpAddr>)> {
-        let n_referrals = before.map_or(0, |before| before.n_referrals);
-        let is_below = referral.zone.is_within(from) && referral.zone != *from;
-        let leads_on =
-            Name::from_wire(question).is_ok_and(|(name, _)| name.is_within(&referral.zone));
-        if key::qclass(question) != Class::IN
-            || !is_below
-            || !leads_on
-            || n_referrals >= MAX_REFERRALS
-        {
-            return None;
-        }
-        let (mut addresses, mut names) = (Vec::new(), Vec::new());
-        for server in &referral.servers {
-            if server.name.is_within(from) && !server.addresses.is_empty() {
-                addresses.extend_from_slice(&server.addresses);
-            } else if !server.name.is_within(&referral.zone) && names.len() < MAX_NAMES {
-                // A server inside the zone that it serves can only be found by an address in the referral.
-                names.push(&server.name);
-            }
-        }
-        let questions = |rtype: Type| names.iter().map(move |name| ((*name).clone(), rtype));
-        let delegation = Self {
-            zone: referral.zone.clone(),
-            n_referrals: n_referrals + 1,
+    /// The delegation that a referral has led to, after so many in a row.
+    pub(super) fn of(found: &delegations::Delegation, n_referrals: u8) -> Self {
+        let names = &found.unlocated;
+        let questions = |rtype: Type| names.iter().map(move |name| (name.clone(), rtype));
+        Self {
+            zone: found.zone.clone(),
+            n_referrals,
             unsought: questions(Type::A).chain(questions(Type::AAAA)).collect(),
-        };
-        Some((delegation, addresses))
+        }
     }
 
-    /// The next question for a server that came without an address, when `n_sought` such questions lead to
-    /// this one.
-    pub(super) fn next_question(&mut self, n_sought: u8) -> Option<Vec<u8>> {
-        if n_sought >= MAX_SOUGHT {
-            return None;
+    /// A zone whose servers are known already.
+    pub(super) const fn known(zone: Name) -> Self {
+        Self {
+            zone,
+            n_referrals: 0,
+            unsought: VecDeque::new(),
         }
+    }
+
+    /// The number of the next referral in a row, after one that has led to `before`; `None` when that is too many, or it
+    /// does not lead towards the question's name.
+    pub(super) fn next(referral: &Referral, question: &[u8], before: Option<&Self>) -> Option<u8> {
+        let (name, _) = Name::from_wire(question).ok()?;
+        let n_referrals = before.map_or(0, |before| before.n_referrals);
+        // The servers of the zone above have a zone's DS records.
+        let is_own = key::qtype(question) == Type::DS && name == referral.zone;
+        let leads_on = name.is_within(&referral.zone) && !is_own;
+        let is_followed =
+            key::qclass(question) == Class::IN && leads_on && n_referrals < MAX_REFERRALS;
+        is_followed.then_some(n_referrals + 1)
+    }
+
+    /// The next question for a server that came without an address.
+    pub(super) fn next_question(&mut self) -> Option<Vec<u8>> {
         let (name, rtype) = self.unsought.pop_front()?;
         let question = [
             name.as_wire(),

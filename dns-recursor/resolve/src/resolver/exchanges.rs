@@ -14,6 +14,8 @@ use crate::forward::Protocol;
 pub(super) enum Purpose {
     Flight(FlightId),
     Probe,
+    /// The addresses of the root's servers (RFC 9609).
+    Priming,
 }
 
 /// A query and its state.
@@ -25,6 +27,8 @@ pub(super) struct Pending {
     pub(super) protocol: Protocol,
     /// The response takes longer than usual.
     pub(super) overdue: bool,
+    /// The labels of its name, when that is only a part of the question's.
+    pub(super) hidden: Option<usize>,
     /// TCP is used because the letter case differed over UDP.
     pub(super) case_in_doubt: bool,
 }
@@ -64,7 +68,7 @@ impl Exchanges {
     pub(super) fn n_probes(&self) -> usize {
         let probes = self.pending.values();
         probes
-            .filter(|pending| matches!(pending.purpose, Purpose::Probe))
+            .filter(|pending| !matches!(pending.purpose, Purpose::Flight(_)))
             .count()
     }
 }

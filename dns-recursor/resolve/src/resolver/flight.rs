@@ -5,6 +5,8 @@ use std::sync::Arc;
 use dns_cache::instant::Instant;
 use dns_cache::key::{self, Key, Variant};
 use dns_cache::message::Answer;
+use dns_iterate::delegations::Scope;
+use dns_iterate::minimise;
 use dns_wire::{Class, Name, Type};
 
 use super::checks::Checks;
@@ -12,7 +14,7 @@ use super::delegation::Delegation;
 use super::shares::zone_of;
 use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Reason};
-use crate::forward::{Protocol, Route};
+use crate::forward::{ForwardMode, Mode, Protocol, Route};
 use crate::origin::Origin;
 
 /// The largest factor by which repeated queries stretch the wait.
@@ -50,6 +52,20 @@ pub(super) struct Flight<C> {
     /// An upstream that rejects OPT: gets its query without.
     pub(super) without_edns: Option<UpstreamId>,
     exchanges: Vec<ExchangeId>,
+    /// Whether the root's servers and those below get the queries.
+    pub(super) is_recursing: bool,
+    /// The zone that the servers of the route, or of the root, serve.
+    apex: Name,
+    /// The labels of the name that servers learn, when that is not the whole name.
+    pub(super) hidden: Option<usize>,
+    /// The number of queries for a part of the name.
+    n_steps: usize,
+    /// The messages to the servers of all zones.
+    pub(super) n_sends_in_all: u32,
+    /// The lookups of servers' addresses.
+    pub(super) n_fetches: u8,
+    /// Whether an upstream has answered SERVFAIL.
+    pub(super) has_failed: bool,
     /// The zone that referrals have led to, when it is below the route's.
     pub(super) delegation: Option<Delegation>,
     /// The state of validation.
@@ -91,6 +107,7 @@ impl<C> Flight<C> {
         Self {
             key: Box::new(key.clone()),
             counted_zone: zone_of(key.name(), route.zone.n_labels()),
+            apex: route.zone.clone(),
             route,
             clients: Vec::new(),
             origins: Vec::new(),
@@ -108,6 +125,12 @@ impl<C> Flight<C> {
             reason: Reason::Unanswered,
             without_edns: None,
             exchanges: Vec::new(),
+            is_recursing: false,
+            hidden: None,
+            n_steps: 0,
+            n_sends_in_all: 0,
+            n_fetches: 0,
+            has_failed: false,
             delegation: None,
             checks: Checks::default(),
             link: None,
@@ -120,20 +143,74 @@ impl<C> Flight<C> {
     /// The zone whose servers get the query.
     pub(super) fn zone(&self) -> &Name {
         let delegated = self.delegation.as_ref().map(|it| &it.zone);
-        delegated.unwrap_or(&self.route.zone)
+        delegated.unwrap_or(&self.apex)
+    }
+
+    /// Turns it to the root's servers.
+    pub(super) fn recurse(&mut self) {
+        self.is_recursing = true;
+        self.apex = Name::root();
+    }
+
+    /// Whether the root's servers can be asked in place of upstreams that have failed. To ask others after SERVFAIL
+    /// without validation would undo that of the upstreams.
+    pub(super) fn may_recurse(&self) -> bool {
+        self.route.source == ForwardMode::ForwardFirst
+            && !self.is_recursing
+            && (!self.has_failed || self.route.validates())
+    }
+
+    /// The kind of its servers.
+    pub(super) fn mode(&self) -> Mode {
+        match self.is_recursing {
+            true => Mode::Authoritative,
+            false => self.route.mode,
+        }
+    }
+
+    /// The beginning of the delegations that it follows.
+    pub(super) fn scope(&self) -> Scope {
+        (!self.is_recursing).then(|| self.route.zone.to_lowercase())
+    }
+
+    /// Sets how much of the name the servers of its zone learn next.
+    pub(super) fn minimise(&mut self) {
+        if !self.is_recursing || key::qclass(self.key.question()) != Class::IN {
+            return;
+        }
+        let all = Name::from_wire(self.key.name()).map_or(0, |(name, _)| name.n_labels());
+        let zone = self.zone().n_labels();
+        let asked = self.hidden.unwrap_or(zone);
+        let next = minimise::next(zone, asked, self.n_steps, all);
+        self.n_steps += 1;
+        self.hidden = (next < all).then_some(next);
+    }
+
+    /// The question of a query with so many labels of the name.
+    pub(super) fn asked(&self, hidden: Option<usize>) -> Box<[u8]> {
+        let name = Name::from_wire(self.key.name());
+        match (hidden, name) {
+            (Some(labels), Ok((name, _))) => {
+                let (name, rtype) = (name.suffix(labels), Type::A.0.to_be_bytes());
+                let question = [name.as_wire(), &rtype, &Class::IN.0.to_be_bytes()];
+                question.concat().into()
+            }
+            _ => self.key.question().into(),
+        }
     }
 
     /// The transport that queries to these servers begin with.
     pub(super) fn protocol(&self) -> Protocol {
         match self.delegation {
-            Some(_) => Protocol::Udp,
-            None => self.route.protocol,
+            None if !self.is_recursing => self.route.protocol,
+            _ => Protocol::Udp,
         }
     }
 
     /// Whether these servers' AD bit is passed on: never that of servers that a referral names.
     pub(super) fn trusts_ad(&self) -> bool {
-        self.delegation.is_none() && self.route.trust_ad && !self.route.validates()
+        let is_configured = self.delegation.is_none() && !self.is_recursing;
+        is_configured && self.route.trust_ad && !self.route.validates()
     }
 
     /// Whether its answer is validated: not for a client that disables checking, and never signatures themselves.
@@ -163,6 +240,7 @@ impl<C> Flight<C> {
     pub(super) fn began_exchange(&mut self, exchange: ExchangeId) {
         self.exchanges.push(exchange);
         self.n_sends += 1;
+        self.n_sends_in_all += 1;
     }
 
     pub(super) fn forget(&mut self, exchange: ExchangeId) {

@@ -8,8 +8,8 @@ use super::exchanges::{Pending, Purpose};
 use super::upstreams::UpstreamId;
 use super::{Cause, ExchangeId, FlightId, Output, Resolver};
 use crate::exchange::{Asking, Entropy};
-use crate::forward::Fitness;
-use crate::upstream_state::Change;
+use crate::forward::{Fitness, ForwardMode};
+use crate::upstream_state::{Change, Upstream};
 
 impl<C, E: Entropy> Resolver<C, E> {
     pub(super) fn upstream_due(&mut self, upstream: UpstreamId, now: Instant) {
@@ -48,6 +48,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             at: now,
             protocol,
             overdue: false,
+            hidden: None,
             case_in_doubt: false,
         });
         if let Some(oldest) = self.upstreams.begin_probe(upstream, exchange) {
@@ -77,9 +78,14 @@ impl<C, E: Entropy> Resolver<C, E> {
             .and_then(|state| state.absence());
         let address = self.upstreams.address(upstream);
         if self.is_upstream(address) {
+            let best = self.upstreams.best_of_others(upstream);
+            let over_all = |fitness: Fitness| best.map_or(fitness, |best| best.min(fitness));
             self.outputs.push_back(Output::Health {
                 upstream: address,
-                change,
+                change: Change {
+                    from: over_all(change.from),
+                    to: over_all(change.to),
+                },
                 why,
             });
         }
@@ -95,8 +101,13 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
     }
 
-    /// Sends the queries that wait for an absent upstream to others.
+    /// Sends the queries that wait for an absent upstream to others. One that has neither another upstream nor a stale
+    /// answer goes on until its deadline while nothing but silence speaks against the upstream.
     fn give_up_on(&mut self, upstream: UpstreamId, now: Instant) {
+        let is_silent = self
+            .upstreams
+            .get(upstream)
+            .is_some_and(Upstream::is_silent);
         let stuck: Vec<(FlightId, ExchangeId)> = self
             .flights
             .iter()
@@ -107,7 +118,16 @@ impl<C, E: Entropy> Resolver<C, E> {
             })
             .collect();
         for (id, exchange) in &stuck {
-            self.drop_exchange(*id, *exchange);
+            let flight = self.flights.get_mut(*id);
+            match flight.filter(|flight| is_silent && !flight.has_stale) {
+                Some(flight) => {
+                    flight.is_trial = true;
+                    if let Some(pending) = self.exchanges.get_mut(*exchange) {
+                        pending.overdue = true;
+                    }
+                }
+                None => self.drop_exchange(*id, *exchange),
+            }
         }
         for (id, _) in stuck {
             self.advance(id, Cause::Failed, now);
@@ -119,7 +139,8 @@ impl<C, E: Entropy> Resolver<C, E> {
     pub(super) fn mark_routes(&self) {
         for route in self.table.routes() {
             let (_, fitness) = self.upstreams.of(route);
-            route.set_down(fitness.iter().all(|fitness| *fitness == Fitness::Absent));
+            let is_down = fitness.iter().all(|fitness| *fitness == Fitness::Absent);
+            route.set_down(is_down && route.source == ForwardMode::Forward);
         }
     }
 }

@@ -114,10 +114,11 @@ pub enum Output<C> {
         /// The question.
         key: Box<Key>,
     },
-    /// The fitness of an upstream in use has changed.
+    /// The fitness of an upstream in use has changed for a zone.
     Health {
         /// The upstream.
         upstream: SocketAddr,
+        /// The change of the address: its fitness for the zone that it serves best.
         change: Change,
         /// The reason, when it is absent.
         why: Option<Absence>,

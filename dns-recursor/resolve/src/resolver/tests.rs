@@ -1,4 +1,6 @@
 mod bailiwick;
+mod links;
+mod recursion;
 mod referrals;
 mod reloads;
 mod shares;
@@ -181,7 +183,7 @@ fn a_dead_first_upstream_costs_no_client_more_than_a_blink() {
 }
 
 #[test]
-fn when_all_are_silent_the_first_fails_within_a_second_and_the_rest_at_once() {
+fn when_all_are_silent_names_fail_at_their_deadline_and_soon_once_that_lasts() {
     for upstreams in [&[1_u8][..], &[1, 2], &[1, 2, 3]] {
         let mut world = world(upstreams);
         for upstream in upstreams {
@@ -189,7 +191,8 @@ fn when_all_are_silent_the_first_fails_within_a_second_and_the_rest_at_once() {
         }
         let (took, got) = ask(&mut world, "a.example");
         assert_eq!(got, Got::Failed(Reason::Unanswered));
-        assert!(took <= 1_000, "{upstreams:?}: {took} ms");
+        assert_eq!(took, 4_000, "{upstreams:?}");
+        world.run_for(7_000);
         // As long as one that has just returned would take.
         let (took, got) = ask(&mut world, "b.example");
         assert_eq!(got, Got::Failed(Reason::Absent));
@@ -220,10 +223,10 @@ fn a_lost_datagram_is_sent_again() {
     let client = world.ask("a.example");
     world.run_for(100);
     world.behave(1, |how| how.loss = 0);
-    world.run_for(200);
+    world.run_for(400);
     let (took, got) = world.got(client).unwrap();
     assert_eq!(got, good("a.example"));
-    assert!(took < 300, "{took} ms");
+    assert!(took < 450, "{took} ms");
     assert_eq!(n_asked(&world, 1), 2);
 }
 

@@ -1,10 +1,13 @@
-//! All upstreams of all routes, each once, and servers that referrals name.
+//! All upstreams of all routes, and servers that referrals name.
+//!
+//! An address has a state for each zone that it is asked about: it may be silent about one and answer for another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use dns_cache::instant::Instant;
+use dns_wire::Name;
 
 use super::ExchangeId;
 use crate::forward::{Fitness, Protocol, Route, Table};
@@ -23,7 +26,7 @@ pub(super) struct UpstreamId(u32);
 pub(super) struct Upstreams {
     /// All configured addresses so far, and those of `delegates`. Ids are never used twice.
     entries: BTreeMap<UpstreamId, Entry>,
-    by_address: BTreeMap<SocketAddr, UpstreamId>,
+    by_address: BTreeMap<(SocketAddr, Name), UpstreamId>,
     last: u32,
     /// Servers that referrals name, in the order of their discovery.
     delegates: VecDeque<UpstreamId>,
@@ -31,6 +34,7 @@ pub(super) struct Upstreams {
 
 struct Entry {
     state: Upstream,
+    zone: Name,
     armed: Option<Instant>,
     protocol: Protocol,
     probes: VecDeque<ExchangeId>,
@@ -53,19 +57,16 @@ pub struct UpstreamView {
 impl Upstreams {
     /// Adopts the upstreams of a table; those it does not have are no longer used.
     pub(super) fn adopt(&mut self, table: &Table, now: Instant) -> Vec<(UpstreamId, Change)> {
-        let mut wanted: BTreeMap<SocketAddr, Probe> = BTreeMap::new();
+        let mut wanted: BTreeMap<(SocketAddr, Name), Probe> = BTreeMap::new();
         for route in table.routes() {
             for address in &route.upstreams {
-                let known = wanted.entry(*address).or_insert_with(|| Probe::of(route));
-                if route.protocol == Protocol::Udp {
-                    known.protocol = Protocol::Udp;
-                }
+                wanted.insert((*address, route.zone.clone()), Probe::of(route));
             }
         }
         let mut changes = Vec::new();
-        for (address, id) in &self.by_address {
+        for (place, id) in &self.by_address {
             if let Some(entry) = self.entries.get_mut(id) {
-                let probe = wanted.remove(address);
+                let probe = wanted.remove(place);
                 if let Some(probe) = &probe {
                     entry.protocol = probe.protocol;
                 }
@@ -73,20 +74,21 @@ impl Upstreams {
                 changes.extend(change.map(|change| (*id, change)));
             }
         }
-        for (address, probe) in wanted {
+        for ((address, zone), probe) in wanted {
             let state = Upstream::new(address, probe, now);
-            self.add(state);
+            self.add(state, zone);
         }
         changes
     }
 
-    fn add(&mut self, mut state: Upstream) -> UpstreamId {
+    fn add(&mut self, mut state: Upstream, zone: Name) -> UpstreamId {
         self.last += 1;
         let id = UpstreamId(self.last);
-        self.by_address.insert(state.address(), id);
+        self.by_address.insert((state.address(), zone.clone()), id);
         let entry = Entry {
             protocol: state.probe().protocol,
             state,
+            zone,
             armed: None,
             probes: VecDeque::new(),
         };
@@ -94,15 +96,15 @@ impl Upstreams {
         id
     }
 
-    /// The server at an address that a referral names. It is never probed, unless it is also an upstream of
-    /// some route.
+    /// The server at an address that a referral below a route names. It is never probed, unless it is also an
+    /// upstream of that route.
     pub(super) fn delegate(
         &mut self,
         address: SocketAddr,
         route: &Route,
         now: Instant,
     ) -> UpstreamId {
-        if let Some(id) = self.find(address) {
+        if let Some(id) = self.find(address, &route.zone) {
             return id;
         }
         if self.delegates.len() >= MAX_DELEGATES
@@ -110,7 +112,8 @@ impl Upstreams {
             && let Some(entry) = self.entries.get(&oldest)
             && !entry.state.is_wanted()
         {
-            self.by_address.remove(&entry.state.address());
+            let place = (entry.state.address(), entry.zone.clone());
+            self.by_address.remove(&place);
             self.entries.remove(&oldest);
         }
         let mut probe = Probe::of(route);
@@ -118,15 +121,39 @@ impl Upstreams {
         let mut state = Upstream::new(address, probe, now);
         // A server that has just been discovered is fit, and stays so.
         let _no_change = state.set_wanted(None, now);
-        let id = self.add(state);
+        let id = self.add(state, route.zone.clone());
         self.delegates.push_back(id);
         id
     }
 
     /// Whether some route uses the upstream at this address.
     pub(super) fn is_wanted(&self, address: SocketAddr) -> bool {
-        let entry = self.find(address).and_then(|id| self.entry(id));
-        entry.is_some_and(|entry| entry.state.is_wanted())
+        !self.wanted_at(address).is_empty()
+    }
+
+    /// The upstreams at an address that some route uses, one a zone.
+    pub(super) fn wanted_at(&self, address: SocketAddr) -> Vec<UpstreamId> {
+        self.at(address)
+            .filter(|id| self.get(*id).is_some_and(Upstream::is_wanted))
+            .collect()
+    }
+
+    /// An upstream, and those at the same address.
+    pub(super) fn alike(&self, id: UpstreamId) -> Vec<UpstreamId> {
+        self.at(self.address(id)).collect()
+    }
+
+    /// The best fitness that the address of an upstream has for another zone.
+    pub(super) fn best_of_others(&self, id: UpstreamId) -> Option<Fitness> {
+        let others = self.wanted_at(self.address(id)).into_iter();
+        let others = others.filter(|other| *other != id);
+        others.map(|other| self.fitness(other)).min()
+    }
+
+    fn at(&self, address: SocketAddr) -> impl Iterator<Item = UpstreamId> {
+        let all = self.by_address.range((address, Name::root())..);
+        all.take_while(move |((known, _), _)| *known == address)
+            .map(|(_, id)| *id)
     }
 
     /// A route's upstreams and their fitness, in the route's order.
@@ -134,13 +161,13 @@ impl Upstreams {
         route
             .upstreams
             .iter()
-            .filter_map(|address| self.find(*address))
+            .filter_map(|address| self.find(*address, &route.zone))
             .map(|id| (id, self.fitness(id)))
             .unzip()
     }
 
-    pub(super) fn find(&self, address: SocketAddr) -> Option<UpstreamId> {
-        self.by_address.get(&address).copied()
+    fn find(&self, address: SocketAddr, zone: &Name) -> Option<UpstreamId> {
+        self.by_address.get(&(address, zone.clone())).copied()
     }
 
     pub(super) fn ids(&self) -> Vec<UpstreamId> {
@@ -201,18 +228,27 @@ impl Upstreams {
             .unwrap_or_default()
     }
 
+    /// The state of each address that some route uses: that of the zone that it serves best.
     pub(super) fn views(&self) -> impl Iterator<Item = UpstreamView> {
+        let mut views: BTreeMap<SocketAddr, UpstreamView> = BTreeMap::new();
         let wanted = self
             .entries
             .values()
             .filter(|entry| entry.state.is_wanted());
-        wanted.map(|entry| UpstreamView {
-            address: entry.state.address(),
-            fitness: entry.state.fitness(),
-            absence: entry.state.absence(),
-            since: entry.state.since(),
-            round_trip: entry.state.round_trip(),
-        })
+        for entry in wanted {
+            let view = UpstreamView {
+                address: entry.state.address(),
+                fitness: entry.state.fitness(),
+                absence: entry.state.absence(),
+                since: entry.state.since(),
+                round_trip: entry.state.round_trip(),
+            };
+            let known = views.entry(view.address).or_insert(view);
+            if view.fitness < known.fitness {
+                *known = view;
+            }
+        }
+        views.into_values()
     }
 
     fn entry(&self, id: UpstreamId) -> Option<&Entry> {
@@ -226,8 +262,6 @@ impl Upstreams {
 
 #[cfg(test)]
 mod tests {
-    use dns_wire::Name;
-
     use super::*;
     use crate::forward::Mode;
 

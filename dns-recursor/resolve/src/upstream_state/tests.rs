@@ -29,7 +29,7 @@ fn wait(upstream: &mut Upstream, end: u64) -> (Vec<u64>, Option<u64>) {
 fn one_slow_answer_raises_doubt_and_a_probe_settles_it() {
     let mut upstream = upstream();
     upstream.answered(Duration::from_millis(1), at(0));
-    let change = upstream.unanswered(b"q", at(100)).unwrap();
+    let change = upstream.unanswered(b"q", at(0), at(100)).unwrap();
     assert_eq!((change.from, change.to), (Fitness::Good, Fitness::Doubtful));
     assert_eq!(wait(&mut upstream, 110), (vec![100], None));
     let change = upstream
@@ -40,14 +40,38 @@ fn one_slow_answer_raises_doubt_and_a_probe_settles_it() {
 }
 
 #[test]
-fn a_silent_upstream_is_absent_within_a_second_and_probed_every_750_ms() {
+fn a_silent_upstream_is_absent_after_four_probes_and_probed_every_750_ms() {
     let mut upstream = upstream();
-    upstream.unanswered(b"q", at(80));
+    upstream.unanswered(b"q", at(0), at(80));
     let (probes, absent) = wait(&mut upstream, 10_000);
-    assert_eq!(absent, Some(680));
-    assert_eq!(probes[..8], [80, 380, 730, 830, 1030, 1430, 2180, 2930]);
+    assert_eq!(absent, Some(1280));
+    assert_eq!(probes[..8], [80, 380, 680, 980, 1330, 1430, 1630, 2030]);
     assert!(probes.windows(2).all(|pair| pair[1] - pair[0] <= 750));
     assert_eq!(upstream.absence(), Some(Absence::Silent));
+}
+
+#[test]
+fn a_query_raises_no_doubt_when_the_upstream_has_answered_since() {
+    let mut upstream = upstream();
+    upstream.answered(Duration::from_millis(1), at(50));
+    assert_eq!(upstream.unanswered(b"q", at(40), at(100)), None);
+    assert!(upstream.unanswered(b"q", at(60), at(100)).is_some());
+}
+
+#[test]
+fn an_absent_upstream_gets_whole_trials_until_its_silence_has_lasted() {
+    let mut upstream = upstream();
+    upstream.unreachable(Absence::Silent, at(0));
+    assert_eq!(upstream.trial_wait(at(9_000)), Some(Duration::MAX));
+    assert_eq!(
+        upstream.trial_wait(at(10_000)),
+        Some(Duration::from_millis(300))
+    );
+    upstream.answered(Duration::from_millis(1), at(10_000));
+    upstream.unreachable(Absence::Refused, at(10_000));
+    assert!(upstream.trial_wait(at(10_000)).unwrap() < Duration::from_secs(1));
+    upstream.reported(Report::Drained, at(11_000));
+    assert_eq!(upstream.trial_wait(at(11_000)), None);
 }
 
 #[test]
@@ -56,7 +80,7 @@ fn a_closed_port_is_absent_at_once_and_probed_soon() {
     assert!(upstream.unreachable(Absence::Refused, at(1000)).is_some());
     assert!(upstream.unreachable(Absence::Refused, at(1001)).is_none());
     assert_eq!(wait(&mut upstream, 1200).0, [1050, 1150]);
-    assert!(upstream.unanswered(b"q", at(1200)).is_none());
+    assert!(upstream.unanswered(b"q", at(0), at(1200)).is_none());
     assert_eq!(upstream.fitness(), Fitness::Absent);
 }
 
@@ -98,7 +122,7 @@ fn an_upstream_that_no_route_uses_is_not_probed() {
 fn patience_follows_the_usual_time_within_bounds() {
     let mut upstream = upstream();
     assert_eq!(upstream.patience(Others::Some), Duration::from_millis(80));
-    assert_eq!(upstream.patience(Others::None), Duration::from_millis(200));
+    assert_eq!(upstream.patience(Others::None), Duration::from_millis(400));
     for _ in 0..100 {
         upstream.answered(Duration::from_micros(200), at(0));
     }
@@ -133,7 +157,7 @@ fn hedging_is_a_tenth_of_the_queries_after_a_burst() {
 #[test]
 fn every_other_probe_asks_what_was_left_unanswered() {
     let mut upstream = upstream();
-    upstream.unanswered(b"real", at(0));
+    upstream.unanswered(b"real", at(0), at(0));
     let questions: Vec<_> = (0..4).map(|_| upstream.probe().next_question()).collect();
     assert_eq!(&*questions[0], b"\0\0\x02\0\x01");
     assert_eq!(
