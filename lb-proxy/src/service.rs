@@ -23,6 +23,7 @@ use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
+use crate::cluster::{self, ClusterServers};
 use crate::config::Config;
 use crate::datagrams::Datagrams;
 use crate::decisions::Decisions;
@@ -48,6 +49,7 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     decisions: Decisions,
+    cluster: Arc<ClusterServers>,
     link: Link,
     reports: Arc<FailureReports>,
     log: Writer,
@@ -99,8 +101,11 @@ impl Service for Proxy {
             let target = &config.file.access_log.target;
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
+        let (to_cluster, members) = cluster::first_report(config.clone()).await;
+        let config = members.config();
         let link = Link::start(config.health(), Self::NAME, config.targets());
         let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
+        let cluster = ClusterServers::new(members, to_cluster, link.clone(), Arc::clone(&builder));
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
         let reports = FailureReports::start(config.health(), builder.targets());
@@ -140,6 +145,7 @@ impl Service for Proxy {
             engine,
             builder,
             decisions,
+            cluster,
             link,
             reports,
             log,
@@ -161,20 +167,17 @@ impl Service for Proxy {
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
-        let before = self.builder.view().config.clone();
+        let before = self.cluster.written();
         // First the table, so that a listener never accepts for a frontend that is not in it.
-        self.builder.adopt(config.clone());
+        self.cluster.adopt(config.clone());
         self.engine.notice();
         if let Err(problem) = self.listen(&config) {
-            if let Some(before) = before {
-                self.builder.adopt((*before).clone());
-                self.engine.notice();
-                // The others were there before: only the new ones have failed.
-                drop(self.listen(&before));
-            }
+            self.cluster.adopt(before.clone());
+            self.engine.notice();
+            // The others were there before: only the new ones have failed.
+            drop(self.listen(&before));
             return Err(problem.into());
         }
-        self.link.set_targets(config.targets());
         self.vips.apply(&config, first_vips).await;
         if let Err(error) = self.log.log().configure(&config.file.access_log) {
             let target = &config.file.access_log.target;
@@ -223,6 +226,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             view: self.builder.view(),
             link: self.link.clone(),
+            cluster: self.cluster.status(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
@@ -330,6 +334,7 @@ impl Proxy {
                 }
             }));
         }
+        self.tasks.extend(self.cluster.follow());
         let decisions = self.decisions.clone();
         self.tasks.push(tokio::spawn(async move {
             // Those of a predecessor of an earlier version are on no disk.

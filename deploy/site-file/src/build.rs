@@ -6,6 +6,7 @@ use ipnet::IpNet;
 
 use super::builder::{Builder, MAX_LISTED};
 use super::claims::Addresses;
+use super::cluster::ClusterContext;
 use super::registry::UpstreamContext;
 use super::report::Remark;
 use super::{Named, names};
@@ -77,7 +78,15 @@ impl Builder<'_, '_> {
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
-        let cluster = self.kubernetes(spec.cluster.as_ref(), &nodes);
+        let cluster = self.kubernetes(
+            spec.cluster.as_ref(),
+            &ClusterContext {
+                domain: &domain,
+                has_openshift,
+                nodes: &nodes,
+                published: &published,
+            },
+        );
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams, &nodes);
         if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
@@ -169,7 +178,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn bound(&mut self, first: &[Step<'_>], length: usize) {
+    pub(super) fn bound(&mut self, first: &[Step<'_>], length: usize) {
         if length <= MAX_LISTED {
             return;
         }
@@ -365,7 +374,8 @@ fn clients(clients: Option<&[file::Network]>, platform: &Platform) -> Vec<IpNet>
     }
 }
 
-fn overlap(one: &IpNet, other: &IpNet) -> bool {
+/// Whether two networks have an address in common.
+pub(super) fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }
 
