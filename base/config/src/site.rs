@@ -218,7 +218,7 @@ pub struct Node {
     /// The services that the node runs. A master runs all, clusterd only with `[cluster]`; a worker only timesync-agent.
     /// dns-authd and lb-proxy need healthd on the same node, dns-recursor needs dns-authd.
     #[serde(default)]
-    #[schemars(extend("x-example" = "[\"healthd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
+    #[schemars(extend("x-example" = "[\"healthd\", \"clusterd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
     pub services: Option<Vec<Service>>,
 }
 

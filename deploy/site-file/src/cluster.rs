@@ -176,12 +176,12 @@ impl Builder<'_, '_> {
             reverse,
             ..Kubernetes::default()
         };
-        if let Err(refused) = Options::of(&table) {
-            for one in refused {
-                let span = self.report.span(&at!["cluster", "reverse"]);
-                let message = format!("{}; write smaller networks", one.message);
-                self.report.wrong(span, message);
-            }
+        // The networks after the first that is refused need even more zones.
+        let refused = Options::of(&table).err().into_iter().flatten().next();
+        if let Some(refused) = refused {
+            let span = self.report.span(&at!["cluster", "reverse"]);
+            let message = format!("{}; write smaller networks", refused.message);
+            self.report.wrong(span, message);
         }
         networks
     }
