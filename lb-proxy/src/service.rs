@@ -101,11 +101,7 @@ impl Service for Proxy {
             let target = &config.file.access_log.target;
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
-        let (to_cluster, members) = cluster::first_report(config.clone()).await;
-        let config = members.config();
-        let link = Link::start(config.health(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
-        let cluster = ClusterServers::new(members, to_cluster, link.clone(), Arc::clone(&builder));
+        let (link, builder, cluster) = first_table(&config).await;
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
         let reports = FailureReports::start(config.health(), builder.targets());
@@ -396,6 +392,16 @@ impl Proxy {
             &self.decisions,
         );
     }
+}
+
+/// The link to healthd, the first table, and what follows clusterd for it.
+async fn first_table(config: &Config) -> (Link, Arc<TableBuilder>, Arc<ClusterServers>) {
+    let (clusterd, members) = cluster::first_report(config.clone()).await;
+    let config = members.config();
+    let link = Link::start(config.health(), Proxy::NAME, config.targets());
+    let builder = TableBuilder::new(config, health::first_word(&link).await, secret());
+    let servers = ClusterServers::new(members, clusterd, link.clone(), Arc::clone(&builder));
+    (link, builder, servers)
 }
 
 /// Takes up the decisions of operators, from a predecessor or, without one, from the disk; returns the virtual routers

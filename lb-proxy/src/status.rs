@@ -431,7 +431,7 @@ fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
             let left = HumanDuration(Duration::from_secs(held.seconds));
             writeln!(
                 text,
-                "  the cluster has NO {servers} for new connections; of {}, this counts if it lasts {left} more",
+                "  the cluster would take {servers} out, more than half of {}; this counts if it lasts {left} more",
                 counted(held.of, "server")
             )?;
         }
@@ -530,7 +530,7 @@ fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
     )?;
     for server in &backend.servers {
         let learned = match server.origin {
-            Some(Origin::Learned) => " (of the cluster)",
+            Some(Origin::Learned) => " (learned)",
             Some(Origin::Written | Origin::Both) | None => "",
         };
         let (name, address, why) = (&server.name, &server.address, &server.why);

@@ -63,7 +63,7 @@ pub struct Written {
     pub address: IpAddr,
 }
 
-/// What may join.
+/// The limits of what may join.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
     /// The nodes.

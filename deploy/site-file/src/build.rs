@@ -6,7 +6,6 @@ use ipnet::IpNet;
 
 use super::builder::{Builder, MAX_LISTED};
 use super::claims::Addresses;
-use super::cluster::ClusterContext;
 use super::registry::UpstreamContext;
 use super::report::Remark;
 use super::{Named, names};
@@ -62,7 +61,7 @@ impl Builder<'_, '_> {
         // OpenShift's network keeps the addresses of a node here.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
-        let mut nodes = self.nodes(spec, &platform);
+        let nodes = self.nodes(spec, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(
             &spec.registry,
@@ -78,15 +77,6 @@ impl Builder<'_, '_> {
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
-        let cluster = self.kubernetes(
-            spec.cluster.as_ref(),
-            &ClusterContext {
-                domain: &domain,
-                has_openshift,
-                nodes: &nodes,
-                published: &published,
-            },
-        );
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams, &nodes);
         if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
@@ -97,8 +87,7 @@ impl Builder<'_, '_> {
             );
         }
         self.led(&vips, &published);
-        nodes.sort_by_key(|node| node.role != Role::Master);
-        Site {
+        let mut site = Site {
             name,
             domain,
             networks,
@@ -114,10 +103,14 @@ impl Builder<'_, '_> {
             health: self.schedule(spec.health),
             vips,
             registry,
-            cluster,
+            cluster: None,
             pki: spec.pki.clone(),
             platform,
-        }
+        };
+        site.cluster = self.kubernetes(spec.cluster.as_ref(), &site);
+        // Problems of nodes are found by their places in the file.
+        site.nodes.sort_by_key(|node| node.role != Role::Master);
+        site
     }
 
     /// The schedule of probes: one that healthd takes.

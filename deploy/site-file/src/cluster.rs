@@ -12,25 +12,16 @@ use super::build::overlap;
 use super::builder::{Builder, MAX_LISTED};
 use super::{Holds, Named, names};
 use site::service::Service;
-use site::{Cluster, ClusterNodes, ClusterSource, Node, Published, places};
-
-/// The parts of a site that its cluster has to fit.
-#[derive(Debug)]
-pub(super) struct ClusterContext<'a> {
-    pub(super) domain: &'a str,
-    pub(super) has_openshift: bool,
-    pub(super) nodes: &'a [Node],
-    pub(super) published: &'a [Published],
-}
+use site::{Cluster, ClusterNodes, ClusterSource, Node, Site, places};
 
 impl Builder<'_, '_> {
-    /// The cluster, if the file has one.
+    /// The cluster, if the file has one; `site` is all the rest, with the nodes in the order of the file.
     pub(super) fn kubernetes(
         &mut self,
         spec: Option<&file::Cluster>,
-        context: &ClusterContext<'_>,
+        site: &Site,
     ) -> Option<Cluster> {
-        let nodes = context.nodes;
+        let nodes = &site.nodes;
         let is_lost = self.report.is_lost(&at!["cluster"]);
         let Some(spec) = spec else {
             if !is_lost {
@@ -54,16 +45,16 @@ impl Builder<'_, '_> {
         self.ports.claim(&mut self.report, port, span, who);
         let cluster = Cluster {
             source: self.cluster_source(spec),
-            domain: self.cluster_domain(spec, context),
+            domain: self.cluster_domain(spec, site),
             reverse: self.cluster_networks(spec),
             follow: spec.follow.clone(),
         };
-        self.followed(&cluster, context);
+        self.followed(&cluster, site);
         Some(cluster)
     }
 
     /// Refuses nodes of the cluster that no port of the site can follow, and a lb-proxy that cannot know them.
-    fn followed(&mut self, cluster: &Cluster, context: &ClusterContext<'_>) {
+    fn followed(&mut self, cluster: &Cluster, site: &Site) {
         for (index, nodes) in cluster.follow.iter().enumerate() {
             let span = self.report.span(&at!["cluster", "follow", index]);
             let name = nodes.name();
@@ -73,12 +64,12 @@ impl Builder<'_, '_> {
                 self.report.wrong(span, message);
                 continue;
             }
-            if *nodes == ClusterNodes::Ingress && !context.has_openshift {
+            if *nodes == ClusterNodes::Ingress && site.platform.openshift.is_none() {
                 let message = "`ingress` stands for the routers of OpenShift, and the site has no OpenShift; write \"masters\" or \"workers\"";
                 self.report.wrong(span, message);
                 continue;
             }
-            let mut published = context.published.iter();
+            let mut published = site.published.iter();
             let is_used = published.any(|published| {
                 published.proxy_port.is_some() && cluster.followed(published).contains(nodes)
             });
@@ -90,8 +81,8 @@ impl Builder<'_, '_> {
             }
         }
         if !cluster.follow.is_empty() {
-            let why = "which reports the nodes of the cluster to it";
-            self.needs_clusterd(Service::LbProxy, why, context.nodes);
+            let why = "from which it learns the nodes of the cluster";
+            self.needs_clusterd(Service::LbProxy, why, &site.nodes);
         }
     }
 
@@ -111,26 +102,22 @@ impl Builder<'_, '_> {
     }
 
     /// The domain whose names the site answers for.
-    fn cluster_domain(
-        &mut self,
-        spec: &file::Cluster,
-        context: &ClusterContext<'_>,
-    ) -> Option<String> {
+    fn cluster_domain(&mut self, spec: &file::Cluster, site: &Site) -> Option<String> {
         let way = at!["cluster", "domain"];
         let domain = spec.domain.as_ref()?;
         let domain = self.name(domain, &way, |domain| {
             names::host(domain.strip_suffix('.').unwrap_or(domain))
         });
         let domain = domain.strip_suffix('.').unwrap_or(&domain).to_owned();
-        if domain == context.domain {
+        if domain == site.domain {
             let span = self.report.span(&way);
             let message = format!(
                 "`{domain}` is the domain of the site, whose names are others; write that of the cluster, as in domain = \"cluster.local\""
             );
             self.report.wrong(span, message);
         }
-        let why = "which reports the names of the cluster to it";
-        self.needs_clusterd(Service::DnsAuthd, why, context.nodes);
+        let why = "from which it learns the names of the cluster";
+        self.needs_clusterd(Service::DnsAuthd, why, &site.nodes);
         Some(domain)
     }
 
@@ -279,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    fn services(site: &site::Site) -> Vec<bool> {
+    fn services(site: &Site) -> Vec<bool> {
         let nodes = site.nodes.iter();
         nodes
             .map(|node| node.services.contains(&Service::Clusterd))
@@ -451,8 +438,8 @@ mod tests {
             .unwrap_err();
         let text = problems.to_string();
         for said in [
-            "`master-0` runs dns-authd without clusterd, which reports the names of the cluster to it",
-            "`master-0` runs lb-proxy without clusterd, which reports the nodes of the cluster to it",
+            "`master-0` runs dns-authd without clusterd, from which it learns the names of the cluster",
+            "`master-0` runs lb-proxy without clusterd, from which it learns the nodes of the cluster",
         ] {
             assert!(text.contains(said), "{text}");
         }

@@ -171,7 +171,7 @@ fn a_master_that_joins_the_cluster_is_a_server_until_it_leaves() {
     }
     let text = site.place.done(&["status"]);
     assert!(text.contains("its node is cordoned"), "{text}");
-    assert!(text.contains("(of the cluster)"), "{text}");
+    assert!(text.contains("(learned)"), "{text}");
     assert!(text.contains("clusterd is connected"), "{text}");
     site.put(1, &json!({}));
     site.wait_chosen(["s0", "s1", "s2"]);
