@@ -182,7 +182,7 @@ pub(crate) struct UpArgs {
     /// Run clusterd too, and have it read the manifests of this directory as its cluster
     ///
     /// clusterd reads files in YAML and JSON (`*.yaml`, `*.yml`, `*.json`), and follows them: a file that is saved is taken up
-    /// at once.
+    /// at once. Services in them have names below cluster.local.
     #[arg(long, value_name = "DIR")]
     pub(crate) kubernetes: Option<PathBuf>,
 

@@ -51,7 +51,8 @@ with what to do. It finds, among others:
     that no server resolves
   * missing files: registry users (or passwords other than bcrypt's), credentials and authorities
     of mirrors, a kubeconfig that clusterd can use
-  * a [cluster] without one source, and clusterd without a [cluster]
+  * a [cluster] without one source, and clusterd without a [cluster]; networks of a cluster that
+    are the site's, and nodes of a cluster that can join nothing
 
 --json prints `good`, `findings` (each with `kind`: problem, warning or note; `file`, `line` and
 `column` where it has a place; `message`; `remedy`, the part of the message that says what to

@@ -215,6 +215,8 @@ fn commands(
         cluster: layout.runs(Service::Clusterd).then(|| ClusterShow {
             clusterd: program(&binaries.clusterd),
             socket: layout.clusterd_socket.display().to_string(),
+            // The manifests may come later: none of their names is known here.
+            name: "SERVICE.NAMESPACE.svc.cluster.local".to_owned(),
         }),
     };
     let mut lines = suggestions(Tools::find(|name| in_path(name).is_some()), &show);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use ::config::lb_proxy::{ADMIN_PORT, LbProxy};
 pub use ::config::lb_proxy::{DataPath as Path, Protocol, Role};
 use ::config::{Address, Document, Problems};
+use api::lb_proxy::Origin;
 use balance::limits::Rules;
 use balance::pool::Algorithm;
 use balance::table::{AcceptProxy, Policy, SideOptions, Sources};
@@ -20,12 +21,13 @@ use daemon::config::Common;
 use ipnet::IpNet;
 use l4_core::flow;
 use proto::endpoint::Endpoint;
-use proto::health::{Deviation, Target, TargetKind, Watched};
+use proto::health::{AdminState, Deviation, Target, TargetKind, Watched};
 use vrrp::priority::PrioritySettings;
 use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
 
 use read::Parts;
+pub(crate) use read::server;
 
 /// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -185,6 +187,22 @@ pub struct Server {
     pub target: Option<Watched>,
     /// Out of service from the start, until an operator says otherwise.
     pub maintenance: bool,
+    /// Whether it is written or a node of the cluster, in a backend that follows nodes.
+    pub origin: Option<Origin>,
+    /// Whether its node takes no new connections, as the cluster says.
+    pub is_cordoned: bool,
+}
+
+impl Server {
+    /// Its state unless an operator says otherwise.
+    #[must_use]
+    pub const fn admin_state(&self) -> AdminState {
+        match (self.maintenance, self.is_cordoned) {
+            (true, _) => AdminState::Maintenance,
+            (false, true) => AdminState::Drain,
+            (false, false) => AdminState::Ready,
+        }
+    }
 }
 
 /// Addresses that one of several nodes holds.

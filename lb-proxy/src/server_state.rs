@@ -1,7 +1,7 @@
 //! Whether a server may be chosen: from what is configured, what an operator said, what healthd found.
 //!
 //! ```text
-//! operator here > operator at healthd > configured > probes
+//! operator here > operator at healthd > configured > cordoned in the cluster > probes
 //! ```
 //!
 //! Nothing known is not bad: a proxy that has heard nothing serves. Never asks anybody, never looks at
@@ -89,17 +89,20 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The state of one server. `maintenance` is what its configuration says.
+    /// The state of one server. `otherwise` is its state unless an operator says something.
     #[must_use]
-    pub fn of(said: Option<AdminState>, maintenance: bool, status: Option<&TargetStatus>) -> Self {
+    pub fn of(
+        said: Option<AdminState>,
+        otherwise: AdminState,
+        status: Option<&TargetStatus>,
+    ) -> Self {
         let at_healthd = status.map_or(AdminState::Ready, |status| status.admin);
         let state = match (said, at_healthd) {
             // healthd takes a target out for all its users.
             (Some(AdminState::Ready), AdminState::Ready) => AdminState::Ready,
             (Some(AdminState::Ready) | None, AdminState::Maintenance) => AdminState::Maintenance,
             (Some(AdminState::Ready) | None, AdminState::Drain) => AdminState::Drain,
-            (None, AdminState::Ready) if maintenance => AdminState::Maintenance,
-            (None, AdminState::Ready) => AdminState::Ready,
+            (None, AdminState::Ready) => otherwise,
             (Some(state), _) => state,
         };
         match state {
@@ -202,51 +205,60 @@ mod tests {
     fn who_takes_a_server_out_is_heard_before_probes() {
         use AdminState::{Drain, Maintenance, Ready};
         let cases = [
-            (None, false, None, Verdict::Up),
-            (None, true, None, Verdict::Maintenance),
-            (Some(Ready), true, None, Verdict::Up),
-            (None, false, Some((Ready, Liveness::Unknown)), Verdict::Up),
-            (None, false, Some((Ready, Liveness::Down)), Verdict::Down),
-            (None, false, Some((Drain, Liveness::Down)), Verdict::Drain),
+            (None, Ready, None, Verdict::Up),
+            (None, Maintenance, None, Verdict::Maintenance),
+            (Some(Ready), Maintenance, None, Verdict::Up),
+            (None, Ready, Some((Ready, Liveness::Unknown)), Verdict::Up),
+            (None, Ready, Some((Ready, Liveness::Down)), Verdict::Down),
+            (None, Ready, Some((Drain, Liveness::Down)), Verdict::Drain),
             (
                 Some(Ready),
-                false,
+                Ready,
                 Some((Drain, Liveness::Up)),
                 Verdict::Drain,
             ),
             (
                 Some(Ready),
-                false,
+                Ready,
                 Some((Ready, Liveness::Down)),
                 Verdict::Down,
             ),
             (
                 Some(Drain),
-                false,
+                Ready,
                 Some((Ready, Liveness::Up)),
                 Verdict::Drain,
             ),
             (
                 Some(Maintenance),
-                false,
+                Ready,
                 Some((Drain, Liveness::Up)),
                 Verdict::Maintenance,
             ),
             (
                 None,
-                true,
+                Maintenance,
+                Some((Maintenance, Liveness::Up)),
+                Verdict::Maintenance,
+            ),
+            (None, Drain, None, Verdict::Drain),
+            (None, Drain, Some((Ready, Liveness::Down)), Verdict::Drain),
+            (Some(Ready), Drain, Some((Ready, Liveness::Up)), Verdict::Up),
+            (
+                None,
+                Drain,
                 Some((Maintenance, Liveness::Up)),
                 Verdict::Maintenance,
             ),
         ];
-        for (state, maintenance, status, expected) in cases {
+        for (state, otherwise, status, expected) in cases {
             let status = status.map(|(admin, liveness)| TargetStatus {
                 liveness,
                 admin,
                 ..TargetStatus::default()
             });
-            let verdict = Verdict::of(state, maintenance, status.as_ref());
-            assert_eq!(verdict, expected, "{state:?} {maintenance} {status:?}");
+            let verdict = Verdict::of(state, otherwise, status.as_ref());
+            assert_eq!(verdict, expected, "{state:?} {otherwise:?} {status:?}");
         }
     }
 

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
+use crate::cluster::{self, ClusterServers};
 use crate::config::Config;
 use crate::datagrams::Datagrams;
 use crate::decisions::Decisions;
@@ -49,6 +50,7 @@ pub struct Proxy {
     engine: Arc<Engine>,
     builder: Arc<TableBuilder>,
     decisions: Decisions,
+    cluster: Arc<ClusterServers>,
     link: Link,
     reports: Arc<FailureReports>,
     log: Writer,
@@ -100,8 +102,7 @@ impl Service for Proxy {
             let target = &config.file.access_log.target;
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
-        let link = Link::start(config.health(), Self::NAME, config.targets());
-        let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
+        let (link, builder, cluster) = first_table(&config).await;
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
         let stand_in = stand_in(&config, &link, context);
@@ -142,6 +143,7 @@ impl Service for Proxy {
             engine,
             builder,
             decisions,
+            cluster,
             link,
             reports,
             log,
@@ -163,20 +165,17 @@ impl Service for Proxy {
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
         self.try_to_listen(&config)?;
         let first_vips = self.vips.prepare_first(&config).await?;
-        let before = self.builder.view().config.clone();
+        let before = self.cluster.written();
         // First the table, so that a listener never accepts for a frontend that is not in it.
-        self.builder.adopt(config.clone());
+        self.cluster.adopt(config.clone());
         self.engine.notice();
         if let Err(problem) = self.listen(&config) {
-            if let Some(before) = before {
-                self.builder.adopt((*before).clone());
-                self.engine.notice();
-                // The others were there before: only the new ones have failed.
-                drop(self.listen(&before));
-            }
+            self.cluster.adopt(before.clone());
+            self.engine.notice();
+            // The others were there before: only the new ones have failed.
+            drop(self.listen(&before));
             return Err(problem.into());
         }
-        self.link.set_targets(config.targets());
         let after = config.file.health.stand_in_after.get();
         self.reports.stand_in().set_after(after);
         self.vips.apply(&config, first_vips).await;
@@ -227,6 +226,7 @@ impl Proxy {
             engine: Arc::clone(&self.engine),
             view: self.builder.view(),
             link: self.link.clone(),
+            cluster: self.cluster.status(),
             datagrams: self.datagrams.clone(),
             kernel: self.kernel.status(),
             routers: self.vips.routers(),
@@ -334,6 +334,7 @@ impl Proxy {
                 }
             }));
         }
+        self.tasks.extend(self.cluster.follow());
         let decisions = self.decisions.clone();
         self.tasks.push(tokio::spawn(async move {
             // Those of a predecessor of an earlier version are on no disk.
@@ -401,6 +402,16 @@ impl Proxy {
 fn stand_in(config: &Config, link: &Link, context: &Context) -> StandIn {
     let after = config.file.health.stand_in_after.get();
     StandIn::start(Proxy::NAME, link, after, context.readiness.clone())
+}
+
+/// The link to healthd, the first table, and what follows clusterd for it.
+async fn first_table(config: &Config) -> (Link, Arc<TableBuilder>, Arc<ClusterServers>) {
+    let (clusterd, members) = cluster::first_report(config.clone()).await;
+    let config = members.config();
+    let link = Link::start(config.health(), Proxy::NAME, config.targets());
+    let builder = TableBuilder::new(config, health::first_word(&link).await, secret());
+    let servers = ClusterServers::new(members, clusterd, link.clone(), Arc::clone(&builder));
+    (link, builder, servers)
 }
 
 /// Takes up the decisions of operators, from a predecessor or, without one, from the disk; returns the virtual routers

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use api::Status;
 use api::lb_proxy::{
-    Backend, Connections, Decision, Detail, FlowTable, Frontend, FrontendTally, Healthd, Kernel,
-    Path, Probe, Protocol, Server, Service, Session, Vip,
+    Backend, Cluster, Connections, Decision, Detail, FlowTable, Frontend, FrontendTally, Healthd,
+    Kernel, Origin, Path, Probe, Protocol, RefusedNode, Server, Service, Session, Vip,
 };
+use balance::pool::Reason;
 use balance::table;
 use config_text::counted;
 use daemon::clock;
@@ -30,7 +31,7 @@ use crate::datagrams::Datagrams;
 use crate::kernel_path;
 use crate::leases;
 use crate::server_state::Override;
-use crate::table_builder::View;
+use crate::table_builder::{ServerKey, View};
 
 /// The most sessions of the kernel that are counted: this bounds the cost, a tenth of a second
 /// at most. With more, there are at least this many.
@@ -45,6 +46,8 @@ pub struct Report {
     pub view: Arc<View>,
     /// The stream from healthd.
     pub link: Link,
+    /// The nodes of the cluster; none where it is not followed.
+    pub cluster: Option<Cluster>,
     /// Frontends for datagrams.
     pub(crate) datagrams: Datagrams,
     /// The kernel's rules, if there are any.
@@ -91,6 +94,7 @@ impl Report {
                 generation: self.view.snapshot.generation,
                 stand_in: self.view.snapshot.stands_in,
             }),
+            cluster: self.cluster.clone(),
         }
     }
 
@@ -162,7 +166,8 @@ impl Report {
                     since_seconds: history
                         .map(|history| now.saturating_duration_since(history.since).as_secs()),
                     chosen: explained.reason.is_chosen(),
-                    why: explained.reason.to_string(),
+                    why: self.why(&key, &explained.reason),
+                    origin: self.server(&key).and_then(|server| server.origin),
                     decisions: self.decisions(&key),
                     avoided_seconds: server.avoided(now).map(|left| left.as_secs_f64()),
                     probe: self.probe(&key),
@@ -185,8 +190,26 @@ impl Report {
         }
     }
 
+    fn server(&self, key: &ServerKey) -> Option<&config::Server> {
+        let config = self.view.config.as_deref()?;
+        config.server(&key.0, &key.1)
+    }
+
+    /// Why new sessions go to a server, or do not.
+    fn why(&self, key: &ServerKey, reason: &Reason) -> String {
+        let said = self.view.overrides.get(key);
+        let has_decision = said.is_some_and(|said| said.state.is_some());
+        let is_cordoned = self.server(key).is_some_and(|server| server.is_cordoned);
+        match (reason, has_decision) {
+            (Reason::Drain, false) if is_cordoned => {
+                "its node is cordoned, or about to be deleted".to_owned()
+            }
+            _ => reason.to_string(),
+        }
+    }
+
     /// The decisions of operators about a server.
-    fn decisions(&self, key: &crate::table_builder::ServerKey) -> Vec<Decision> {
+    fn decisions(&self, key: &ServerKey) -> Vec<Decision> {
         let said = self.view.overrides.get(key);
         let decisions = said.into_iter().flat_map(Override::decisions);
         let decision = |(decided, terms)| Decision {
@@ -197,9 +220,8 @@ impl Report {
     }
 
     /// healthd's last result about a server.
-    fn probe(&self, key: &crate::table_builder::ServerKey) -> Option<Probe> {
-        let config = self.view.config.as_deref()?;
-        let target = config.server(&key.0, &key.1)?.target.as_ref()?;
+    fn probe(&self, key: &ServerKey) -> Option<Probe> {
+        let target = self.server(key)?.target.as_ref()?;
         let status = self.view.snapshot.watched(target);
         Some(Probe {
             target: target.to_string(),
@@ -381,6 +403,9 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
     if let Some(kernel) = &detail.kernel {
         write_kernel(text, kernel)?;
     }
+    if let Some(cluster) = &detail.cluster {
+        write_cluster(text, cluster)?;
+    }
     match &detail.healthd {
         Some(healthd) if healthd.connected => writeln!(text, "healthd is connected"),
         Some(healthd) => {
@@ -393,6 +418,39 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             writeln!(text, "healthd is NOT connected ({error}); {since}")
         }
         None => writeln!(text, "healthd is not asked"),
+    }
+}
+
+fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
+    for followed in &cluster.backends {
+        let (backend, nodes) = (&followed.backend, followed.nodes.join(" and "));
+        writeln!(text, "backend {backend} follows the {nodes} of the cluster")?;
+        for RefusedNode { node, why } in &followed.refused {
+            writeln!(text, "  {node} may NOT join: {why}")?;
+        }
+        if let Some(held) = &followed.held {
+            let servers = held.servers.join(" ");
+            let left = HumanDuration(Duration::from_secs(held.seconds));
+            writeln!(
+                text,
+                "  the cluster would take {servers} out, more than half of {}; this counts if it lasts {left} more",
+                counted(held.of, "server")
+            )?;
+        }
+    }
+    match (cluster.connected, cluster.age_seconds) {
+        (true, _) => writeln!(text, "clusterd is connected"),
+        (false, Some(age)) => writeln!(
+            text,
+            "clusterd is NOT connected ({}); the servers are those of {} ago",
+            cluster.error,
+            seconds(age)
+        ),
+        (false, None) => writeln!(
+            text,
+            "clusterd is NOT connected ({}); the servers are those of the configuration",
+            cluster.error
+        ),
     }
 }
 
@@ -473,7 +531,12 @@ fn write_backend(text: &mut String, backend: &Backend) -> std::fmt::Result {
         counted(backend.servers.len(), "server")
     )?;
     for server in &backend.servers {
-        write!(text, "  {} {} {}", server.name, server.address, server.why)?;
+        let learned = match server.origin {
+            Some(Origin::Learned) => " (learned)",
+            Some(Origin::Written | Origin::Both) | None => "",
+        };
+        let (name, address, why) = (&server.name, &server.address, &server.why);
+        write!(text, "  {name} {address}{learned} {why}")?;
         // It says itself how long it is avoided.
         if let (Some(since), None) = (server.since_seconds, server.avoided_seconds) {
             write!(text, " for {}", HumanDuration(Duration::from_secs(since)))?;

@@ -183,9 +183,9 @@ impl TableBuilder {
         state: AdminState,
         terms: Terms,
     ) -> Result<(), NoSuchServer> {
-        self.change(backend, server, |said, maintenance| {
-            // Ready is nothing said, unless the configuration says otherwise.
-            let is_said = state != AdminState::Ready || maintenance;
+        self.change(backend, server, |said, otherwise| {
+            // Ready is nothing said, unless the configuration or the cluster says otherwise.
+            let is_said = state != AdminState::Ready || otherwise != AdminState::Ready;
             said.state = is_said.then_some(Decided {
                 value: state,
                 terms,
@@ -267,16 +267,16 @@ impl TableBuilder {
         &self,
         backend: &str,
         server: &str,
-        change: impl FnOnce(&mut Override, bool),
+        change: impl FnOnce(&mut Override, AdminState),
     ) -> Result<(), NoSuchServer> {
         let mut inner = self.inner.lock();
         let Some(configured) = inner.config.server(backend, server) else {
             return Err(NoSuchServer(backend.to_owned(), server.to_owned()));
         };
-        let maintenance = configured.maintenance;
+        let otherwise = configured.admin_state();
         let key = (backend.into(), server.into());
         let mut said = inner.overrides.get(&key).cloned().unwrap_or_default();
-        change(&mut said, maintenance);
+        change(&mut said, otherwise);
         let decisions: Vec<String> = said.decisions().map(in_words).collect();
         let decisions = match decisions.is_empty() {
             true => "none".to_owned(),
@@ -428,7 +428,7 @@ impl Inner {
         let said = said.map(|state| state.value);
         let target = server.target.as_ref();
         let status = target.and_then(|target| self.snapshot.watched(target));
-        Verdict::of(said, server.maintenance, status)
+        Verdict::of(said, server.admin_state(), status)
     }
 
     /// Whether healthd probes a server now, or this service in its place.

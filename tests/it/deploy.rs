@@ -1,6 +1,7 @@
 //! From the file that describes a site to what its nodes run.
 
 mod bundle;
+mod cluster;
 mod fixture;
 mod image;
 mod install;

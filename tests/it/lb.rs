@@ -5,6 +5,7 @@
 
 mod access;
 mod choice;
+mod cluster;
 mod delivery;
 mod forward;
 mod liveness;

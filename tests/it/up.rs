@@ -344,6 +344,8 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
     let place = Place::new("up-cluster");
     let manifests = place.scratch.join("manifests");
     std::fs::create_dir_all(&manifests).unwrap();
+    let namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n";
+    std::fs::write(manifests.join("shop.yaml"), namespace).unwrap();
     std::fs::write(manifests.join("web.yaml"), service("web", "172.30.0.20")).unwrap();
     let site = place.start_with(&["--kubernetes", &manifests.display().to_string()]);
 
@@ -363,6 +365,12 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
     wait::for_it("the first Service is there", PATIENCE, || {
         let first = get();
         first.contains("web") && first.contains("172.30.0.20")
+    });
+    // Its name is there for everyone who asks the site.
+    let of_web = IpAddr::from([172, 30, 0, 20]);
+    wait::for_it("the Service has a name", PATIENCE, || {
+        let answer = ask_a(place.recursor(), "web.shop.svc.cluster.local");
+        answer.is_ok_and(|answer| answer.addresses() == [of_web].into())
     });
 
     // A file that is saved is taken up, and one that is removed takes its objects with it.

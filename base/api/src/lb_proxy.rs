@@ -28,6 +28,9 @@ pub struct Detail {
     pub kernel: Option<Kernel>,
     /// The connection to healthd; none when lb-proxy does not use it.
     pub healthd: Option<Healthd>,
+    /// The cluster whose nodes join backends; none when lb-proxy follows none.
+    #[serde(default)]
+    pub cluster: Option<Cluster>,
 }
 
 /// The protocol of a frontend.
@@ -145,6 +148,9 @@ pub struct Server {
     pub chosen: bool,
     /// The reason, in words.
     pub why: String,
+    /// Whether the configuration or the cluster has it; none in a backend that follows no nodes.
+    #[serde(default)]
+    pub origin: Option<Origin>,
     /// The decisions of operators about it.
     #[serde(default)]
     pub decisions: Vec<Decision>,
@@ -171,6 +177,30 @@ pub struct Server {
     pub bytes_in: u64,
     /// Bytes to clients.
     pub bytes_out: u64,
+}
+
+/// The origin of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// The configuration has it, and the cluster has no such node.
+    Written,
+    /// The cluster has it alone.
+    Learned,
+    /// The configuration has it, and it is a node of the cluster.
+    Both,
+}
+
+impl Origin {
+    /// The origin in a word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Learned => "learned",
+            Self::Both => "both",
+        }
+    }
 }
 
 /// An operator's decision about a server.
@@ -309,6 +339,56 @@ pub struct Healthd {
     /// Whether lb-proxy probes the servers itself, because healthd is away.
     #[serde(default)]
     pub stand_in: bool,
+}
+
+//--- Cluster
+
+/// The cluster whose nodes join backends.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cluster {
+    /// Whether clusterd is connected.
+    pub connected: bool,
+    /// The last error of the connection.
+    pub error: String,
+    /// Seconds since the last snapshot.
+    pub age_seconds: Option<f64>,
+    /// The generation of the last snapshot.
+    pub generation: u64,
+    /// The backends that follow nodes.
+    pub backends: Vec<Followed>,
+}
+
+/// A backend that follows nodes of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Followed {
+    /// Its name.
+    pub backend: String,
+    /// The nodes: `masters`, `workers`, `ingress`.
+    pub nodes: Vec<String>,
+    /// Nodes that may not join.
+    pub refused: Vec<RefusedNode>,
+    /// A loss of servers that does not count yet.
+    pub held: Option<HeldLoss>,
+}
+
+/// A node that may not join.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedNode {
+    /// The name of the node.
+    pub node: String,
+    /// The reason.
+    pub why: String,
+}
+
+/// A loss of more than half of the servers, which counts once it has lasted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldLoss {
+    /// The addresses of the servers that would take no new connections.
+    pub servers: Vec<String>,
+    /// How many servers take new connections now.
+    pub of: usize,
+    /// Seconds until the loss counts, if it lasts.
+    pub seconds: u64,
 }
 
 //--- Sessions

@@ -13,10 +13,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::healthd::{StandInAfter, stand_in_after};
+use crate::site::Network;
 use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, SizeWithin, Whole};
 
 pub use backend::{
-    Backend, Balance, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy, Server,
+    Backend, Balance, Follow, HealthCheck, Kind, MAX_WEIGHT, MIN_INTERVAL, OnDown, OnUp, SendProxy,
+    Server,
 };
 pub use frontend::{
     AcceptProxy, DataPath, Flows, Frontend, INSPECT_TIMEOUT, Keepalive, KeepaliveProbes, Limits,
@@ -72,6 +74,9 @@ pub struct LbProxy {
     pub admin: Admin<ADMIN_PORT>,
     /// Liveness of servers.
     pub health: Health,
+    /// The Kubernetes cluster whose nodes join backends and leave them; none without this table.
+    #[schemars(extend("x-example" = CLUSTER))]
+    pub cluster: Option<Cluster>,
     /// The handover to a successor.
     pub swap: Swap,
     /// A record of each session.
@@ -112,6 +117,7 @@ impl Default for LbProxy {
             log: Log::default(),
             admin: Admin::default(),
             health: Health::default(),
+            cluster: None,
             swap: Swap::default(),
             access_log: AccessLog::default(),
             openshift: OpenShift::default(),
@@ -143,6 +149,28 @@ impl Default for Health {
         Self {
             endpoint: HealthdArg::default(),
             stand_in_after: stand_in_after(),
+        }
+    }
+}
+
+/// The Kubernetes cluster whose nodes join backends and leave them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Cluster {
+    /// The Unix socket of clusterd. While clusterd is away, the servers stay as they are; without a first report they are
+    /// those of this file.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub socket: PathBuf,
+    /// The networks of addresses with which nodes may join. Virtual IPs of this file in them may not.
+    #[schemars(extend("x-example" = "[\"192.168.7.0/24\"]"))]
+    pub networks: Vec<Network>,
+}
+
+impl Default for Cluster {
+    fn default() -> Self {
+        Self {
+            socket: crate::clusterd::SOCKET.into(),
+            networks: Vec::new(),
         }
     }
 }
@@ -236,6 +264,12 @@ const fn yes() -> bool {
 }
 
 //--- Examples of the manual
+
+/// The nodes of a cluster.
+const CLUSTER: &str = r#"
+[cluster]
+networks = ["192.168.7.0/24"]
+"#;
 
 /// Frontends of every kind.
 const FRONTENDS: &str = r#"

@@ -34,6 +34,30 @@ fn parse_node(text: &str) -> Result<Arc<str>, TextError> {
     ))
 }
 
+/// The nodes of a cluster that join a list and leave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterNodes {
+    /// The nodes of the control plane.
+    Masters,
+    /// The nodes with the label of workers, and those without any role; no remote workers of OpenShift.
+    Workers,
+    /// The nodes on which a router of OpenShift's default ingress is ready.
+    Ingress,
+}
+
+impl ClusterNodes {
+    /// The word in the file.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Masters => "masters",
+            Self::Workers => "workers",
+            Self::Ingress => "ingress",
+        }
+    }
+}
+
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]

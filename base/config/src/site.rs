@@ -14,6 +14,7 @@ pub use service::{Service, UnknownService};
 pub use values::{Network, Openshift, Podman, Port, RouterId, SiteValueError, Ttl};
 
 use crate::healthd::Schedule;
+use crate::nodes::ClusterNodes;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
 
 const NODE: &str = r#"
@@ -57,6 +58,9 @@ ca = "quay.crt"
 const CLUSTER: &str = r#"
 [cluster]
 kubeconfig = "clusterd.kubeconfig"
+domain = "cluster.local"
+reverse = ["172.30.0.0/16", "10.128.0.0/14"]
+follow = ["masters", "ingress"]
 "#;
 
 const PUBLISH: &str = r#"
@@ -214,7 +218,7 @@ pub struct Node {
     /// The services that the node runs. A master runs all, clusterd only with `[cluster]`; a worker only timesync-agent.
     /// dns-authd and lb-proxy need healthd on the same node, dns-recursor needs dns-authd.
     #[serde(default)]
-    #[schemars(extend("x-example" = "[\"healthd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
+    #[schemars(extend("x-example" = "[\"healthd\", \"clusterd\", \"dns-authd\", \"dns-recursor\", \"lb-proxy\", \"registry-svc\", \"timesync-agent\"]"))]
     pub services: Option<Vec<Service>>,
 }
 
@@ -501,6 +505,20 @@ pub struct Cluster {
     /// A directory of manifests on the nodes, below `/etc/outpost/clusterd`. clusterd follows its files, and asks no API.
     #[schemars(extend("x-example" = "\"/etc/outpost/clusterd/manifests\"", "x-instead-of" = "kubeconfig"))]
     pub manifests: Option<PathBuf>,
+    /// The domain of the cluster. With this key dns-authd answers for the names of Services and endpoints, as CoreDNS does, and
+    /// dns-recursor asks it for them, so that nodes and pods that ask dns-recursor get them. Without it the site does not know
+    /// these names.
+    #[schemars(extend("x-example" = "\"cluster.local\""))]
+    pub domain: Option<String>,
+    /// The networks of Services and pods whose addresses have names (PTR), with `domain`.
+    #[schemars(extend("x-example" = "[\"172.30.0.0/16\", \"10.128.0.0/14\"]"))]
+    pub reverse: Vec<Network>,
+    /// The nodes of the cluster that join the servers of lb-proxy and leave them, as the cluster says: `masters` those of the
+    /// API, `ingress` those of the ingress (the nodes that run a router of OpenShift), `workers` those of ports that workers
+    /// offer. A node joins with an address in `networks` of the site. Nodes of this file never leave. A cordoned node takes no
+    /// new connections. Default: no nodes.
+    #[schemars(extend("x-example" = "[\"masters\", \"ingress\"]"))]
+    pub follow: Vec<ClusterNodes>,
 }
 
 //--- Platform

@@ -1,5 +1,5 @@
-//! The members of a list that people wrote, such as the servers of a backend, as a cluster changes: nodes of a role join and
-//! leave.
+//! The members of a list that people wrote, such as the servers of a backend, as a cluster changes: masters, workers or the
+//! nodes of the ingress join and leave.
 //!
 //! ```text
 //! what is written ──────────┐
@@ -13,6 +13,7 @@
 //! * `Ready` has no say: when the nodes lose the API, all of them turn unready at once, and serve on.
 //! * More than half of the members never stop taking connections at once: such a loss counts when it has lasted for [`CONFIRM`].
 //! * A snapshot from before clusterd's last start takes nothing away; without any, the members are the written ones.
+//! * While clusterd is away, nothing changes: no loss counts of which it has not said that it lasts.
 //!
 //! Reads no clock, and asks nothing: snapshots and times are given.
 
@@ -24,13 +25,14 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use cluster::{Freshness, Kind, Node, Object, Snapshot};
+use config::nodes::ClusterNodes;
 use ipnet::IpNet;
 
 /// How long the loss of more than half of the members has to last before it counts.
 pub const CONFIRM: Duration = Duration::from_mins(5);
 
 /// The most nodes that join: those of the largest control planes, several times.
-const MOST_LEARNED: usize = 64;
+pub const MOST_LEARNED: usize = 64;
 
 /// The labels of a master: those of Kubernetes, of its versions before 1.24 and of OpenShift, and of RKE. Their value has no
 /// meaning.
@@ -39,6 +41,18 @@ const MASTER_LABELS: [&str; 3] = [
     "node-role.kubernetes.io/master",
     "node-role.kubernetes.io/controlplane",
 ];
+
+/// The label of a worker, which OpenShift sets and Kubernetes alone does not.
+const WORKER_LABEL: &str = "node-role.kubernetes.io/worker";
+
+/// The label of a worker of OpenShift that is away from the site, where no router runs.
+const REMOTE_LABEL: &str = "node.openshift.io/remote-worker";
+
+/// The beginning of the labels of all roles.
+const ROLE_LABELS: &str = "node-role.kubernetes.io/";
+
+/// The Service whose endpoints are the routers of OpenShift's default ingress, whatever publishes them.
+const ROUTERS: (&str, &str) = ("openshift-ingress", "router-internal-default");
 
 /// A member as people wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +66,8 @@ pub struct Written {
 /// The limits of what may join.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
+    /// The nodes.
+    pub nodes: Vec<ClusterNodes>,
     /// The networks of addresses that may join.
     pub networks: Vec<IpNet>,
     /// Addresses in these networks that may not: virtual IPs.
@@ -186,7 +202,7 @@ impl Membership {
 
     /// Takes up a snapshot.
     pub fn observe(&mut self, snapshot: &Snapshot, now: Instant) {
-        let freshness = snapshot.freshness(Kind::Node);
+        let freshness = self.freshness(snapshot);
         if freshness != Freshness::Current {
             // It confirms nothing.
             self.held = None;
@@ -216,6 +232,20 @@ impl Membership {
         self.take(&more);
         self.held = Some((Held { losses, of, until }, next));
         self.tick(now);
+    }
+
+    /// Notes that clusterd is away: a loss that waits begins to wait again when clusterd says so.
+    pub fn lose_sight(&mut self) {
+        self.held = None;
+    }
+
+    /// The freshness of all that decides.
+    fn freshness(&self, snapshot: &Snapshot) -> Freshness {
+        let nodes = snapshot.freshness(Kind::Node);
+        match self.bounds.nodes.contains(&ClusterNodes::Ingress) {
+            true => nodes.min(snapshot.freshness(Kind::EndpointSlice)),
+            false => nodes,
+        }
     }
 
     /// Takes up what an old picture adds. It cordons too, unless it would take more than half: it cannot confirm that.
@@ -306,11 +336,22 @@ impl Membership {
 
     fn read(&self, snapshot: &Snapshot) -> (Picture, Vec<Refused>) {
         let (mut picture, mut refused) = (Picture::default(), Vec::new());
+        let routers = match self.bounds.nodes.contains(&ClusterNodes::Ingress) {
+            true => nodes_of_routers(snapshot),
+            false => BTreeSet::new(),
+        };
+        let is_of = |node: &Node| {
+            self.bounds.nodes.iter().any(|nodes| match nodes {
+                ClusterNodes::Masters => is_master(node),
+                ClusterNodes::Workers => is_worker(node),
+                ClusterNodes::Ingress => routers.contains(node.meta.name.as_str()),
+            })
+        };
         for object in snapshot.of_kind(Kind::Node) {
             let Object::Node(node) = &**object else {
                 continue;
             };
-            if !is_master(node) {
+            if !is_of(node) {
                 continue;
             }
             match self.place(node, &picture) {
@@ -383,6 +424,28 @@ fn is_master(node: &Node) -> bool {
     MASTER_LABELS
         .iter()
         .any(|label| node.meta.labels.contains_key(*label))
+}
+
+/// A node without any role is a worker: Kubernetes alone gives workers none.
+fn is_worker(node: &Node) -> bool {
+    let labels = &node.meta.labels;
+    let has_role = labels.keys().any(|label| label.starts_with(ROLE_LABELS));
+    let is_worker = labels.contains_key(WORKER_LABEL) || !has_role;
+    is_worker && !labels.contains_key(REMOTE_LABEL)
+}
+
+/// The nodes on which a router is ready.
+fn nodes_of_routers(snapshot: &Snapshot) -> BTreeSet<&str> {
+    let slices = snapshot.of_kind(Kind::EndpointSlice);
+    let slices = slices.filter_map(|object| match &**object {
+        Object::EndpointSlice(slice) => Some(slice),
+        _ => None,
+    });
+    let of_routers =
+        slices.filter(|slice| (slice.meta.namespace.as_str(), slice.service.as_str()) == ROUTERS);
+    let endpoints = of_routers.flat_map(|slice| &slice.endpoints);
+    let ready = endpoints.filter(|endpoint| endpoint.ready && !endpoint.node.is_empty());
+    ready.map(|endpoint| endpoint.node.as_str()).collect()
 }
 
 #[cfg(test)]

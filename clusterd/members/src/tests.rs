@@ -1,6 +1,6 @@
 //! The members, told stories of a cluster.
 
-use cluster::{Meta, NodeAddress};
+use cluster::{AddressType, Endpoint, EndpointSlice, Meta, NodeAddress};
 use random::Random;
 
 use super::*;
@@ -67,6 +67,7 @@ fn membership() -> Membership {
 
 fn bounds() -> Bounds {
     Bounds {
+        nodes: vec![ClusterNodes::Masters],
         networks: vec!["192.168.7.0/24".parse().unwrap()],
         excluded: [ip(100)].into(),
     }
@@ -121,6 +122,100 @@ fn workers_and_nodes_that_turn_unready_change_nothing() {
         membership.observe(&current([old]), now);
         assert_eq!(words(&membership), "13 14 15 +17", "{label}");
     }
+}
+
+/// A node with these labels at 192.168.7.LAST.
+fn labelled(last: u8, labels: &[&str]) -> Node {
+    let mut node = node(last);
+    let labels = labels
+        .iter()
+        .map(|label| ((*label).to_owned(), String::new()));
+    node.meta.labels = labels.collect();
+    node
+}
+
+fn following(nodes: &[ClusterNodes]) -> Membership {
+    let bounds = Bounds {
+        nodes: nodes.to_vec(),
+        ..bounds()
+    };
+    Membership::new(Vec::new(), bounds)
+}
+
+#[test]
+fn workers_have_their_label_or_no_role() {
+    let now = moment();
+    let nodes = || {
+        current([
+            node(13),
+            labelled(14, &[MASTER_LABELS[1], WORKER_LABEL]),
+            labelled(20, &[WORKER_LABEL]),
+            labelled(21, &["kubernetes.io/os"]),
+            labelled(22, &["node-role.kubernetes.io/infra"]),
+            labelled(23, &[WORKER_LABEL, REMOTE_LABEL]),
+        ])
+    };
+    let mut workers = following(&[ClusterNodes::Workers]);
+    workers.observe(&nodes(), now);
+    assert_eq!(words(&workers), "+14 +20 +21");
+    let mut both = following(&[ClusterNodes::Masters, ClusterNodes::Workers]);
+    both.observe(&nodes(), now);
+    assert_eq!(words(&both), "+13 +14 +20 +21");
+}
+
+#[test]
+fn the_ingress_has_the_nodes_on_which_a_router_is_ready() {
+    let now = moment();
+    let router = |last: u8, ready| Endpoint {
+        addresses: vec![ip(last)],
+        ready,
+        node: format!("n{last}"),
+        ..Endpoint::default()
+    };
+    let slice = |namespace: &str, service: &str, endpoints| EndpointSlice {
+        meta: Meta {
+            namespace: namespace.to_owned(),
+            name: format!("{service}-abc"),
+            ..Meta::default()
+        },
+        service: service.to_owned(),
+        address_type: AddressType::IPv4,
+        endpoints,
+        ports: Vec::new(),
+    };
+    let with = |freshness, endpoints: Vec<Endpoint>| {
+        let mut snapshot = current([20, 21, 22].map(|last| labelled(last, &[WORKER_LABEL])));
+        let routers = slice("openshift-ingress", "router-internal-default", endpoints);
+        snapshot.put(Object::EndpointSlice(routers));
+        let other = slice("shop", "router-internal-default", vec![router(22, true)]);
+        snapshot.put(Object::EndpointSlice(other));
+        snapshot.set_freshness(Kind::EndpointSlice, freshness);
+        snapshot
+    };
+    let mut ingress = following(&[ClusterNodes::Ingress]);
+    let both = vec![router(20, true), router(21, true)];
+    ingress.observe(&with(Freshness::Current, both), now);
+    assert_eq!(words(&ingress), "+20 +21");
+    // Endpoints from before the start of clusterd take none away.
+    ingress.observe(&with(Freshness::Old, vec![router(22, true)]), now);
+    assert_eq!(words(&ingress), "+20 +21 +22");
+    let one = vec![router(20, true), router(21, false), router(22, true)];
+    ingress.observe(&with(Freshness::Current, one), now);
+    assert_eq!(words(&ingress), "+20 +22");
+}
+
+#[test]
+fn a_loss_does_not_count_while_clusterd_is_away() {
+    let now = moment();
+    let mut membership = following(&[ClusterNodes::Masters]);
+    membership.observe(&current([13, 14, 15].map(node)), now);
+    membership.observe(&current([node(13)]), now);
+    membership.lose_sight();
+    assert_eq!(membership.deadline(), None);
+    membership.tick(now + CONFIRM);
+    assert_eq!(words(&membership), "+13 +14 +15");
+    membership.observe(&current([node(13)]), now + CONFIRM);
+    assert_eq!(membership.deadline(), Some(now + CONFIRM + CONFIRM));
 }
 
 #[test]

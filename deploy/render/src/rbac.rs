@@ -118,7 +118,7 @@ mod tests {
     fn a_site_whose_clusterd_asks_no_api_needs_no_account() {
         let mut site = Site::example();
         assert_eq!(outputs(&site), []);
-        let of = |source| Some(Cluster { source });
+        let of = |source| Some(Cluster::new(source));
         site.cluster = of(ClusterSource::Manifests("/etc/outpost/m".into()));
         assert_eq!(outputs(&site), []);
         site.cluster = of(ClusterSource::Kubeconfig(None));

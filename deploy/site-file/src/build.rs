@@ -61,7 +61,7 @@ impl Builder<'_, '_> {
         // OpenShift's network keeps the addresses of a node here.
         let interface = interface.or_else(|| has_openshift.then(|| "br-ex".to_owned()));
 
-        let mut nodes = self.nodes(spec, &platform);
+        let nodes = self.nodes(spec, &platform);
         let zone = self.zone_head(&spec.dns, &domain, &nodes);
         let registry = self.registry(
             &spec.registry,
@@ -77,7 +77,6 @@ impl Builder<'_, '_> {
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
         let published = self.published(spec, &registry, &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
-        let cluster = self.kubernetes(spec.cluster.as_ref(), &nodes);
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams, &nodes);
         if time.servers.is_empty() && !self.report.is_lost(&at!["time", "servers"]) {
@@ -88,8 +87,7 @@ impl Builder<'_, '_> {
             );
         }
         self.led(&vips, &published);
-        nodes.sort_by_key(|node| node.role != Role::Master);
-        Site {
+        let mut site = Site {
             name,
             domain,
             networks,
@@ -105,10 +103,14 @@ impl Builder<'_, '_> {
             health: self.schedule(spec.health),
             vips,
             registry,
-            cluster,
+            cluster: None,
             pki: spec.pki.clone(),
             platform,
-        }
+        };
+        site.cluster = self.kubernetes(spec.cluster.as_ref(), &site);
+        // Problems of nodes are found by their places in the file.
+        site.nodes.sort_by_key(|node| node.role != Role::Master);
+        site
     }
 
     /// The schedule of probes: one that healthd takes.
@@ -169,7 +171,7 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn bound(&mut self, first: &[Step<'_>], length: usize) {
+    pub(super) fn bound(&mut self, first: &[Step<'_>], length: usize) {
         if length <= MAX_LISTED {
             return;
         }
@@ -365,7 +367,8 @@ fn clients(clients: Option<&[file::Network]>, platform: &Platform) -> Vec<IpNet>
     }
 }
 
-fn overlap(one: &IpNet, other: &IpNet) -> bool {
+/// Whether two networks have an address in common.
+pub(super) fn overlap(one: &IpNet, other: &IpNet) -> bool {
     one.contains(&other.network()) || other.contains(&one.network())
 }
 

@@ -47,13 +47,15 @@ impl Addresses {
         self.taken.insert(address, who.to_owned());
     }
 
+    /// The networks of the site, as far as they could be read.
+    pub(super) fn networks(&self) -> &[IpNet] {
+        self.networks.as_deref().unwrap_or_default()
+    }
+
     /// The network that an address is in.
     pub(super) fn network_of(&self, address: IpAddr) -> Option<IpNet> {
-        let networks = self.networks.as_deref().unwrap_or_default();
-        networks
-            .iter()
-            .copied()
-            .find(|network| network.contains(&address))
+        let mut networks = self.networks().iter().copied();
+        networks.find(|network| network.contains(&address))
     }
 
     fn unfit(&self, address: IpAddr) -> Option<String> {

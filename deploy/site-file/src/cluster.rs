@@ -1,22 +1,27 @@
-//! The Kubernetes cluster on the nodes: the source from which clusterd knows it.
+//! The Kubernetes cluster on the nodes: the source from which clusterd knows it, its names, and its nodes.
 
 use std::path::{Component, Path, PathBuf};
 
+use config::dns_authd::Kubernetes;
 use config::site as file;
 use config::{Step, at};
+use dns_kubernetes::Options;
+use ipnet::IpNet;
 
-use super::builder::Builder;
-use super::{Holds, Named};
+use super::build::overlap;
+use super::builder::{Builder, MAX_LISTED};
+use super::{Holds, Named, names};
 use site::service::Service;
-use site::{Cluster, ClusterSource, Node, paths};
+use site::{Cluster, ClusterNodes, ClusterSource, Node, Site, paths};
 
 impl Builder<'_, '_> {
-    /// The cluster, if the file has one.
+    /// The cluster, if the file has one; `site` is all the rest, with the nodes in the order of the file.
     pub(super) fn kubernetes(
         &mut self,
         spec: Option<&file::Cluster>,
-        nodes: &[Node],
+        site: &Site,
     ) -> Option<Cluster> {
+        let nodes = &site.nodes;
         let is_lost = self.report.is_lost(&at!["cluster"]);
         let Some(spec) = spec else {
             if !is_lost {
@@ -38,9 +43,134 @@ impl Builder<'_, '_> {
         let port = paths::admin(Service::Clusterd).port();
         let who = "clusterd's admin listener".to_owned();
         self.ports.claim(&mut self.report, port, span, who);
-        Some(Cluster {
+        let cluster = Cluster {
             source: self.cluster_source(spec),
-        })
+            domain: self.cluster_domain(spec, site),
+            reverse: self.cluster_networks(spec),
+            follow: spec.follow.clone(),
+        };
+        self.followed(&cluster, site);
+        Some(cluster)
+    }
+
+    /// Refuses nodes of the cluster that no port of the site can follow, and a lb-proxy that cannot know them.
+    fn followed(&mut self, cluster: &Cluster, site: &Site) {
+        for (index, nodes) in cluster.follow.iter().enumerate() {
+            let span = self.report.span(&at!["cluster", "follow", index]);
+            let name = nodes.name();
+            let before = cluster.follow.iter().take(index);
+            if before.clone().any(|before| before == nodes) {
+                let message = format!("`{name}` is given twice; take one of them out");
+                self.report.wrong(span, message);
+                continue;
+            }
+            if *nodes == ClusterNodes::Ingress && site.platform.openshift.is_none() {
+                let message = "`ingress` stands for the routers of OpenShift, and the site has no OpenShift; write \"masters\" or \"workers\"";
+                self.report.wrong(span, message);
+                continue;
+            }
+            let mut published = site.published.iter();
+            let is_used = published.any(|published| {
+                published.proxy_port.is_some() && cluster.followed(published).contains(nodes)
+            });
+            if !is_used && !self.report.is_lost(&at!["publish"]) {
+                let message = format!(
+                    "`{name}` join no backend: no [[publish]] with a `proxy-port` is offered by them; take `{name}` out, or publish a port"
+                );
+                self.report.wrong(span, message);
+            }
+        }
+        if !cluster.follow.is_empty() {
+            let why = "from which it learns the nodes of the cluster";
+            self.needs_clusterd(Service::LbProxy, why, &site.nodes);
+        }
+    }
+
+    /// Refuses nodes that run a service without clusterd.
+    fn needs_clusterd(&mut self, service: Service, why: &str, nodes: &[Node]) {
+        for (index, node) in nodes.iter().enumerate() {
+            let runs = |service| node.services.contains(&service);
+            if runs(service) && !runs(Service::Clusterd) {
+                let span = self.report.span(&at!["node", index, "services"]);
+                let message = format!(
+                    "`{}` runs {service} without clusterd, {why}; add it to `services`",
+                    node.name
+                );
+                self.report.wrong(span, message);
+            }
+        }
+    }
+
+    /// The domain whose names the site answers for.
+    fn cluster_domain(&mut self, spec: &file::Cluster, site: &Site) -> Option<String> {
+        let way = at!["cluster", "domain"];
+        let domain = spec.domain.as_ref()?;
+        let domain = self.name(domain, &way, |domain| {
+            names::host(domain.strip_suffix('.').unwrap_or(domain))
+        });
+        let domain = domain.strip_suffix('.').unwrap_or(&domain).to_owned();
+        if domain == site.domain {
+            let span = self.report.span(&way);
+            let message = format!(
+                "`{domain}` is the domain of the site, whose names are others; write that of the cluster, as in domain = \"cluster.local\""
+            );
+            self.report.wrong(span, message);
+        }
+        let why = "from which it learns the names of the cluster";
+        self.needs_clusterd(Service::DnsAuthd, why, &site.nodes);
+        Some(domain)
+    }
+
+    /// The networks whose addresses have names in the cluster.
+    fn cluster_networks(&mut self, spec: &file::Cluster) -> Vec<IpNet> {
+        let mut networks: Vec<IpNet> = Vec::new();
+        if spec.domain.is_none()
+            && !spec.reverse.is_empty()
+            && !self.report.is_lost(&at!["cluster", "domain"])
+        {
+            let span = self.report.span(&at!["cluster", "reverse"]);
+            let message = "`reverse` belongs to `domain`, without which the site does not know the names; write `domain`, as in domain = \"cluster.local\"";
+            self.report.wrong(span, message);
+        }
+        self.bound(&at!["cluster", "reverse", MAX_LISTED], spec.reverse.len());
+        for (index, network) in spec.reverse.iter().take(MAX_LISTED).enumerate() {
+            let network = IpNet::from(*network);
+            let way = at!["cluster", "reverse", index];
+            let span = self.report.span(&way);
+            let of_site = self
+                .addresses
+                .networks()
+                .iter()
+                .find(|of_site| overlap(of_site, &network));
+            if let Some(of_site) = of_site {
+                let message = format!(
+                    "network {network} overlaps {of_site}, whose addresses are those of the site's nodes; write the networks of Services and pods"
+                );
+                self.report.wrong(span, message);
+                continue;
+            }
+            if let Some(other) = networks.iter().find(|other| overlap(other, &network)) {
+                let message = format!(
+                    "network {network} overlaps {other}; take one of them out, or make it smaller"
+                );
+                self.report.wrong(span, message);
+                continue;
+            }
+            networks.push(network);
+        }
+        let reverse = networks.iter().copied().map(file::Network::from).collect();
+        let table = Kubernetes {
+            reverse,
+            ..Kubernetes::default()
+        };
+        // The networks after the first that is refused need even more zones.
+        let refused = Options::of(&table).err().into_iter().flatten().next();
+        if let Some(refused) = refused {
+            let span = self.report.span(&at!["cluster", "reverse"]);
+            let message = format!("{}; write smaller networks", refused.message);
+            self.report.wrong(span, message);
+        }
+        networks
     }
 
     /// Nodes that run clusterd without a cluster.
@@ -136,7 +266,7 @@ mod tests {
 
     use super::*;
 
-    fn services(site: &site::Site) -> Vec<bool> {
+    fn services(site: &Site) -> Vec<bool> {
         let nodes = site.nodes.iter();
         nodes
             .map(|node| node.services.contains(&Service::Clusterd))
@@ -204,6 +334,114 @@ mod tests {
             ),
         ] {
             check(&document("", "", &format!("[cluster]\n{lines}")), begins);
+        }
+    }
+
+    /// A site with OpenShift and a cluster with these lines.
+    fn with_openshift(lines: &str) -> daemon::config::Document {
+        let end = format!("[cluster]\n{lines}\n[platform]\nopenshift = \"4.18\"");
+        let text = document("", "", &end).text;
+        let domain = "domain = \"north.example.org\"";
+        assert!(text.contains(domain));
+        daemon::config::Document::inline("site.toml", text)
+    }
+
+    fn built(document: &daemon::config::Document) -> Cluster {
+        let site = crate::parse(document).site;
+        let site = site.unwrap_or_else(|problems| panic!("{problems}"));
+        site.cluster.unwrap()
+    }
+
+    #[test]
+    fn a_cluster_may_have_names_and_nodes_that_join() {
+        let cluster = built(&with_openshift(
+            "domain = \"cluster.local.\"\nreverse = [\"172.30.0.0/16\", \"10.128.0.0/14\"]\n\
+             follow = [\"masters\", \"ingress\"]",
+        ));
+        assert_eq!(cluster.domain.as_deref(), Some("cluster.local"));
+        let networks: Vec<String> = cluster.reverse.iter().map(ToString::to_string).collect();
+        assert_eq!(networks, ["172.30.0.0/16", "10.128.0.0/14"]);
+        assert_eq!(
+            cluster.follow,
+            [ClusterNodes::Masters, ClusterNodes::Ingress]
+        );
+        let without = built(&with_openshift(""));
+        assert_eq!((without.domain, without.reverse), (None, Vec::new()));
+    }
+
+    #[test]
+    fn names_of_a_cluster_that_cannot_be_are_refused() {
+        for (lines, begins) in [
+            (
+                "domain = \"Cluster.local\"",
+                "22:10: `Cluster.local` has capital letters",
+            ),
+            ("domain = \"a..b\"", "22:10: `a..b` is an empty name"),
+            (
+                "domain = \"north.example.org\"",
+                "22:10: `north.example.org` is the domain of the site",
+            ),
+            (
+                "reverse = [\"172.30.0.0/16\"]",
+                "22:11: `reverse` belongs to `domain`",
+            ),
+            (
+                "domain = \"cluster.local\"\nreverse = [\"192.0.0.0/16\"]",
+                "23:12: network 192.0.0.0/16 overlaps 192.0.2.0/24",
+            ),
+            (
+                "domain = \"cluster.local\"\nreverse = [\"10.0.0.0/8\", \"10.1.0.0/16\"]",
+                "23:26: network 10.1.0.0/16 overlaps 10.0.0.0/8",
+            ),
+        ] {
+            check(&document("", "", &format!("[cluster]\n{lines}")), begins);
+        }
+        let many = (0..11).map(|n| format!("\"{}.0.0.0/9\"", 100 + n));
+        let many = many.collect::<Vec<_>>().join(", ");
+        check(
+            &document(
+                "",
+                "",
+                &format!("[cluster]\ndomain = \"cluster.local\"\nreverse = [{many}]"),
+            ),
+            "23:11: the networks up to 108.0.0.0/9 need more than 1024 zones",
+        );
+    }
+
+    #[test]
+    fn nodes_that_can_join_no_backend_are_refused() {
+        for (lines, begins) in [
+            (
+                "follow = [\"ingress\"]",
+                "22:11: `ingress` stands for the routers of OpenShift",
+            ),
+            ("follow = [\"masters\"]", "22:11: `masters` join no backend"),
+        ] {
+            check(&document("", "", &format!("[cluster]\n{lines}")), begins);
+        }
+        let twice = with_openshift("follow = [\"masters\", \"masters\"]");
+        let problems = crate::parse(&twice).site.unwrap_err().to_string();
+        assert!(
+            problems.contains("22:22: `masters` is given twice"),
+            "{problems}"
+        );
+    }
+
+    #[test]
+    fn services_that_need_the_cluster_have_clusterd_beside_them() {
+        let services = "services = [\"healthd\", \"dns-authd\", \"lb-proxy\"]";
+        let publish = "[[publish]]\nname = \"api\"\nport = 6443\nproxy-port = 9445\nrole = \"api\"\nnames = [\"api\"]";
+        let end =
+            format!("[cluster]\ndomain = \"cluster.local\"\nfollow = [\"masters\"]\n{publish}");
+        let problems = crate::parse(&document("", services, &end))
+            .site
+            .unwrap_err();
+        let text = problems.to_string();
+        for said in [
+            "`master-0` runs dns-authd without clusterd, from which it learns the names of the cluster",
+            "`master-0` runs lb-proxy without clusterd, from which it learns the nodes of the cluster",
+        ] {
+            assert!(text.contains(said), "{text}");
         }
     }
 

@@ -24,6 +24,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use config::healthd::Schedule;
+pub use config::nodes::ClusterNodes;
 pub use config::site::{Role, VipRole};
 use ipnet::IpNet;
 
@@ -247,6 +248,40 @@ pub struct Mirror {
 pub struct Cluster {
     /// The source from which clusterd knows it.
     pub source: ClusterSource,
+    /// Its domain, if the site answers for the names of Services, without a final dot.
+    pub domain: Option<String>,
+    /// The networks of Services and pods whose addresses have names.
+    pub reverse: Vec<IpNet>,
+    /// The nodes of the cluster that join what the site file has.
+    pub follow: Vec<ClusterNodes>,
+}
+
+impl Cluster {
+    /// A cluster of which the site only knows the source.
+    pub const fn new(source: ClusterSource) -> Self {
+        Self {
+            source,
+            domain: None,
+            reverse: Vec::new(),
+            follow: Vec::new(),
+        }
+    }
+
+    /// The nodes of the cluster that offer something beside those of the site file.
+    pub fn followed(&self, published: &Published) -> Vec<ClusterNodes> {
+        let OfferedBy::Roles(roles) = &published.offered_by else {
+            return Vec::new();
+        };
+        let is_followed = |nodes: &ClusterNodes| self.follow.contains(nodes);
+        if published.role == VipRole::Ingress && is_followed(&ClusterNodes::Ingress) {
+            return vec![ClusterNodes::Ingress];
+        }
+        let of_role = |role: &Role| match role {
+            Role::Master => ClusterNodes::Masters,
+            Role::Worker => ClusterNodes::Workers,
+        };
+        roles.iter().map(of_role).filter(is_followed).collect()
+    }
 }
 
 /// The source from which clusterd knows a cluster.

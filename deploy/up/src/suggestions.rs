@@ -47,19 +47,22 @@ pub struct ClusterShow {
     pub clusterd: String,
     /// The socket of the clusterd that runs.
     pub socket: String,
+    /// The name of a Service.
+    pub name: String,
 }
 
 /// A command line for each thing to try. One whose program is not here names the package that has it.
 pub fn suggestions(tools: Tools, show: &Demonstration) -> Vec<String> {
     let server = reachable(show.dns.ip());
     let port = show.dns.port();
-    let queries = show.names.iter().map(|name| {
+    let query = |name: &String| {
         let arguments = format!("@{server} -p {port} {name}");
         match tools.dns {
             Some(program) => format!("{program} {arguments}"),
             None => format!("dig {arguments}   # apt-get install bind9-dnsutils"),
         }
-    });
+    };
+    let queries = show.names.iter().map(query);
     let http = show.http;
     let get = match tools.http {
         Some("wget") => format!("wget -qO- http://{http}"),
@@ -77,8 +80,12 @@ pub fn suggestions(tools: Tools, show: &Demonstration) -> Vec<String> {
         ),
     };
     let cluster = show.cluster.iter().flat_map(|cluster| {
-        let ClusterShow { clusterd, socket } = cluster;
-        ["get service", "watch"].map(|verb| format!("{clusterd} {verb} --socket {socket}"))
+        let ClusterShow {
+            clusterd, socket, ..
+        } = cluster;
+        let verbs = ["get service", "watch"].into_iter();
+        let lines = verbs.map(move |verb| format!("{clusterd} {verb} --socket {socket}"));
+        std::iter::once(query(&cluster.name)).chain(lines)
     });
     queries.chain([get, push]).chain(cluster).collect()
 }
@@ -128,12 +135,14 @@ mod tests {
             cluster: Some(ClusterShow {
                 clusterd: "bin/clusterd".to_owned(),
                 socket: "/run/clusterd.sock".to_owned(),
+                name: "web.shop.svc.cluster.local".to_owned(),
             }),
             ..show.clone()
         };
         assert_eq!(
-            suggestions(Tools::default(), &with_cluster).split_off(3),
+            suggestions(Tools::find(|name| name == "dig"), &with_cluster).split_off(3),
             [
+                "dig @127.0.0.1 -p 5300 web.shop.svc.cluster.local",
                 "bin/clusterd get service --socket /run/clusterd.sock",
                 "bin/clusterd watch --socket /run/clusterd.sock",
             ]

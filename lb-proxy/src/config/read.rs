@@ -14,6 +14,7 @@ use ::config::{Check, Networks, Step, at};
 use daemon::acl::Cidrs;
 
 use super::{Backend, Frontend, Role, Service, Vip};
+pub(crate) use backend::server;
 
 /// The parts of a configuration.
 #[derive(Debug, Default)]

@@ -61,6 +61,13 @@ impl Link {
         self.watcher.as_ref().map(|watcher| watcher.unread.clone())
     }
 
+    /// Reads whether clusterd is connected, and waits for changes of it; `None` without clusterd.
+    #[must_use]
+    pub fn is_connected(&self) -> Option<Reader<bool>> {
+        let watcher = self.watcher.as_ref();
+        watcher.map(|watcher| watcher.connection.is_connected())
+    }
+
     /// The state of the stream; `None` without clusterd.
     #[must_use]
     pub fn state(&self) -> Option<State> {

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use tests::binaries::ALL_SERVICES;
+use tests::binaries::{ALL_SERVICES, binary};
 use tests::daemon::run;
 use tests::scratch::Scratch;
 

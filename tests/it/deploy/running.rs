@@ -135,7 +135,8 @@ impl Running {
         }
     }
 
-    fn serve(&mut self, service: &'static str) {
+    /// Starts a service.
+    pub(super) fn serve(&mut self, service: &'static str) {
         let unit = self.unit(service);
         let start = values(&unit, "ExecStart");
         let (_, arguments) = start[0].split_once(' ').unwrap();

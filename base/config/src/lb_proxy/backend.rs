@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::frontend::Side;
 use super::{Port, Time, yes};
 use crate::healthd::Verify;
+use crate::nodes::ClusterNodes;
 use crate::{Address, DurationWithin, Every, HumanDuration, Ip, Positive, Whole};
 
 /// The heaviest weight of a server.
@@ -85,9 +86,26 @@ pub struct Backend {
     /// TCP options of the server's side.
     #[serde(default)]
     pub connection: Side,
+    /// The nodes of the cluster that join the servers, and leave them again. They have the defaults of a server. The servers of
+    /// this file stay, whatever the cluster says. A node that is cordoned, or whose deletion has begun, takes no new
+    /// connections as long as another server does. The loss of more than half of the servers counts after 5 minutes. It needs
+    /// `[cluster]`.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "{ nodes = [\"masters\"], port = 6443 }"))]
+    pub follow: Option<Follow>,
     /// The servers.
     #[serde(default)]
     pub server: Vec<Server>,
+}
+
+/// The nodes of the cluster that join a backend.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Follow {
+    /// The nodes.
+    pub nodes: Vec<ClusterNodes>,
+    /// The port of the servers that they become.
+    pub port: Port,
 }
 
 const fn queue() -> u32 {
@@ -130,6 +148,7 @@ impl Backend {
             server_fin: HumanDuration::default(),
             source_address: None,
             connection: Side::default(),
+            follow: None,
             server: Vec::new(),
         }
     }

@@ -78,7 +78,7 @@ mod tests {
 
     fn site_from(source: ClusterSource) -> Site {
         let mut site = Site::example();
-        site.cluster = Some(Cluster { source });
+        site.cluster = Some(Cluster::new(source));
         for node in &mut site.nodes {
             node.services = Service::of(node.role, true);
         }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use ::config::dns_authd::{DnsAuthd, Health, Zones};
+use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, Zones};
+use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, HumanDuration, at};
+use dns_kubernetes::Options;
 
 use super::{Layout, askers, endpoint, in_utf8, written, zone_list};
 use site::Site;
@@ -35,6 +37,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             serial_must_rise: false,
             ..Zones::default()
         },
+        kubernetes: cluster(site, layout).map(|table| Kubernetes {
+            socket: in_utf8(&layout.clusterd_socket),
+            ..table
+        }),
         health: match is_fast {
             true => Health {
                 min_ttl: no_ttl,
@@ -53,6 +59,29 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         false => written,
     }
     .to_string()
+}
+
+/// The names of the cluster that the site answers for, all but the socket of clusterd. A demonstration with manifests has them
+/// too.
+fn cluster(site: &Site, layout: &Layout) -> Option<Kubernetes> {
+    match (&site.cluster, layout.node()) {
+        (Some(cluster), Some(_)) => Some(Kubernetes {
+            domain: cluster.domain.clone()?,
+            reverse: cluster.reverse.iter().copied().map(Network::from).collect(),
+            ..Kubernetes::default()
+        }),
+        (None, Some(_)) => None,
+        (_, None) => layout.manifests.is_some().then(Kubernetes::default),
+    }
+}
+
+/// The zones of the cluster that dns-authd serves, without a final dot.
+pub(super) fn cluster_zones(site: &Site, layout: &Layout) -> Vec<String> {
+    // A site file has no networks that dns-authd refuses.
+    let options = cluster(site, layout).and_then(|table| Options::of(&table).ok());
+    let text = |name: &dyn ToString| name.to_string().trim_end_matches('.').to_owned();
+    let zones = options.iter().flat_map(Options::apexes);
+    zones.map(|zone| text(zone)).collect()
 }
 
 /// A TTL is a whole number of seconds (RFC 2181 §8).
@@ -81,6 +110,29 @@ mod tests {
         assert!(text(&site).contains(allowed), "{}", text(&site));
         site.nodes.truncate(1);
         assert!(!text(&site).contains("allow-from"), "{}", text(&site));
+    }
+
+    #[test]
+    fn a_cluster_with_a_domain_has_its_names_here() {
+        let mut site = Site::example();
+        site.cluster = Some(site::Cluster::new(site::ClusterSource::Kubeconfig(None)));
+        let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[0]));
+        assert!(!text(&site).contains("kubernetes"), "{}", text(&site));
+        let cluster = site.cluster.as_mut().unwrap();
+        cluster.domain = Some("k8s.example.org".to_owned());
+        cluster.reverse = vec!["172.30.0.0/16".parse().unwrap()];
+        let table = "[kubernetes]\ndomain = \"k8s.example.org\"\nreverse = [\"172.30.0.0/16\"]\n";
+        assert!(text(&site).contains(table), "{}", text(&site));
+    }
+
+    #[test]
+    fn the_manifests_of_a_demonstration_have_names() {
+        let (site, mut layout) = demo();
+        layout.manifests = Some("/srv/manifests".into());
+        let text = render(&site, &layout);
+        let table = "[kubernetes]\nsocket = \"/run/user/1000/outpost-up/clusterd.sock\"\n";
+        assert!(text.contains(table), "{text}");
+        assert_eq!(cluster_zones(&site, &layout), ["cluster.local"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Health};
 use ::config::{Admin, AdminListen, DnsAddress, HumanDuration, at};
 
-use super::{Layout, askers, endpoint, reverse, written};
+use super::{Layout, askers, dns_authd, endpoint, reverse, written};
 use site::Site;
 use site::service::Service;
 
@@ -20,6 +20,9 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let zones = [site.domain.clone()].into_iter().chain(zones);
     let own = zones.map(|zone| Forward::new(zone, &layout.authorities));
     let n_own = own.clone().count();
+    let cluster = dns_authd::cluster_zones(site, layout).into_iter();
+    let cluster = cluster.map(|zone| Forward::new(zone, &layout.authorities));
+    let n_cluster = cluster.clone().count();
     let config = DnsRecursor {
         drain: HumanDuration(layout.drain),
         listen: layout.dns.iter().copied().map(DnsAddress).collect(),
@@ -27,7 +30,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         admin: Admin {
             listen: AdminListen::At(*layout.admin.of(Service::DnsRecursor)),
         },
-        forward: own.chain(others(&layout.upstreams)).collect(),
+        forward: own
+            .chain(cluster)
+            .chain(others(&layout.upstreams))
+            .collect(),
         cache: Cache {
             // In `outpost up`, everything ends together.
             file: is_node.then(|| layout.state.join("dns-recursor").join("cache")),
@@ -45,9 +51,13 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         0 | 1 => "The site's own zones.",
         _ => "The site's own zones: from this node, and while it cannot, from the others.",
     };
-    written(Service::DnsRecursor, &config)
-        .comment(&at!["forward", 0], whose)
-        .comment(&at!["forward", n_own], "Everything else.")
+    let written = written(Service::DnsRecursor, &config).comment(&at!["forward", 0], whose);
+    let written = match n_cluster {
+        0 => written,
+        _ => written.comment(&at!["forward", n_own], "The names of the cluster."),
+    };
+    written
+        .comment(&at!["forward", n_own + n_cluster], "Everything else.")
         .comment(
             &at!["cache"],
             "Names that were known before a restart or a power cut are answered after it.",
@@ -106,6 +116,33 @@ upstreams = ["192.0.2.1:53", "192.0.2.2:5353"]
 recursive = true
 "#;
         assert_eq!(render(&site, &layout), format!("{ALONE}{way_out}"));
+    }
+
+    #[test]
+    fn names_of_the_cluster_come_from_the_servers_of_the_site() {
+        let mut site = Site::example();
+        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        cluster.domain = Some("cluster.local".to_owned());
+        cluster.reverse = vec![
+            "172.30.0.0/16".parse().unwrap(),
+            "10.128.0.0/15".parse().unwrap(),
+        ];
+        site.cluster = Some(cluster);
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        let upstreams =
+            "upstreams = [\"127.0.0.1:5301\", \"192.168.7.14:5301\", \"192.168.7.15:5301\"]\n";
+        let zones = [
+            "30.172.in-addr.arpa",
+            "128.10.in-addr.arpa",
+            "129.10.in-addr.arpa",
+        ];
+        let mut expected = format!(
+            "\n# The names of the cluster.\n[[forward]]\nzone = \"cluster.local\"\n{upstreams}"
+        );
+        for zone in zones {
+            expected.push_str(&format!("\n[[forward]]\nzone = \"{zone}\"\n{upstreams}"));
+        }
+        assert!(text.contains(&expected), "{text}");
     }
 
     #[test]

@@ -6,9 +6,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use ::config::lb_proxy::{
-    self as file, Backend, HealthCheck, Kind, LbProxy, OpenShift, Role, Server, Swap,
+    self as file, Backend, Follow, HealthCheck, Kind, LbProxy, OpenShift, Role, Server, Swap,
     VirtualAddress,
 };
+use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, HumanDuration, Ip, Whole, at};
 use ipnet::IpNet;
 
@@ -38,6 +39,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             endpoint: endpoint(layout),
             ..file::Health::default()
         },
+        cluster: follows_any(site, layout).then(|| file::Cluster {
+            socket: in_utf8(&layout.clusterd_socket),
+            networks: site.networks.iter().copied().map(Network::from).collect(),
+        }),
         state: in_utf8(&layout.state.join("lb-proxy")),
         swap: Swap::at(in_utf8(&layout.swap_socket)),
         openshift: OpenShift {
@@ -136,9 +141,28 @@ fn backend(site: &Site, published: &Published, layout: &Layout) -> Backend {
     };
     Backend {
         check: layout.node().is_none().then_some(check),
+        follow: follow(site, published, layout),
         server: site.offering(published).map(server).collect(),
         ..Backend::new(published.frontend())
     }
+}
+
+/// The nodes of the cluster that join the servers of what is published. In a demonstration the masters are responders, whatever
+/// nodes its manifests have.
+fn follow(site: &Site, published: &Published, layout: &Layout) -> Option<Follow> {
+    let cluster = site.cluster.as_ref().filter(|_| layout.node().is_some())?;
+    let nodes = cluster.followed(published);
+    let port = Whole::new(published.port.into())?;
+    (!nodes.is_empty()).then_some(Follow { nodes, port })
+}
+
+/// Whether any backend follows nodes of the cluster.
+fn follows_any(site: &Site, layout: &Layout) -> bool {
+    let mut balanced = site
+        .published
+        .iter()
+        .filter(|published| listen_port(published, layout).is_some());
+    balanced.any(|published| follow(site, published, layout).is_some())
 }
 
 //--- Virtual IPs
@@ -284,6 +308,38 @@ address = "127.0.0.15:6443"
         assert!(text.contains(BACKEND), "{text}");
         assert_eq!(text.matches("[[frontend]]").count(), site.published.len());
         assert_eq!(text.matches("[[backend.server]]").count(), 9);
+    }
+
+    #[test]
+    fn nodes_of_the_cluster_join_what_they_offer() {
+        let mut site = Site::example();
+        let mut cluster = site::Cluster::new(site::ClusterSource::Kubeconfig(None));
+        cluster.follow = vec![site::ClusterNodes::Masters, site::ClusterNodes::Ingress];
+        site.cluster = Some(cluster);
+        let text = |site: &Site| render(site, &Layout::of_node(site, &site.nodes[0]));
+        let rendered = text(&site);
+        let table = "[cluster]\nnetworks = [\"192.168.7.0/24\"]\n";
+        assert!(rendered.contains(table), "{rendered}");
+        let followed: Vec<&str> = rendered
+            .lines()
+            .filter(|line| line.starts_with("nodes =") || line.starts_with("port ="))
+            .collect();
+        assert_eq!(
+            followed,
+            [
+                "nodes = [\"masters\"]",
+                "port = 6443",
+                "nodes = [\"masters\"]",
+                "port = 22623",
+                "nodes = [\"ingress\"]",
+                "port = 443",
+                "nodes = [\"ingress\"]",
+                "port = 80",
+            ],
+            "{rendered}"
+        );
+        site.cluster.as_mut().unwrap().follow.clear();
+        assert!(!text(&site).contains("[cluster]"));
     }
 
     fn with_vip(addresses: &[&str], router_id: Option<u8>) -> Site {

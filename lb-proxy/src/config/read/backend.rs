@@ -8,6 +8,7 @@ use ::config::lb_proxy::{self as file, HealthCheck, Kind};
 use ::config::{DurationWithin, Whole, at};
 use balance::pool::{Algorithm, MAX_SERVERS};
 use balance::table::{OnDown, Policy};
+use cluster_members::MOST_LEARNED;
 use proto::health::{Deviation, DnsProbe, HttpProbe, TargetKind, Verify};
 
 use super::Reader;
@@ -28,6 +29,7 @@ impl Reader<'_, '_> {
                 let words = format!("a backend has {MAX_SERVERS} servers at most");
                 self.problem(&at_name, words);
             }
+            self.follow(index, spec);
             let role = roles.get(&*name).copied().unwrap_or_default();
             let udp = datagrams.contains(&*name);
             backends.push(self.backend(index, spec, name, (role, udp)));
@@ -66,6 +68,32 @@ impl Reader<'_, '_> {
             servers: self.servers(index, spec, check.as_ref()),
             check,
             name,
+        }
+    }
+
+    /// Checks that nodes may join a backend.
+    fn follow(&mut self, index: usize, spec: &file::Backend) {
+        let Some(follow) = &spec.follow else {
+            return;
+        };
+        let way = at!["backend", index, "follow"];
+        match &self.file.cluster {
+            None => self.missing(&way, "it needs the table `[cluster]`"),
+            Some(cluster) if cluster.networks.is_empty() => {
+                let words = "no node may join: `networks` of `[cluster]` is empty";
+                self.missing(&way, words);
+            }
+            Some(_) => {}
+        }
+        if follow.nodes.is_empty() {
+            let words = "no nodes are followed; write some, as in nodes = [\"masters\"]";
+            self.missing(&at!["backend", index, "follow", "nodes"], words);
+        }
+        let most = MAX_SERVERS - MOST_LEARNED;
+        if spec.server.len() > most {
+            let words =
+                format!("a backend that follows nodes has {most} servers of its own at most");
+            self.problem(&way, words);
         }
     }
 
@@ -234,7 +262,8 @@ impl Reader<'_, '_> {
     }
 }
 
-fn server(
+/// A server of a backend.
+pub(crate) fn server(
     spec: &file::Server,
     backend: &file::Backend,
     check: Option<&Check>,
@@ -256,6 +285,8 @@ fn server(
         slow_start: spec.slow_start.unwrap_or(backend.slow_start).0,
         target,
         maintenance: spec.maintenance,
+        origin: None,
+        is_cordoned: false,
     }
 }
 
