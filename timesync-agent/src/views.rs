@@ -34,12 +34,11 @@ impl Views {
         }
     }
 
-    /// A view that stays as it is.
-    #[cfg(test)]
+    /// Those that are published without being asked for.
     #[must_use]
-    pub fn fixed(view: View) -> Self {
+    pub fn published(latest: Arc<Latest<View>>) -> Self {
         Self {
-            latest: Latest::new(view),
+            latest,
             waker: None,
         }
     }
@@ -102,6 +101,7 @@ mod tests {
         let latest = Latest::new(view(Span(60 * SECOND), 7));
         let views = Views::new(latest, Arc::new(Waker::new().unwrap()));
         assert_eq!(views.now().tracking.n_updates, 7);
-        assert_eq!(Views::fixed(view(Span(0), 8)).now().tracking.n_updates, 8);
+        let published = Views::published(Latest::new(view(Span(0), 8)));
+        assert_eq!(published.now().tracking.n_updates, 8);
     }
 }

@@ -20,6 +20,7 @@ use time_model::view::{
     SourceStatistics, SourceView, StampSource, Tracking, View,
 };
 use timesync_agent::cmdmon::{Control, Outcome, Server};
+use timesync_agent::views::Views;
 
 /// The address of chronyc's protocol here.
 const COMMAND_PORT: u16 = 11_324;
@@ -269,7 +270,7 @@ impl Answering {
         settings.commands.bind_addresses = vec![ip.into()];
         settings.commands.socket = CommandSocket(Some(files.join("chronyd.sock")));
         let views = Latest::new(View::default());
-        let shown = Arc::clone(&views);
+        let shown = Views::published(Arc::clone(&views));
         let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
         let (started, ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {

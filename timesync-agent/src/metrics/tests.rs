@@ -1,5 +1,6 @@
 use daemon::metrics::{Exposition, Metrics};
 
+use daemon::latest::Latest;
 use super::*;
 use time_model::time::RawTime;
 use time_model::view::{
@@ -9,7 +10,7 @@ use time_model::view::{
 fn scraped(view: View) -> String {
     let metrics = Metrics::new("timesync-agent");
     let scrape = Scrape::new(
-        Views::fixed(view),
+        Views::published(Latest::new(view)),
         Tables::new(1 << 16, [1, 2]),
         "master-0".to_owned(),
         false,
