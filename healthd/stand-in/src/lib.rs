@@ -62,7 +62,7 @@ struct Shared {
     prober: Prober,
 }
 
-/// What was seen of the link last.
+/// The link at the last step.
 #[derive(Default)]
 struct SeenLink {
     n_connections: u64,
