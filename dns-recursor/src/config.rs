@@ -140,6 +140,7 @@ impl Config {
             source = sources(file, check);
             forwards = forwarded(file, check);
             anchors = trusted(file, &forwards, check);
+            refuse_validation(file, &forwards, &anchors, check);
             let lists: [(Option<&Networks>, &str); 2] = [
                 (file.allow_from.as_ref(), "allow-from"),
                 (Some(&file.notify_from), "notify-from"),
@@ -174,23 +175,13 @@ impl Config {
             route.policy = forward.policy;
             route.protocol = forward.protocol;
             route.trust_ad = forward.trust_ad;
-            route.dnssec = self.mode_of(forward);
+            route.dnssec = validation(&self.file, &self.anchors, forward);
             route
         });
         Table::new(routes)
             .with_local(self.local().zones().cloned())
             .with_anchors(self.anchors.clone())
             .with_root(self.root.clone())
-    }
-
-    /// The mode of validation of a zone.
-    fn mode_of(&self, forward: &Forward) -> DnssecMode {
-        let mode = self.file.dnssec.mode;
-        match forward.dnssec {
-            Some(own) => own,
-            None if forward.zone.is_root() || self.anchors.has(&forward.zone) => mode,
-            None => DnssecMode::Off,
-        }
     }
 
     /// The local names.
@@ -238,6 +229,32 @@ impl Config {
                 counted(zones.len(), "zone"),
                 zones.join(" ")
             ),
+        }
+    }
+}
+
+/// The mode of validation of a zone.
+fn validation(file: &DnsRecursor, anchors: &Anchors, forward: &Forward) -> DnssecMode {
+    match forward.dnssec {
+        Some(own) => own,
+        None if forward.zone.is_root() || anchors.has(&forward.zone) => file.dnssec.mode,
+        None => DnssecMode::Off,
+    }
+}
+
+/// Answers from the root downwards are not validated. To serve them beside such a setting would promise too much.
+fn refuse_validation(
+    file: &DnsRecursor,
+    forwards: &[Forward],
+    anchors: &Anchors,
+    check: &mut Check<'_>,
+) {
+    for (index, forward) in forwards.iter().enumerate() {
+        let validates = validation(file, anchors, forward) != DnssecMode::Off;
+        if validates && forward.source != ForwardMode::Forward {
+            let message = "answers that come from the root's servers downwards are not validated: \
+                set `dnssec = \"off\"` for this zone, or forward it to servers that pass on signatures";
+            check.problem(&at!["forward", index, "mode"], message);
         }
     }
 }

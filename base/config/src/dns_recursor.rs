@@ -210,10 +210,11 @@ pub enum ForwardMode {
     /// theirs.
     #[default]
     Forward,
-    /// Its upstreams. When each of them is silent, refuses or fails, dns-recursor asks from the root's servers downwards.
-    /// A denial (NXDOMAIN) is an answer.
+    /// Its upstreams. When each of them is silent or refuses, dns-recursor asks from the root's servers downwards. A denial
+    /// (NXDOMAIN) is an answer, and SERVFAIL stays one: an upstream that validates says so about a forged answer.
     ForwardFirst,
-    /// The servers of the internet, from the root's downwards.
+    /// The servers of the internet, from the root's downwards. These answers cannot be validated yet: a zone with
+    /// validation cannot have this mode, nor `forward-first`.
     Recurse,
 }
 

@@ -152,12 +152,10 @@ impl<C> Flight<C> {
         self.apex = Name::root();
     }
 
-    /// Whether the root's servers can be asked in place of upstreams that have failed. To ask others after SERVFAIL
-    /// without validation would undo that of the upstreams.
+    /// Whether the root's servers can be asked in place of upstreams that have failed. To ask others after SERVFAIL would
+    /// undo the validation of the upstreams.
     pub(super) fn may_recurse(&self) -> bool {
-        self.route.source == ForwardMode::ForwardFirst
-            && !self.is_recursing
-            && (!self.has_failed || self.route.validates())
+        self.route.source == ForwardMode::ForwardFirst && !self.is_recursing && !self.has_failed
     }
 
     /// The kind of its servers.
