@@ -353,7 +353,13 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
     let limits = loader::limits();
     let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
     let loads = LoadQueue::new(limits);
-    let mut publisher = Publisher::new(channels().0, plan.clone(), Seed(1), loads, workers);
+    let mut publisher = Publisher::new(
+        channels().0,
+        plan.clone(),
+        Seed(1),
+        loads,
+        (workers, Writer::start().unwrap()),
+    );
     publisher.configure(plan, Pending::Summary(oneshot::channel().0));
     publisher.take_command(queue.recv().unwrap());
     let watched = |publisher: &Publisher| {
@@ -406,7 +412,13 @@ fn answers_by_own_probes_say_so_and_last_as_short_as_may_be_until_healthd_is_bac
     let limits = loader::limits();
     let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
     let loads = LoadQueue::new(limits);
-    let mut publisher = Publisher::new(channels().0, plan.clone(), Seed(1), loads, workers);
+    let mut publisher = Publisher::new(
+        channels().0,
+        plan.clone(),
+        Seed(1),
+        loads,
+        (workers, Writer::start().unwrap()),
+    );
     publisher.configure(plan, Pending::Summary(oneshot::channel().0));
     publisher.take_command(queue.recv().unwrap());
     let target = publisher.watched.keys().next().unwrap().target.clone();

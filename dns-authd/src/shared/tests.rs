@@ -368,11 +368,12 @@ async fn other_clients_are_answered_while_a_zone_is_transferred_at_its_pace() {
         ..Access::default()
     });
     // Half a mebibyte takes a second.
-    let transfers = Transfers::new(&::config::dns_authd::Transfers {
+    let limits = ::config::dns_authd::Transfers {
         at_once: ::config::Whole::clamped(1),
         rate: ::config::ByteSize(512 << 10),
         ..Default::default()
-    });
+    };
+    let transfers = Transfers::new(&limits, Histories::default(), Arc::default());
     let bounds = (Tcp::default(), transfers, Notified::nowhere());
     let shared = Shared::new(cell, bounds, Duration::ZERO, access, Totals::default());
     let (address, _stop) = listen(shared).await;

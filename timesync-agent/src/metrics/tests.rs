@@ -1,6 +1,6 @@
+use daemon::latest::Latest;
 use daemon::metrics::{Exposition, Metrics};
 
-use daemon::latest::Latest;
 use super::*;
 use time_model::time::RawTime;
 use time_model::view::{

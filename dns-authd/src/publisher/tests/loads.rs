@@ -279,7 +279,13 @@ fn publisher(folder: &Folder, zones: &[&str], load: &Load) -> (Publisher, Receiv
     let workers = Workers::start(limits.at_once, load, &commands).unwrap();
     let plan = plan(folder, zones);
     let loads = LoadQueue::new(limits);
-    let mut publisher = Publisher::new(channels().0, plan.clone(), Seed(1), loads, workers);
+    let mut publisher = Publisher::new(
+        channels().0,
+        plan.clone(),
+        Seed(1),
+        loads,
+        (workers, Writer::start().unwrap()),
+    );
     publisher.configure(plan, Pending::Summary(oneshot::channel().0));
     (publisher, queue)
 }
