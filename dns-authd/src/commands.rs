@@ -192,38 +192,13 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             let path = with_query("/zones/retransfer", &[("name", Some(name))]);
             change(&status, &path)
         }
-        ZoneVerb::History { name, status } => {
-            let path = with_query("/zones/history", &[("name", Some(name))]);
-            let json = status.json;
-            ask(
-                &status,
-                &path,
-                Method::Get,
-                |body| match serde_json::from_str::<ZoneHistory>(body) {
-                    Ok(history) if !json => status::render_history(&history, clock::wall()),
-                    _ => body.to_owned(),
-                },
-            )
-        }
+        ZoneVerb::History { name, status } => zone_history(name, &status),
         ZoneVerb::Diff {
             name,
             from,
             to,
             status,
-        } => {
-            let text = |serial: Option<u32>| serial.map(|serial| serial.to_string());
-            let ends = [("name", Some(name)), ("from", text(from)), ("to", text(to))];
-            let json = status.json;
-            ask(
-                &status,
-                &with_query("/zones/diff", &ends),
-                Method::Get,
-                |body| match serde_json::from_str::<ZoneDifference>(body) {
-                    Ok(difference) if !json => status::render_difference(&difference),
-                    _ => body.to_owned(),
-                },
-            )
-        }
+        } => zone_difference(name, (from, to), &status),
         ZoneVerb::Rollback {
             name,
             serial,
@@ -237,6 +212,38 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             change(&status, &path)
         }
     }
+}
+
+fn zone_history(name: String, args: &StatusArgs) -> ExitCode {
+    let path = with_query("/zones/history", &[("name", Some(name))]);
+    ask(
+        args,
+        &path,
+        Method::Get,
+        |body| match serde_json::from_str::<ZoneHistory>(body) {
+            Ok(history) if !args.json => status::render_history(&history, clock::wall()),
+            _ => body.to_owned(),
+        },
+    )
+}
+
+/// The difference of two versions, each by its serial.
+fn zone_difference(
+    name: String,
+    (from, to): (Option<u32>, Option<u32>),
+    args: &StatusArgs,
+) -> ExitCode {
+    let text = |serial: Option<u32>| serial.map(|serial| serial.to_string());
+    let ends = [("name", Some(name)), ("from", text(from)), ("to", text(to))];
+    ask(
+        args,
+        &with_query("/zones/diff", &ends),
+        Method::Get,
+        |body| match serde_json::from_str::<ZoneDifference>(body) {
+            Ok(difference) if !args.json => status::render_difference(&difference),
+            _ => body.to_owned(),
+        },
+    )
 }
 
 /// Changes zones of the running server, and prints what became of them.

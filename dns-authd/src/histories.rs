@@ -34,7 +34,7 @@ const FORMAT: Format = Format {
     max_size: 1 << 30,
 };
 
-/// Where histories are kept, and their bounds.
+/// The directory of histories, and their bounds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keeping {
     /// The directory; without one they last until the end of the process.
@@ -110,11 +110,11 @@ pub fn read(file: &Path, zone: &Name) -> History {
 
 /// The histories of the zones in service.
 #[derive(Clone, Debug, Default)]
-pub struct Histories(Arc<Mutex<HashMap<Name, Kept>>>);
+pub struct Histories(Arc<Mutex<HashMap<Name, Followed>>>);
 
 /// A history, and the zone that it leads to.
 #[derive(Clone, Debug)]
-struct Kept {
+struct Followed {
     history: History,
     zone: Weak<Zone>,
 }
@@ -131,7 +131,7 @@ impl Histories {
 
     /// Takes the history of a zone.
     pub fn set(&self, zone: &Arc<Zone>, history: &History) {
-        let kept = Kept {
+        let kept = Followed {
             history: history.clone(),
             zone: Arc::downgrade(zone),
         };
@@ -152,13 +152,13 @@ pub type Written = Result<(), String>;
 /// The thread that keeps histories on disk. Its end writes what waits.
 #[derive(Debug)]
 pub struct Writer {
-    desk: Arc<(Mutex<Desk>, Condvar)>,
+    waiting: Arc<(Mutex<Waiting>, Condvar)>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What waits for the thread: the newest history of each zone alone.
+/// The writes that wait for the thread: the newest history of each zone alone.
 #[derive(Debug, Default)]
-struct Desk {
+struct Waiting {
     orders: HashMap<PathBuf, Order>,
     is_ended: bool,
 }
@@ -177,8 +177,8 @@ impl Writer {
     /// # Errors
     /// When the system has no thread for it.
     pub fn start() -> io::Result<Self> {
-        let desk = Arc::<(Mutex<Desk>, Condvar)>::default();
-        let its = Arc::clone(&desk);
+        let waiting = Arc::<(Mutex<Waiting>, Condvar)>::default();
+        let its = Arc::clone(&waiting);
         let thread = thread::Builder::new()
             .name("zone-history".to_owned())
             .spawn(move || {
@@ -187,7 +187,7 @@ impl Writer {
                 }
             })?;
         Ok(Self {
-            desk,
+            waiting,
             thread: Some(thread),
         })
     }
@@ -200,24 +200,24 @@ impl Writer {
         history: &History,
         done: Option<oneshot::Sender<Written>>,
     ) {
-        let (desk, wake) = &*self.desk;
-        let mut desk = desk.lock();
-        let before = desk.orders.remove(&file);
-        let waiting = before.into_iter().flat_map(|order| order.done);
+        let (waiting, wake) = &*self.waiting;
+        let mut waiting = waiting.lock();
+        let before = waiting.orders.remove(&file);
+        let done_before = before.into_iter().flat_map(|order| order.done);
         let order = Order {
             zone: zone.clone(),
             history: history.clone(),
-            done: waiting.chain(done).collect(),
+            done: done_before.chain(done).collect(),
         };
-        desk.orders.insert(file, order);
+        waiting.orders.insert(file, order);
         wake.notify_one();
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let (desk, wake) = &*self.desk;
-        desk.lock().is_ended = true;
+        let (waiting, wake) = &*self.waiting;
+        waiting.lock().is_ended = true;
         wake.notify_one();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
@@ -228,17 +228,17 @@ impl Drop for Writer {
 }
 
 /// The next order; `None` at the end.
-fn next((desk, wake): &(Mutex<Desk>, Condvar)) -> Option<(PathBuf, Order)> {
-    let mut desk = desk.lock();
+fn next((waiting, wake): &(Mutex<Waiting>, Condvar)) -> Option<(PathBuf, Order)> {
+    let mut waiting = waiting.lock();
     loop {
-        let file = desk.orders.keys().next().cloned();
-        if let Some(order) = file.and_then(|file| desk.orders.remove_entry(&file)) {
+        let file = waiting.orders.keys().next().cloned();
+        if let Some(order) = file.and_then(|file| waiting.orders.remove_entry(&file)) {
             return Some(order);
         }
-        if desk.is_ended {
+        if waiting.is_ended {
             return None;
         }
-        wake.wait(&mut desk);
+        wake.wait(&mut waiting);
     }
 }
 

@@ -212,7 +212,7 @@ async fn roll_back(request: Request, publisher: SyncSender<Command>) -> Reply {
 
 //--- Versions
 
-/// What is known of the versions of zones.
+/// The versions of zones.
 #[derive(Clone)]
 struct Past {
     cell: Arc<Latest<Snapshot>>,
@@ -284,7 +284,7 @@ impl Past {
                 return Err(Reply::text(400, "from which version? say &from=SERIAL\n"));
             }
             (Some(from), to, _) => {
-                let to = to.unwrap_or(zone.soa().serial);
+                let to = to.unwrap_or_else(|| zone.soa().serial);
                 let difference = history.difference(from, to);
                 let difference =
                     difference.map_err(|error| Reply::text(409, format!("{error}\n")))?;

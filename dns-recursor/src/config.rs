@@ -113,7 +113,7 @@ pub struct Forward {
     /// The zone's apex.
     pub zone: Name,
     pub mode: Mode,
-    /// Where answers come from.
+    /// The source of answers.
     pub source: ForwardMode,
     /// The upstreams.
     pub upstreams: Vec<SocketAddr>,
@@ -350,7 +350,7 @@ fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {
             _ => {}
         }
         if forward.mode != ForwardMode::Forward && forward.protocol != Protocol::Udp {
-            let message = "the root's servers and those below are asked over UDP first; \
+            let message = "the root's servers and those below get queries over UDP first; \
                 only `mode = \"forward\"` can begin with another protocol";
             check.problem(&at!["forward", index, "protocol"], message);
         }

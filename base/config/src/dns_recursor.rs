@@ -155,7 +155,7 @@ pub enum Outsiders {
 pub struct Forward {
     /// The zone's apex; `.` matches every name.
     pub zone: String,
-    /// Where answers for it come from.
+    /// The source of its answers.
     #[serde(default)]
     pub mode: ForwardMode,
     /// The servers that answer for it. Further servers answer while the node's own server is away. With `mode = "recurse"`
@@ -202,7 +202,7 @@ impl Forward {
     }
 }
 
-/// Where answers for a zone come from.
+/// The source of the answers for a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForwardMode {

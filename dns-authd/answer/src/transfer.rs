@@ -31,7 +31,7 @@ pub struct Transfer {
     session: Option<Session>,
 }
 
-/// What a transfer sends.
+/// The content of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The whole zone.

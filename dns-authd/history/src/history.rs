@@ -64,7 +64,7 @@ impl History {
         })
     }
 
-    /// Adds the newest change. What is kept begins with it, unless it follows the newest version.
+    /// Adds the newest change. The history begins with it, unless it follows the newest version.
     pub fn push(&mut self, change: Arc<Change>, limits: Limits) {
         if self.newest().is_some_and(|newest| *newest != change.from) {
             self.clear();

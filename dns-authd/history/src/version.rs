@@ -1,4 +1,4 @@
-//! What tells one version of a zone from another: its SOA record, and a sum over its other records.
+//! The mark of a version of a zone: its SOA record, and a sum over its other records.
 
 use dns_wire::Type;
 use dns_zone::zone::cursor::ZoneRecord;

@@ -113,7 +113,7 @@ pub(super) enum Product {
         /// The time that it took.
         took: Duration,
         /// The zone with the reasons to doubt it, or the errors of its files.
-        version: Result<(Prepared, Vec<Doubt>), Vec<Problem>>,
+        version: Result<(Box<Prepared>, Vec<Doubt>), Vec<Problem>>,
     },
     /// The programs were evaluated.
     Evaluated(Evaluation),
@@ -255,7 +255,7 @@ fn read(
             evaluation,
             step,
         };
-        (prepared, doubts)
+        (Box::new(prepared), doubts)
     });
     Product::Read {
         files: loaded.files,

@@ -222,7 +222,7 @@ pub fn rollback_view(rollback: &dns_history::Rollback) -> Rollback {
     }
 }
 
-/// What a rollback means, in a line.
+/// A rollback in a line.
 #[must_use]
 pub fn rollback_text(rollback: &Rollback) -> String {
     let Rollback { to, file, .. } = rollback;

@@ -47,7 +47,7 @@ impl Step {
             Ok(Some(change)) => Self::Change(Arc::clone(served), Arc::new(change)),
             Err(dns_history::TooLarge) => {
                 let (zone, limit) = (new.apex(), limits.octets);
-                tracing::info!(%zone, limit, "The difference is too large for the history of the zone, which begins anew");
+                tracing::info!(%zone, limit, "The difference is too large for the history of the zone, which begins again");
                 Self::Unknown
             }
         }
@@ -114,7 +114,7 @@ pub(super) fn first(
         };
     }
     let Some(rollback) = history.rollback() else {
-        tracing::info!(zone = %name, "Zone has changed while no server ran: its history begins anew");
+        tracing::info!(zone = %name, "Zone has changed while no server ran: its history begins again");
         return none(true);
     };
     if Some(&rollback.file) != version.as_ref() {

@@ -165,7 +165,7 @@ impl ZoneState {
     /// Takes the new version of the zone, or keeps the data in service when the new is broken or doubtful.
     pub(super) fn take(
         &mut self,
-        version: Result<(Prepared, Vec<Doubt>), Vec<Problem>>,
+        version: Result<(Box<Prepared>, Vec<Doubt>), Vec<Problem>>,
         took: Duration,
         limits: Limits,
     ) -> Option<Adopted> {
@@ -176,9 +176,9 @@ impl ZoneState {
                 log_fresh(&prepared.fresh);
                 if doubts.is_empty() {
                     let log = self.load.must_log;
-                    return Some(self.adopt(prepared, log, limits));
+                    return Some(self.adopt(*prepared, log, limits));
                 }
-                self.hold(prepared, &doubts);
+                self.hold(*prepared, &doubts);
             }
         }
         None

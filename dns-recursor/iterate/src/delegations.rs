@@ -3,7 +3,7 @@
 //! A delegation counts for as long as the referral said, and never longer than the delegation through which it was
 //! learnt: a zone that was taken away above is gone in time, whatever its own servers say. So it is renewed by a referral
 //! from above only. An address comes from a referral when its name lies in the zone of the referring server; others are
-//! looked up like any name, within bounds: a referral costs its sender little and others much (NXNSAttack).
+//! looked up like any name, within bounds: a referral costs its sender little and others much (the attack NXNS).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ const MAX_UNLOCATED: usize = 2;
 /// The most lookups of servers' addresses for one question, by the number of such lookups that led to the question.
 const MAX_FETCHES: [u8; 2] = [6, 2];
 
-/// The most lookups of servers' addresses for one question when so many such lookups lead to it.
+/// The most lookups of servers' addresses for one question when this number of such lookups leads to it.
 #[must_use]
 pub fn most_fetches(depth: u8) -> u8 {
     MAX_FETCHES.get(usize::from(depth)).copied().unwrap_or(0)
@@ -44,7 +44,7 @@ pub struct Delegation {
 }
 
 impl Delegation {
-    /// What a referral by a server of the zone `from` comes to; `None` unless it leads to a zone below.
+    /// The delegation of a referral by a server of the zone `from`; `None` unless it leads to a zone below.
     fn of(referral: &Referral, from: &Name, now: Instant) -> Option<Self> {
         if !referral.zone.is_within(from) || referral.zone == *from {
             return None;

@@ -1,4 +1,4 @@
-//! Where the root's servers are: the public ones that are built in, a file of others, and what one of them says (RFC 9609).
+//! The root's servers: the public ones that are built in, a file of others, and those that one of them names (RFC 9609).
 
 use std::collections::BTreeSet;
 use std::fmt;

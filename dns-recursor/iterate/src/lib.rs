@@ -1,4 +1,4 @@
-//! What a resolver knows when it asks from the root's servers downwards.
+//! The knowledge of a resolver that asks from the root's servers downwards.
 //!
 //! ```text
 //! hints: where the root's servers are ─► delegations: the servers of zones ─► order: which of them first

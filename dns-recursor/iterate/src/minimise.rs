@@ -1,7 +1,7 @@
 //! How much of a name a server learns (RFC 9156): the servers of a zone get a query for one label more than the zone has,
 //! until the servers of the whole name are found.
 //!
-//! Relaxed: what is not a referral or an ordinary answer makes the resolver ask for the whole name, for there are servers
+//! Relaxed: a response that is neither a referral nor an ordinary answer makes the resolver ask for the whole name, for there are servers
 //! that deny names with nothing but other names below them (RFC 9156 §3).
 
 /// The most queries before that for the whole name (RFC 9156 §2.3).

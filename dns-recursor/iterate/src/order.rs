@@ -1,5 +1,5 @@
-//! Which of a zone's servers is asked first: one of the fast ones, at random, so that nobody knows which. One of unknown
-//! speed counts as fast: the first query shows it.
+//! The choice of a zone's server for the first query: one of the fast ones, at random, so that it cannot be foretold. One of
+//! unknown speed counts as fast: the first query shows it.
 
 use std::time::Duration;
 

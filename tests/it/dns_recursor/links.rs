@@ -24,7 +24,7 @@ fn is_lost(seed: u64, name: &str, attempt: u64) -> bool {
         hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);
     }
     hash ^= hash >> 32;
-    attempt <= MOST_LOST && hash % 5 == 0
+    attempt <= MOST_LOST && hash.is_multiple_of(5)
 }
 
 /// The far end of a link with this round trip; counts the queries that arrive.

@@ -34,8 +34,8 @@ pub struct Held {
     _file: File,
 }
 
-/// The services whose images are not there yet: whoever waits for one of them goes on when it is released, and
-/// when this process ends.
+/// The services whose images are not there yet. A process that waits for one of them continues when it is released,
+/// and when this process ends.
 #[derive(Debug)]
 pub struct Awaited {
     held: BTreeMap<Service, Held>,

@@ -244,7 +244,7 @@ fn image(service: Service, label: Option<&str>) -> Unit {
     let text = oneshot(&format!("images of {service}"))
         .set("Wants", IMAGES)
         .set("After", IMAGES)
-        .comments(&["What loads the images again is waited for again."])
+        .comments(&["A restart of the unit that loads images makes this one wait again."])
         .set("PartOf", IMAGES)
         .section("Service")
         .set("Type", "oneshot")

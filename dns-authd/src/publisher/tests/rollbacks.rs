@@ -1,5 +1,11 @@
 //! The way back to older versions, beside loads of files.
 
+#![expect(
+    clippy::unwrap_in_result,
+    clippy::panic_in_result_fn,
+    reason = "helpers of tests, whose results are compared"
+)]
+
 use super::*;
 use crate::histories;
 

@@ -12,6 +12,7 @@ use super::asking::Cause;
 use super::flight::{Flight, Link, LinkPurpose};
 use super::flights::MAX_DEPTH;
 use super::timers::Timer;
+use super::upstreams::UpstreamId;
 use super::{ExchangeId, FlightId, Output, Reason, Resolver};
 use crate::bailiwick::Realm;
 use crate::exchange::Entropy;
@@ -86,18 +87,30 @@ impl<C, E: Entropy> Resolver<C, E> {
                     self.ask_more(id, exchange, false, now);
                     return;
                 }
-                self.counts.unusable += 1;
                 let has_failed = matches!(unusable, Unusable::Rcode(Rcode::SERVFAIL));
-                self.with_flight(id, |flight| {
-                    flight.has_failed |= has_failed;
-                    flight.failed.push(upstream);
-                    flight.failed_by(Reason::Refused);
-                });
-                self.drop_exchange(id, exchange);
-                self.advance(id, Cause::Failed, now);
-                self.arm(id);
+                self.refused(id, exchange, upstream, has_failed, now);
             }
         }
+    }
+
+    /// Turns away from an upstream whose response is no answer.
+    fn refused(
+        &mut self,
+        id: FlightId,
+        exchange: ExchangeId,
+        upstream: UpstreamId,
+        has_failed: bool,
+        now: Instant,
+    ) {
+        self.counts.unusable += 1;
+        self.with_flight(id, |flight| {
+            flight.has_failed |= has_failed;
+            flight.failed.push(upstream);
+            flight.failed_by(Reason::Refused);
+        });
+        self.drop_exchange(id, exchange);
+        self.advance(id, Cause::Failed, now);
+        self.arm(id);
     }
 
     pub(super) fn answered(&mut self, id: FlightId, answer: Answer, now: Instant) {

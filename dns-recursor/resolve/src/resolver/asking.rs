@@ -17,7 +17,7 @@ const TCP_PATIENCE: Duration = Duration::from_millis(1000);
 const HEDGE_RETRY: Duration = Duration::from_millis(100);
 /// The longest wait before a repeated query that is longer than the upstream's usual time.
 const MAX_REPEAT_WAIT: Duration = Duration::from_secs(1);
-/// The copies of the last query over a slow link that can still be answered in time. Of the few before it, all may
+/// The copies of the last query over a slow link that can still be answered in time. All of the few before it may
 /// have been lost.
 const LAST_COPIES: u32 = 3;
 
@@ -80,22 +80,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                     self.fail(id, reason, now);
                 }
             }
-            Some(upstream) if flight.n_sends < MAX_SENDS => {
-                // Some servers are silent about names that have nothing but names below them.
-                flight.hidden = None;
-                let protocol = flight.protocol();
-                let left = flight.deadline.since(now);
-                let state = self.upstreams.get(upstream);
-                let is_last = |usual: Duration| left < usual + usual / 2;
-                let copies = match state.and_then(Upstream::slow_round_trip) {
-                    Some(usual) if is_last(usual) && cause == Cause::Overdue => LAST_COPIES,
-                    _ => 1,
-                };
-                for _ in 0..copies {
-                    self.counts.sent_again += 1;
-                    self.send(id, upstream, protocol, now);
-                }
-            }
+            Some(upstream) if flight.n_sends < MAX_SENDS => self.repeat(id, upstream, cause, now),
             _ if flight.exchanges().next().is_none() => {
                 let reason = flight.reason;
                 if !self.seek(id) && !self.fall_back(id, now) {
@@ -103,6 +88,27 @@ impl<C, E: Entropy> Resolver<C, E> {
                 }
             }
             _ => flight.next_try = flight.deadline,
+        }
+    }
+
+    /// Sends the query to an upstream once more, and near the deadline of a slow link in several copies.
+    fn repeat(&mut self, id: FlightId, upstream: UpstreamId, cause: Cause, now: Instant) {
+        let Some(flight) = self.flights.get_mut(id) else {
+            return;
+        };
+        // Some servers are silent about names that have nothing but names below them.
+        flight.hidden = None;
+        let protocol = flight.protocol();
+        let left = flight.deadline.since(now);
+        let state = self.upstreams.get(upstream);
+        let is_last = |usual: Duration| left < usual + usual / 2;
+        let copies = match state.and_then(Upstream::slow_round_trip) {
+            Some(usual) if is_last(usual) && cause == Cause::Overdue => LAST_COPIES,
+            _ => 1,
+        };
+        for _ in 0..copies {
+            self.counts.sent_again += 1;
+            self.send(id, upstream, protocol, now);
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Delegation {
 }
 
 impl Delegation {
-    /// The delegation that a referral has led to, after so many in a row.
+    /// The delegation that a referral has led to, after this many in a row.
     pub(super) fn of(found: &delegations::Delegation, n_referrals: u8) -> Self {
         let names = &found.unlocated;
         let questions = |rtype: Type| names.iter().map(move |name| (name.clone(), rtype));

@@ -20,6 +20,10 @@ use crate::origin::Origin;
 /// The largest factor by which repeated queries stretch the wait.
 const MAX_STRETCH: u32 = 8;
 
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact that no other one implies"
+)]
 pub(super) struct Flight<C> {
     pub(super) key: Box<Key>,
     pub(super) route: Arc<Route>,
@@ -184,7 +188,7 @@ impl<C> Flight<C> {
         self.hidden = (next < all).then_some(next);
     }
 
-    /// The question of a query with so many labels of the name.
+    /// The question of a query with this many labels of the name.
     pub(super) fn asked(&self, hidden: Option<usize>) -> Box<[u8]> {
         let name = Name::from_wire(self.key.name());
         match (hidden, name) {

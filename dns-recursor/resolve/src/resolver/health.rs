@@ -102,7 +102,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     }
 
     /// Sends the queries that wait for an absent upstream to others. One that has neither another upstream nor a stale
-    /// answer goes on until its deadline while nothing but silence speaks against the upstream.
+    /// answer stays until its deadline while nothing but silence speaks against the upstream.
     fn give_up_on(&mut self, upstream: UpstreamId, now: Instant) {
         let is_silent = self
             .upstreams

@@ -4,6 +4,7 @@
 //! of the name than they need to (RFC 9156).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns_cache::instant::Instant;
@@ -73,7 +74,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let mut ahead = Flight::new(
             &flight.key,
-            flight.route.clone(),
+            Arc::clone(&flight.route),
             Vec::new(),
             flight.began,
             flight.deadline,
@@ -139,7 +140,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         let Some(flight) = self.flights.get(id) else {
             return;
         };
-        let route = flight.route.clone();
+        let route = Arc::clone(&flight.route);
         let order = self.by_speed(addresses, &route, now);
         self.turn_to(id, order, now);
     }

@@ -1,6 +1,6 @@
 //! All upstreams of all routes, and servers that referrals name.
 //!
-//! An address has a state for each zone that it is asked about: it may be silent about one and answer for another.
+//! An address has a state for each zone that it gets queries about: it may be silent about one and answer for another.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

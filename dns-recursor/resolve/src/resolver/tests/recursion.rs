@@ -163,8 +163,11 @@ fn upwards(_: &str, _: Type) -> Rows {
     refer("test", &[("ns1.test", "192.0.2.11")])
 }
 
+/// The answers of a server to a name and a type.
+type Answers = fn(&str, Type) -> Rows;
+
 /// All servers, by the last octet of the address.
-const SERVERS: [(u8, fn(&str, Type) -> Rows); 12] = [
+const SERVERS: [(u8, Answers); 12] = [
     (1, root),
     (2, root),
     (11, test),
@@ -365,8 +368,8 @@ fn nothing_is_asked_of_the_root_unless_a_zone_says_so() {
 
 #[test]
 fn upstreams_are_asked_first_and_the_root_when_they_fail() {
-    let forwarding = || recursing(".", ForwardMode::ForwardFirst, &[50, 51]);
     type Change = fn(&mut Behaviour);
+    let forwarding = || recursing(".", ForwardMode::ForwardFirst, &[50, 51]);
     let cases: [(&str, Change, bool); 6] = [
         ("they answer", |_| {}, false),
         ("silent", |how| how.presence = Presence::Silent, true),
