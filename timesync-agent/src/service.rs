@@ -355,6 +355,9 @@ fn add_page(admin: &Routes, views: &Views, history: &Arc<Mutex<History>>) {
     });
 }
 
+/// The generation of the view that an agent begins with, before it has looked at the clock.
+const EMPTY: u64 = 1;
+
 /// Carries what is seen to those who want to know.
 struct Follower {
     /// Held until there is something to see.
@@ -367,11 +370,15 @@ struct Follower {
 
 impl Follower {
     async fn run(mut self) {
-        loop {
+        // The first view may have come before this began to wait, and the next one is long in coming at rest.
+        if self.views.generation() == EMPTY {
             self.views.changed().await;
+        }
+        loop {
             self.pass_on();
             // From here on `/readyz` says what the clock is like.
             self.latch = None;
+            self.views.changed().await;
         }
     }
 

@@ -5,7 +5,7 @@ use dns_history::History;
 use dns_wire::Name;
 
 pub(super) fn body(data: &[u8]) {
-    let zone = Name::parse("example.com.").expect("a name");
+    let zone = Name::parse("example.").expect("a name");
     let Ok(history) = History::decode(data, &zone) else {
         return;
     };

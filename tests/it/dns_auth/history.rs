@@ -164,11 +164,7 @@ fn a_rollback_stays_over_restarts_until_the_file_changes() {
     is_rolled_back();
     daemon.kill();
     let daemon = site.start("dns-authd");
-    assert!(
-        daemon.log().contains("still rolled back"),
-        "{}",
-        daemon.log()
-    );
+    daemon.wait_log("still rolled back");
     is_rolled_back();
     // Back again, from the version that was rolled back to.
     let (is_back, text) = verb(&site, &["rollback", "example.com", "2"]);
@@ -195,7 +191,7 @@ fn a_rollback_stays_over_restarts_until_the_file_changes() {
     daemon.stop();
     site.files.write("example.com.zone", &zone(7));
     let daemon = site.start("dns-authd");
-    assert!(daemon.log().contains("begins anew"), "{}", daemon.log());
+    daemon.wait_log("begins again");
     let (_, text) = verb(&site, &["history", "example.com"]);
     assert!(
         text.contains("serial 7") && text.contains("no earlier version"),

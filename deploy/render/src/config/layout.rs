@@ -59,7 +59,7 @@ pub enum Place {
 }
 
 impl Layout {
-    /// The layout of a node, as [`places`] has it.
+    /// The layout of a node, as [`paths`] has it.
     pub fn of_node(site: &Site, node: &Node) -> Self {
         Self {
             directory: paths::ETC.into(),
