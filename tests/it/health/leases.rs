@@ -265,9 +265,13 @@ fn holder_is_killed(mut nodes: Nodes, holder: usize) {
     });
     let ready = nodes.get(others[0], "/readyz").unwrap();
     assert!(ready.contains("VRRP alone"), "{ready}");
-    // They come back: leases decide again, and one of them has it.
+    // They come back: leases decide again, and one of them has it. A node that advertisements made active gives it up when it
+    // hears of the lease, which may be a moment after the other has taken it.
     for node in &mut nodes.site.nodes {
         node.start();
     }
-    nodes.wait_holder(&others);
+    wait::for_it("one node has the address by its lease", LIMIT, || {
+        let holders = nodes.holders(&others);
+        holders.len() == 1 && nodes.lease(holders[0]) == "own"
+    });
 }
