@@ -29,6 +29,7 @@ pub(crate) enum ImagesVerb {
     ///
     /// outpost-image-SERVICE.service runs this at boot, beside outpost-images.service: a service starts
     /// as soon as its own images are there.
+    #[command(after_long_help = IMAGES_NOTES)]
     Wait(ImageWait),
 
     /// Show what each slot of each service would run
