@@ -191,18 +191,6 @@ pub enum Origin {
     Both,
 }
 
-impl Origin {
-    /// The origin in a word.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Written => "written",
-            Self::Learned => "learned",
-            Self::Both => "both",
-        }
-    }
-}
-
 /// An operator's decision about a server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {

@@ -5,7 +5,6 @@
 //! than the zone; and only the SOA record when the client has this version or a later one. `LUA` records have
 //! `PowerDNS`'s form, so that its secondaries accept them.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use dns_history::{Change, History};
@@ -186,7 +185,7 @@ impl Next {
                     Part::Removed => Self::Change(number, Part::Added, 0),
                     Part::Added => Self::Change(number + 1, Part::Removed, 0),
                 };
-                Some((borrowed(record), next))
+                Some((record.borrowed(), next))
             }
             Self::End => None,
         }
@@ -199,15 +198,6 @@ fn differences(zone: &Zone, history: Option<&History>, known: u32) -> Option<Vec
     let n_records: usize = changes.iter().map(|change| change.n_records()).sum();
     let ends_here = changes.last()?.to.serial() == zone.soa().serial;
     (ends_here && n_records <= zone.n_records()).then_some(changes)
-}
-
-fn borrowed<'r>(record: &'r ZoneRecord<'static>) -> ZoneRecord<'r> {
-    ZoneRecord {
-        owner: record.owner.clone(),
-        rtype: record.rtype,
-        ttl: record.ttl,
-        rdata: Cow::Borrowed(&record.rdata),
-    }
 }
 
 /// The zone's SOA record, which is among its first: the apex comes first.

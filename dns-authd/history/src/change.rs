@@ -9,7 +9,7 @@ use dns_wire::Type;
 use dns_zone::Zone;
 use dns_zone::zone::cursor::ZoneRecord;
 
-use crate::version::{Version, each, form, octets, owned, sum};
+use crate::version::{Version, each, form, octets, sum};
 
 /// A step from one version to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ fn numbers(zone: &Zone, state: &RandomState) -> Option<(Version, Vec<u64>)> {
     let mut numbers = Vec::with_capacity(zone.n_records());
     let (mut digest, mut soa) = (0_u64, None);
     each(zone, |record, form| match record.rtype {
-        Type::SOA => soa = Some(owned(record)),
+        Type::SOA => soa = Some(record.into_owned()),
         _ => {
             digest = digest.wrapping_add(sum(form));
             numbers.push(state.hash_one(form));
@@ -149,7 +149,7 @@ fn collect(
         let differs = record.rtype != Type::SOA && size <= limit;
         if differs && numbers.binary_search(&state.hash_one(form)).is_ok() {
             size += octets(&record);
-            records.push(owned(record));
+            records.push(record.into_owned());
         }
     });
     match size <= limit {

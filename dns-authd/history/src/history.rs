@@ -8,7 +8,7 @@ use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{Soa, Zone};
 
 use crate::change::{Change, Difference};
-use crate::version::{Version, each, form, owned};
+use crate::version::{Version, each, form};
 
 /// The bounds of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,7 +221,7 @@ fn replay<'c>(
     let mut records: HashMap<Vec<u8>, ZoneRecord<'static>> = HashMap::new();
     each(zone, |record, form| {
         if record.rtype != dns_wire::Type::SOA {
-            records.insert(form.to_vec(), owned(record));
+            records.insert(form.to_vec(), record.into_owned());
         }
     });
     for (removed, added) in steps {

@@ -28,7 +28,7 @@ impl Version {
         let mut digest = 0_u64;
         let mut soa = None;
         each(zone, |record, form| match record.rtype {
-            Type::SOA => soa = Some(owned(record)),
+            Type::SOA => soa = Some(record.into_owned()),
             _ => digest = digest.wrapping_add(sum(form)),
         });
         Some(Self { soa: soa?, digest })
@@ -77,16 +77,6 @@ pub(crate) fn sum(form: &[u8]) -> u64 {
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     hash ^ (hash >> 33)
-}
-
-/// The record, for longer than its zone.
-pub(crate) fn owned(record: ZoneRecord<'_>) -> ZoneRecord<'static> {
-    ZoneRecord {
-        owner: record.owner,
-        rtype: record.rtype,
-        ttl: record.ttl,
-        rdata: record.rdata.into_owned().into(),
-    }
 }
 
 /// The octets that a record takes.

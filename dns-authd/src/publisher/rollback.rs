@@ -1,8 +1,6 @@
 //! Publishes an older version of a zone again, and keeps the histories of zones.
 
-use std::sync::Arc;
-
-use dns_history::{Change, History};
+use dns_history::History;
 use dns_wire::{Name, Type};
 use tokio::sync::oneshot;
 
@@ -142,13 +140,5 @@ impl Publisher {
         if let Some(file) = self.plan.history.file(name) {
             self.writer.write(file, name, &History::default(), None);
         }
-    }
-}
-
-/// The change that a version which is held back would make.
-pub(super) fn held_change(step: &super::steps::Step) -> Option<Arc<Change>> {
-    match step {
-        super::steps::Step::Change(_, change) => Some(Arc::clone(change)),
-        _ => None,
     }
 }

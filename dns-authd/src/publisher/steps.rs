@@ -1,6 +1,5 @@
 //! The step from the version of a zone in service to the next one, and the way back to an older one.
 
-use std::cmp::Ordering;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -50,6 +49,14 @@ impl Step {
                 tracing::info!(%zone, limit, "The difference is too large for the history of the zone, which begins again");
                 Self::Unknown
             }
+        }
+    }
+
+    /// The change from the version in service, if it is known.
+    pub(super) const fn change(&self) -> Option<&Arc<Change>> {
+        match self {
+            Self::Change(_, change) => Some(change),
+            _ => None,
         }
     }
 
@@ -231,10 +238,10 @@ fn build(
     seed: Seed,
 ) -> Result<Zone, String> {
     records.push(version.soa.clone());
-    let of = |record: &ZoneRecord<'static>| (record.rtype != Type::SOA, record.rtype);
-    records.sort_by(|a, b| match of(a).0.cmp(&of(b).0) {
-        Ordering::Equal => (&a.owner, a.rtype, &a.rdata).cmp(&(&b.owner, b.rtype, &b.rdata)),
-        other => other,
+    // The SOA record comes first.
+    let place = |record: &ZoneRecord<'static>| record.rtype != Type::SOA;
+    records.sort_by(|a, b| {
+        (place(a), &a.owner, a.rtype, &a.rdata).cmp(&(place(b), &b.owner, b.rtype, &b.rdata))
     });
     let lines = records
         .iter()

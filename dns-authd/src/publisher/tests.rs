@@ -7,6 +7,7 @@ use dns_answer::table::Table;
 use dns_answer::testing::{client, decode, query, zone_at};
 use dns_answer::{Client, NoPrograms, Responder, Transport, Verdict};
 use peer_bind::NamedConf;
+use proto::health::Liveness;
 use tempfile::TempDir;
 
 use super::*;
@@ -341,17 +342,12 @@ fn a_zone_that_another_file_is_declared_for_is_listed_with_it() {
     desk.publisher.stop();
 }
 
-#[test]
-fn targets_that_are_first_named_when_others_are_down_are_watched() {
-    let text = format!(
-        "{GOOD}live LUA A \"ifportup(443, ifportup(80, {{{{'192.0.2.5'}},{{'192.0.2.6'}}}}, {{selector='all'}}))\"\n"
-    );
-    let folder = Folder::new();
-    folder.write("a.test.zone", &text);
-    let plan = plan(&folder, &["a.test."]);
+/// A publisher in this thread, its commands, and the zones of its files.
+fn publisher(folder: &Folder, zones: &[&str], load: &Load) -> (Publisher, Receiver<Command>) {
     let (commands, queue) = sync_channel(QUEUE);
     let limits = loader::limits();
-    let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
+    let workers = Workers::start(limits.at_once, load, &commands).unwrap();
+    let plan = plan(folder, zones);
     let loads = LoadQueue::new(limits);
     let mut publisher = Publisher::new(
         channels().0,
@@ -361,6 +357,17 @@ fn targets_that_are_first_named_when_others_are_down_are_watched() {
         (workers, Writer::start().unwrap()),
     );
     publisher.configure(plan, Pending::Summary(oneshot::channel().0));
+    (publisher, queue)
+}
+
+#[test]
+fn targets_that_are_first_named_when_others_are_down_are_watched() {
+    let text = format!(
+        "{GOOD}live LUA A \"ifportup(443, ifportup(80, {{{{'192.0.2.5'}},{{'192.0.2.6'}}}}, {{selector='all'}}))\"\n"
+    );
+    let folder = Folder::new();
+    folder.write("a.test.zone", &text);
+    let (mut publisher, queue) = publisher(&folder, &["a.test."], &load());
     publisher.take_command(queue.recv().unwrap());
     let watched = |publisher: &Publisher| {
         let targets = publisher.watched.keys();
@@ -407,19 +414,7 @@ fn answers_by_own_probes_say_so_and_last_as_short_as_may_be_until_healthd_is_bac
     let text = format!("{GOOD}live 60 LUA A \"ifportup(443, {{'192.0.2.5'}})\"\n");
     let folder = Folder::new();
     folder.write("a.test.zone", &text);
-    let plan = plan(&folder, &["a.test."]);
-    let (commands, queue) = sync_channel(QUEUE);
-    let limits = loader::limits();
-    let workers = Workers::start(limits.at_once, &load(), &commands).unwrap();
-    let loads = LoadQueue::new(limits);
-    let mut publisher = Publisher::new(
-        channels().0,
-        plan.clone(),
-        Seed(1),
-        loads,
-        (workers, Writer::start().unwrap()),
-    );
-    publisher.configure(plan, Pending::Summary(oneshot::channel().0));
+    let (mut publisher, queue) = publisher(&folder, &["a.test."], &load());
     publisher.take_command(queue.recv().unwrap());
     let target = publisher.watched.keys().next().unwrap().target.clone();
     let status = proto::health::TargetStatus {

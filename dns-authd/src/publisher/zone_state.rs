@@ -17,7 +17,6 @@ use proto::health::Snapshot as Health;
 
 use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
-use super::rollback::held_change;
 use crate::load::Fresh;
 use crate::programs::{LiveZone, Message};
 
@@ -228,7 +227,7 @@ impl ZoneState {
             let (zone, serial, records) = (fresh.zone.apex(), held.serial, held.records);
             tracing::warn!(%zone, serial, records, reason, "New version of the zone is held back");
         }
-        let change = held_change(&prepared.step);
+        let change = prepared.step.change().cloned();
         self.report = Arc::new(self.report.held((held, change), prepared.took));
         self.held = Some(prepared);
     }

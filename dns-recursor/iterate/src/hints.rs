@@ -137,12 +137,7 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, HintsError> {
             (other, _) => return Err(wrong(format!("a record of type {other} is no hint"))),
         }
     }
-    let found: Vec<IpAddr> = located
-        .into_iter()
-        .filter(|(owner, _)| servers.contains(owner))
-        .map(|(_, address)| address)
-        .take(MAX_ADDRESSES)
-        .collect();
+    let found = addresses_of(&servers, located);
     match found.is_empty() {
         true => Err(HintsError {
             line: None,
@@ -150,6 +145,14 @@ pub fn parse(text: &str) -> Result<Vec<IpAddr>, HintsError> {
         }),
         false => Ok(found),
     }
+}
+
+/// The addresses that belong to these servers.
+fn addresses_of(servers: &BTreeSet<Name>, located: Vec<(Name, IpAddr)>) -> Vec<IpAddr> {
+    let located = located.into_iter();
+    let of_servers = located.filter(|(owner, _)| servers.contains(owner));
+    let addresses = of_servers.map(|(_, address)| address);
+    addresses.take(MAX_ADDRESSES).collect()
 }
 
 /// The addresses of the root's servers in a response to the question for the NS records of the root, and the time for
@@ -180,12 +183,7 @@ pub fn of_response(message: &[u8]) -> Option<(Vec<IpAddr>, u32)> {
             _ => {}
         }
     }
-    let found: Vec<IpAddr> = located
-        .into_iter()
-        .filter(|(owner, _)| servers.contains(owner))
-        .map(|(_, address)| address)
-        .take(MAX_ADDRESSES)
-        .collect();
+    let found = addresses_of(&servers, located);
     (!found.is_empty()).then_some((found, ttl))
 }
 

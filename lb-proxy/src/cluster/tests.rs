@@ -76,7 +76,12 @@ fn servers(members: &Members) -> Vec<String> {
     let servers = config.backends[0].servers.iter();
     servers
         .map(|server| {
-            let origin = server.origin.map_or("-", Origin::name);
+            let origin = match server.origin {
+                None => "-",
+                Some(Origin::Written) => "written",
+                Some(Origin::Learned) => "learned",
+                Some(Origin::Both) => "both",
+            };
             let drains = match server.admin_state() {
                 AdminState::Drain => " drains",
                 AdminState::Ready | AdminState::Maintenance => "",

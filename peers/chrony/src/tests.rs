@@ -292,7 +292,7 @@ fn what_does_nothing_here_says_why() {
         assert_eq!(notes.len(), 1, "{text}: {notes:?}");
     }
     assert_eq!(settings("peer a").server, [server("a")]);
-    // A peer may ask here, whoever else may.
+    // A peer may ask here, also where no other host may.
     for (text, rules) in [
         ("peer a", "allow a"),
         ("deny\npeer 192.0.2.1", "deny, allow 192.0.2.1/32"),

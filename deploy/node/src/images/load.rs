@@ -221,6 +221,34 @@ fn record_all(
     Ok(())
 }
 
+/// The record of an archive that was loaded, and how its image is in the store by the stamps of its files.
+fn known(
+    images: &ImageStore,
+    (service, slot): (Service, Slot),
+    digest: Sha256,
+) -> Option<(ImageRecord, Condition)> {
+    let record = ImageRecord::read(&images.records(), digest)?;
+    let condition = images.condition(service, slot, &record, Depth::Stamps);
+    Some((record, condition))
+}
+
+/// Makes a slot run an image that is whole.
+fn assign(
+    images: &mut ImageStore,
+    (service, slot): (Service, Slot),
+    record: ImageRecord,
+) -> anyhow::Result<LoadedArchive> {
+    let done = match images.assign(service, slot, &record)? {
+        true => Done::Assigned,
+        false => Done::Nothing,
+    };
+    Ok(LoadedArchive {
+        record,
+        done,
+        unrecorded: None,
+    })
+}
+
 fn prepare(
     archives: &Archives,
     images: &mut ImageStore,
@@ -228,21 +256,11 @@ fn prepare(
     archive: &Path,
 ) -> anyhow::Result<LoadedArchive> {
     let digest = archives.digest(archive)?;
-    let known = ImageRecord::read(&images.records(), digest);
-    let condition = known
-        .as_ref()
-        .map(|record| images.condition(service, slot, record, Depth::Stamps));
-    if let (Some(record), Some(Condition::Whole)) = (&known, &condition) {
-        let done = match images.assign(service, slot, record)? {
-            true => Done::Assigned,
-            false => Done::Nothing,
-        };
-        return Ok(LoadedArchive {
-            record: record.clone(),
-            done,
-            unrecorded: None,
-        });
+    let known = known(images, (service, slot), digest);
+    if let Some((record, Condition::Whole)) = known {
+        return assign(images, (service, slot), record);
     }
+    let condition = known.map(|(_, condition)| condition);
     let image = archives.read(archive)?;
     anyhow::ensure!(
         image.service == service.name(),
@@ -278,30 +296,53 @@ fn prepare(
 #[error("cannot load it")]
 struct LoadFailed;
 
+/// A slot that has an archive, as it is before anything is loaded.
+struct Found {
+    slot: Slot,
+    archive: PathBuf,
+    known: Option<(ImageRecord, Condition)>,
+}
+
+impl Found {
+    fn is_whole(&self) -> bool {
+        matches!(self.known, Some((_, Condition::Whole)))
+    }
+
+    fn is_damaged(&self) -> bool {
+        matches!(self.known, Some((_, Condition::Damaged(_))))
+    }
+}
+
 fn bring_all(
     archives: &Archives,
     images: &mut ImageStore,
     awaited: &mut Awaited,
 ) -> anyhow::Result<bool> {
-    let conditions = Service::ALL.map(|service| (service, condition(archives, images, service)));
-    let is_damaged = |found: &Condition| matches!(found, Condition::Damaged(_));
-    let may_start = !images.is_store()
-        || !conditions
-            .iter()
-            .any(|(_, condition)| is_damaged(condition));
+    let all_found = Service::ALL.map(|service| (service, find(archives, images, service)));
+    let is_damaged = all_found
+        .iter()
+        .any(|(_, slots)| slots.iter().any(Found::is_damaged));
+    let may_start = !images.is_store() || !is_damaged;
     // Those that need no load come first, and wait for none that does.
-    let (whole, rest): (Vec<_>, Vec<_>) = conditions
+    let (whole, rest): (Vec<_>, Vec<_>) = all_found
         .into_iter()
-        .partition(|(_, condition)| *condition == Condition::Whole);
+        .partition(|(_, slots)| slots.iter().all(Found::is_whole));
     let (mut all, mut changed) = (true, false);
-    for (service, _) in whole.into_iter().chain(rest) {
+    for (service, slots) in whole.into_iter().chain(rest) {
         let mut loaded = Vec::new();
-        for slot in Slot::ALL {
-            let Some(first) = archives.archive(service, slot) else {
-                continue;
-            };
+        for Found {
+            slot,
+            archive,
+            known,
+        } in slots
+        {
             let start = clock::now();
-            match bring_any(archives, images, (service, slot), &first)? {
+            let brought = match known {
+                Some((record, Condition::Whole)) => Some(assign(images, (service, slot), record)?),
+                // The load of another image may have changed what was found.
+                _ => bring_any(archives, images, (service, slot), &archive)?,
+            };
+            match brought {
                 None => all = false,
                 Some(brought) => {
                     changed |= brought.done != Done::Nothing;
@@ -322,22 +363,19 @@ fn bring_all(
     Ok(all)
 }
 
-/// The worst of the images of a service, by their stamps; missing where no record says what should be there.
-fn condition(archives: &Archives, images: &ImageStore, service: Service) -> Condition {
+/// The slots of a service that have an archive. An archive that cannot be read counts as one that was never loaded.
+fn find(archives: &Archives, images: &ImageStore, service: Service) -> Vec<Found> {
     let slots = Slot::ALL.into_iter().filter_map(|slot| {
         let archive = archives.archive(service, slot)?;
         let digest = archives.digest(&archive).ok();
-        let record = digest.and_then(|digest| ImageRecord::read(&images.records(), digest));
-        Some(record.map_or(Condition::Missing, |record| {
-            images.condition(service, slot, &record, Depth::Stamps)
-        }))
+        let known = digest.and_then(|digest| known(images, (service, slot), digest));
+        Some(Found {
+            slot,
+            archive,
+            known,
+        })
     });
-    let worse = |one: Condition, other: Condition| match (one, other) {
-        (damaged @ Condition::Damaged(_), _) | (_, damaged @ Condition::Damaged(_)) => damaged,
-        (Condition::Whole, Condition::Whole) => Condition::Whole,
-        _ => Condition::Missing,
-    };
-    slots.reduce(worse).unwrap_or(Condition::Whole)
+    slots.collect()
 }
 
 /// Tries the archive of the slot, then the others of its service. Prints each problem.

@@ -79,9 +79,10 @@ fn cluster(site: &Site, layout: &Layout) -> Option<Kubernetes> {
 pub(super) fn cluster_zones(site: &Site, layout: &Layout) -> Vec<String> {
     // A site file has no networks that dns-authd refuses.
     let options = cluster(site, layout).and_then(|table| Options::of(&table).ok());
-    let text = |name: &dyn ToString| name.to_string().trim_end_matches('.').to_owned();
     let zones = options.iter().flat_map(Options::apexes);
-    zones.map(|zone| text(zone)).collect()
+    zones
+        .map(|zone| zone.to_string().trim_end_matches('.').to_owned())
+        .collect()
 }
 
 /// A TTL is a whole number of seconds (RFC 2181 §8).

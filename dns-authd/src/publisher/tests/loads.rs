@@ -272,24 +272,6 @@ fn health(publisher: &Publisher, generation: u64, states: &[(u8, Liveness)]) -> 
     })
 }
 
-/// A publisher in this thread, its commands, and the zones of its files.
-fn publisher(folder: &Folder, zones: &[&str], load: &Load) -> (Publisher, Receiver<Command>) {
-    let (commands, queue) = sync_channel(QUEUE);
-    let limits = loader::limits();
-    let workers = Workers::start(limits.at_once, load, &commands).unwrap();
-    let plan = plan(folder, zones);
-    let loads = LoadQueue::new(limits);
-    let mut publisher = Publisher::new(
-        channels().0,
-        plan.clone(),
-        Seed(1),
-        loads,
-        (workers, Writer::start().unwrap()),
-    );
-    publisher.configure(plan, Pending::Summary(oneshot::channel().0));
-    (publisher, queue)
-}
-
 fn members(publisher: &Publisher, place: usize) -> Vec<String> {
     let snapshot = publisher.channels.cell.current();
     let served = snapshot.table.zones().get(place).unwrap();

@@ -33,6 +33,30 @@ pub struct ZoneRecord<'z> {
     pub rdata: Cow<'z, [u8]>,
 }
 
+impl ZoneRecord<'_> {
+    /// The same with data of its own, for longer than its zone.
+    #[must_use]
+    pub fn into_owned(self) -> ZoneRecord<'static> {
+        ZoneRecord {
+            owner: self.owner,
+            rtype: self.rtype,
+            ttl: self.ttl,
+            rdata: self.rdata.into_owned().into(),
+        }
+    }
+
+    /// The same with this one's data.
+    #[must_use]
+    pub fn borrowed(&self) -> ZoneRecord<'_> {
+        ZoneRecord {
+            owner: self.owner.clone(),
+            rtype: self.rtype,
+            ttl: self.ttl,
+            rdata: Cow::Borrowed(&self.rdata),
+        }
+    }
+}
+
 impl Zone {
     /// The record at the cursor, hidden ones too, as a transfer sends it; moves the cursor behind it.
     pub fn next_record(&self, cursor: &mut Cursor) -> Option<ZoneRecord<'_>> {
