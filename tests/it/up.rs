@@ -8,8 +8,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use api::outpost::{UpService, UpSite};
 use rustix::process::Signal;
-use serde_json::Value;
 use tests::binaries::{ALL_SERVICES, SERVICES, binary};
 use tests::daemon::{Daemon, run};
 use tests::dns::{self, Question, ask_a};
@@ -88,23 +88,20 @@ impl Place {
         Daemon::start("outpost up", command)
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> UpSite {
         let (status, text, complaint) = run(self.outpost(&["status", "--json"]));
         assert!(status.success(), "{complaint}");
         serde_json::from_str(&text).expect("status is JSON")
     }
 
-    fn services(&self) -> Vec<Value> {
-        self.status()["services"]
-            .as_array()
-            .expect("a list of services")
-            .clone()
+    fn services(&self) -> Vec<UpService> {
+        self.status().services
     }
 
-    fn pids(&self) -> Vec<u64> {
+    fn pids(&self) -> Vec<u32> {
         self.services()
             .iter()
-            .filter_map(|service| service["pid"].as_u64())
+            .filter_map(|service| service.pid)
             .collect()
     }
 
@@ -146,14 +143,14 @@ impl Place {
 }
 
 /// Whether a process has ended, be it that its adoptive parent has not noticed yet.
-fn is_gone(pid: u64) -> bool {
+fn is_gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
 /// Leftovers that must not be there once a site has ended.
-fn assert_nothing_is_left(place: &Place, pids: &[u64]) {
+fn assert_nothing_is_left(place: &Place, pids: &[u32]) {
     for pid in pids {
         assert!(is_gone(*pid), "process {pid} is left");
     }
@@ -306,7 +303,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         let (_, body) = answer.split_once("\r\n\r\n").expect("HTTP");
         serde_json::from_str(body).expect("JSON")
     });
-    for document in of_services.chain([place.status()]) {
+    for document in of_services.chain([serde_json::to_value(place.status()).expect("JSON")]) {
         assert_eq!(odd_keys(&document), Vec::<String>::new(), "{document:#}");
     }
 
@@ -351,8 +348,8 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
 
     let services = place.services();
     let clusterd = &services[1];
-    assert_eq!(clusterd["name"], "clusterd", "{services:?}");
-    assert_eq!(clusterd["state"], "ready", "{clusterd}");
+    assert_eq!(clusterd.name, "clusterd", "{services:?}");
+    assert_eq!(clusterd.state, "ready", "{clusterd:?}");
     let get = || {
         let mut command = Command::new(binary("clusterd"));
         let socket = place.run_dir().join("clusterd.sock");
@@ -414,7 +411,7 @@ fn a_service_that_dies_is_started_again() {
     signal(victim, Signal::KILL);
     wait::for_it("dns-authd is ready again", PATIENCE, || {
         let authd = &place.services()[1];
-        authd["restarts"] == 1 && authd["state"] == "ready"
+        authd.restarts == 1 && authd.state == "ready"
     });
     assert!(site.log().is_empty(), "nothing is amiss: {}", site.log());
     let pids = place.pids();
@@ -495,7 +492,7 @@ fn a_command_without_a_site_says_so() {
     }
 }
 
-fn signal(pid: u64, signal: Signal) {
+fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);

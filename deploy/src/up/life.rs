@@ -313,11 +313,12 @@ impl Life {
         let result = match call.request {
             Request::Status { json } => {
                 self.refresh();
-                Ok(if json {
-                    self.view.to_json().to_string()
-                } else {
-                    screen::text(&self.view)
-                })
+                match json {
+                    true => {
+                        serde_json::to_string(&self.view.facts()).map_err(|error| error.to_string())
+                    }
+                    false => Ok(screen::text(&self.view)),
+                }
             }
             Request::Switch { masters, up } => self.switch_named(&masters, up).await,
         };
