@@ -186,7 +186,7 @@ pub fn zone(declared: &ZoneDecl, options: &Options, seed: Seed, lua: bool) -> Lo
                 message: "LUA records are not enabled: this one is left out".to_owned(),
             }));
         }
-        let zone = Zone::build(&declared.name, &records, seed)?;
+        let zone = Zone::build_of(&declared.name, records, seed)?;
         Ok(Fresh {
             zone: Arc::new(zone),
             warnings,

@@ -31,7 +31,7 @@ pub mod zone;
 pub use guard::{Doubt, Guard};
 pub use merge::canonical;
 pub use program::Program;
-pub use record::{Record, RecordData, SoaTimes};
+pub use record::{ProgramText, Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
 pub use zone::cursor::Cursor;
