@@ -4,6 +4,7 @@ mod boot;
 mod install;
 mod native;
 mod power;
+mod readme;
 mod rollback;
 mod serve;
 mod status;

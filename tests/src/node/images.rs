@@ -34,17 +34,17 @@ impl Images {
         self.directory.join("broken").join(format!("{service}.tar"))
     }
 
-    /// Makes a build of a service that is like no other, in a directory; gives its archive.
+    /// Makes a build of a service with these bytes at the end of its program, in a directory; gives its archive.
     ///
     /// # Panics
     ///
     /// Panics if it cannot be made.
     #[must_use]
-    pub fn further_build(&self, service: &str, directory: &Path) -> PathBuf {
+    pub fn further_build(&self, service: &str, directory: &Path, bytes: &[u8]) -> PathBuf {
         let programs = directory.join("programs");
         create_dir_all(&programs).expect("the directory is writable");
         let good = self.directory.join("programs/good");
-        another(&good.join(service), &programs, service, b"a further build")
+        another(&good.join(service), &programs, service, bytes)
             .and_then(|()| copy(self.outpost(), programs.join("outpost")).map(drop))
             .expect("programs are copied");
         build(&programs, directory, &[service]).expect("the image is built");

@@ -37,6 +37,16 @@ pub fn or_skip() -> Option<&'static Root> {
     }
 }
 
+/// A bare Debian 12 with these packages, or nothing where it cannot be had: the reason is printed then, loudly.
+#[must_use]
+pub fn bare_or_skip(packages: &[String]) -> Option<Root> {
+    let root = build("bare", packages).and_then(|archive| unpack(&archive));
+    root.inspect_err(|reason| {
+        eprintln!("!!! SKIPPED: there is no bare machine: {}", reason.trim());
+    })
+    .ok()
+}
+
 fn find() -> Result<Root, String> {
     for program in [
         "unshare",
@@ -51,7 +61,7 @@ fn find() -> Result<Root, String> {
     }
     let archive = match std::env::var_os("OUTPOST_NODE_ROOT") {
         Some(archive) => PathBuf::from(archive),
-        None => build()?,
+        None => build("build", &[])?,
     };
     let root = unpack(&archive)?;
     // A container without an init tells whether nspawn may do here what it has to.
@@ -65,13 +75,13 @@ fn find() -> Result<Root, String> {
     Ok(root)
 }
 
-/// Has the script build the archive, unless it is there.
-fn build() -> Result<PathBuf, String> {
+/// Has a script build its archive, unless it is there.
+fn build(script: &str, packages: &[String]) -> Result<PathBuf, String> {
     // target/<profile>/deps/it-0123 → target/nodes
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = this.ancestors().nth(3).ok_or("no target directory")?;
-    let mut command = Command::new(checkout().join("tests/nodes/build"));
-    command.arg(target.join("nodes"));
+    let mut command = Command::new(checkout().join("tests/nodes").join(script));
+    command.arg(target.join("nodes")).args(packages);
     Ok(PathBuf::from(succeed(command)?.trim()))
 }
 
