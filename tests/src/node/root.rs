@@ -40,7 +40,11 @@ pub fn or_skip() -> Option<&'static Root> {
 /// A bare Debian 12 with these packages, or nothing where it cannot be had: the reason is printed then, loudly.
 #[must_use]
 pub fn bare_or_skip(packages: &[String]) -> Option<Root> {
-    let root = build("bare", packages).and_then(|archive| unpack(&archive));
+    let mut command = Command::new(checkout().join("tests/nodes/bare"));
+    command.arg(ROOTS).args(packages);
+    let root = succeed(command).map(|path| Root {
+        path: PathBuf::from(path.trim()),
+    });
     root.inspect_err(|reason| {
         eprintln!("!!! SKIPPED: there is no bare machine: {}", reason.trim());
     })
@@ -61,7 +65,7 @@ fn find() -> Result<Root, String> {
     }
     let archive = match std::env::var_os("OUTPOST_NODE_ROOT") {
         Some(archive) => PathBuf::from(archive),
-        None => build("build", &[])?,
+        None => build()?,
     };
     let root = unpack(&archive)?;
     // A container without an init tells whether nspawn may do here what it has to.
@@ -75,20 +79,20 @@ fn find() -> Result<Root, String> {
     Ok(root)
 }
 
-/// Has a script build its archive, unless it is there.
-fn build(script: &str, packages: &[String]) -> Result<PathBuf, String> {
+/// Has the script build the archive, unless it is there.
+fn build() -> Result<PathBuf, String> {
     // target/<profile>/deps/it-0123 → target/nodes
     let this = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = this.ancestors().nth(3).ok_or("no target directory")?;
-    let mut command = Command::new(checkout().join("tests/nodes").join(script));
-    command.arg(target.join("nodes")).args(packages);
+    let mut command = Command::new(checkout().join("tests/nodes/build"));
+    command.arg(target.join("nodes"));
     Ok(PathBuf::from(succeed(command)?.trim()))
 }
 
 /// Unpacks it below /var/tmp, unless it is there. Whoever is first renames the whole into place.
 fn unpack(archive: &Path) -> Result<Root, String> {
     let name = archive.file_stem().ok_or("the archive has no name")?;
-    let path = Path::new("/var/tmp/outpost-nodes").join(name);
+    let path = Path::new(ROOTS).join(name);
     if path.is_dir() {
         return Ok(Root { path });
     }
@@ -118,3 +122,6 @@ fn succeed(command: Command) -> Result<String, String> {
         Err(format!("{shown}: {status} {out}{complaint}"))
     }
 }
+
+/// The directory of the roots.
+const ROOTS: &str = "/var/tmp/outpost-nodes";
