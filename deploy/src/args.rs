@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::config::HumanDuration;
@@ -275,14 +276,28 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "USER", default_value = "core")]
     pub(crate) login: String,
 
-    /// Print JSON
+    /// Print JSON; with --watch, a line for each look
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Look again and again, until Ctrl-C, with this pause [default: 2s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s")]
+    watch: Option<HumanDuration>,
 
     /// Run directory of the site, if `outpost up` was given one
     #[arg(long, value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
 }
+
+impl StatusArgs {
+    /// The pause between two looks, if there are to be several.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.watch.map(|pause| pause.0.max(SHORTEST_PAUSE))
+    }
+}
+
+/// Looks cost the services an answer each: no more than five a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Arguments of `swap`.
 #[derive(Clone, Debug, Args)]
@@ -474,6 +489,8 @@ Examples:
   outpost status
   outpost status --node --json
   outpost status --site site.toml --login core
+  outpost status --watch
+  outpost status --watch=5s --json
 
 Exit status:
   0   every service that is here serves and is ready

@@ -105,7 +105,18 @@ fn show_status(args: StatusArgs) -> ExitCode {
     if args.node || args.site.is_some() || (!is_up_here && status::is_node()) {
         return status::run(&args);
     }
-    request(args.run_dir, &Request::Status { json: args.json })
+    let wanted = Request::Status { json: args.json };
+    let Some(pause) = args.pause() else {
+        return request(args.run_dir, &wanted);
+    };
+    let run_dir = args.run_dir.unwrap_or_else(RunDir::default_path);
+    loop {
+        match ask(&run_dir, &wanted) {
+            Ok(text) if status::watch::show(&text, args.json).is_ok() => std::thread::sleep(pause),
+            Ok(_) => return exit::code(exit::OK),
+            Err(error) => return unavailable(&error),
+        }
+    }
 }
 
 /// Asks the running site and prints its answer.
@@ -115,9 +126,11 @@ fn request(run_dir: Option<PathBuf>, request: &Request) -> ExitCode {
             outln!("{text}");
             exit::code(exit::OK)
         }
-        Err(error) => {
-            errln!("outpost: {error:#}");
-            exit::code(exit::UNAVAILABLE)
-        }
+        Err(error) => unavailable(&error),
     }
+}
+
+fn unavailable(error: &anyhow::Error) -> ExitCode {
+    errln!("outpost: {error:#}");
+    exit::code(exit::UNAVAILABLE)
 }
