@@ -147,6 +147,10 @@ pub(crate) enum Command {
     /// Make, renew and show the certificates of a site
     Pki(PkiArgs),
 
+    /// Print what a shell needs to complete the words of a command line
+    #[command(after_long_help = COMPLETIONS_NOTES)]
+    Completions(CompletionsArgs),
+
     /// Become another program that ends when its parent ends
     #[command(hide = true)]
     ExecChild(ExecChildArgs),
@@ -384,6 +388,13 @@ pub(crate) struct SwapOptions {
     pub(crate) root: PathBuf,
 }
 
+/// Arguments of `completions`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
+}
+
 /// Arguments of `exec-child`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ExecChildArgs {
@@ -521,6 +532,16 @@ Exit status:
   0   listed
   64  the command line is wrong
   69  this node has no image of the service, or its archives cannot be read";
+
+const COMPLETIONS_NOTES: &str = "\
+Examples:
+  outpost completions bash > /etc/bash_completion.d/outpost
+  outpost completions zsh > ~/.zfunc/_outpost
+  outpost completions fish > ~/.config/fish/completions/outpost.fish
+
+Exit status:
+  0   printed
+  64  the command line is wrong";
 
 const EXIT_STATUS: &str = "\
 Examples:

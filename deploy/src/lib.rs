@@ -11,6 +11,7 @@
 //!                   swap, rollback  another version of a service takes over
 //!                   history         the versions that can
 //!                   status          the running site, this node, all nodes
+//!                   completions     for shells
 //! ```
 //!
 //! Each module is a verb, with its command line and its output. The decisions of verbs are in crates of their own:
@@ -32,6 +33,7 @@
 mod args;
 mod bundle;
 mod check;
+mod completions;
 mod exec_child;
 mod image;
 mod images;
@@ -94,6 +96,7 @@ pub fn run() -> ExitCode {
         Command::History(args) => swap::history(&args),
         Command::Render(args) => render::run(&args),
         Command::Pki(args) => pki::run(&args),
+        Command::Completions(args) => completions::run(args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }
