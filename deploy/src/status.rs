@@ -47,7 +47,7 @@ pub(crate) fn is_node() -> bool {
 pub(crate) fn run(args: &StatusArgs) -> ExitCode {
     run::verb(async {
         loop {
-            let shown = match look(args).await {
+            let shown = match view(args).await {
                 Ok(shown) => shown,
                 Err(problems) => {
                     errln!("{problems}");
@@ -67,22 +67,22 @@ pub(crate) fn run(args: &StatusArgs) -> ExitCode {
 }
 
 /// A status as text, and what it says to the caller.
-struct Look {
+struct View {
     text: String,
     code: u8,
 }
 
 /// Fails where the site file cannot be used.
-async fn look(args: &StatusArgs) -> Result<Look, Problems> {
+async fn view(args: &StatusArgs) -> Result<View, Problems> {
     match &args.site {
         None => Ok(this(args.json).await),
         Some(site) => Ok(all(&site_file::read(site)?, &args.login, args.json).await),
     }
 }
 
-async fn this(is_json: bool) -> Look {
+async fn this(is_json: bool) -> View {
     let status = node(&NodePaths::below(Path::new("/"))).await.shown();
-    Look {
+    View {
         text: match is_json {
             true => json(&status),
             false => show::node(&status).trim_end().to_owned(),
@@ -104,7 +104,7 @@ fn code_of(status: &Node) -> u8 {
 
 //--- A site
 
-async fn all(site: &Site, login: &str, is_json: bool) -> Look {
+async fn all(site: &Site, login: &str, is_json: bool) -> View {
     // All at once: one that is silent delays no other.
     let asked: Vec<_> = site
         .nodes
@@ -131,7 +131,7 @@ async fn all(site: &Site, login: &str, is_json: bool) -> Look {
         Reached::Node(status) => show::node(status),
         Reached::Unreachable { node, error } => show::unreachable(node, error),
     });
-    Look {
+    View {
         text: match is_json {
             true => json(&shown),
             false => lines.collect::<String>().trim_end().to_owned(),

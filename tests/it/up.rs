@@ -496,7 +496,9 @@ fn a_watch_shows_the_status_again_and_again_until_the_site_ends() {
     let mut watch = command.spawn().unwrap();
     let looks = || {
         let text = std::fs::read_to_string(&shown).unwrap();
-        let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
         lines.collect::<Vec<Value>>()
     };
     wait::for_it("three looks", PATIENCE, || looks().len() >= 3);

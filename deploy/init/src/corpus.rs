@@ -16,7 +16,7 @@ use daemon::config::Document;
 use super::draft::Draft;
 use super::{openshift, yaml};
 
-/// What a directory of `tests/data/openshift` has to come to.
+/// A directory of `tests/data/openshift`, and what has to come of its files.
 struct Case {
     /// The directory.
     name: &'static str,
@@ -194,7 +194,7 @@ const HOSTS: [&str; 5] = [
 const SECRETS: [&str; 3] = ["password", "pullsecret", "sshkey"];
 const PARTS_OF_SECRETS: [&str; 4] = ["s3cret", "auths", "AAAA", "c2Vj"];
 
-/// Keys of which each value has to be in the site file, be it in a note.
+/// Keys of which each value has to be in the site file, or in one of its notes.
 const ADDRESSES: [&str; 7] = [
     "apivip",
     "apivips",
@@ -223,7 +223,7 @@ fn ways(patterns: &[&str]) -> Vec<String> {
 //--- One site
 
 /// Files of one site, and what came of them.
-struct Imported {
+struct Outcome {
     name: String,
     carried: Vec<String>,
     quiet: Vec<String>,
@@ -236,7 +236,7 @@ struct Imported {
     problem: Option<String>,
 }
 
-impl Imported {
+impl Outcome {
     /// Imports files with these names and texts.
     fn of(name: &str, files: &[(&str, String)]) -> Self {
         let (mut draft, mut problem) = (Draft::default(), None);
@@ -254,7 +254,7 @@ impl Imported {
         }
         draft.settle();
         draft.openshift = Some("4.18".to_owned());
-        let mut imported = Self {
+        let mut outcome = Self {
             name: name.to_owned(),
             carried: Vec::new(),
             quiet: Vec::new(),
@@ -264,8 +264,8 @@ impl Imported {
             draft,
             problem,
         };
-        imported.sort();
-        imported
+        outcome.sort();
+        outcome
     }
 
     /// Sorts the ways of its keys.
@@ -347,7 +347,7 @@ impl Imported {
 }
 
 /// The table's part of one site.
-impl fmt::Display for Imported {
+impl fmt::Display for Outcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "{}", self.name)?;
         let mut list = |title: &str, items: &[String]| match items {
@@ -387,28 +387,28 @@ fn every_key_of_openshifts_files_is_carried_or_named() {
             let path = corpus.join(case.name).join(file);
             Some((file, std::fs::read_to_string(path).ok()?))
         });
-        let imported = Imported::of(case.name, &files.collect::<Vec<_>>());
-        print!("{imported}");
-        wrong.extend(imported.wrong());
-        wrong.extend(case.wrong(&imported));
+        let outcome = Outcome::of(case.name, &files.collect::<Vec<_>>());
+        print!("{outcome}");
+        wrong.extend(outcome.wrong());
+        wrong.extend(case.wrong(&outcome));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 impl Case {
     /// Everything that came out otherwise.
-    fn wrong(&self, imported: &Imported) -> Vec<String> {
+    fn wrong(&self, outcome: &Outcome) -> Vec<String> {
         let mut wrong = Vec::new();
         let mut say = |words: String| wrong.push(format!("{}: {words}", self.name));
-        if imported.draft.missing() != self.missing {
-            say(format!("missing {:?}", imported.draft.missing()));
+        if outcome.draft.missing() != self.missing {
+            say(format!("missing {:?}", outcome.draft.missing()));
         }
         for line in self.lines {
-            if !imported.text.lines().any(|found| found == *line) {
-                say(format!("no {line}\n{}", imported.text));
+            if !outcome.text.lines().any(|found| found == *line) {
+                say(format!("no {line}\n{}", outcome.text));
             }
         }
-        let notes = imported.text.lines();
+        let notes = outcome.text.lines();
         let notes: Vec<&str> = notes
             .filter(|line| line.starts_with("# not carried: ") && line.contains(".yaml:"))
             .collect();
@@ -499,10 +499,10 @@ fn the_installers_own_test_data_is_carried_or_named() {
     let mut wrong = Vec::new();
     for script in &scripts {
         let name = script.path.strip_prefix(&data).unwrap_or(&script.path);
-        let imported = Imported::of(&name.display().to_string(), &script.files);
-        print!("{imported}");
+        let outcome = Outcome::of(&name.display().to_string(), &script.files);
+        print!("{outcome}");
         if !script.is_refused {
-            wrong.extend(imported.wrong());
+            wrong.extend(outcome.wrong());
         }
     }
     println!("{} scripts", scripts.len());

@@ -2,7 +2,7 @@
 //!
 //! Two nodes boot in turn. On one, each service waits for its own images, as rendered; on the other, each waits for the images of
 //! all, as it was before. Printed are the medians, in seconds, after three kinds of boot: the first, which loads every image;
-//! one after a power cut, with nothing to load; and one for which somebody has put a large image of healthd by.
+//! one after a power cut, with nothing to load; and one before which a large image of healthd was put by.
 //!
 //! `BOOT_ROUNDS` is the number of boots of the latter kinds, `BOOT_MIB` the size of the large image.
 

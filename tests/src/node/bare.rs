@@ -1,4 +1,4 @@
-//! A bare machine: Debian 12 without a service, on which somebody has this checkout and Rust.
+//! A bare machine: Debian 12 without a service, with this checkout and Rust.
 //!
 //! It is a root of its own in namespaces for mounts, processes and the network, which has only loopback. The checkout lies
 //! in the home of its user; whatever is written there is gone with the machine. The programs under test are its
