@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::config::HumanDuration;
@@ -146,6 +147,10 @@ pub(crate) enum Command {
     /// Make, renew and show the certificates of a site
     Pki(PkiArgs),
 
+    /// Print what a shell needs to complete the words of a command line
+    #[command(after_long_help = COMPLETIONS_NOTES)]
+    Completions(CompletionsArgs),
+
     /// Become another program that ends when its parent ends
     #[command(hide = true)]
     ExecChild(ExecChildArgs),
@@ -275,14 +280,28 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "USER", default_value = "core")]
     pub(crate) login: String,
 
-    /// Print JSON
+    /// Print JSON; with --watch, a line for each look
     #[arg(long)]
     pub(crate) json: bool,
+
+    /// Look again and again, until Ctrl-C, with this pause [default: 2s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s")]
+    watch: Option<HumanDuration>,
 
     /// Run directory of the site, if `outpost up` was given one
     #[arg(long, value_name = "DIR")]
     pub(crate) run_dir: Option<PathBuf>,
 }
+
+impl StatusArgs {
+    /// The pause between two looks, if there are to be several.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.watch.map(|pause| pause.0.max(SHORTEST_PAUSE))
+    }
+}
+
+/// Looks cost the services an answer each: no more than five a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Arguments of `swap`.
 #[derive(Clone, Debug, Args)]
@@ -367,6 +386,13 @@ pub(crate) struct SwapOptions {
     /// Directory in place of /, for tests
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub(crate) root: PathBuf,
+}
+
+/// Arguments of `completions`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
 }
 
 /// Arguments of `exec-child`.
@@ -474,6 +500,8 @@ Examples:
   outpost status
   outpost status --node --json
   outpost status --site site.toml --login core
+  outpost status --watch
+  outpost status --watch=5s --json
 
 Exit status:
   0   every service that is here serves and is ready
@@ -504,6 +532,16 @@ Exit status:
   0   listed
   64  the command line is wrong
   69  this node has no image of the service, or its archives cannot be read";
+
+const COMPLETIONS_NOTES: &str = "\
+Examples:
+  outpost completions bash > /etc/bash_completion.d/outpost
+  outpost completions zsh > ~/.zfunc/_outpost
+  outpost completions fish > ~/.config/fish/completions/outpost.fish
+
+Exit status:
+  0   printed
+  64  the command line is wrong";
 
 const EXIT_STATUS: &str = "\
 Examples:

@@ -1,6 +1,7 @@
 //! Answers follow liveness, and outlive everyone who finds it out.
 
 mod exchange;
+mod ingress;
 mod leases;
 mod one_truth;
 

@@ -483,6 +483,29 @@ fn a_second_site_in_the_same_directory_is_refused() {
 }
 
 #[test]
+fn a_watch_shows_the_status_again_and_again_until_the_site_ends() {
+    let place = Place::new("up-watch");
+    let site = place.start();
+    let shown = place.scratch.join("shown");
+    let mut command = place.outpost(&["status", "--json", "--watch=200ms"]);
+    command.stdout(std::fs::File::create(&shown).unwrap());
+    command.stderr(Stdio::null());
+    let mut watch = command.spawn().unwrap();
+    let looks = || {
+        let text = std::fs::read_to_string(&shown).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines.collect::<Vec<Value>>()
+    };
+    wait::for_it("three looks", PATIENCE, || looks().len() >= 3);
+    assert!(looks().iter().all(|look| look["services"].is_array()));
+    site.stop();
+    let ended = wait::until("the watch ends", PATIENCE, || watch.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(69));
+}
+
+#[test]
 fn a_command_without_a_site_says_so() {
     let place = Place::new("up-none");
     for arguments in [&["status"][..], &["master", "down", "1"]] {
