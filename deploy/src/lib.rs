@@ -11,6 +11,7 @@
 //!                   swap, rollback  another version of a service takes over
 //!                   history         the versions that can
 //!                   status          the running site, this node, all nodes
+//!                   explain         how a name is answered or an address served, and why
 //! ```
 //!
 //! Each module is a verb, with its command line and its output. The decisions of verbs are in crates of their own:
@@ -33,6 +34,7 @@ mod args;
 mod bundle;
 mod check;
 mod exec_child;
+mod explain;
 mod image;
 mod images;
 mod install;
@@ -81,6 +83,7 @@ pub fn run() -> ExitCode {
             )
         }
         Command::Status(args) => show_status(args),
+        Command::Explain(args) => explain::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Install(args) => install::run(&args),
