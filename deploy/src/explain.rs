@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ExplainArgs) -> ExitCode {
     })
 }
 
-/// The services that are asked.
+/// The services that answer.
 enum Here {
     /// Those of `outpost up`, in its run directory.
     Up(PathBuf),

@@ -1,4 +1,4 @@
-//! The next link of the chain: which service is asked about what, by the answers before.
+//! The next link of the chain: the service to ask and its question, by the answers before.
 //!
 //! Asks nothing.
 
@@ -11,7 +11,7 @@ use api::explain::{dns_authd, dns_recursor, lb_proxy};
 /// The most places that one question names.
 const MAX_PLACES: usize = 64;
 
-/// The kind of what is asked about.
+/// The kind of the subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     /// A name.

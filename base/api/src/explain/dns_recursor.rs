@@ -188,7 +188,7 @@ impl Tell for Cached {
             true => "failure",
             false => "answer",
         };
-        let whom = match (self.dnssec_ok, self.checking_disabled) {
+        let variant = match (self.dnssec_ok, self.checking_disabled) {
             (false, false) => "",
             (true, false) => " for clients with DO",
             (false, true) => " for clients with CD",
@@ -205,7 +205,7 @@ impl Tell for Cached {
         let (rcode, age) = (&self.rcode, span(self.age_seconds.into()));
         story.say(
             depth,
-            format_args!("cached {kind}{whom}: {rcode}, {age} old, {left}{secure}"),
+            format_args!("cached {kind}{variant}: {rcode}, {age} old, {left}{secure}"),
         );
         for record in &self.records {
             story.say(depth + 1, record);

@@ -159,7 +159,7 @@ impl Tell for Server {
             _ => String::new(),
         };
         let limit = self.limit;
-        let limit = limit.map_or_else(String::new, |limit| format!(" of {limit}"));
+        let limit = limit.map_or_else(String::new, |limit| format!(", at most {limit}"));
         let role = match self.backup {
             true => "backup, ",
             false => "",
