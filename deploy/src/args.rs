@@ -1,6 +1,6 @@
 //! The command line of `outpost`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -74,6 +74,14 @@ pub(crate) enum Command {
     /// nodes the user must be root, or run /usr/local/bin/outpost with sudo and no password.
     #[command(after_long_help = STATUS_NOTES)]
     Status(StatusArgs),
+
+    /// Say how this node answers a name or serves an address, and why
+    ///
+    /// Follows the way of a client: the route and the cache of dns-recursor; the zone, the record and its targets in
+    /// dns-authd; the state of each target in healthd and what the probes of each node find; the frontends, servers and
+    /// queues of lb-proxy, and the holder of a virtual address. Sends no query and changes nothing.
+    #[command(after_long_help = EXPLAIN_NOTES)]
+    Explain(ExplainArgs),
 
     /// Build images of the services
     Image(ImageArgs),
@@ -303,6 +311,34 @@ impl StatusArgs {
 /// Looks cost the services an answer each: no more than five a second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
 
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Name, such as api.ocp4.redhat.ren; or IP address of a server or a virtual address, with or without a port
+    #[arg(value_name = "NAME|ADDRESS[:PORT]")]
+    pub(crate) about: String,
+
+    /// Type of the records, for a name
+    #[arg(long = "type", value_name = "TYPE", default_value = "A")]
+    pub(crate) rtype: String,
+
+    /// Client that would ask [default: one that may]
+    #[arg(long, value_name = "IP")]
+    pub(crate) client: Option<IpAddr>,
+
+    /// Ask the services of this node, even where a site runs
+    #[arg(long, conflicts_with = "run_dir")]
+    pub(crate) node: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Run directory of the site, if `outpost up` was given one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+}
+
 /// Arguments of `swap`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SwapArgs {
@@ -508,6 +544,17 @@ Exit status:
   64  the command line is wrong
   69  a service is not ready, or systemd, healthd or a node gave no answer
   78  the site file has a problem";
+
+const EXPLAIN_NOTES: &str = "\
+Examples:
+  outpost explain api.ocp4.redhat.ren
+  outpost explain api.ocp4.redhat.ren --type AAAA --client 192.168.7.50
+  outpost explain 192.168.7.13:6443 --json
+
+Exit status:
+  0   every service that has a part in it was asked
+  64  the command line is wrong
+  69  a service could not be asked, or did not understand the question";
 
 const SWAP_NOTES: &str = "\
 Examples:

@@ -16,9 +16,11 @@ pub(crate) fn json(shown: &impl Serialize) -> String {
 
 /// Prints a value on one line, for programs that read events.
 pub(crate) fn print_line(shown: &impl Serialize) {
-    match serde_json::to_string(shown) {
-        Ok(text) => outln!("{text}"),
-        // None of the fields can be without a form in JSON.
-        Err(error) => errln!("{error}"),
-    }
+    outln!("{}", line(shown));
+}
+
+/// A value as text on one line.
+pub(crate) fn line(shown: &impl Serialize) -> String {
+    // None of the fields can be without a form in JSON.
+    serde_json::to_string(shown).unwrap_or_else(|error| error.to_string())
 }

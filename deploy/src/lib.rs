@@ -12,6 +12,7 @@
 //!                   history         the versions that can
 //!                   status          the running site, this node, all nodes
 //!                   completions     for shells
+//!                   explain         how a name is answered or an address served, and why
 //! ```
 //!
 //! Each module is a verb, with its command line and its output. The decisions of verbs are in crates of their own:
@@ -35,6 +36,7 @@ mod bundle;
 mod check;
 mod completions;
 mod exec_child;
+mod explain;
 mod image;
 mod images;
 mod install;
@@ -83,6 +85,7 @@ pub fn run() -> ExitCode {
             )
         }
         Command::Status(args) => show_status(args),
+        Command::Explain(args) => explain::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Install(args) => install::run(&args),

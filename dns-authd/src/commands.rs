@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ::config::Draft;
 use ::config::dns_authd::DnsAuthd;
 use api::dns_authd::{Reloaded, Zone, ZoneDifference, ZoneHistory};
+use api::explain::dns_authd::Explanation;
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
 use daemon::admin::Method;
@@ -21,7 +22,7 @@ use crate::check::{self, Findings};
 use crate::config::{Config, DEFAULT_ADMIN, import};
 use crate::load;
 use crate::service::Authd;
-use crate::status;
+use crate::{explain, status};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -44,6 +45,21 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, |answer| {
             status::render(answer, clock::wall())
         }),
+        Verb::Explain {
+            name,
+            rtype,
+            client,
+            status,
+        } => {
+            let client = client.map(|client| client.to_string());
+            let question = [
+                ("name", Some(name)),
+                ("type", Some(rtype)),
+                ("client", client),
+            ];
+            let path = with_query(explain::PATH, &question);
+            run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
+        }
         Verb::Zone { verb } => zone(verb),
     }
 }

@@ -36,7 +36,9 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, kubernetes, notify, random, routes, secondary, self_check, server, status};
+use crate::{
+    explain, health, kubernetes, notify, random, routes, secondary, self_check, server, status,
+};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -159,6 +161,16 @@ impl Service for Authd {
             &stock.reports,
             &stock.publisher.sender(),
             &secondaries,
+        );
+        explain::add(
+            &context.admin,
+            &explain::Sources {
+                cell: Arc::clone(&stock.cell),
+                reports: Arc::clone(&stock.reports),
+                histories: stock.histories.clone(),
+                access: Arc::clone(&access),
+                link: stock.link.clone(),
+            },
         );
         Ok(Self {
             engine,

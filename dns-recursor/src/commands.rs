@@ -5,7 +5,8 @@ use std::slice;
 
 use ::config::Draft;
 use ::config::dns_recursor::DnsRecursor;
-use config_text::web::encoded;
+use api::explain::dns_recursor::Explanation;
+use config_text::web::{encoded, with_query};
 use daemon::admin::Method;
 use daemon::args::{self, ServeArgs};
 use daemon::config::Problems;
@@ -17,7 +18,7 @@ use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::import::{self, recursor_conf};
 use crate::service::Recursor;
-use crate::{load, status};
+use crate::{explain, load, status};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -38,6 +39,21 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Explain {
+            name,
+            rtype,
+            client,
+            status,
+        } => {
+            let client = client.map(|client| client.to_string());
+            let question = [
+                ("name", Some(name)),
+                ("type", Some(rtype)),
+                ("client", client),
+            ];
+            let path = with_query(explain::PATH, &question);
+            run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
+        }
         Verb::Cache { verb } => cache(&verb),
     }
 }

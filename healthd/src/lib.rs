@@ -15,6 +15,7 @@
 pub mod collector;
 pub mod config;
 pub mod driver;
+mod explain;
 pub mod grpc;
 pub mod grpc_health;
 mod leases;

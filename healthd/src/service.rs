@@ -30,7 +30,7 @@ use crate::metrics::Counters;
 use crate::peers::Exchange;
 use crate::saver::Saver;
 use crate::state::{self, Store};
-use crate::{marks, page, status};
+use crate::{explain, marks, page, status};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
@@ -110,6 +110,7 @@ impl Service for Healthd {
         let names = listeners.names();
         add_page(&context.admin, &driver, &names);
         marks::add(&context.admin, &driver);
+        explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
         let bound = listeners.serve(&driver, &guard)?;

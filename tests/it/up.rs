@@ -496,10 +496,10 @@ fn a_watch_shows_the_status_again_and_again_until_the_site_ends() {
         let lines = text
             .lines()
             .filter_map(|line| serde_json::from_str(line).ok());
-        lines.collect::<Vec<Value>>()
+        lines.collect::<Vec<UpSite>>()
     };
     wait::for_it("three looks", PATIENCE, || looks().len() >= 3);
-    assert!(looks().iter().all(|look| look["services"].is_array()));
+    assert!(looks().iter().all(|look| !look.services.is_empty()));
     site.stop();
     let ended = wait::until("the watch ends", PATIENCE, || watch.try_wait().unwrap());
     assert_eq!(ended.code(), Some(69));

@@ -19,6 +19,7 @@
 mod accept;
 mod framed;
 mod https;
+pub mod question;
 mod quic;
 mod service;
 mod streams;

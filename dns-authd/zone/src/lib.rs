@@ -35,4 +35,4 @@ pub use record::{ProgramText, Record, RecordData, SoaTimes};
 pub use resolution::{Pick, Resolution, Unresolved};
 pub use store::MAX_MESSAGE;
 pub use zone::cursor::Cursor;
-pub use zone::{Answer, Asked, LiveSet, MAX_CHAIN, Soa, Zone};
+pub use zone::{Answer, Asked, LiveSet, MAX_CHAIN, NamePlace, Soa, Zone};

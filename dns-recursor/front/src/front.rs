@@ -134,6 +134,24 @@ impl Front<'_> {
             Err(_) => return Judged::from_reply(None, None),
         };
         let asker = Asker::new(&query, transport);
+        self.read_key(&query, key);
+        let judged = match policy::refusal(&query) {
+            Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
+            None if query.qclass == Class::CH => self.chaos(&asker, key, out),
+            None => match self.cached(&asker, key, out) {
+                Looked::Done(judged) => judged,
+                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+            },
+        };
+        Judged {
+            qtype: Some(query.qtype),
+            ..judged
+        }
+    }
+
+    /// Reads the question, and the kind of answer that its client wants.
+    #[inline]
+    pub(crate) fn read_key(&self, query: &Query<'_>, key: &mut Key) {
         let variant = Variant::new(query.dnssec_ok(), query.flags.has(Flags::CD));
         key.read(self.cache.seed(), query.question, variant);
         // The answers for clients that do not ask for validation are those without it.
@@ -146,18 +164,6 @@ impl Front<'_> {
         {
             let unchecked = Variant::new(variant.dnssec_ok(), true);
             key.read(self.cache.seed(), query.question, unchecked);
-        }
-        let judged = match policy::refusal(&query) {
-            Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
-            None if query.qclass == Class::CH => self.chaos(&asker, key, out),
-            None => match self.cached(&asker, key, out) {
-                Looked::Done(judged) => judged,
-                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
-            },
-        };
-        Judged {
-            qtype: Some(query.qtype),
-            ..judged
         }
     }
 
@@ -263,7 +269,7 @@ impl Front<'_> {
         stale(found, asker, self.view.stale_ttl, out)
     }
 
-    fn is_unreachable(&self, key: &Key) -> bool {
+    pub(crate) fn is_unreachable(&self, key: &Key) -> bool {
         let route = self.view.table.find(key.name(), key.qtype());
         route.is_some_and(|route| route.is_down())
     }

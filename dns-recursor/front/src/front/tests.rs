@@ -6,6 +6,7 @@ use dns_resolve::forward::{Mode, Route};
 use dns_wire::{Section, header};
 
 use super::*;
+use crate::foresee::Foreseen;
 use crate::local::LocalOptions;
 
 const ALLOWED: Permissions = Permissions {
@@ -344,4 +345,110 @@ fn a_signed_query_is_told_that_its_key_is_not_known() {
     };
     assert_eq!((rcode(&reply), source), (Rcode::NOTAUTH, Source::Error));
     assert_eq!(counts(&reply), [1, 0, 0, 1]);
+}
+
+/// Foresees a query, and then judges it: both agree.
+fn foreseen(server: &Server, message: &[u8], may_ask: bool) -> Foreseen {
+    let front = Front {
+        view: &server.view,
+        cache: &server.cache,
+        now: Instant::from_millis(server.now),
+    };
+    let query = Query::parse(message).unwrap();
+    let mut key = Key::default();
+    let foreseen = front.foresee(&query, may_ask, &mut key);
+    let permissions = Permissions {
+        ask: may_ask,
+        notify: false,
+    };
+    let (done, source) = server.judge_as(message, permissions);
+    let expected = match foreseen {
+        Foreseen::Refused | Foreseen::Rejected => Source::Error,
+        Foreseen::Ignored => Source::Dropped,
+        Foreseen::Fresh if source == Source::Negative => Source::Negative,
+        Foreseen::Fresh => Source::Positive,
+        Foreseen::Failed => Source::Failure,
+        Foreseen::Held | Foreseen::Unreachable => Source::Stale,
+        Foreseen::Local => Source::Local,
+        Foreseen::Resolve { .. } | Foreseen::NoRoute => Source::Resolver,
+    };
+    assert_eq!(source, expected, "{foreseen:?}");
+    if let Foreseen::Resolve { has_stale } = foreseen {
+        assert_eq!(done, Done::Resolve { has_stale });
+    }
+    foreseen
+}
+
+#[test]
+fn what_is_foreseen_is_what_comes_and_changes_nothing() {
+    let mut server = server();
+    let asked = |server: &Server, name: &str| foreseen(server, &ask(name), true);
+    let unknown = Foreseen::Resolve { has_stale: false };
+    assert_eq!(asked(&server, "a.example"), unknown);
+    assert_eq!(asked(&server, "localhost"), Foreseen::Local);
+    let transfer = testing::query(7, &testing::question("example", Type::AXFR), None);
+    assert_eq!(foreseen(&server, &transfer, true), Foreseen::Rejected);
+    assert_eq!(
+        foreseen(&server, &ask("a.example"), false),
+        Foreseen::Refused
+    );
+    let soa = (Section::Authority, "example", Type::SOA, 60, "60");
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    server.store("x.example", Rcode::NXDOMAIN, &[soa]);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Fresh);
+    assert_eq!(asked(&server, "x.example"), Foreseen::Fresh);
+    let failure = Message::empty(&testing::question("f.example", Type::A), Rcode::SERVFAIL);
+    let second = Duration::from_secs(1);
+    server
+        .cache
+        .note_failure(&key("f.example"), failure, second, Instant::START);
+    assert_eq!(asked(&server, "f.example"), Foreseen::Failed);
+    server.now = 70_000;
+    let stale = Foreseen::Resolve { has_stale: true };
+    assert_eq!(asked(&server, "a.example"), stale);
+    server.view.table.routes().next().unwrap().set_down(true);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Unreachable);
+    server.view.table.routes().next().unwrap().set_down(false);
+    let now = Instant::from_millis(server.now);
+    server
+        .cache
+        .note_failure(&key("a.example"), None, second, now);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Held);
+    server.view.outsiders = Outsiders::Ignore;
+    assert_eq!(
+        foreseen(&server, &ask("a.example"), false),
+        Foreseen::Ignored
+    );
+    server.view.table = Arc::new(Table::default());
+    assert_eq!(asked(&server, "b.example"), Foreseen::NoRoute);
+}
+
+#[test]
+fn a_look_ahead_asks_for_no_refresh() {
+    let mut server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let front = |server: &Server, now: u64| {
+        let front = Front {
+            view: &server.view,
+            cache: &server.cache,
+            now: Instant::from_millis(now),
+        };
+        let message = ask("a.example");
+        let query = Query::parse(&message).unwrap();
+        front.foresee(&query, true, &mut Key::default())
+    };
+    for _ in 0..3 {
+        assert_eq!(front(&server, 1_000), Foreseen::Fresh);
+    }
+    server.now = 59_500;
+    let judged = server.judge(&ask("a.example"));
+    assert!(matches!(judged.0, Done::Reply(_)), "it is in no demand");
+    server.judge(&ask("a.example"));
+    for _ in 0..3 {
+        assert_eq!(front(&server, 59_600), Foreseen::Fresh);
+    }
+    assert!(
+        matches!(server.judge(&ask("a.example")).0, Done::Refresh(_)),
+        "the first client in demand asks for it"
+    );
 }
