@@ -27,5 +27,6 @@ pub mod saver;
 pub mod service;
 pub mod state;
 pub mod status;
+pub mod trail;
 pub mod verbs;
 pub mod wire_form;

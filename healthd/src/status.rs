@@ -77,17 +77,22 @@ fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> O
     });
     Some(Exchange {
         node: settings.node.clone(),
-        contact: match contact {
-            members::Contact::Joining => Contact::Joining,
-            members::Contact::Connected => Contact::Connected,
-            members::Contact::Alone => Contact::Alone,
-            members::Contact::CutOff => Contact::CutOff,
-        },
+        contact: self::contact(contact),
         contact_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
         peers: peers.collect(),
         // They are no matter of the monitor.
         leases: Vec::new(),
     })
+}
+
+/// The contact with other nodes, as the status shows it.
+pub(crate) const fn contact(contact: members::Contact) -> Contact {
+    match contact {
+        members::Contact::Joining => Contact::Joining,
+        members::Contact::Connected => Contact::Connected,
+        members::Contact::Alone => Contact::Alone,
+        members::Contact::CutOff => Contact::CutOff,
+    }
 }
 
 /// The service in a few words: `9 targets, 6 up`.
@@ -167,7 +172,7 @@ fn clock(clock: &clocks::Clock, now: Now) -> Clock {
     clippy::cast_precision_loss,
     reason = "exact to the nanosecond for a hundred days"
 )]
-fn seconds(nanoseconds: i64) -> f64 {
+pub(crate) fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
