@@ -191,7 +191,7 @@ fn target_row(target: &Target, results: &[Outcome], names: &Names<'_>) -> Markup
     };
     let node = names.node(&target.address);
     html! {
-        li.row {
+        li.row.target {
             span.first {
                 @match node {
                     Some(node) => { (node) " " small { (target.address) } }
@@ -204,7 +204,7 @@ fn target_row(target: &Target, results: &[Outcome], names: &Names<'_>) -> Markup
             (plot::results(results))
             span.n { (plot::time(target.latency_seconds)) }
             small { (clock_time(target.since.as_deref())) }
-            span.why { (target.reason) (warm) ", generation " (target.generation) }
+            span.reason { (target.reason) (warm) }
             @if let Some(verdict) = &target.verdict { span.why { (verdict_words(verdict)) } }
             @for deviation in &target.deviations { span.why { (deviation_words(deviation)) } }
         }

@@ -122,7 +122,7 @@ fn targets_stand_under_what_they_are_for_with_the_names_of_their_nodes() {
             "<span class=\"down\">down</span>",
             "12.3 ms",
             "2026-11-21 09:31:00Z",
-            "refused, generation 6",
+            "<span class=\"reason\">refused</span>",
             "master-1 <small>192.168.7.14:6443</small>",
             "<h3>tcp, port 8080: 1 of 1 up</h3>",
             "master-1 <small>192.168.7.14:8080</small>",
