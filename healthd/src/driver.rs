@@ -107,8 +107,7 @@ impl Driver {
         result
     }
 
-    /// Looks at what has happened lately, or adds to it. Whoever holds the monitor may call this, and not the other way
-    /// round.
+    /// Reads the recent past, or adds to it. A caller may hold the monitor; `look` must not take it.
     pub(crate) fn trail<R>(&self, look: impl FnOnce(&mut Trail) -> R) -> R {
         look(&mut self.shared.trail.lock())
     }

@@ -1,4 +1,4 @@
-//! The site's page: what healthd and the other services of its node know, for a browser.
+//! The site's page: the knowledge of healthd and the other services of its node, for a browser.
 //!
 //! | path | answers |
 //! | --- | --- |
@@ -25,14 +25,14 @@ use maud::{DOCTYPE, html};
 use tokio::sync::mpsc;
 
 use crate::driver::Driver;
-use crate::service;
 use crate::trail::Outcome;
-use services::{Asker, Look, Places};
+use crate::view;
+use services::{Answers, Asker, Listeners};
 
 /// The type of Server-Sent Events.
 pub(crate) const STREAM_TYPE: &str = "text/event-stream";
 
-/// How often the other services are asked, and so how often the page changes by itself.
+/// The time between two questions to the other services.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The longest silence of a stream. A comment after that shows whether the browser is still there.
@@ -62,7 +62,7 @@ struct Shown {
     results: Vec<Vec<Outcome>>,
     offsets: BTreeMap<String, Vec<f64>>,
     events: Events,
-    look: Option<Arc<Look>>,
+    look: Option<Arc<Answers>>,
     nodes: Arc<BTreeMap<IpAddr, String>>,
 }
 
@@ -71,13 +71,13 @@ impl Page {
         driver: Driver,
         listeners: &[String],
         nodes: BTreeMap<IpAddr, String>,
-        places: Places,
+        services: Listeners,
     ) -> Self {
         Self {
             driver,
             listeners: listeners.into(),
             nodes: Arc::new(nodes),
-            asker: Arc::new(Asker::new(places)),
+            asker: Arc::new(Asker::new(services)),
         }
     }
 
@@ -141,7 +141,7 @@ impl Page {
                 self.asker.fresh().await;
             };
             tokio::select! {
-                // What healthd knows itself does not wait for the answers of others.
+                // healthd's own knowledge does not wait for the answers of others.
                 changed = generations.changed() => if changed.is_err() {
                     return;
                 },
@@ -155,7 +155,7 @@ impl Page {
     }
 
     fn shown(&self) -> Shown {
-        let (detail, ids) = service::detail(&self.driver, &self.listeners);
+        let (detail, ids) = view::detail(&self.driver, &self.listeners);
         let (results, offsets, events) = self.driver.trail(|trail| {
             let results = ids.into_iter().map(|id| trail.results(id));
             (results.collect(), trail.offsets(), trail.events())

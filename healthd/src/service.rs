@@ -30,13 +30,12 @@ use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::page::Page;
-use crate::page::services::Places;
+use crate::page::services::Listeners as ServiceListeners;
 use crate::peers::Exchange;
 use crate::saver::Saver;
 use crate::state::{self, Store};
-use crate::{marks, status};
+use crate::{marks, status, view};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
-use liveness::schedule::TargetId;
 
 /// Descriptors that are not probes': listeners, subscribers, files.
 const SPARE_DESCRIPTORS: u64 = 256;
@@ -84,7 +83,7 @@ impl Service for Healthd {
         let lock = take_state(&config, context).await?;
         // Its predecessor holds the socket and the port until then, where systemd does not.
         let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
-        let places = Places::of(&config.file, config.common.admin);
+        let services = ServiceListeners::of(&config.file, config.common.admin);
         let node_names = node_names(config.exchange.as_ref());
         let exchange = match config.exchange.clone() {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
@@ -115,7 +114,7 @@ impl Service for Healthd {
         context.metrics.register_collector(Box::new(collector));
         let saver = Saver::start(store, driver.clone(), context.readiness.clone());
         let names = listeners.names();
-        let page = Page::new(driver.clone(), &names, node_names, places);
+        let page = Page::new(driver.clone(), &names, node_names, services);
         page.add_to(&context.admin);
         marks::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
@@ -162,7 +161,7 @@ impl Service for Healthd {
     }
 
     fn status(&self) -> Detail {
-        detail(&self.driver, &self.names).0
+        view::detail(&self.driver, &self.names).0
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -204,22 +203,6 @@ fn check_self(admin: &Routes, driver: &Driver) {
             ))
         }
     });
-}
-
-/// The status, and the numbers of its targets in their order.
-pub(crate) fn detail(driver: &Driver, names: &[String]) -> (Detail, Vec<TargetId>) {
-    let errors = driver.peer_errors();
-    let (mut detail, ids) = driver.look_now(|monitor, now| {
-        let table = monitor.table();
-        let ids = table
-            .entries()
-            .filter_map(|entry| table.find(&entry.target));
-        (status::detail(monitor, names, &errors, now), ids.collect())
-    });
-    if let Some(exchange) = &mut detail.exchange {
-        exchange.leases = driver.leases().shown(&exchange.node);
-    }
-    (detail, ids)
 }
 
 /// The names of the other nodes by their addresses, as far as the file has addresses.

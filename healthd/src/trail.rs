@@ -1,4 +1,4 @@
-//! What has happened lately, in memory: the results of each target's probes, the offsets of clocks, and changes.
+//! The recent past, in memory: the results of each target's probes, the offsets of clocks, and changes.
 //! All of it is bounded, and none of it decides anything.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ pub const OFFSETS: usize = 120;
 /// Changes that are kept.
 pub const EVENTS: usize = 256;
 
-/// Targets whose results are kept. It takes 5 MB to keep those of so many.
+/// Targets whose results are kept. They take 16 MB at most.
 const TARGETS: usize = 16_384;
 
 /// The longest reason of a change, in characters.
@@ -32,7 +32,7 @@ pub struct Outcome {
     pub seconds: f32,
 }
 
-/// What has happened lately.
+/// The recent past.
 #[derive(Debug, Default)]
 pub struct Trail {
     results: BTreeMap<TargetId, VecDeque<Outcome>>,

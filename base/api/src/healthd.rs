@@ -214,7 +214,7 @@ pub struct Events {
     pub events: Vec<Event>,
 }
 
-/// A change: of a target, a decision, or the contact with other nodes.
+/// A change in a target, a decision, or the contact with other nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// When it happened (RFC 3339).
@@ -225,7 +225,7 @@ pub struct Event {
     pub state: String,
     /// The reason, in words; may be empty.
     pub why: String,
-    /// Whose decision it is: an operator's name, or empty where probes decide.
+    /// The operator who decided it; empty where probes decide.
     pub by: String,
 }
 

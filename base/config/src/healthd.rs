@@ -348,7 +348,7 @@ impl Exchange {
 pub struct Page {
     /// The admin listeners of the other services of this node: an address, or `none` for a service that the page leaves
     /// out. Default: at the address of healthd's own admin listener, and as far from its port as the default port
-    /// of the service is from 9401. healthd asks them only while somebody looks at the page.
+    /// of the service is from 9401. healthd asks them only while a browser shows the page.
     #[schemars(extend("x-reload" = "restart"))]
     pub services: PageServices,
 }

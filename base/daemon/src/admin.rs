@@ -183,7 +183,7 @@ impl Routes {
         self.add((Method::Get, Role::Operator), path, handler);
     }
 
-    /// Answers `GET path` with a body that goes on for as long as the client reads it and `source` has something to
+    /// Answers `GET path` with a body that continues for as long as the client reads it and `source` has something to
     /// send. There are few such clients at a time; more get 503.
     pub fn stream(
         &self,

@@ -108,7 +108,7 @@ impl<'a> Names<'a> {
         self.nodes.get(&ip_of(address)?).copied()
     }
 
-    /// What a target is for: the backend that it is a server of, or what it is asked by itself.
+    /// The purpose of a target: the backend that it is a server of, or else its kind and port.
     fn purpose(&self, target: &Target) -> String {
         if let Some(backend) = self.purposes.get(target.address.as_str()) {
             return (*backend).to_owned();
@@ -285,7 +285,7 @@ fn answered<D>(name: &str, status: &Status<D>, words: impl Fn(&D) -> String) -> 
     }
 }
 
-//--- What services do
+//--- The work of services
 
 fn balancing(detail: &lb_proxy::Detail, rates: Option<&BTreeMap<String, f64>>) -> Markup {
     let rate = |name: &str| match rates.and_then(|rates| rates.get(name)) {
@@ -337,7 +337,7 @@ fn sessions(frontend: &lb_proxy::Frontend) -> String {
     }
 }
 
-/// What the names that follow the health of targets are answered with now.
+/// The present answers of names that follow the health of targets.
 fn live_sets(services: &Services) -> Markup {
     let detail = services.dns_authd.as_ref().and_then(Asked::detail);
     let zones = detail.into_iter().flat_map(|detail| &detail.zones.shown);

@@ -1,7 +1,7 @@
-//! What the other services of this node say of themselves, asked while somebody looks at the page.
+//! The answers of the other services of this node, for the page.
 //!
-//! Nobody asks in the background: who wants an answer that is older than [`FRESH`] asks, and those who come meanwhile wait
-//! for the same answer. Each service has a deadline of its own, and one that does not answer is shown so.
+//! Nothing asks in the background: a browser that wants an answer older than [`FRESH`] has healthd ask, and those that come
+//! meanwhile wait for the same answer. Each service has a deadline of its own, and one that does not answer is shown so.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ const LONGEST: usize = 8 << 20;
 
 /// The admin listeners of the other services; none for one that is left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct Listeners {
     pub(crate) dns_authd: Option<SocketAddr>,
     pub(crate) dns_recursor: Option<SocketAddr>,
     pub(crate) lb_proxy: Option<SocketAddr>,
@@ -39,7 +39,7 @@ pub(crate) struct Places {
     pub(crate) clusterd: Option<SocketAddr>,
 }
 
-impl Places {
+impl Listeners {
     /// As the file has them, beside the admin listener of healthd itself.
     pub(crate) fn of(file: &Healthd, own: Option<SocketAddr>) -> Self {
         let PageServices {
@@ -100,7 +100,7 @@ pub(crate) struct Services {
 
 /// The answers, and what follows from those before.
 #[derive(Clone, Debug)]
-pub(crate) struct Look {
+pub(crate) struct Answers {
     at: Instant,
     pub(crate) services: Services,
     /// New sessions a second by frontend.
@@ -108,7 +108,7 @@ pub(crate) struct Look {
 }
 
 #[cfg(test)]
-impl Look {
+impl Answers {
     /// These answers, now.
     pub(crate) fn of(services: Services) -> Self {
         Self {
@@ -122,34 +122,34 @@ impl Look {
 /// Asks the services.
 #[derive(Debug)]
 pub(crate) struct Asker {
-    places: Places,
+    listeners: Listeners,
     turn: tokio::sync::Mutex<()>,
-    last: Mutex<Option<Arc<Look>>>,
+    last: Mutex<Option<Arc<Answers>>>,
 }
 
 impl Asker {
-    pub(crate) fn new(places: Places) -> Self {
+    pub(crate) fn new(listeners: Listeners) -> Self {
         Self {
-            places,
+            listeners,
             turn: tokio::sync::Mutex::default(),
             last: Mutex::new(None),
         }
     }
 
     /// The last answers, however old; none before the first ones.
-    pub(crate) fn last(&self) -> Option<Arc<Look>> {
+    pub(crate) fn last(&self) -> Option<Arc<Answers>> {
         self.last.lock().clone()
     }
 
     /// Answers that are fresh.
-    pub(crate) async fn fresh(&self) -> Arc<Look> {
+    pub(crate) async fn fresh(&self) -> Arc<Answers> {
         let _turn = self.turn.lock().await;
         let before = self.last();
         if let Some(last) = before.as_ref().filter(|last| last.at.elapsed() < FRESH) {
             return Arc::clone(last);
         }
-        let services = self.places.ask().await;
-        let look = Arc::new(Look {
+        let services = self.listeners.ask().await;
+        let look = Arc::new(Answers {
             at: clock::now(),
             rates: before.map_or_else(BTreeMap::new, |before| rates(&before, &services)),
             services,
@@ -159,7 +159,7 @@ impl Asker {
     }
 }
 
-impl Places {
+impl Listeners {
     async fn ask(&self) -> Services {
         let (dns_authd, dns_recursor, lb_proxy, registry_svc, timesync_agent, clusterd) = tokio::join!(
             ask("dns-authd", self.dns_authd),
@@ -198,7 +198,7 @@ fn read<D: DeserializeOwned>(service: &str, body: &[u8]) -> Asked<D> {
 }
 
 /// New sessions a second since the answers before. A counter that went back is one of another process.
-fn rates(before: &Look, services: &Services) -> BTreeMap<String, f64> {
+fn rates(before: &Answers, services: &Services) -> BTreeMap<String, f64> {
     let seconds = before.at.elapsed().as_secs_f64().max(0.001);
     let totals = |services: &Services| -> BTreeMap<String, u64> {
         let detail = services.lb_proxy.as_ref().and_then(Asked::detail);
@@ -230,15 +230,15 @@ mod tests {
         let mut file = Healthd::default();
         file.page.services.lb_proxy = Some(AdminListen::None);
         file.page.services.clusterd = Some(AdminListen::At(SocketAddr::from(([127, 0, 0, 1], 5))));
-        let places = Places::of(&file, own);
+        let listeners = Listeners::of(&file, own);
         let beside = |port| Some(SocketAddr::from(([127, 0, 7, 1], port)));
-        assert_eq!(places.dns_authd, beside(19_402));
-        assert_eq!(places.timesync_agent, beside(19_406));
-        assert_eq!(places.lb_proxy, None);
-        assert_eq!(places.clusterd.map(|at| at.port()), Some(5));
+        assert_eq!(listeners.dns_authd, beside(19_402));
+        assert_eq!(listeners.timesync_agent, beside(19_406));
+        assert_eq!(listeners.lb_proxy, None);
+        assert_eq!(listeners.clusterd.map(|at| at.port()), Some(5));
         assert_eq!(
-            Places::of(&Healthd::default(), None),
-            Places::default(),
+            Listeners::of(&Healthd::default(), None),
+            Listeners::default(),
             "without an admin listener there is no place to begin with"
         );
     }
@@ -260,9 +260,9 @@ mod tests {
         let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let place = free.local_addr().unwrap();
         drop(free);
-        let asker = Asker::new(Places {
+        let asker = Asker::new(Listeners {
             dns_authd: Some(place),
-            ..Places::default()
+            ..Listeners::default()
         });
         assert!(asker.last().is_none());
         let look = asker.fresh().await;

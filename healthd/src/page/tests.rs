@@ -56,7 +56,7 @@ fn server(name: &str, address: &str) -> Server {
 /// With the answers of other services.
 fn seen(services: Services) -> Shown {
     Shown {
-        look: Some(Arc::new(Look::of(services))),
+        look: Some(Arc::new(Answers::of(services))),
         ..Shown::default()
     }
 }

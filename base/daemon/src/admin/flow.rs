@@ -1,4 +1,4 @@
-//! A body that goes on for as long as its client reads it.
+//! A body that continues for as long as its client reads it.
 
 use std::convert::Infallible;
 use std::pin::Pin;
