@@ -86,8 +86,8 @@ fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> O
     })
 }
 
-/// The contact with the other nodes.
-pub(crate) fn contact_of(contact: members::Contact) -> Contact {
+/// The contact with the other nodes, as the status shows it.
+pub(crate) const fn contact_of(contact: members::Contact) -> Contact {
     match contact {
         members::Contact::Joining => Contact::Joining,
         members::Contact::Connected => Contact::Connected,
@@ -175,7 +175,7 @@ fn clock(clock: &clocks::Clock, now: Now) -> Clock {
     clippy::cast_precision_loss,
     reason = "exact to the nanosecond for a hundred days"
 )]
-fn seconds(nanoseconds: i64) -> f64 {
+pub(crate) fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 

@@ -313,12 +313,10 @@ impl Life {
         let result = match call.request {
             Request::Status { json } => {
                 self.refresh();
-                match json {
-                    true => {
-                        serde_json::to_string(&self.view.facts()).map_err(|error| error.to_string())
-                    }
-                    false => Ok(screen::text(&self.view)),
-                }
+                Ok(match json {
+                    true => crate::json::line(&self.view.facts()),
+                    false => screen::text(&self.view),
+                })
             }
             Request::Switch { masters, up } => self.switch_named(&masters, up).await,
         };
