@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
-use crate::{Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive, Whole};
+use crate::{
+    Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive, Whole,
+};
 
 /// The port of dns-authd's admin listener.
 pub const ADMIN_PORT: u16 = 9402;

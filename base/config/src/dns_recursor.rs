@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks, Positive, Whole,
+    Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
+    Positive, Whole,
 };
 
 /// The port of dns-recursor's admin listener.

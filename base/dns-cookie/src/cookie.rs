@@ -45,7 +45,9 @@ impl fmt::Debug for Secrets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SecretError {
     /// Nothing but blank lines and comments.
-    #[error("there is no secret: write 32 hexadecimal digits, such as those of `openssl rand -hex 16`")]
+    #[error(
+        "there is no secret: write 32 hexadecimal digits, such as those of `openssl rand -hex 16`"
+    )]
     Empty,
     /// A line is no secret.
     #[error("line {0} is not 32 hexadecimal digits")]
@@ -177,7 +179,9 @@ impl Secrets {
             return None;
         }
         // Serial arithmetic: the time wraps in 2106.
-        let age = now.wrapping_sub(u32::from_be_bytes(*time.first_chunk()?)).cast_signed();
+        let age = now
+            .wrapping_sub(u32::from_be_bytes(*time.first_chunk()?))
+            .cast_signed();
         if !(-AHEAD..=LAST).contains(&age) {
             return None;
         }

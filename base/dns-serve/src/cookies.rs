@@ -88,7 +88,10 @@ mod tests {
         assert!(missing.contains("cookie.secret: No such file"), "{missing}");
         fs::write(home.join("cookie.secret"), "0123").unwrap();
         let bad = load(&options, Some(&home)).unwrap_err().to_string();
-        assert!(bad.ends_with("line 1 is not 32 hexadecimal digits"), "{bad}");
+        assert!(
+            bad.ends_with("line 1 is not 32 hexadecimal digits"),
+            "{bad}"
+        );
         let secret = "e5e973e5a6b2a43f48e7dc849e37bfcf";
         fs::write(home.join("cookie.secret"), secret).unwrap();
         let read = load(&options, Some(&home)).unwrap().unwrap();

@@ -82,7 +82,10 @@ impl<'q, 'o> Draft<'q, 'o> {
     pub(crate) fn needs_cookie(&self, settings: &Settings) -> bool {
         matches!(self.options.standing(), Standing::New | Standing::Bad)
             && self.client.transport == Transport::Udp
-            && settings.cookies.as_ref().is_some_and(|cookies| cookies.is_required)
+            && settings
+                .cookies
+                .as_ref()
+                .is_some_and(|cookies| cookies.is_required)
     }
 
     /// Copies a rendered response.

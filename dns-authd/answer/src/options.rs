@@ -52,7 +52,9 @@ impl<'q> Options<'q> {
                 option::COOKIE if options.standing == Standing::None => {
                     if let Some(cookies) = &settings.cookies {
                         let client_address = client.peer.ip();
-                        let checked = cookies.secrets.check(data, client_address, (client.clock)());
+                        let checked = cookies
+                            .secrets
+                            .check(data, client_address, (client.clock)());
                         options.cookie = checked.cookie;
                         options.standing = checked.standing;
                         options.is_malformed |= checked.standing == Standing::Malformed;

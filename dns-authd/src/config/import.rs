@@ -97,7 +97,7 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
         // pdns answers no cookies without a secret, and cuts all clients' answers at the same size.
         cookies: Cookies {
             answer_cookie: false,
-            nocookie_udp_size: Whole::clamped(u16::MAX),
+            nocookie_udp_size: Whole::clamped(4096),
             ..Cookies::default()
         },
         tcp: Tcp {

@@ -186,9 +186,11 @@ impl Front<'_> {
         let standing = match query.edns {
             Some(edns) if !edns.options.is_empty() => {
                 let cookies = self.view.cookies.as_ref();
-                let checked = cookies.zip(edns.option(option::COOKIE)).map(|(cookies, data)| {
-                    cookies.secrets.check(data, self.client, (self.clock)())
-                });
+                let checked = cookies
+                    .zip(edns.option(option::COOKIE))
+                    .map(|(cookies, data)| {
+                        cookies.secrets.check(data, self.client, (self.clock)())
+                    });
                 asker.cookie = checked.and_then(|checked| checked.cookie);
                 checked.map_or(Standing::None, |checked| checked.standing)
             }
@@ -218,7 +220,11 @@ impl Front<'_> {
             // RFC 7873 §5.2.3: the client comes again with the cookie of this response.
             Standing::New | Standing::Bad
                 if transport == Transport::Udp
-                    && self.view.cookies.as_ref().is_some_and(|cookies| cookies.is_required) =>
+                    && self
+                        .view
+                        .cookies
+                        .as_ref()
+                        .is_some_and(|cookies| cookies.is_required) =>
             {
                 Some(Rcode::BADCOOKIE)
             }

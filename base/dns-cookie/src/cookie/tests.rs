@@ -50,7 +50,11 @@ fn the_vectors_of_the_standard_hold() {
         let secrets: Secrets = secrets.parse().unwrap();
         let checked = secrets.check(&octets(sent), client.parse().unwrap(), now);
         let cookie = checked.cookie.map(|cookie| cookie.to_vec());
-        assert_eq!((checked.standing, cookie), (standing, Some(octets(answered))), "{client}");
+        assert_eq!(
+            (checked.standing, cookie),
+            (standing, Some(octets(answered))),
+            "{client}"
+        );
     }
 }
 
@@ -61,9 +65,15 @@ fn reserved_octets_may_be_anything_and_are_part_of_the_hash() {
     let mut cookie = octets("fc93fc62807ddb8601abcdef5cf78f71a314227b6679ebf5");
     let client = "203.0.113.203".parse().unwrap();
     let made = 0x5cf7_8f71;
-    assert_eq!(secrets.check(&cookie, client, made + 60).standing, Standing::Proven);
+    assert_eq!(
+        secrets.check(&cookie, client, made + 60).standing,
+        Standing::Proven
+    );
     cookie[9] ^= 1;
-    assert_eq!(secrets.check(&cookie, client, made + 60).standing, Standing::Bad);
+    assert_eq!(
+        secrets.check(&cookie, client, made + 60).standing,
+        Standing::Bad
+    );
 }
 
 #[test]
@@ -84,22 +94,33 @@ fn a_cookie_is_good_for_an_hour_and_replaced_after_half_of_it() {
         assert_eq!((checked.standing, kept), (standing, is_kept), "{age} s");
     }
     // The time wraps.
-    let cookie = secrets.check(&[7; 8], client(), u32::MAX - 5).cookie.unwrap();
-    assert_eq!(secrets.check(&cookie, client(), 10).standing, Standing::Proven);
+    let cookie = secrets
+        .check(&[7; 8], client(), u32::MAX - 5)
+        .cookie
+        .unwrap();
+    assert_eq!(
+        secrets.check(&cookie, client(), 10).standing,
+        Standing::Proven
+    );
 }
 
 #[test]
 fn a_cookie_belongs_to_its_client_and_its_address() {
     let secrets: Secrets = SECRET.parse().unwrap();
     let cookie = secrets.check(&[7; 8], client(), NOW).cookie.unwrap();
-    let standing = |cookie: &[u8], client: &str| secrets.check(cookie, client.parse().unwrap(), NOW).standing;
+    let standing =
+        |cookie: &[u8], client: &str| secrets.check(cookie, client.parse().unwrap(), NOW).standing;
     assert_eq!(standing(&cookie, "::ffff:198.51.100.100"), Standing::Proven);
     assert_eq!(standing(&cookie, "198.51.100.101"), Standing::Bad);
     assert_eq!(standing(&cookie, "2001:db8::1"), Standing::Bad);
     for place in 0..LENGTH {
         let mut other = cookie;
         other[place] ^= 0x10;
-        assert_eq!(standing(&other, "198.51.100.100"), Standing::Bad, "octet {place}");
+        assert_eq!(
+            standing(&other, "198.51.100.100"),
+            Standing::Bad,
+            "octet {place}"
+        );
     }
     let other = Secrets::alone([1; 16]);
     assert_eq!(other.check(&cookie, client(), NOW).standing, Standing::Bad);
@@ -135,7 +156,10 @@ fn a_change_of_secrets_is_seen_by_no_client() {
         let [one, other] = pair else { unreachable!() };
         for (maker, reader) in [(one, other), (other, one)] {
             let cookie = maker.check(&[7; 8], client(), NOW).cookie.unwrap();
-            assert_eq!(reader.check(&cookie, client(), NOW).standing, Standing::Proven);
+            assert_eq!(
+                reader.check(&cookie, client(), NOW).standing,
+                Standing::Proven
+            );
         }
     }
 }
@@ -143,10 +167,19 @@ fn a_change_of_secrets_is_seen_by_no_client() {
 #[test]
 fn a_file_of_secrets_is_read_and_its_mistakes_say_where() {
     let parse = |text: &str| text.parse::<Secrets>();
-    let two = parse(&format!("# the site's\n{SECRET}  # since May\n\n{SECRET}\n")).unwrap();
+    let two = parse(&format!(
+        "# the site's\n{SECRET}  # since May\n\n{SECRET}\n"
+    ))
+    .unwrap();
     assert_eq!(format!("{two:?}"), "2 secrets");
     assert_eq!(parse("\n# none\n"), Err(SecretError::Empty));
     assert_eq!(parse("\nabc"), Err(SecretError::Line(2)));
-    assert_eq!(parse(&format!("+{}", &SECRET[1..])), Err(SecretError::Line(1)));
-    assert_eq!(parse(&format!("{SECRET}\n").repeat(5)), Err(SecretError::TooMany));
+    assert_eq!(
+        parse(&format!("+{}", &SECRET[1..])),
+        Err(SecretError::Line(1))
+    );
+    assert_eq!(
+        parse(&format!("{SECRET}\n").repeat(5)),
+        Err(SecretError::TooMany)
+    );
 }

@@ -13,9 +13,10 @@ use crate::*;
 
 /// A zone with a large answer, which answers cookies.
 fn server(is_required: bool) -> Snapshot {
-    let mut zone = "example. 3600 SOA ns.example. h.example. 9 2 3 4 60\nexample. 300 NS ns.example.\n\
+    let mut zone =
+        "example. 3600 SOA ns.example. h.example. 9 2 3 4 60\nexample. 300 NS ns.example.\n\
         ns.example. 300 A 192.0.2.53\n"
-        .to_owned();
+            .to_owned();
     for last in 1..=60 {
         zone.push_str(&format!("large.example. 300 A 192.0.2.{last}\n"));
     }
@@ -67,23 +68,40 @@ fn a_client_learns_its_cookie_and_gets_large_answers_with_it() {
     };
     assert!(cookie.starts_with(&own));
     let (rcode, is_cut, again) = read(&udp(&ask("large.example.", Some(&cookie))), 4096);
-    assert_eq!((rcode, is_cut, again.as_ref()), (Rcode::NOERROR, false, Some(&cookie)));
+    assert_eq!(
+        (rcode, is_cut, again.as_ref()),
+        (Rcode::NOERROR, false, Some(&cookie))
+    );
     let mut forged = cookie.clone();
     forged[17] ^= 1;
     let (_, is_cut, given) = read(&udp(&ask("large.example.", Some(&forged))), 512);
     assert!(is_cut && given.as_ref() == Some(&cookie));
-    assert_eq!(read(&udp(&ask("large.example.", None)), 512), (Rcode::NOERROR, true, None));
+    assert_eq!(
+        read(&udp(&ask("large.example.", None)), 512),
+        (Rcode::NOERROR, true, None)
+    );
     // The address is proven over TCP.
     let tcp = testing::ask(&server, &ask("large.example.", Some(&own)), Transport::Tcp);
-    assert_eq!(read(&tcp, MAX_MESSAGE), (Rcode::NOERROR, false, Some(cookie)));
+    assert_eq!(
+        read(&tcp, MAX_MESSAGE),
+        (Rcode::NOERROR, false, Some(cookie))
+    );
 }
 
 #[test]
 fn a_broken_option_is_refused_and_cookies_turned_off_are_not_seen() {
     let mut server = server(false);
     for length in [0, 7, 9, 15, 41] {
-        let reply = testing::ask(&server, &ask("ns.example.", Some(&vec![1; length])), Transport::Udp);
-        assert_eq!(read(&reply, 512), (Rcode::FORMERR, false, None), "{length} octets");
+        let reply = testing::ask(
+            &server,
+            &ask("ns.example.", Some(&vec![1; length])),
+            Transport::Udp,
+        );
+        assert_eq!(
+            read(&reply, 512),
+            (Rcode::FORMERR, false, None),
+            "{length} octets"
+        );
     }
     server.settings.cookies = None;
     let reply = testing::ask(&server, &ask("ns.example.", Some(&[1; 9])), Transport::Udp);
@@ -98,7 +116,10 @@ fn a_required_cookie_is_asked_for_over_udp_alone() {
     let (Rcode::BADCOOKIE, false, Some(cookie)) = read(&reply, 512) else {
         panic!("{reply:?}");
     };
-    assert_eq!(read(&udp(&ask("ns.example.", Some(&cookie))), 512).0, Rcode::NOERROR);
+    assert_eq!(
+        read(&udp(&ask("ns.example.", Some(&cookie))), 512).0,
+        Rcode::NOERROR
+    );
     assert_eq!(read(&udp(&ask("ns.example.", None)), 512).0, Rcode::NOERROR);
     let tcp = testing::ask(&server, &ask("ns.example.", Some(&[7; 8])), Transport::Tcp);
     assert_eq!(read(&tcp, 512).0, Rcode::NOERROR);

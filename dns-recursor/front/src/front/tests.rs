@@ -387,10 +387,16 @@ fn a_cookie_is_answered_from_the_cache_and_for_the_resolver() {
     assert_eq!((cookie_of(&again), rcode(&again)), (cookie, Rcode::NOERROR));
     let mut bad = cookie;
     bad[20] ^= 1;
-    assert_eq!(cookie_of(&server.reply(&ask_with_cookie("a.example", &bad))), cookie);
+    assert_eq!(
+        cookie_of(&server.reply(&ask_with_cookie("a.example", &bad))),
+        cookie
+    );
     // A broken option is refused, with an OPT record that has none.
     let broken = server.reply(&ask_with_cookie("a.example", &own[..7]));
-    assert_eq!((rcode(&broken), counts(&broken)), (Rcode::FORMERR, [1, 0, 0, 1]));
+    assert_eq!(
+        (rcode(&broken), counts(&broken)),
+        (Rcode::FORMERR, [1, 0, 0, 1])
+    );
     assert!(broken.ends_with(&[0, 0]));
     // Without the option there is none.
     assert!(server.reply(&ask_with_edns("a.example")).ends_with(&[0, 0]));
@@ -408,7 +414,10 @@ fn a_cookie_is_answered_from_the_cache_and_for_the_resolver() {
     let Verdict::Resolve { asker, .. } = judged.verdict else {
         panic!("{judged:?}");
     };
-    assert_eq!((asker.cookie, judged.standing), (Some(cookie), Standing::New));
+    assert_eq!(
+        (asker.cookie, judged.standing),
+        (Some(cookie), Standing::New)
+    );
 }
 
 #[test]
@@ -423,7 +432,10 @@ fn a_required_cookie_is_asked_for_over_udp_alone() {
     let cookie = cookie_of(&first);
     // BADCOOKIE is 23: the low half in the header, the high one in the OPT record.
     let high = first.len() - 28 - 6;
-    assert_eq!((first[3] & 15, first[high], counts(&first)), (7, 1, [1, 0, 0, 1]));
+    assert_eq!(
+        (first[3] & 15, first[high], counts(&first)),
+        (7, 1, [1, 0, 0, 1])
+    );
     let second = server.reply(&ask_with_cookie("a.example", &cookie));
     assert_eq!(counts(&second), [1, 1, 0, 1]);
     assert_eq!(counts(&server.reply(&ask("a.example"))), [1, 1, 0, 0]);
@@ -451,7 +463,10 @@ fn a_client_without_a_cookie_gets_less_over_udp() {
     server.view.nocookie_limit = 512;
     let addresses: Vec<String> = (1..=40).map(|last| format!("192.0.2.{last}")).collect();
     let row = |address| (Section::Answer, "a.example", Type::A, 60, address);
-    let rows: Vec<_> = addresses.iter().map(|address| row(address.as_str())).collect();
+    let rows: Vec<_> = addresses
+        .iter()
+        .map(|address| row(address.as_str()))
+        .collect();
     server.store("a.example", Rcode::NOERROR, &rows);
     let first = server.reply(&ask_with_cookie("a.example", &[7; 8]));
     let is_cut = |reply: &[u8]| Flags::read(reply).unwrap().has(Flags::TC);
