@@ -126,6 +126,7 @@ impl<'a> Picture<'a> {
             transport: Transport::Tcp,
             can_wait: false,
             may_ask: allowed,
+            clock: dns_serve::cookies::clock,
         };
         let query = question.query();
         let mut responder = Responder::new(LuaPrograms, random::seed());

@@ -52,7 +52,7 @@ impl Source {
             Self::Toml(path) => {
                 let document = daemon::config::read(path)?;
                 let home = path.parent();
-                Config::from_document(
+                let mut config = Config::from_document(
                     &document,
                     &host,
                     |named| {
@@ -60,7 +60,9 @@ impl Source {
                         Ok(read_named_conf(&named)?)
                     },
                     &mut |secret| read_secret(home, secret),
-                )
+                )?;
+                config.answers.cookies = dns_serve::cookies::load(&config.file.cookies, home)?;
+                Ok(config)
             }
             Self::Pdns { path, arguments } => {
                 let (pdns, named) = read_pdns_conf(path, arguments)?;

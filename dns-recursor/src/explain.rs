@@ -2,6 +2,7 @@
 //!
 //! Asks no upstream, and leaves the cache as it is.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use api::explain::dns_recursor::{Cached, Explanation, Outcome, Route};
@@ -56,6 +57,9 @@ impl Sources {
             view: &snapshot.view,
             cache: &self.cache,
             now,
+            // Only answers with a cookie depend on them, and this query has none.
+            client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            clock: dns_serve::cookies::clock,
         };
         let message = question.query();
         let mut key = Key::default();

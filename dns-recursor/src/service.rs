@@ -308,6 +308,8 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
             outsiders: config.file.outsiders,
             stale_ttl: config.file.stale.ttl.0,
             prefetch: config.file.cache.prefetch,
+            cookies: config.cookies.clone(),
+            nocookie_limit: config.file.cookies.nocookie_udp_size.get().into(),
         }),
         allow: config.allow.networks(),
         notify: config.file.notify_from.0.clone(),

@@ -120,6 +120,7 @@ pub fn client(transport: Transport) -> Client {
         transport,
         can_wait: true,
         may_ask: true,
+        clock: || 1_559_731_985,
     }
 }
 

@@ -9,6 +9,7 @@
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ use dns_cache::cache::{Cache, Found, Reach, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::Pool;
+use dns_cookie::{Cookies, Standing};
 use dns_resolve::forward::Table;
-use dns_wire::edns::extended_error;
+use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
 
@@ -37,6 +39,10 @@ pub struct View {
     pub stale_ttl: Duration,
     /// Whether names in demand are refreshed before they expire.
     pub prefetch: bool,
+    /// The answer to cookies (RFC 7873); none ignores them.
+    pub cookies: Option<Arc<Cookies>>,
+    /// The longest response over UDP to a client without a valid cookie.
+    pub nocookie_limit: usize,
 }
 
 /// The transport's facts about a client.
@@ -95,6 +101,8 @@ pub struct Judged<'a> {
     pub source: Source,
     /// The question's type, when the message has a question.
     pub qtype: Option<Type>,
+    /// What the query's cookie proves.
+    pub standing: Standing,
 }
 
 /// The judge of questions.
@@ -106,6 +114,10 @@ pub struct Front<'v> {
     pub cache: &'v Cache,
     /// The time.
     pub now: Instant,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The clock of cookies, in seconds since 1970 modulo 2³²: only a query with a cookie reads it.
+    pub clock: fn() -> u32,
 }
 
 impl Front<'_> {
@@ -133,9 +145,10 @@ impl Front<'_> {
             }
             Err(_) => return Judged::from_reply(None, None),
         };
-        let asker = Asker::new(&query, transport);
+        let mut asker = Asker::new(&query, transport);
+        let standing = self.check_cookie(&query, transport, &mut asker);
         self.read_key(&query, key);
-        let judged = match policy::refusal(&query) {
+        let judged = match self.refusal(&query, transport, standing) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
             None => match self.cached(&asker, key, out) {
@@ -145,6 +158,7 @@ impl Front<'_> {
         };
         Judged {
             qtype: Some(query.qtype),
+            standing,
             ..judged
         }
     }
@@ -164,6 +178,63 @@ impl Front<'_> {
         {
             let unchecked = Variant::new(variant.dnssec_ok(), true);
             key.read(self.cache.seed(), query.question, unchecked);
+        }
+    }
+
+    /// Checks the query's cookie, and puts the one for the response and the limit of its length into `asker`.
+    #[inline]
+    fn check_cookie(
+        &self,
+        query: &Query<'_>,
+        transport: Transport,
+        asker: &mut Asker<'_>,
+    ) -> Standing {
+        let standing = match query.edns {
+            Some(edns) if !edns.options.is_empty() => {
+                let cookies = self.view.cookies.as_ref();
+                let checked = cookies
+                    .zip(edns.option(option::COOKIE))
+                    .map(|(cookies, data)| {
+                        cookies.secrets.check(data, self.client, (self.clock)())
+                    });
+                asker.cookie = checked.and_then(|checked| checked.cookie);
+                checked.map_or(Standing::None, |checked| checked.standing)
+            }
+            _ => Standing::None,
+        };
+        if transport == Transport::Udp && standing != Standing::Proven {
+            asker.limit = asker.limit.min(self.view.nocookie_limit);
+        }
+        standing
+    }
+
+    /// The response code of a query that is not answered.
+    fn refusal(
+        &self,
+        query: &Query<'_>,
+        transport: Transport,
+        standing: Standing,
+    ) -> Option<Rcode> {
+        let refusal = policy::refusal(query);
+        // The OPT record of another version may mean something else.
+        if refusal == Some(Rcode::BADVERS) {
+            return refusal;
+        }
+        match standing {
+            // RFC 7873 §5.2.2.
+            Standing::Malformed => Some(Rcode::FORMERR),
+            // RFC 7873 §5.2.3: the client comes again with the cookie of this response.
+            Standing::New | Standing::Bad
+                if transport == Transport::Udp
+                    && self
+                        .view
+                        .cookies
+                        .as_ref()
+                        .is_some_and(|cookies| cookies.is_required) =>
+            {
+                Some(Rcode::BADCOOKIE)
+            }
+            _ => refusal,
         }
     }
 
@@ -197,6 +268,7 @@ impl Front<'_> {
                 verdict,
                 source,
                 qtype: None,
+                standing: Standing::None,
             })
         });
         looked.unwrap_or(Looked::Resolve { has_stale: false })
@@ -226,6 +298,7 @@ impl Front<'_> {
             verdict: Verdict::Resolve { asker, has_stale },
             source: Source::Resolver,
             qtype: None,
+            standing: Standing::None,
         }
     }
 
@@ -304,11 +377,13 @@ impl Judged<'_> {
                 verdict: Verdict::Reply(length),
                 source: source.unwrap_or(Source::Error),
                 qtype: None,
+                standing: Standing::None,
             },
             None => Self {
                 verdict: Verdict::Silent,
                 source: Source::Dropped,
                 qtype: None,
+                standing: Standing::None,
             },
         }
     }
