@@ -1,5 +1,7 @@
 //! `outpost up`, from the outside: the whole site on loopback addresses, its commands and its end.
 
+mod explain;
+
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
