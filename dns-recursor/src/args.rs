@@ -61,7 +61,7 @@ pub enum Verb {
     /// Say how a name is answered, and why
     ///
     /// Asks the running server for the route of the name and its upstreams, the entries of its cache, and the answer
-    /// that a client would get. No upstream is asked, and the cache stays as it is.
+    /// that a client would get. It asks no upstream, and the cache stays as it is.
     Explain {
         /// The name
         #[arg(value_name = "NAME")]

@@ -58,7 +58,9 @@ impl Sources {
             cache: &self.cache,
             now,
             // Only answers with a cookie depend on them, and this query has none.
-            client: question.client.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+            client: question
+                .client
+                .unwrap_or_else(|| Ipv4Addr::LOCALHOST.into()),
             clock: dns_serve::cookies::clock,
         };
         let message = question.query();

@@ -139,14 +139,14 @@ impl Responder {
             verdict,
             source,
             qtype,
-            standing,
+            cookie_state,
         } = front.judge(message, permissions, transport, &mut self.key, out);
         let arrival = Arrival {
             transport,
             ipv6: peer.is_ipv6(),
         };
         self.counts.request(arrival, qtype);
-        self.counts.cookie(standing);
+        self.counts.cookie(cookie_state);
         match verdict {
             Verdict::Reply(length) => self.replied(source, length, out),
             Verdict::ReplyAndRefresh(length) => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns_cache::answer::Transport;
-use dns_cookie::Standing;
+use dns_cookie::CookieState;
 use dns_front::front::Source;
 use dns_wire::{Rcode, Type};
 use parking_lot::RwLock;
@@ -43,12 +43,12 @@ pub const SOURCES: [(Source, &str); 8] = [
     (Source::Error, "error"),
     (Source::Dropped, "dropped"),
 ];
-/// What cookies prove, by their names in metrics.
-pub const COOKIES: [(Standing, &str); 4] = [
-    (Standing::New, "new"),
-    (Standing::Bad, "bad"),
-    (Standing::Proven, "proven"),
-    (Standing::Malformed, "malformed"),
+/// The states of cookies, by their names in metrics.
+pub const COOKIES: [(CookieState, &str); 4] = [
+    (CookieState::New, "new"),
+    (CookieState::Bad, "bad"),
+    (CookieState::Proven, "proven"),
+    (CookieState::Malformed, "malformed"),
 ];
 /// Transport and address family of queries.
 pub const ARRIVALS: [(&str, &str); 4] = [("udp", "1"), ("udp", "2"), ("tcp", "1"), ("tcp", "2")];
@@ -142,9 +142,9 @@ impl Counts {
     }
 
     /// Counts the cookie of a query, if it has one.
-    pub fn cookie(&self, standing: Standing) {
-        if standing != Standing::None {
-            let place = COOKIES.iter().position(|(known, _)| *known == standing);
+    pub fn cookie(&self, cookie_state: CookieState) {
+        if cookie_state != CookieState::None {
+            let place = COOKIES.iter().position(|(known, _)| *known == cookie_state);
             if let Some(count) = place.and_then(|place| self.cookies.get(place)) {
                 count.add(1);
             }

@@ -85,7 +85,7 @@ fn explained(monitor: &Monitor, entry: &Entry) -> Explained {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use liveness::monitor::{Limits, Restored, Statement};
     use liveness::now::Now;
@@ -96,7 +96,7 @@ mod tests {
 
     fn monitor() -> Monitor {
         let now = Now {
-            steady: Instant::now(),
+            steady: daemon::clock::now(),
             wall: Duration::from_secs(1),
         };
         let limits = Limits {

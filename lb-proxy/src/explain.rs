@@ -143,14 +143,8 @@ fn explanation(
             backend,
         }
     });
-    let is_vip_meant = |vip: &lb_proxy::Vip| {
-        let is_meant = |word: &Word<'_>| match word {
-            Word::Name(name) => *name == vip.name,
-            Word::Address(address) => has(vip, *address),
-            Word::Port(port) => has(vip, port.ip()),
-        };
-        places.is_empty() || places.iter().any(is_meant)
-    };
+    let is_vip_meant =
+        |vip: &lb_proxy::Vip| places.is_empty() || places.iter().any(|word| word.means_vip(vip));
     Explanation {
         about: words.iter().map(|word| (*word).to_owned()).collect(),
         frontends,
@@ -199,6 +193,15 @@ impl<'a> Word<'a> {
             Self::Address(address) => listen.any(|listen| reaches(listen, address)),
             Self::Port(at) => listen
                 .any(|listen: SocketAddr| listen.port() == at.port() && reaches(listen, at.ip())),
+        }
+    }
+
+    /// Whether it is the name of a virtual address, or one of its addresses.
+    fn means_vip(&self, vip: &lb_proxy::Vip) -> bool {
+        match self {
+            Self::Name(name) => *name == vip.name,
+            Self::Address(address) => has(vip, *address),
+            Self::Port(port) => has(vip, port.ip()),
         }
     }
 

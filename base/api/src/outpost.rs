@@ -195,7 +195,7 @@ pub struct SwapStep {
     pub slot: Option<String>,
     /// `ok`, `failed` or `interrupted`.
     pub result: String,
-    /// What was done, or the error.
+    /// The deed in words, or the error.
     pub said: String,
     /// How long it took.
     pub took_seconds: f64,

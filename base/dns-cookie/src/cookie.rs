@@ -89,9 +89,9 @@ fn secret(digits: &str) -> Option<[u8; 16]> {
     is_hex.then(|| number.to_be_bytes())
 }
 
-/// What the COOKIE option of a query proves.
+/// The state of the COOKIE option of a query.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum CookieState {
     /// The query has no such option.
     #[default]
     None,
@@ -108,8 +108,8 @@ pub enum Standing {
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What the option proves.
-    pub standing: Standing,
+    /// The state of the option.
+    pub cookie_state: CookieState,
     /// The option's data for the response; none for a malformed option.
     pub cookie: Option<Cookie>,
 }
@@ -133,7 +133,7 @@ impl Secrets {
         let made = || self.make(*own, client, now);
         if servers.is_empty() {
             return Checked {
-                standing: Standing::New,
+                cookie_state: CookieState::New,
                 cookie: Some(made()),
             };
         }
@@ -142,7 +142,7 @@ impl Secrets {
         }
         let Some((age, secret)) = self.verify(data, client, now) else {
             return Checked {
-                standing: Standing::Bad,
+                cookie_state: CookieState::Bad,
                 cookie: Some(made()),
             };
         };
@@ -153,7 +153,7 @@ impl Secrets {
             _ => made(),
         };
         Checked {
-            standing: Standing::Proven,
+            cookie_state: CookieState::Proven,
             cookie: Some(cookie),
         }
     }
@@ -222,7 +222,7 @@ fn hashed(secret: &[u8; 16], head: &[u8], client: IpAddr) -> [u8; 8] {
 impl Checked {
     const fn malformed() -> Self {
         Self {
-            standing: Standing::Malformed,
+            cookie_state: CookieState::Malformed,
             cookie: None,
         }
     }

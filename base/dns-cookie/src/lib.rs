@@ -1,6 +1,6 @@
 //! DNS cookies (RFC 7873) of the kind that servers of different makers share (RFC 9018).
 //!
-//! A server cookie proves that its client owns its address: it was sent there, and nobody else has seen it. The servers
+//! A server cookie proves that its client owns its address: it was sent there, and no other client has seen it. The servers
 //! that have the same secret accept each other's cookies.
 //!
 //! ```text
@@ -12,5 +12,5 @@
 mod cookie;
 mod siphash;
 
-pub use cookie::{Checked, Cookie, Cookies, LENGTH, SecretError, Secrets, Standing};
+pub use cookie::{Checked, Cookie, CookieState, Cookies, LENGTH, SecretError, Secrets};
 pub use siphash::siphash;

@@ -81,22 +81,21 @@ mod tests {
         let mut options = config::Cookies::default();
         let own = load(&options, None).unwrap().unwrap();
         assert_eq!(load(&options, None).unwrap().unwrap().secrets, own.secrets);
-        let home = std::env::temp_dir().join(format!("dns-cookies-{}", std::process::id()));
-        fs::create_dir_all(&home).unwrap();
+        let scratch = tempfile::tempdir().unwrap();
+        let home = scratch.path();
         options.cookie_secret_file = Some("cookie.secret".into());
-        let missing = load(&options, Some(&home)).unwrap_err().to_string();
+        let missing = load(&options, Some(home)).unwrap_err().to_string();
         assert!(missing.contains("cookie.secret: No such file"), "{missing}");
         fs::write(home.join("cookie.secret"), "0123").unwrap();
-        let bad = load(&options, Some(&home)).unwrap_err().to_string();
+        let bad = load(&options, Some(home)).unwrap_err().to_string();
         assert!(
             bad.ends_with("line 1 is not 32 hexadecimal digits"),
             "{bad}"
         );
         let secret = "e5e973e5a6b2a43f48e7dc849e37bfcf";
         fs::write(home.join("cookie.secret"), secret).unwrap();
-        let read = load(&options, Some(&home)).unwrap().unwrap();
+        let read = load(&options, Some(home)).unwrap().unwrap();
         assert_eq!(read.secrets, secret.parse().unwrap());
-        fs::remove_dir_all(&home).unwrap();
         options.answer_cookie = false;
         assert_eq!(load(&options, None).unwrap(), None);
     }

@@ -244,7 +244,7 @@ impl Outcome {
         for (file, text) in files {
             let document = Document::inline(*file, text.as_str());
             if let Err(problems) = openshift::import(&document, &mut draft) {
-                problem.get_or_insert(problems.to_string());
+                problem.get_or_insert_with(|| problems.to_string());
             }
             if let Ok(tree) = yaml::parse(&document) {
                 for (way, value) in tree.values() {
@@ -455,8 +455,8 @@ impl Script {
                 is_script = false;
                 let file = name.rsplit('/').next().unwrap_or(name);
                 let is_input = !name.starts_with("expected/");
-                let known = ["install-config.yaml", "agent-config.yaml"].into_iter();
-                current = known.filter(|known| is_input && *known == file).last();
+                let mut known = ["install-config.yaml", "agent-config.yaml"].into_iter();
+                current = known.find(|known| is_input && *known == file);
                 script
                     .files
                     .extend(current.map(|name| (name, String::new())));

@@ -40,7 +40,7 @@ pub enum QueryError {
     Failed(#[from] ClientError),
 }
 
-/// An answer that is none.
+/// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// The HTTP status.

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use dns_cookie::Standing;
+use dns_cookie::CookieState;
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
@@ -48,8 +48,8 @@ impl<'q, 'o> Draft<'q, 'o> {
             Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),
             _ => Options::default(),
         };
-        let limit = match (client.transport, options.standing()) {
-            (Transport::Udp, Standing::Proven) => {
+        let limit = match (client.transport, options.cookie_state()) {
+            (Transport::Udp, CookieState::Proven) => {
                 query.udp_limit().min(usize::from(settings.udp_payload))
             }
             (Transport::Udp, _) => query
@@ -80,8 +80,10 @@ impl<'q, 'o> Draft<'q, 'o> {
     /// not, nor one whose transport proves its address.
     #[inline]
     pub(crate) fn needs_cookie(&self, settings: &Settings) -> bool {
-        matches!(self.options.standing(), Standing::New | Standing::Bad)
-            && self.client.transport == Transport::Udp
+        matches!(
+            self.options.cookie_state(),
+            CookieState::New | CookieState::Bad
+        ) && self.client.transport == Transport::Udp
             && settings
                 .cookies
                 .as_ref()

@@ -1,6 +1,6 @@
 //! EDNS options of a response.
 
-use dns_cookie::{Cookie, LENGTH as COOKIE_LENGTH, Standing};
+use dns_cookie::{Cookie, CookieState, LENGTH as COOKIE_LENGTH};
 use dns_wire::edns::{ClientSubnet, Edns, extended_error, option};
 use dns_wire::header;
 
@@ -14,7 +14,7 @@ pub(crate) struct Options<'q> {
     keepalive: Option<u16>,
     subnet: Option<ClientSubnet>,
     cookie: Option<Cookie>,
-    standing: Standing,
+    cookie_state: CookieState,
     extended_error: Option<u16>,
     /// The text of the extended error; may be empty.
     text: &'static str,
@@ -49,15 +49,15 @@ impl<'q> Options<'q> {
                         ..subnet
                     });
                 }
-                option::COOKIE if options.standing == Standing::None => {
+                option::COOKIE if options.cookie_state == CookieState::None => {
                     if let Some(cookies) = &settings.cookies {
                         let client_address = client.peer.ip();
                         let checked = cookies
                             .secrets
                             .check(data, client_address, (client.clock)());
                         options.cookie = checked.cookie;
-                        options.standing = checked.standing;
-                        options.is_malformed |= checked.standing == Standing::Malformed;
+                        options.cookie_state = checked.cookie_state;
+                        options.is_malformed |= checked.cookie_state == CookieState::Malformed;
                     }
                 }
                 _ => {}
@@ -72,10 +72,10 @@ impl<'q> Options<'q> {
         self.subnet
     }
 
-    /// What the query's cookie proves.
+    /// The state of the query's cookie.
     #[inline]
-    pub(crate) const fn standing(&self) -> Standing {
-        self.standing
+    pub(crate) const fn cookie_state(&self) -> CookieState {
+        self.cookie_state
     }
 
     /// The number of bits of the client's network that the answer holds for (RFC 7871 §7.2.1).

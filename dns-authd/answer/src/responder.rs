@@ -93,7 +93,7 @@ impl<P: Programs> Responder<P> {
             return verdict;
         }
         self.tally.count(&query, client, draft.rcode, draft.flags);
-        self.tally.count_cookie(draft.options.standing());
+        self.tally.count_cookie(draft.options.cookie_state());
         draft
             .finish(&snapshot.settings)
             .map_or(Verdict::Silent, Verdict::Reply)
@@ -152,7 +152,7 @@ impl<P: Programs> Responder<P> {
             None => {}
         }
         self.tally.count(&query, client, draft.rcode, draft.flags);
-        self.tally.count_cookie(draft.options.standing());
+        self.tally.count_cookie(draft.options.cookie_state());
         draft
             .finish(&snapshot.settings)
             .and_then(|length| session.sign(out, length, now))

@@ -3,7 +3,7 @@
 //! Plain numbers, added to the process's counters once per batch: counting a query touches no
 //! memory that another thread writes.
 
-use dns_cookie::Standing;
+use dns_cookie::CookieState;
 use dns_wire::header::Flags;
 use dns_wire::{Query, QueryError, Rcode, Type};
 
@@ -54,12 +54,12 @@ pub const RCODES: [(Rcode, &str); 10] = [
     (Rcode::BADCOOKIE, "BADCOOKIE"),
 ];
 
-/// What cookies prove, in the order of the counters.
-pub const COOKIES: [(Standing, &str); 4] = [
-    (Standing::New, "new"),
-    (Standing::Bad, "bad"),
-    (Standing::Proven, "proven"),
-    (Standing::Malformed, "malformed"),
+/// The states of cookies, in the order of the counters.
+pub const COOKIES: [(CookieState, &str); 4] = [
+    (CookieState::New, "new"),
+    (CookieState::Bad, "bad"),
+    (CookieState::Proven, "proven"),
+    (CookieState::Malformed, "malformed"),
 ];
 
 /// Counts since they were last taken.
@@ -132,9 +132,9 @@ impl Tally {
 
     /// Counts the cookie of a query, if it has one.
     #[inline]
-    pub(crate) fn count_cookie(&mut self, standing: Standing) {
-        if standing != Standing::None {
-            let place = COOKIES.iter().position(|(known, _)| *known == standing);
+    pub(crate) fn count_cookie(&mut self, cookie_state: CookieState) {
+        if cookie_state != CookieState::None {
+            let place = COOKIES.iter().position(|(known, _)| *known == cookie_state);
             bump(place.and_then(|place| self.cookies.get_mut(place)));
         }
     }

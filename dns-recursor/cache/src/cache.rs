@@ -177,7 +177,7 @@ impl Cache {
         self.shard(key)?.look_up(key, now).map(then)
     }
 
-    /// Shows the entry of a question to `then`, and changes nothing: no use is counted, no refresh is asked for.
+    /// Shows the entry of a question to `then`, and changes nothing: it counts no use and no refresh follows.
     pub fn peek<R>(
         &self,
         key: &Key,

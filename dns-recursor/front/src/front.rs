@@ -18,7 +18,7 @@ use dns_cache::cache::{Cache, Found, Reach, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::Pool;
-use dns_cookie::{Cookies, Standing};
+use dns_cookie::{CookieState, Cookies};
 use dns_resolve::forward::Table;
 use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
@@ -101,8 +101,8 @@ pub struct Judged<'a> {
     pub source: Source,
     /// The question's type, when the message has a question.
     pub qtype: Option<Type>,
-    /// What the query's cookie proves.
-    pub standing: Standing,
+    /// The state of the query's cookie.
+    pub cookie_state: CookieState,
 }
 
 /// The judge of questions.
@@ -146,9 +146,9 @@ impl Front<'_> {
             Err(_) => return Judged::from_reply(None, None),
         };
         let mut asker = Asker::new(&query, transport);
-        let standing = self.check_cookie(&query, transport, &mut asker);
+        let cookie_state = self.check_cookie(&query, transport, &mut asker);
         self.read_key(&query, key);
-        let judged = match self.refusal(&query, transport, standing) {
+        let judged = match self.refusal(&query, transport, cookie_state) {
             Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
             None if query.qclass == Class::CH => self.chaos(&asker, key, out),
             None => match self.cached(&asker, key, out) {
@@ -158,7 +158,7 @@ impl Front<'_> {
         };
         Judged {
             qtype: Some(query.qtype),
-            standing,
+            cookie_state,
             ..judged
         }
     }
@@ -188,8 +188,8 @@ impl Front<'_> {
         query: &Query<'_>,
         transport: Transport,
         asker: &mut Asker<'_>,
-    ) -> Standing {
-        let standing = match query.edns {
+    ) -> CookieState {
+        let cookie_state = match query.edns {
             Some(edns) if !edns.options.is_empty() => {
                 let cookies = self.view.cookies.as_ref();
                 let checked = cookies
@@ -198,14 +198,14 @@ impl Front<'_> {
                         cookies.secrets.check(data, self.client, (self.clock)())
                     });
                 asker.cookie = checked.and_then(|checked| checked.cookie);
-                checked.map_or(Standing::None, |checked| checked.standing)
+                checked.map_or(CookieState::None, |checked| checked.cookie_state)
             }
-            _ => Standing::None,
+            _ => CookieState::None,
         };
-        if transport == Transport::Udp && standing != Standing::Proven {
+        if transport == Transport::Udp && cookie_state != CookieState::Proven {
             asker.limit = asker.limit.min(self.view.nocookie_limit);
         }
-        standing
+        cookie_state
     }
 
     /// The response code of a query that is not answered.
@@ -213,18 +213,18 @@ impl Front<'_> {
         &self,
         query: &Query<'_>,
         transport: Transport,
-        standing: Standing,
+        cookie_state: CookieState,
     ) -> Option<Rcode> {
         let refusal = policy::refusal(query);
         // The OPT record of another version may mean something else.
         if refusal == Some(Rcode::BADVERS) {
             return refusal;
         }
-        match standing {
+        match cookie_state {
             // RFC 7873 §5.2.2.
-            Standing::Malformed => Some(Rcode::FORMERR),
+            CookieState::Malformed => Some(Rcode::FORMERR),
             // RFC 7873 §5.2.3: the client comes again with the cookie of this response.
-            Standing::New | Standing::Bad
+            CookieState::New | CookieState::Bad
                 if transport == Transport::Udp
                     && self
                         .view
@@ -268,7 +268,7 @@ impl Front<'_> {
                 verdict,
                 source,
                 qtype: None,
-                standing: Standing::None,
+                cookie_state: CookieState::None,
             })
         });
         looked.unwrap_or(Looked::Resolve { has_stale: false })
@@ -298,7 +298,7 @@ impl Front<'_> {
             verdict: Verdict::Resolve { asker, has_stale },
             source: Source::Resolver,
             qtype: None,
-            standing: Standing::None,
+            cookie_state: CookieState::None,
         }
     }
 
@@ -377,13 +377,13 @@ impl Judged<'_> {
                 verdict: Verdict::Reply(length),
                 source: source.unwrap_or(Source::Error),
                 qtype: None,
-                standing: Standing::None,
+                cookie_state: CookieState::None,
             },
             None => Self {
                 verdict: Verdict::Silent,
                 source: Source::Dropped,
                 qtype: None,
-                standing: Standing::None,
+                cookie_state: CookieState::None,
             },
         }
     }

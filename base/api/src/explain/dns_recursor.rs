@@ -73,6 +73,7 @@ pub struct Route {
 }
 
 /// An entry of the cache.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact by itself")]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cached {
     /// The response code.

@@ -172,7 +172,7 @@ impl<'r> Builder<'r> {
             known -= 1;
             place = self.find(known);
         }
-        // What the closest ancestor lacks, from there to the name; all of it when even the apex is new.
+        // The names from below the closest ancestor that is there; from the apex when it is new.
         let first = place.map_or(self.apex_labels, |_| known + 1);
         for n in first..=n_labels {
             place = Some(self.insert(name, n, place)?);
@@ -196,6 +196,15 @@ impl<'r> Builder<'r> {
             self.names.get(start..start + usize::from(node.name_length))
         })
         .unwrap_or_default()
+    }
+
+    /// The name of a node as the file writes it.
+    fn spelling(&self, index: Index) -> Name {
+        let place = u32::try_from(index.get()).ok();
+        match place.and_then(|place| self.spellings.get(&place)) {
+            Some(spelling) => spelling.clone(),
+            None => Name::from_wire(self.name(index)).map_or_else(|_| Name::root(), |(it, _)| it),
+        }
     }
 
     /// Adds the last `n` labels of a name, which was read.
@@ -274,14 +283,7 @@ impl<'r> Builder<'r> {
                 visible.push(entry);
                 max_labels = max_labels.max(n_labels(self.name(index)));
             }
-            let spelling = self
-                .spellings
-                .get(&u32::try_from(place).map_err(|_| too_large())?);
-            let owner = || match spelling {
-                Some(spelling) => spelling.clone(),
-                None => Name::from_wire(self.name(index))
-                    .map_or_else(|_| Name::root(), |(name, _)| name),
-            };
+            let owner = || self.spelling(index);
             let (sets_start, n_sets) = packer.pack(&owner, &mut sets).ok_or_else(too_large)?;
             if let Some(node) = self.nodes.get_mut(place) {
                 node.kind = kind;

@@ -512,8 +512,8 @@ fn a_cookie_is_answered_from_the_cache_and_for_the_resolver() {
         panic!("{judged:?}");
     };
     assert_eq!(
-        (asker.cookie, judged.standing),
-        (Some(cookie), Standing::New)
+        (asker.cookie, judged.cookie_state),
+        (Some(cookie), CookieState::New)
     );
 }
 
