@@ -15,6 +15,7 @@ use daemon::clock;
 use daemon::config::Problems;
 use daemon::run;
 use daemon::{errln, exit, outln};
+use dns_serve::question;
 use dns_wire::Name;
 
 use crate::args::{Cli, ConfigArgs, Format, Verb, ZoneVerb, split_settings};
@@ -22,7 +23,7 @@ use crate::check::{self, Findings};
 use crate::config::{Config, DEFAULT_ADMIN, import};
 use crate::load;
 use crate::service::Authd;
-use crate::{explain, status};
+use crate::status;
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -51,13 +52,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             client,
             status,
         } => {
-            let client = client.map(|client| client.to_string());
-            let question = [
-                ("name", Some(name)),
-                ("type", Some(rtype)),
-                ("client", client),
-            ];
-            let path = with_query(explain::PATH, &question);
+            let path = question::path(name, rtype, client);
             run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
         Verb::Zone { verb } => zone(verb),

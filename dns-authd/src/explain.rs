@@ -9,12 +9,12 @@ use std::time::SystemTime;
 use api::explain::dns_authd::{
     Explanation, LiveSet, Place, Program, Response, Step, Target, Zone as ExplainedZone,
 };
-use daemon::admin::{Reply, Routes};
+use daemon::admin::Routes;
 use daemon::clock;
 use daemon::latest::Latest;
 use dns_answer::table::Served;
 use dns_answer::{Client, MAX_MESSAGE, Responder, Snapshot, Transport, Verdict};
-use dns_serve::question::Question;
+use dns_serve::question::{self, Question};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::Flags;
 use dns_wire::{Name, Records, Section, Type, records};
@@ -27,9 +27,6 @@ use crate::histories::Histories;
 use crate::programs::{LiveReport, LuaPrograms};
 use crate::publisher::{Reports, ZoneReport};
 use crate::{random, status};
-
-/// The path.
-pub(crate) const PATH: &str = "/explain";
 
 /// The sources of explanations.
 #[derive(Clone, Debug)]
@@ -44,13 +41,7 @@ pub(crate) struct Sources {
 /// Adds the path.
 pub(crate) fn add(routes: &Routes, sources: &Sources) {
     let sources = sources.clone();
-    routes.get(PATH, move |request| {
-        let reply = match Question::of(&request) {
-            Ok(question) => Reply::json(200, &sources.explain(&question)),
-            Err(problem) => Reply::text(400, format!("{problem}\n")),
-        };
-        async move { reply }
-    });
+    question::add(routes, move |question| sources.explain(question));
 }
 
 impl Sources {

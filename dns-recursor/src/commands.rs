@@ -6,19 +6,20 @@ use std::slice;
 use ::config::Draft;
 use ::config::dns_recursor::DnsRecursor;
 use api::explain::dns_recursor::Explanation;
-use config_text::web::{encoded, with_query};
+use config_text::web::encoded;
 use daemon::admin::Method;
 use daemon::args::{self, ServeArgs};
 use daemon::config::Problems;
 use daemon::disk::Disk;
 use daemon::run;
 use daemon::{errln, exit, outln};
+use dns_serve::question;
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::import::{self, recursor_conf};
 use crate::service::Recursor;
-use crate::{explain, load, status};
+use crate::{load, status};
 
 /// Runs the command line.
 pub fn run(arguments: Vec<String>) -> ExitCode {
@@ -45,13 +46,7 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
             client,
             status,
         } => {
-            let client = client.map(|client| client.to_string());
-            let question = [
-                ("name", Some(name)),
-                ("type", Some(rtype)),
-                ("client", client),
-            ];
-            let path = with_query(explain::PATH, &question);
+            let path = question::path(name, rtype, client);
             run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
         Verb::Cache { verb } => cache(&verb),

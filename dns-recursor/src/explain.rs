@@ -6,14 +6,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use api::explain::dns_recursor::{Cached, Explanation, Outcome, Route};
-use daemon::admin::{Reply, Routes};
+use daemon::admin::Routes;
 use daemon::latest::Latest;
 use dns_cache::cache::{Cache, Entry};
 use dns_cache::key::{Key, Variant};
 use dns_front::foresee::Foreseen;
 use dns_front::front::Front;
 use dns_resolve::forward::{self, ForwardMode, Mode};
-use dns_serve::question::Question;
+use dns_serve::question::{self, Question};
 use dns_wire::{Flags, Name, Query, Records, records};
 use parking_lot::Mutex;
 
@@ -21,9 +21,6 @@ use crate::clock::Clock;
 use crate::driver::Observed;
 use crate::server::Snapshot;
 use crate::status;
-
-/// The path.
-pub(crate) const PATH: &str = "/explain";
 
 /// The sources of explanations.
 #[derive(Clone, Debug)]
@@ -37,13 +34,7 @@ pub(crate) struct Sources {
 /// Adds the path.
 pub(crate) fn add(routes: &Routes, sources: &Sources) {
     let sources = sources.clone();
-    routes.get(PATH, move |request| {
-        let reply = match Question::of(&request) {
-            Ok(question) => Reply::json(200, &sources.explain(&question)),
-            Err(problem) => Reply::text(400, format!("{problem}\n")),
-        };
-        async move { reply }
-    });
+    question::add(routes, move |question| sources.explain(question));
 }
 
 impl Sources {

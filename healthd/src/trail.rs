@@ -1,5 +1,5 @@
 //! The recent past, in memory: the results of each target's probes, the offsets of clocks, and changes.
-//! All of it is bounded, and none of it decides anything.
+//! Each list has a bound, and no decision depends on one.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, UNIX_EPOCH};

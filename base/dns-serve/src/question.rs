@@ -2,8 +2,39 @@
 
 use std::net::IpAddr;
 
-use daemon::admin::Request;
+use config_text::web::with_query;
+use daemon::admin::{Reply, Request, Routes};
 use dns_wire::{Class, Flags, Name, Type};
+use serde::Serialize;
+
+/// The path of explanations.
+const PATH: &str = "/explain";
+
+/// Adds the path of explanations.
+pub fn add<E: Serialize>(
+    routes: &Routes,
+    explain: impl Fn(&Question) -> E + Send + Sync + 'static,
+) {
+    routes.get(PATH, move |request| {
+        let reply = match Question::of(&request) {
+            Ok(question) => Reply::json(200, &explain(&question)),
+            Err(problem) => Reply::text(400, format!("{problem}\n")),
+        };
+        async move { reply }
+    });
+}
+
+/// The path with the question of a command line.
+#[must_use]
+pub fn path(name: String, rtype: String, client: Option<IpAddr>) -> String {
+    let client = client.map(|client| client.to_string());
+    let question = [
+        ("name", Some(name)),
+        ("type", Some(rtype)),
+        ("client", client),
+    ];
+    with_query(PATH, &question)
+}
 
 /// The length of a header (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
