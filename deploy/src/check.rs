@@ -10,7 +10,7 @@ use daemon::config::{Problem, Problems};
 use daemon::{disk, exit, outln};
 use serde::Serialize;
 
-use crate::json::print_json;
+use daemon::json;
 use site::service::Service;
 use site::{Role, Site};
 use site_file::{self, Holds, Kind, Named, Remark};
@@ -141,7 +141,7 @@ impl fmt::Display for Finding {
 pub(crate) fn run(args: &CheckArgs) -> ExitCode {
     let verdict = look(&args.site, args.strict);
     if args.json {
-        print_json(&verdict);
+        json::print(&verdict);
     } else {
         for finding in &verdict.findings {
             outln!("{finding}");

@@ -21,8 +21,8 @@ use site_node::{record, systemd};
 
 use self::chain::Subject;
 use crate::args::ExplainArgs;
-use crate::json::print_json;
 use crate::up::run_dir::RunDir;
+use daemon::json;
 
 /// The path at which every service explains.
 const PATH: &str = "/explain";
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &ExplainArgs) -> ExitCode {
     run::verb(async {
         let explanation = explain(args, &Here::of(args)).await;
         match args.json {
-            true => print_json(&explanation),
+            true => json::print(&explanation),
             false => outln!("{}", explanation.told().trim_end()),
         }
         exit::code(match explanation.is_whole() {

@@ -40,7 +40,6 @@ mod explain;
 mod image;
 mod images;
 mod install;
-mod json;
 mod pki;
 mod render;
 mod status;

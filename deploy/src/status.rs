@@ -19,7 +19,7 @@ use proto::wire::Liveness;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
-use crate::json::json;
+use daemon::json;
 use site::Site;
 use site::paths;
 use site::service::Service;
@@ -84,7 +84,7 @@ async fn this(is_json: bool) -> View {
     let status = node(&NodePaths::below(Path::new("/"))).await.shown();
     View {
         text: match is_json {
-            true => json(&status),
+            true => json::text(&status),
             false => show::node(&status).trim_end().to_owned(),
         },
         code: code_of(&status),
@@ -133,7 +133,7 @@ async fn all(site: &Site, login: &str, is_json: bool) -> View {
     });
     View {
         text: match is_json {
-            true => json(&shown),
+            true => json::text(&shown),
             false => lines.collect::<String>().trim_end().to_owned(),
         },
         code,

@@ -38,8 +38,8 @@ use self::canary::Life;
 use self::executor::{Executor, Source};
 pub(crate) use self::history::history;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
-use crate::json::print_line;
 use api::outpost::{LastSwap, SwapEnd, SwapStep};
+use daemon::json;
 use site::service::Service;
 use site_node::paths::NodePaths;
 use site_node::record::{self, Record};
@@ -265,7 +265,7 @@ impl Teller {
         if self.json {
             let (lines, command) = (log.lines.clone(), log.command.clone());
             let has_log = !command.is_empty();
-            print_line(&SwapStep {
+            json::print_line(&SwapStep {
                 service: self.service.name().to_owned(),
                 step: verb.to_owned(),
                 slot: slot.map(str::to_owned),
@@ -293,7 +293,7 @@ impl Teller {
 
     fn end(&self, word: &str, live: &str, reason: Option<&str>, sentence: &str, code: u8) {
         if self.json {
-            print_line(&SwapEnd {
+            json::print_line(&SwapEnd {
                 service: self.service.name().to_owned(),
                 outcome: word.to_owned(),
                 live: live.to_owned(),

@@ -348,10 +348,13 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
     std::fs::write(manifests.join("web.yaml"), service("web", "172.30.0.20")).unwrap();
     let site = place.start_with(&["--kubernetes", &manifests.display().to_string()]);
 
-    let services = place.services();
-    let clusterd = &services[1];
-    assert_eq!(clusterd.name, "clusterd", "{services:?}");
-    assert_eq!(clusterd.state, "ready", "{clusterd:?}");
+    // A file that was written a moment ago counts once it stands still.
+    wait::for_it("clusterd is ready", PATIENCE, || {
+        let services = place.services();
+        let clusterd = &services[1];
+        assert_eq!(clusterd.name, "clusterd", "{services:?}");
+        clusterd.state == "ready"
+    });
     let get = || {
         let mut command = Command::new(binary("clusterd"));
         let socket = place.run_dir().join("clusterd.sock");
@@ -360,7 +363,6 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
         assert!(status.success(), "{complaint}");
         text
     };
-    // A file that was written a moment ago counts once it stands still.
     wait::for_it("the first Service is there", PATIENCE, || {
         let first = get();
         first.contains("web") && first.contains("172.30.0.20")

@@ -1,6 +1,6 @@
 //! The detail of clusterd's status.
 
-use cluster::{Freshness, Kind};
+use cluster::{Freshness, Key, Kind, Object};
 use serde::{Deserialize, Serialize};
 
 /// The source of the objects, the objects by kind, and the subscribers.
@@ -82,4 +82,29 @@ pub struct Subscriber {
     pub generation: u64,
     /// When it subscribed (RFC 3339).
     pub since: String,
+}
+
+/// A line of `clusterd watch --json`: an object that was added, changed or deleted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// When the line was printed (RFC 3339).
+    pub time: String,
+    /// The generation that has the change.
+    pub generation: u64,
+    /// Whether the object is there.
+    pub change: ChangeKind,
+    /// The name of the object.
+    pub key: Key,
+    /// The object; none when it is gone.
+    pub object: Option<Object>,
+}
+
+/// Whether an object of a change is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ChangeKind {
+    /// It was added, or has changed.
+    Put,
+    /// It was deleted.
+    Gone,
 }

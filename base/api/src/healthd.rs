@@ -257,3 +257,77 @@ pub struct Clock {
     /// The reference, as `chronyc tracking` shows it.
     pub reference: String,
 }
+
+/// A line of `healthd watch --json`: a target whose state has changed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Watched {
+    /// When the line was printed (RFC 3339).
+    pub time: String,
+    /// The target, such as `tcp 192.0.2.13:6443`.
+    pub target: String,
+    /// The kind of its probe.
+    pub kind: String,
+    /// Its address and port.
+    pub address: String,
+    /// Its state.
+    #[serde(flatten)]
+    pub state: WatchedState,
+}
+
+/// The state of a watched target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum WatchedState {
+    /// healthd has the target.
+    Known(KnownState),
+    /// Nobody asks for the target any more.
+    Gone(Gone),
+}
+
+/// The state of a target that healthd has.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnownState {
+    /// Whether it is up.
+    pub liveness: Liveness,
+    /// What an operator has decided.
+    pub admin: AdminState,
+    /// The generation of its last change; 0 before the first.
+    pub generation: u64,
+    /// When it became up or down (RFC 3339).
+    pub since: Option<String>,
+    /// When it was probed last (RFC 3339).
+    pub last_check: Option<String>,
+    /// The result of the last probe, in words.
+    pub reason: String,
+    /// The duration of the last probe.
+    pub latency_seconds: f64,
+    /// How the nodes of the site see it, where they exchange findings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// The state of a target that is gone: its `liveness` is `gone`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gone {
+    liveness: GoneLiveness,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum GoneLiveness {
+    #[default]
+    #[serde(rename = "gone")]
+    Gone,
+}
+
+/// The output of `healthd probe --json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Probed {
+    /// The target, such as `tcp 192.0.2.13:6443`.
+    pub target: String,
+    /// Whether it is up.
+    pub liveness: Liveness,
+    /// The result of the probe, in words.
+    pub reason: String,
+    /// The duration of the probe.
+    pub latency_seconds: f64,
+}

@@ -29,6 +29,7 @@ pub mod disk;
 pub mod drain;
 pub mod environment;
 pub mod exit;
+pub mod json;
 pub mod latest;
 pub mod life;
 pub mod listen;

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit, json, outln};
 use tokio::time::timeout;
 
 use super::{Daemon, FIRST, Selection, line};
@@ -46,10 +46,7 @@ pub(super) async fn run(args: Args) -> ExitCode {
     {
         is_found = true;
         match args.json {
-            true => match serde_json::to_string(&**object) {
-                Ok(text) => outln!("{text}"),
-                Err(error) => errln!("{}: {error}", object.key()),
-            },
+            true => json::print_line(&**object),
             false => outln!("{}", line(object)),
         }
     }

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::clusterd::{Change, ChangeKind};
 use cluster::{Difference, Key, Object, Snapshot};
 use daemon::calendar::Timestamp;
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit, json, outln};
 use proto::cluster::link::Link;
-use serde_json::{Value, json};
 
 use super::{Daemon, Selection, line};
 
@@ -83,7 +83,7 @@ fn print(difference: &Difference, args: &Args) {
         .filter(|key| args.selection.covers_key(key))
     {
         match args.json {
-            true => outln!("{}", event(now, generation, key, None)),
+            true => json::print_line(&change(now, generation, key.clone(), None)),
             false => outln!("{now}  gone  {key}"),
         }
     }
@@ -93,18 +93,24 @@ fn print(difference: &Difference, args: &Args) {
         .filter(|object| args.selection.covers(object))
     {
         match args.json {
-            true => outln!("{}", event(now, generation, &object.key(), Some(object))),
+            true => {
+                let change = change(now, generation, object.key(), Some(Object::clone(object)));
+                json::print_line(&change);
+            }
             false => outln!("{now}  put   {}", line(object)),
         }
     }
 }
 
-fn event(now: Timestamp, generation: u64, key: &Key, object: Option<&Object>) -> Value {
-    json!({
-        "time": now.to_string(),
-        "generation": generation,
-        "change": if object.is_some() { "put" } else { "gone" },
-        "key": key,
-        "object": object,
-    })
+fn change(now: Timestamp, generation: u64, key: Key, object: Option<Object>) -> Change {
+    Change {
+        time: now.to_string(),
+        generation,
+        change: match object {
+            Some(_) => ChangeKind::Put,
+            None => ChangeKind::Gone,
+        },
+        key,
+        object,
+    }
 }

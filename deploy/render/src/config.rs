@@ -18,7 +18,6 @@ mod node_file;
 pub mod own_targets;
 mod registry_svc;
 mod reverse;
-mod site_facts;
 mod timesync_agent;
 mod zone;
 mod zone_list;
@@ -86,13 +85,6 @@ pub fn node(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         part: Part::Service(file.service),
     });
     let mut files: Vec<NodeFile> = rendered.collect();
-    files.push(NodeFile {
-        path: layout.directory.join(site_facts::NAME),
-        mode: READABLE,
-        owner: None,
-        contents: site_facts::render(site, node).into_bytes(),
-        part: Part::Common,
-    });
     files.extend(secret_files(site, node, secrets));
     files.sort_by(|one, other| one.path.cmp(&other.path));
     files
@@ -371,7 +363,6 @@ mod tests {
                 "/etc/outpost/registry-svc/pki/node.crt",
                 "/etc/outpost/registry-svc/pki/node.key",
                 "/etc/outpost/registry-svc/registry-svc.toml",
-                "/etc/outpost/site.json",
                 "/etc/outpost/timesync-agent/timesync-agent.toml",
             ]
         );
@@ -379,7 +370,6 @@ mod tests {
             paths(&site.nodes[3]),
             [
                 "/etc/outpost/pki/ca.crt",
-                "/etc/outpost/site.json",
                 "/etc/outpost/timesync-agent/timesync-agent.toml"
             ]
         );

@@ -9,7 +9,7 @@ use daemon::calendar::Timestamp;
 use daemon::{errln, exit, outln};
 
 use crate::args::HistoryArgs;
-use crate::json::print_json;
+use daemon::json;
 use site::service::Service;
 use site_node::images::archives::Archives;
 use site_node::images::versions::NodeVersions;
@@ -49,7 +49,7 @@ pub(crate) fn history(args: &HistoryArgs) -> ExitCode {
         return exit::code(exit::UNAVAILABLE);
     }
     match args.json {
-        true => print_json(&histories),
+        true => json::print(&histories),
         false => {
             let shown: Vec<String> = histories.iter().map(show).collect();
             outln!("{}", shown.join("\n").trim_end());

@@ -314,7 +314,7 @@ impl Life {
             Request::Status { json } => {
                 self.refresh();
                 Ok(match json {
-                    true => crate::json::line(&self.view.facts()),
+                    true => daemon::json::line(&self.view.facts()),
                     false => screen::text(&self.view),
                 })
             }

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 
+use api::healthd::Probed;
 use clap::ValueEnum;
 use daemon::config::{ByteSize, HumanDuration};
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit, json, outln};
 use dns_wire::{Name, Rcode, Type};
-use proto::health::{DnsProbe, HttpProbe, Target, TargetKind, Verify};
-use serde_json::json;
+use proto::health::{DnsProbe, HttpProbe, Liveness, Target, TargetKind, Verify};
 
 use health_probe::Prober;
 
@@ -184,7 +184,7 @@ impl Args {
 }
 
 pub(super) async fn run(args: Args) -> ExitCode {
-    let (json, timeout) = (args.json, args.timeout.into());
+    let (is_json, timeout) = (args.json, args.timeout.into());
     let target = match args.target() {
         Ok(target) => target,
         Err(words) => {
@@ -193,17 +193,17 @@ pub(super) async fn run(args: Args) -> ExitCode {
         }
     };
     let finding = Box::pin(Prober::new().probe(&target, timeout)).await;
-    let liveness = if finding.good { "up" } else { "down" };
-    if json {
-        outln!(
-            "{}",
-            json!({
-                "target": target.to_string(),
-                "liveness": liveness,
-                "reason": finding.reason,
-                "latency_seconds": finding.latency.as_secs_f64(),
-            })
-        );
+    let liveness = match finding.good {
+        true => Liveness::Up,
+        false => Liveness::Down,
+    };
+    if is_json {
+        json::print_line(&Probed {
+            target: target.to_string(),
+            liveness,
+            reason: finding.reason,
+            latency_seconds: finding.latency.as_secs_f64(),
+        });
     } else {
         let latency = finding.latency.as_secs_f64() * 1000.0;
         outln!("{target}  {liveness}  {latency:.2} ms  {}", finding.reason);

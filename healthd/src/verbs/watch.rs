@@ -6,11 +6,11 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use api::healthd::{Gone, KnownState, Watched, WatchedState};
 use daemon::calendar::Timestamp;
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit, json, outln};
 use proto::health::{AdminState, Basis, Liveness, Snapshot, Target, TargetStatus};
 use proto::watch::Watcher;
-use serde_json::{Value, json};
 
 use super::Daemon;
 use super::mark::Place;
@@ -137,10 +137,10 @@ fn is_wanted(target: &Target, wanted: &[Selector]) -> bool {
 }
 
 /// Prints one line: a state, or that healthd has forgotten the target.
-fn print(target: &Target, status: Option<&TargetStatus>, json: bool) {
+fn print(target: &Target, status: Option<&TargetStatus>, is_json: bool) {
     let now = Timestamp::now();
-    match json {
-        true => outln!("{}", object(now, target, status)),
+    match is_json {
+        true => json::print_line(&watched(now, target, status)),
         false => outln!("{now}  {}", line(target, status)),
     }
 }
@@ -165,28 +165,28 @@ fn line(target: &Target, status: Option<&TargetStatus>) -> String {
     }
 }
 
-fn object(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Value {
+fn watched(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Watched {
     let time = |moment: Option<SystemTime>| moment.map(|moment| Timestamp(moment).to_string());
-    let mut object = json!({
-        "time": now.to_string(),
-        "target": target.to_string(),
-        "kind": target.kind.name(),
-        "address": target.address.to_string(),
-        "liveness": status.map_or_else(|| "gone".to_owned(), |status| status.liveness.to_string()),
-    });
-    if let (Some(status), Some(fields)) = (status, object.as_object_mut()) {
-        fields.insert("admin".to_owned(), status.admin.to_string().into());
-        fields.insert("generation".to_owned(), status.generation.into());
-        fields.insert("since".to_owned(), json!(time(status.since)));
-        fields.insert("last_check".to_owned(), json!(time(status.last_check)));
-        fields.insert("reason".to_owned(), status.reason.clone().into());
-        let latency = status.latency.as_secs_f64();
-        fields.insert("latency_seconds".to_owned(), latency.into());
-        if let Some(verdict) = &status.verdict {
-            fields.insert("verdict".to_owned(), json!(verdict));
-        }
+    let state = match status {
+        None => WatchedState::Gone(Gone::default()),
+        Some(status) => WatchedState::Known(KnownState {
+            liveness: status.liveness,
+            admin: status.admin,
+            generation: status.generation,
+            since: time(status.since),
+            last_check: time(status.last_check),
+            reason: status.reason.clone(),
+            latency_seconds: status.latency.as_secs_f64(),
+            verdict: status.verdict.clone(),
+        }),
+    };
+    Watched {
+        time: now.to_string(),
+        target: target.to_string(),
+        kind: target.kind.name().to_owned(),
+        address: target.address.to_string(),
+        state,
     }
-    object
 }
 
 #[cfg(test)]
@@ -194,6 +194,7 @@ mod tests {
     use std::time::Duration;
 
     use proto::health::{NodeFinding, Verdict};
+    use serde_json::Value;
 
     use super::*;
 
@@ -216,6 +217,16 @@ mod tests {
         }
     }
 
+    /// A line as its readers see it, which the type reads back.
+    fn read(line: &Watched) -> Value {
+        let value = serde_json::to_value(line).unwrap();
+        assert_eq!(
+            serde_json::from_value::<Watched>(value.clone()).unwrap(),
+            *line
+        );
+        value
+    }
+
     #[test]
     fn a_state_is_one_line() {
         let target = Target::tcp("192.168.7.13:6443".parse().unwrap());
@@ -234,7 +245,8 @@ mod tests {
         let new = TargetStatus::default();
         assert_eq!(line(&target, Some(&new)), "unknown  tcp 192.168.7.13:6443");
         assert_eq!(line(&target, None), "gone     tcp 192.168.7.13:6443");
-        let object = object(Timestamp(SystemTime::UNIX_EPOCH), &target, Some(&status));
+        let at = Timestamp(SystemTime::UNIX_EPOCH);
+        let object = read(&watched(at, &target, Some(&status)));
         assert_eq!(object["liveness"], "down");
         assert_eq!(object["generation"], 7);
         assert_eq!(object["since"], Value::Null);
@@ -251,9 +263,12 @@ mod tests {
             }),
             ..status
         };
-        let object = super::object(Timestamp(SystemTime::UNIX_EPOCH), &target, Some(&status));
+        let object = read(&watched(at, &target, Some(&status)));
         assert_eq!(object["verdict"]["basis"], "site");
         assert_eq!(object["verdict"]["findings"][0]["node"], "master-1");
         assert_eq!(object["verdict"]["findings"][0]["liveness"], "up");
+        let object = read(&watched(at, &target, None));
+        assert_eq!(object["liveness"], "gone");
+        assert!(object.get("since").is_none());
     }
 }

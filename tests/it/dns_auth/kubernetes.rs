@@ -20,7 +20,7 @@ use tests::wait;
 
 use double::Double;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A node with clusterd and dns-authd.
 struct Cluster {

@@ -33,7 +33,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             named_conf: Some(in_utf8(
                 &layout.directory_of(Service::DnsAuthd).join(zone_list::NAME),
             )),
-            // The serial of a rendered zone stays the same until an operator raises it in the site's file.
+            // A site whose `zone.serial` was lost begins again at a low serial, and its zone is to be served all the same.
             serial_must_rise: false,
             ..Zones::default()
         },
