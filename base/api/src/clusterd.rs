@@ -95,7 +95,7 @@ pub struct Change {
     pub change: ChangeKind,
     /// The name of the object.
     pub key: Key,
-    /// The object; none when it is gone.
+    /// The object; none when it was deleted.
     pub object: Option<Object>,
 }
 
@@ -106,5 +106,6 @@ pub enum ChangeKind {
     /// It was added, or has changed.
     Put,
     /// It was deleted.
-    Gone,
+    #[serde(rename = "gone")]
+    Deleted,
 }

@@ -280,8 +280,8 @@ pub struct Watched {
 pub enum WatchedState {
     /// healthd has the target.
     Known(KnownState),
-    /// Nobody asks for the target any more.
-    Gone(Gone),
+    /// Its subscribers have left, and healthd has forgotten it.
+    Forgotten(Forgotten),
 }
 
 /// The state of a target that healthd has.
@@ -289,7 +289,7 @@ pub enum WatchedState {
 pub struct KnownState {
     /// Whether it is up.
     pub liveness: Liveness,
-    /// What an operator has decided.
+    /// The decision of an operator.
     pub admin: AdminState,
     /// The generation of its last change; 0 before the first.
     pub generation: u64,
@@ -306,17 +306,17 @@ pub struct KnownState {
     pub verdict: Option<Verdict>,
 }
 
-/// The state of a target that is gone: its `liveness` is `gone`.
+/// A target that healthd has forgotten: its `liveness` is `gone`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gone {
-    liveness: GoneLiveness,
+pub struct Forgotten {
+    liveness: Absent,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-enum GoneLiveness {
+enum Absent {
     #[default]
     #[serde(rename = "gone")]
-    Gone,
+    Absent,
 }
 
 /// The output of `healthd probe --json`.

@@ -108,7 +108,7 @@ fn change(now: Timestamp, generation: u64, key: Key, object: Option<Object>) -> 
         generation,
         change: match object {
             Some(_) => ChangeKind::Put,
-            None => ChangeKind::Gone,
+            None => ChangeKind::Deleted,
         },
         key,
         object,

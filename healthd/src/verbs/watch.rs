@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use api::healthd::{Gone, KnownState, Watched, WatchedState};
+use api::healthd::{Forgotten, KnownState, Watched, WatchedState};
 use daemon::calendar::Timestamp;
 use daemon::{errln, exit, json, outln};
 use proto::health::{AdminState, Basis, Liveness, Snapshot, Target, TargetStatus};
@@ -168,7 +168,7 @@ fn line(target: &Target, status: Option<&TargetStatus>) -> String {
 fn watched(now: Timestamp, target: &Target, status: Option<&TargetStatus>) -> Watched {
     let time = |moment: Option<SystemTime>| moment.map(|moment| Timestamp(moment).to_string());
     let state = match status {
-        None => WatchedState::Gone(Gone::default()),
+        None => WatchedState::Forgotten(Forgotten::default()),
         Some(status) => WatchedState::Known(KnownState {
             liveness: status.liveness,
             admin: status.admin,
