@@ -180,7 +180,7 @@ class Bench(Directory):
             )
             self.start(name, [program, "serve", "--config", config], port)
 
-    def start_pdns(self, name, zones, lua):
+    def start_pdns(self, name, zones, lua, more=None):
         port = self.port()
         directory = self.path(name)
         directory.mkdir()
@@ -198,6 +198,7 @@ class Bench(Directory):
             "guardian": "no",
             "security-poll-suffix": "",
             "version-string": "anonymous",
+            **(more or {}),
         }
         self.path(f"{name}/pdns.conf", "".join(f"{key}={value}\n" for key, value in settings.items()))
         self.start(name, ["pdns_server", f"--config-dir={directory}"], port)
