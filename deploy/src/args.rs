@@ -327,8 +327,16 @@ pub(crate) struct ExplainArgs {
     pub(crate) client: Option<IpAddr>,
 
     /// Ask the services of this node, even where a site runs
-    #[arg(long, conflicts_with = "run_dir")]
+    #[arg(long, conflicts_with_all = ["run_dir", "site"])]
     pub(crate) node: bool,
+
+    /// Ask all nodes of this site file, over ssh [default: site.toml]
+    #[arg(long, value_name = "FILE", conflicts_with = "run_dir", num_args = 0..=1, default_missing_value = site_file::DEFAULT)]
+    pub(crate) site: Option<PathBuf>,
+
+    /// User name for ssh, with --site
+    #[arg(long, value_name = "USER", default_value = "core")]
+    pub(crate) login: String,
 
     /// Print JSON
     #[arg(long)]

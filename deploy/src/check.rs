@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use clap::Args;
 use config_text::{Position, counted};
 use daemon::config::{Problem, Problems};
-use daemon::{disk, exit, outln};
+use daemon::{disk, exit, json, outln};
 use serde::Serialize;
 
-use daemon::json;
 use site::service::Service;
 use site::{Role, Site};
 use site_file::{self, Holds, Kind, Named, Remark};

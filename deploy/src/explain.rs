@@ -2,7 +2,7 @@
 //!
 //! Follows the way of a client through the services of the node: dns-recursor; dns-authd, if the route leads there; lb-proxy
 //! about the addresses of the answer; healthd about the targets that the answer and the servers follow. Each service explains
-//! its own part. Changes nothing, and asks no other node.
+//! its own part. Changes nothing. With `--site`, every node of the site does this for itself, asked over ssh.
 
 mod chain;
 
@@ -11,9 +11,11 @@ use std::process::ExitCode;
 
 use api::explain::Tell as _;
 use api::explain::node::{Explanation, Part};
+use api::outpost::Reached;
 use config_text::web::with_query;
-use daemon::{exit, outln, run};
+use daemon::{errln, exit, json, outln, run};
 use serde::de::DeserializeOwned;
+use site::Site;
 use site::service::Service;
 use site_node::paths::NodePaths;
 use site_node::process::Process;
@@ -21,8 +23,8 @@ use site_node::{record, systemd};
 
 use self::chain::Subject;
 use crate::args::ExplainArgs;
+use crate::remote;
 use crate::up::run_dir::RunDir;
-use daemon::json;
 
 /// The path at which every service explains.
 const PATH: &str = "/explain";
@@ -30,6 +32,15 @@ const PATH: &str = "/explain";
 /// Explains a name or an address.
 pub(crate) fn run(args: &ExplainArgs) -> ExitCode {
     run::verb(async {
+        if let Some(site) = &args.site {
+            return match site_file::read(site) {
+                Ok(site) => of_site(args, &site).await,
+                Err(problems) => {
+                    errln!("{problems}");
+                    exit::code(exit::CONFIG)
+                }
+            };
+        }
         let explanation = explain(args, &Here::of(args)).await;
         match args.json {
             true => json::print(&explanation),
@@ -39,6 +50,33 @@ pub(crate) fn run(args: &ExplainArgs) -> ExitCode {
             true => exit::OK,
             false => exit::UNAVAILABLE,
         })
+    })
+}
+
+/// Every node's explanation.
+async fn of_site(args: &ExplainArgs, site: &Site) -> ExitCode {
+    let client = args.client.map(|client| format!("--client={client}"));
+    let rtype = format!("--type={}", args.rtype);
+    let mut words = vec!["explain", "--node", "--json", &rtype];
+    words.extend(client.as_deref());
+    words.extend(["--", &args.about]);
+    let reached: Vec<Reached<Explanation>> = remote::ask_all(site, &args.login, &words).await;
+    let is_whole =
+        |reached: &Reached<Explanation>| matches!(reached, Reached::Node(one) if one.is_whole());
+    let all_whole = reached.iter().all(is_whole);
+    match args.json {
+        true => json::print(&reached),
+        false => {
+            let told = reached.iter().map(|reached| match reached {
+                Reached::Node(explanation) => explanation.told(),
+                Reached::Unreachable { node, error } => remote::unreachable(node, error),
+            });
+            outln!("{}", told.collect::<Vec<_>>().join("\n").trim_end());
+        }
+    }
+    exit::code(match all_whole {
+        true => exit::OK,
+        false => exit::UNAVAILABLE,
     })
 }
 

@@ -41,6 +41,7 @@ mod image;
 mod images;
 mod install;
 mod pki;
+mod remote;
 mod render;
 mod status;
 mod swap;

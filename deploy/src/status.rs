@@ -4,7 +4,6 @@
 //! the same. Shows a node that does not answer with the reason, and everything that healthd finds down.
 
 mod queues;
-mod remote;
 mod show;
 pub(crate) mod watch;
 
@@ -14,12 +13,12 @@ use std::time::Duration;
 
 use api::outpost::{self, Down, Node, Reached, Unknown};
 use daemon::config::Problems;
-use daemon::{errln, exit, outln, run};
+use daemon::{errln, exit, json, outln, run};
 use proto::wire::Liveness;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
-use daemon::json;
+use crate::remote;
 use site::Site;
 use site::paths;
 use site::service::Service;
@@ -105,38 +104,22 @@ fn code_of(status: &Node) -> u8 {
 //--- A site
 
 async fn all(site: &Site, login: &str, is_json: bool) -> View {
-    // All at once: one that is silent delays no other.
-    let asked: Vec<_> = site
-        .nodes
-        .iter()
-        .map(|node| {
-            let (login, address) = (login.to_owned(), node.address());
-            tokio::spawn(async move { remote::ask(&login, address).await })
-        })
-        .collect();
-    let mut code = exit::OK;
-    let mut shown = Vec::new();
-    for (node, asked) in site.nodes.iter().zip(asked) {
-        let asked = asked.await.unwrap_or_else(|error| Err(error.into()));
-        code = code.max(asked.as_ref().map_or(exit::UNAVAILABLE, code_of));
-        shown.push(match asked {
-            Ok(status) => Reached::Node(status),
-            Err(error) => Reached::Unreachable {
-                node: node.name.clone(),
-                error: format!("{error:#}"),
-            },
-        });
-    }
+    let words = ["status", "--node", "--json"];
+    let shown: Vec<Reached<Node>> = remote::ask_all(site, login, &words).await;
+    let codes = shown.iter().map(|reached| match reached {
+        Reached::Node(status) => code_of(status),
+        Reached::Unreachable { .. } => exit::UNAVAILABLE,
+    });
     let lines = shown.iter().map(|reached| match reached {
         Reached::Node(status) => show::node(status),
-        Reached::Unreachable { node, error } => show::unreachable(node, error),
+        Reached::Unreachable { node, error } => remote::unreachable(node, error),
     });
     View {
+        code: codes.max().unwrap_or(exit::OK),
         text: match is_json {
             true => json::text(&shown),
             false => lines.collect::<String>().trim_end().to_owned(),
         },
-        code,
     }
 }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use daemon::clock;
 use daemon::succession::{Lock, LockError};
-use daemon::{errln, exit, outln, run};
+use daemon::{errln, exit, json, outln, run};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::canary::Life;
@@ -39,7 +39,6 @@ use self::executor::{Executor, Source};
 pub(crate) use self::history::history;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
 use api::outpost::{LastSwap, SwapEnd, SwapStep};
-use daemon::json;
 use site::service::Service;
 use site_node::paths::NodePaths;
 use site_node::record::{self, Record};

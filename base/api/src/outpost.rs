@@ -23,10 +23,10 @@ pub struct Node {
     pub healthd_error: Option<String>,
 }
 
-/// A node of a site, as `outpost status --site` lists it.
+/// A node of a site, as `outpost status --site` and `outpost explain --site` list it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Reached {
+pub enum Reached<T> {
     /// The node did not answer.
     Unreachable {
         /// The name of the node.
@@ -35,7 +35,7 @@ pub enum Reached {
         error: String,
     },
     /// The node's answer.
-    Node(Node),
+    Node(T),
 }
 
 /// A service whose state is unknown: whether the node has it is unknown too.

@@ -28,11 +28,6 @@ pub(crate) fn node(status: &Node) -> String {
     out
 }
 
-/// A node that cannot be asked.
-pub(crate) fn unreachable(name: &str, reason: &str) -> String {
-    format!("{name}\n  ! it cannot be asked: {reason}\n")
-}
-
 fn service_lines(service: &Service) -> String {
     let mut out = String::new();
     let live = &service.live;
@@ -119,6 +114,5 @@ mod tests {
              ! state: full\n  \
              ! tcp 192.168.7.14:6443: connection refused\n"
         );
-        assert!(unreachable("master-1", "no route").contains("cannot be asked: no route"));
     }
 }

@@ -6,10 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use api::outpost::{History, LastSwap, Version};
 use daemon::calendar::Timestamp;
-use daemon::{errln, exit, outln};
+use daemon::{errln, exit, json, outln};
 
 use crate::args::HistoryArgs;
-use daemon::json;
 use site::service::Service;
 use site_node::images::archives::Archives;
 use site_node::images::versions::NodeVersions;

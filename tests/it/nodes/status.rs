@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tests::binaries::{SERVICES, binary};
 use tests::daemon::{Daemon, run};
-use tests::node::lan::{ADDRESSES, Lan, site_file};
+use tests::node::lan::{ADDRESSES, DOMAIN, Lan, site_file};
 use tests::node::{Node, images_or_skip, or_skip};
 use tests::scratch::Scratch;
 use tests::status::odd_keys;
@@ -49,6 +49,23 @@ fn every_node_of_a_site_is_asked_and_one_that_is_silent_is_told() {
         assert_eq!(names, SERVICES);
     }
 
+    // Each node explains a name for itself.
+    let name = format!("api.{DOMAIN}");
+    let (code, said, complaint) = ssh.run(&lan, "explain", &["--json", &name]);
+    assert_eq!(code, 0, "{said}{complaint}");
+    let explained: Value = serde_json::from_str(&said).unwrap();
+    for (number, node) in explained.as_array().unwrap().iter().enumerate() {
+        assert_eq!(node["node"], format!("master-{number}"));
+        assert_eq!(node["about"], name);
+        let answered = ["dns_recursor", "dns_authd", "lb_proxy", "healthd"];
+        assert!(
+            answered
+                .iter()
+                .all(|part| node[part].get("answer").is_some()),
+            "{node:#}"
+        );
+    }
+
     // A service that does not serve: the node answers, and the site is not well.
     let stopped = "outpost-dns-authd.socket outpost-dns-authd-a outpost-dns-authd-b";
     lan.nodes[0].run(&["sh", "-c", &format!("systemctl stop {stopped}")]);
@@ -75,6 +92,12 @@ fn every_node_of_a_site_is_asked_and_one_that_is_silent_is_told() {
     };
     assert!(of("master-0").contains("healthd         a"), "{said}");
     assert!(of("master-1").contains("it cannot be asked: "), "{said}");
+    let (code, explained, _) = ssh.run(&lan, "explain", &[&name]);
+    assert_eq!(code, 69, "{explained}");
+    assert!(
+        explained.contains("master-1\n  ! it cannot be asked: "),
+        "{explained}"
+    );
     assert!(
         of("master-2").contains("/usr/local/bin/outpost: not found"),
         "{said}"
@@ -156,11 +179,16 @@ impl Ssh {
 
     /// Asks all nodes of the site: the exit status, what was printed and what was complained about.
     fn ask(&self, lan: &Lan, more: &[&str]) -> (i32, String, String) {
+        self.run(lan, "status", more)
+    }
+
+    /// Runs a verb of `outpost` that asks all nodes of the site.
+    fn run(&self, lan: &Lan, verb: &str, more: &[&str]) -> (i32, String, String) {
         let path = std::env::var("PATH").unwrap_or_default();
         let mut command = lan.client.command("env");
         command.arg(format!("PATH={}:{path}", self.files.path().display()));
         command.arg(binary("outpost"));
-        command.args(["status", "--login", "root", "--site"]);
+        command.args([verb, "--login", "root", "--site"]);
         command.arg(lan.files.join("masters.toml")).args(more);
         let (status, out, complaint) = run(command);
         (status.code().unwrap(), out, complaint)

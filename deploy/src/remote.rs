@@ -1,4 +1,4 @@
-//! Another node, asked over ssh for what it shows of itself.
+//! The nodes of a site, each asked over ssh for what `outpost` prints there.
 //!
 //! The user, the key and the jump host are in ssh's own configuration. Never prompts for a
 //! password.
@@ -8,7 +8,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow, bail};
-use api::outpost::Node;
+use api::outpost::Reached;
+use serde::de::DeserializeOwned;
+use site::Site;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 
@@ -37,19 +39,62 @@ const OPTIONS: [&str; 12] = [
 
 /// By its whole path, which the paths of sudo and of shells without a login often lack; with sudo
 /// where it is wanted.
-const COMMAND: &str = "sh -c 'ask=\"/usr/local/bin/outpost status --node --json\"; \
-    if [ \"$(id -u)\" = 0 ]; then exec $ask; else exec sudo -n $ask; fi'";
+const COMMAND: &str = "sh -c 'if [ \"$(id -u)\" = 0 ]; then exec \"$@\"; else exec sudo -n \"$@\"; fi' \
+    sh /usr/local/bin/outpost";
+
+/// Asks all nodes of a site for the JSON that `outpost` with these words prints there. All at once: one that is silent delays no
+/// other.
+pub(crate) async fn ask_all<T>(site: &Site, login: &str, words: &[&str]) -> Vec<Reached<T>>
+where
+    T: DeserializeOwned + Send + 'static,
+{
+    let line = command_line(words);
+    let asked: Vec<_> = site
+        .nodes
+        .iter()
+        .map(|node| {
+            let (login, address, line) = (login.to_owned(), node.address(), line.clone());
+            tokio::spawn(async move { ask::<T>(&login, address, &line).await })
+        })
+        .collect();
+    let mut reached = Vec::new();
+    for (node, asked) in site.nodes.iter().zip(asked) {
+        reached.push(
+            match asked.await.unwrap_or_else(|error| Err(error.into())) {
+                Ok(answer) => Reached::Node(answer),
+                Err(error) => Reached::Unreachable {
+                    node: node.name.clone(),
+                    error: format!("{error:#}"),
+                },
+            },
+        );
+    }
+    reached
+}
+
+/// The line for the shell of another node. A word is one there too, whatever characters it has.
+fn command_line(words: &[&str]) -> String {
+    let quoted = words
+        .iter()
+        .map(|word| format!(" '{}'", word.replace('\'', "'\\''")));
+    std::iter::once(COMMAND.to_owned()).chain(quoted).collect()
+}
+
+/// The lines for a node that did not answer.
+pub(crate) fn unreachable(name: &str, reason: &str) -> String {
+    format!("{name}\n  ! it cannot be asked: {reason}\n")
+}
 
 /// Asks a node. One whose services are not well answers all the same.
 ///
 /// # Errors
 ///
 /// When it does not answer in time, or with something else; with what was said of that.
-pub(super) async fn ask(login: &str, address: IpAddr) -> anyhow::Result<Node> {
+async fn ask<T: DeserializeOwned>(login: &str, address: IpAddr, line: &str) -> anyhow::Result<T> {
     let mut command = Command::new("ssh");
     command
         .args(OPTIONS)
-        .args(["-l", login, "--", &address.to_string(), COMMAND]);
+        .args(["-l", login, "--", &address.to_string(), line]);
     match tokio::time::timeout(TIME, answer(command)).await {
         Ok(answer) => answer,
         Err(_) => bail!("it took longer than {} s", TIME.as_secs()),
@@ -57,7 +102,7 @@ pub(super) async fn ask(login: &str, address: IpAddr) -> anyhow::Result<Node> {
 }
 
 /// Runs ssh to its end.
-async fn answer(mut command: Command) -> anyhow::Result<Node> {
+async fn answer<T: DeserializeOwned>(mut command: Command) -> anyhow::Result<T> {
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -91,7 +136,31 @@ fn last_line(octets: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use api::outpost::Node;
+
     use super::*;
+
+    #[test]
+    fn a_word_is_one_word_of_the_other_shell() {
+        for word in ["api.example.org", "*.apps", "it's $(id) \"x\" \\", ""] {
+            let line = command_line(&["explain", word]);
+            // The command itself prints its words, one a line, instead of running another program.
+            let line = line.replace(
+                "exec \"$@\"; else exec sudo -n \"$@\"",
+                "printf \"%s\\n\" \"$@\"; else printf \"%s\\n\" \"$@\"",
+            );
+            let shell = std::process::Command::new("sh")
+                .args(["-c", &line])
+                .output();
+            let said = String::from_utf8(shell.unwrap().stdout).unwrap();
+            assert_eq!(said, format!("/usr/local/bin/outpost\nexplain\n{word}\n"));
+        }
+    }
+
+    #[test]
+    fn a_node_without_an_answer_has_a_line_with_the_reason() {
+        assert!(unreachable("master-1", "no route").contains("cannot be asked: no route"));
+    }
 
     /// What comes of a program in the place of ssh.
     async fn said(script: &str) -> Result<Node, String> {
