@@ -6,11 +6,14 @@
 //! | `/stream` | the same content as Server-Sent Events, whenever it has changed |
 //! | `/events` | the last changes, as JSON ([`api::healthd::Events`]) |
 //!
+//! The admin listener has these paths; `published` has them too, over TLS and with a login.
+//!
 //! It is made from what `/status` says, so that the two cannot disagree. It loads nothing from elsewhere, because a site may
 //! be cut off from everything.
 
 mod content;
 mod plot;
+pub(crate) mod published;
 pub(crate) mod services;
 
 use std::collections::BTreeMap;

@@ -30,6 +30,7 @@ use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::page::Page;
+use crate::page::published::Published;
 use crate::page::services::Listeners as ServiceListeners;
 use crate::peers::Exchange;
 use crate::saver::Saver;
@@ -89,6 +90,10 @@ impl Service for Healthd {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
             None => None,
         };
+        let published = match config.file.page.tls.clone() {
+            Some(tls) => Some(Published::open(tls, context)?),
+            None => None,
+        };
         let store = state::open(&config.file.state).map_err(|error| {
             let what = format!("cannot make {}", config.file.state.display());
             StartError::io(what, &error)
@@ -116,6 +121,10 @@ impl Service for Healthd {
         let names = listeners.names();
         let page = Page::new(driver.clone(), &names, node_names, services);
         page.add_to(&context.admin);
+        if let Some(published) = published {
+            let counters = driver.counters().clone();
+            published.start(page, counters, &context.readiness, &guard);
+        }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
