@@ -15,8 +15,8 @@ use daemon::exit;
 use daemon::node_tls::Identity;
 use proto::health::Target;
 
-use health_probe::check_authorities;
 use crate::page::published::Files as PageFiles;
+use health_probe::check_authorities;
 use liveness::monitor::Limits;
 use liveness::schedules::Schedules;
 

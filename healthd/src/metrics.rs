@@ -154,9 +154,7 @@ impl Counters {
 
     /// Counts a handshake or a login of the published page that was refused.
     pub(crate) fn page_refused(&self, reason: &'static str) {
-        self.page_refused
-            .get_or_create(&[("reason", reason)])
-            .inc();
+        self.page_refused.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts an attempt to write the state.

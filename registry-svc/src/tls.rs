@@ -1,6 +1,8 @@
 //! The TLS that clients speak: certificates by name, and who signs those of clients.
 
-use daemon::tls::{AuthorityError, CertificateError, CertificateFiles, Certificates, verify_clients};
+use daemon::tls::{
+    AuthorityError, CertificateError, CertificateFiles, Certificates, verify_clients,
+};
 use registry_http::server::ALPN;
 use rustls::ServerConfig;
 

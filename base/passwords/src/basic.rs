@@ -47,7 +47,10 @@ mod tests {
     fn credentials_are_read_and_anything_else_is_none() {
         let read = |text: &str| Basic::read(&format!("bAsIc  {}", STANDARD.encode(text)));
         let alice = read("alice:a:b").unwrap();
-        assert_eq!((alice.user.as_str(), alice.password.as_str()), ("alice", "a:b"));
+        assert_eq!(
+            (alice.user.as_str(), alice.password.as_str()),
+            ("alice", "a:b")
+        );
         assert_eq!(read("alice"), None);
         for value in ["", "Basic", "Basic !", "Bearer YTpi", "Basic /w=="] {
             assert_eq!(Basic::read(value), None, "{value}");

@@ -139,7 +139,9 @@ mod tests {
             guesses.begin(guilty, now).unwrap();
         }
         for n in 0..10_000_u32 {
-            guesses.begin(IpAddr::V4((0x0a00_0000 + n).into()), now).unwrap();
+            guesses
+                .begin(IpAddr::V4((0x0a00_0000 + n).into()), now)
+                .unwrap();
         }
         assert_eq!(guesses.due.len(), MOST_SOURCES);
         assert_eq!(guesses.begin(guilty, now), Ok(PERIOD));

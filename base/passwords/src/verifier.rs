@@ -292,7 +292,10 @@ mod tests {
             let begun = tokio::time::Instant::now();
             assert_eq!(verify("secret", other).await, Outcome::Right);
             assert_eq!(verify("secret", SOURCE).await, Outcome::Right);
-            verifier.lock().values_mut().for_each(|at| *at -= REMEMBERED);
+            verifier
+                .lock()
+                .values_mut()
+                .for_each(|at| *at -= REMEMBERED);
             assert_eq!(verify("secret", SOURCE).await, Outcome::Right);
             assert_eq!(begun.elapsed(), Duration::ZERO);
         });

@@ -14,7 +14,8 @@ impl Builder<'_, '_> {
         let spec = spec?;
         let table = self.report.span(&at!["page"]);
         let has_login = spec.users.is_some() || spec.client_ca.is_some();
-        let is_lost = ["users", "client-ca", "open"].map(|key| self.report.is_lost(&at!["page", key]));
+        let is_lost =
+            ["users", "client-ca", "open"].map(|key| self.report.is_lost(&at!["page", key]));
         if !has_login && !spec.open && !is_lost.contains(&true) {
             let why = "no client could log in to the page; write a file of `users` or a `client-ca`, or `open = true` for every client";
             self.report.wrong(table.clone(), why);

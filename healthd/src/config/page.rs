@@ -13,11 +13,13 @@ pub(super) fn check(file: &Healthd, check: &mut Check<'_>) {
         check.problem(&place, words);
     }
     if has_login && tls.open {
-        let words = "a page that is `open` asks for no login: take `open` out, or `users` and `client-ca`";
+        let words =
+            "a page that is `open` asks for no login: take `open` out, or `users` and `client-ca`";
         check.problem(&at!["page", "tls", "open"], words);
     }
     if tls.listen.is_empty() {
-        let words = "`listen` is empty: no client could connect; take the table out to publish nothing";
+        let words =
+            "`listen` is empty: no client could connect; take the table out to publish nothing";
         check.problem(&at!["page", "tls", "listen"], words);
     }
 }

@@ -115,8 +115,12 @@ impl Published {
                 files = wait_files(&self.config, &readiness) => files,
                 () = guard.asked() => return,
             };
+            let port = self.listeners.iter().find_map(|one| one.local_addr().ok());
             let server = Arc::new(Server {
-                page,
+                page: match port {
+                    Some(address) => page.published_on(address.port()),
+                    None => page,
+                },
                 counters,
                 tls: files.tls,
                 login: files.login,
@@ -127,7 +131,8 @@ impl Published {
             let connections = Connections::new(CONNECTIONS, CONNECTIONS_A_CLIENT);
             let acceptor = Acceptor::waiting(CONNECTIONS).with_clients(connections);
             for listener in self.listeners {
-                let accepting = Arc::clone(&server).accept(listener, acceptor.clone(), guard.clone());
+                let accepting =
+                    Arc::clone(&server).accept(listener, acceptor.clone(), guard.clone());
                 tokio::spawn(accepting);
             }
             tokio::select! {
@@ -338,7 +343,10 @@ impl Server {
         certified: bool,
     ) -> Response<Body> {
         let authorization = request.headers().get(header::AUTHORIZATION);
-        let admitted = self.login.admit(authorization, client.ip(), certified).await;
+        let admitted = self
+            .login
+            .admit(authorization, client.ip(), certified)
+            .await;
         if let Err(refusal) = admitted {
             return self.refused(refusal, client);
         }

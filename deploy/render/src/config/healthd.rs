@@ -6,15 +6,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::config::healthd::{
-    Exchange, Healthd, Kind, Listen, Override, Page, PageTls, Target, Verify,
+    Exchange, Healthd, Kind, Listen, Override, Page, PageServices, PageTls, Target, Verify,
 };
 use ::config::lb_proxy::Role;
 use ::config::nodes::{NodeFiles, Peer};
 use ::config::{Address, Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
 
+use super::layout::everywhere;
 use super::lb_proxy::frontend_role;
 use super::own_targets::{OwnTarget, Question, own_targets};
-use super::layout::everywhere;
 use super::{Layout, in_utf8, written};
 use site::paths;
 use site::service::Service;
@@ -39,7 +39,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         exchange: layout.node().and_then(|node| exchange(site, node)),
         page: Page {
             tls: layout.node().and_then(|node| published(site, node)),
-            ..Page::default()
+            services: asked(layout),
         },
         target: targets.iter().map(target).collect(),
         ..Healthd::default()
@@ -95,6 +95,19 @@ fn published(site: &Site, node: &Node) -> Option<PageTls> {
         open: page.open,
         ..PageTls::new(certificate, key)
     })
+}
+
+/// The services that the page asks: those of the node, where each is beside healthd.
+fn asked(layout: &Layout) -> PageServices {
+    let of = |service| (!layout.runs(service)).then_some(AdminListen::None);
+    PageServices {
+        dns_authd: of(Service::DnsAuthd),
+        dns_recursor: of(Service::DnsRecursor),
+        lb_proxy: of(Service::LbProxy),
+        registry_svc: of(Service::RegistrySvc),
+        timesync_agent: of(Service::TimesyncAgent),
+        clusterd: of(Service::Clusterd),
+    }
 }
 
 /// The schedules of API servers, which lb-proxy asks for `/readyz`.
@@ -179,6 +192,9 @@ state = "/run/user/1000/outpost-up/state/healthd"
 
 [schedule]
 interval = "500ms"
+
+[page.services]
+clusterd = "none"
 "#
         );
     }
@@ -210,8 +226,9 @@ interval = "500ms"
     #[test]
     fn the_page_is_published_where_the_site_says_so_and_not_otherwise() {
         let mut site = Site::example();
-        let text = |site: &Site, node: usize| render(site, &Layout::of_node(site, &site.nodes[node]));
-        assert!(!text(&site, 0).contains("[page"));
+        let text =
+            |site: &Site, node: usize| render(site, &Layout::of_node(site, &site.nodes[node]));
+        assert!(!text(&site, 0).contains("[page.tls]"));
         let page = site::Page {
             names: vec!["status".to_owned()],
             port: 8443,
@@ -226,7 +243,10 @@ interval = "500ms"
                         key = \"/etc/outpost/healthd/pki/node.key\"\n\
                         users = \"/etc/outpost/healthd/users\"\n";
         assert!(with_users.contains(expected), "{with_users}");
-        assert!(!text(&site, 3).contains("[page"), "a worker has no healthd");
+        assert!(
+            !text(&site, 3).contains("[page.tls]"),
+            "a worker has no healthd"
+        );
         site.page = Some(site::Page {
             users: None,
             client_ca: Some("clients.crt".into()),
