@@ -48,8 +48,9 @@ with what to do. It finds, among others:
   * an even number of masters, or no master
   * quotas of zero; mirrors without an upstream, with the site itself as upstream, or with a name
     that no server resolves
-  * missing files: registry users (or passwords other than bcrypt's), credentials and authorities
-    of mirrors, a kubeconfig that clusterd can use
+  * missing files: users of the registry and of the page (or passwords other than bcrypt's),
+    credentials and authorities of mirrors, a kubeconfig that clusterd can use
+  * a page that is published without a login, or to which no client could log in
   * a [cluster] without one source, and clusterd without a [cluster]; networks of a cluster that
     are the site's, and nodes of a cluster that can join nothing
 

@@ -1,6 +1,7 @@
 //! The configuration of healthd: the file, the targets that it names, and the schedules of all targets.
 
 mod exchange;
+mod page;
 mod schedules;
 mod targets;
 
@@ -14,6 +15,7 @@ use daemon::exit;
 use daemon::node_tls::Identity;
 use proto::health::Target;
 
+use crate::page::published::Files as PageFiles;
 use health_probe::check_authorities;
 use liveness::monitor::Limits;
 use liveness::schedules::Schedules;
@@ -86,6 +88,7 @@ impl Config {
             targets = targets::targets(file, check);
             schedules = schedules::schedules(file, check);
             exchange = exchange::exchange(file, check);
+            page::check(file, check);
         })?;
         schedules.targets = targets.iter().cloned().collect();
         let targets = targets.into_iter().map(|(target, _)| target);
@@ -117,7 +120,7 @@ impl Config {
         }
     }
 
-    /// Reads the files that targets and the exchange name. A daemon reads them again, and does not end for one that is
+    /// Reads the files that targets, the exchange and the page name. A daemon reads them again, and does not end for one that is
     /// not there yet.
     ///
     /// # Errors
@@ -132,7 +135,11 @@ impl Config {
             let error = Identity::read(&exchange.node, &exchange.files).err()?;
             Some(Problem::new(format!("exchange: {}", exit::chain(&error))))
         });
-        let all = wrong.chain(identity);
+        let page = self.file.page.tls.as_ref().and_then(|tls| {
+            let error = PageFiles::read(tls).err()?;
+            Some(Problem::new(format!("page: {error}")))
+        });
+        let all = wrong.chain(identity).chain(page);
         all.collect::<Problems>().unless_empty(self)
     }
 

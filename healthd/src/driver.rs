@@ -54,7 +54,7 @@ struct Shared {
     prober: Prober,
     counters: Counters,
     heartbeat: Heartbeat,
-    trail: Mutex<Trail>,
+    trail: Arc<Mutex<Trail>>,
 }
 
 impl Driver {
@@ -72,20 +72,21 @@ impl Driver {
         let (wake, heartbeat) = (Arc::new(Notify::new()), Heartbeat::default());
         let asked = Arc::clone(&wake);
         heartbeat.wake_by(move || asked.notify_one());
+        let trail = Arc::new(Mutex::new(Trail::default()));
         Self {
             shared: Arc::new(Shared {
                 monitor: Mutex::new(monitor),
                 wake,
                 generation,
                 contact: watch::channel(None).0,
-                leases: LeaseTable::new(),
+                leases: LeaseTable::new(Arc::clone(&trail)),
                 peer_errors: Mutex::default(),
                 // Without a saver, there is nothing to wait for.
                 saved: watch::channel(u64::MAX).0,
                 prober: Prober::new(),
                 counters,
                 heartbeat,
-                trail: Mutex::default(),
+                trail,
             }),
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! A lease is renewed only while its subscriber calls: one that has ended does not keep an address from the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use proto::wire;
 use proto::wire::exchange_client::ExchangeClient;
 use tokio::sync::{Notify, watch};
 use tonic::transport::Channel;
+
+use crate::trail::{Change, Trail};
 
 /// How long a call waits for a change.
 const CALL: Duration = Duration::from_millis(250);
@@ -39,8 +41,11 @@ struct View {
     /// Whether leases decide.
     rule: Rule,
     /// The states by name.
-    states: BTreeMap<Arc<str>, State>,
+    states: States,
 }
+
+/// The states of leases by name.
+type States = BTreeMap<Arc<str>, State>;
 
 /// The leases; clones share them.
 #[derive(Clone, Debug)]
@@ -52,6 +57,8 @@ pub(crate) struct LeaseTable {
 struct Shared {
     /// `None` without an exchange.
     leases: Mutex<Option<Leases>>,
+    /// The recent past.
+    trail: Arc<Mutex<Trail>>,
     /// The connections to peers that are heard.
     channels: Mutex<BTreeMap<PeerId, Channel>>,
     view: watch::Sender<View>,
@@ -60,7 +67,9 @@ struct Shared {
 
 impl LeaseTable {
     /// No lease decides until [`begin`](Self::begin).
-    pub(crate) fn new() -> Self {
+    ///
+    /// Changes of a holder go to `trail`.
+    pub(crate) fn new(trail: Arc<Mutex<Trail>>) -> Self {
         let view = View {
             number: 1,
             rule: Rule::FewNodes,
@@ -69,6 +78,7 @@ impl LeaseTable {
         Self {
             shared: Arc::new(Shared {
                 leases: Mutex::new(None),
+                trail,
                 channels: Mutex::default(),
                 view: watch::Sender::new(view),
                 wake: Notify::new(),
@@ -96,6 +106,11 @@ impl LeaseTable {
         drop(before);
     }
 
+    /// The connection to a peer, if there is one.
+    pub(crate) fn channel(&self, peer: PeerId) -> Option<Channel> {
+        self.shared.channels.lock().get(&peer).cloned()
+    }
+
     fn view(&self) -> View {
         self.shared.view.borrow().clone()
     }
@@ -106,11 +121,7 @@ impl LeaseTable {
         let states = view.states.into_iter();
         let shown = states.map(|(name, state)| Lease {
             name: name.to_string(),
-            holder: match state {
-                State::Own { .. } => Some(node.to_owned()),
-                State::Other { holder, .. } => Some(holder.to_string()),
-                State::Free => None,
-            },
+            holder: holder(node, &state),
         });
         shown.collect()
     }
@@ -166,6 +177,7 @@ impl LeaseTable {
             let is_changed = view.rule != rule || view.states != states;
             if is_changed {
                 log_changes(view, rule, &states);
+                self.note_changes(leases.node(), &view.states, &states);
                 view.number += 1;
                 view.rule = rule;
                 view.states = states;
@@ -175,8 +187,28 @@ impl LeaseTable {
         Some(result)
     }
 
+    /// Keeps the changes of holders for people; `node` is this node.
+    fn note_changes(&self, node: &str, before: &States, after: &States) {
+        let free = State::Free;
+        let names: BTreeSet<&Arc<str>> = before.keys().chain(after.keys()).collect();
+        for name in names {
+            let of = |states: &States| holder(node, states.get(name).unwrap_or(&free));
+            let (old, new) = (of(before), of(after));
+            if old == new {
+                continue;
+            }
+            let change = Change {
+                what: format!("lease {name}"),
+                state: new.unwrap_or_else(|| "free".to_owned()),
+                why: old.map_or_else(String::new, |old| format!("{old} had it")),
+                by: String::new(),
+            };
+            self.shared.trail.lock().note(clock::since_1970(), change);
+        }
+    }
+
     fn send(&self, peer: PeerId, request: Request) {
-        let channel = self.shared.channels.lock().get(&peer).cloned();
+        let channel = self.channel(peer);
         // A peer that is not connected does not answer.
         let Some(channel) = channel else { return };
         let leases = self.clone();
@@ -269,6 +301,15 @@ impl LeaseTable {
             .into(),
             leases: leases.collect(),
         }
+    }
+}
+
+/// The node that has a lease; `node` is this node.
+fn holder(node: &str, state: &State) -> Option<String> {
+    match state {
+        State::Own { .. } => Some(node.to_owned()),
+        State::Other { holder, .. } => Some(holder.to_string()),
+        State::Free => None,
     }
 }
 

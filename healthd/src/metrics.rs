@@ -60,6 +60,9 @@ pub const PEER_IGNORED: &str = "healthd_peer_ignored";
 /// `healthd_peer_connections_refused_total`: connections for other nodes without a peer's certificate.
 pub const PEER_CONNECTIONS_REFUSED: &str = "healthd_peer_connections_refused";
 
+/// `healthd_page_refused_total{reason}`: handshakes and logins of the published page that were refused.
+pub const PAGE_REFUSED: &str = "healthd_page_refused";
+
 /// Upper bounds of the buckets of lateness, in seconds: a timer is late by a millisecond or two.
 const LATENESS_BOUNDS: [f64; 7] = [0.001, 0.002, 0.005, 0.02, 0.1, 0.5, 2.5];
 
@@ -75,6 +78,7 @@ pub struct Counters {
     evidence: Family<Labels, Counter>,
     saves: Family<Labels, Counter>,
     peers_refused: Counter,
+    page_refused: Family<Labels, Counter>,
 }
 
 impl Default for Counters {
@@ -86,6 +90,7 @@ impl Default for Counters {
             evidence: Family::default(),
             saves: Family::default(),
             peers_refused: Counter::default(),
+            page_refused: Family::default(),
         }
     }
 }
@@ -115,6 +120,11 @@ impl Counters {
             "Connections for other nodes that were refused",
             self.peers_refused.clone(),
         );
+        metrics.register(
+            PAGE_REFUSED,
+            "Handshakes and logins of the published page that were refused",
+            self.page_refused.clone(),
+        );
     }
 
     /// Counts a probe.
@@ -140,6 +150,11 @@ impl Counters {
     /// Counts a connection for other nodes without a peer's certificate.
     pub(crate) fn peer_refused(&self) {
         self.peers_refused.inc();
+    }
+
+    /// Counts a handshake or a login of the published page that was refused.
+    pub(crate) fn page_refused(&self, reason: &'static str) {
+        self.page_refused.get_or_create(&[("reason", reason)]).inc();
     }
 
     /// Counts an attempt to write the state.

@@ -6,15 +6,21 @@
 //! | `/stream` | the same content as Server-Sent Events, whenever it has changed |
 //! | `/events` | the last changes, as JSON ([`api::healthd::Events`]) |
 //!
+//! The admin listener has these paths; `published` has them too, over TLS and with a login.
+//!
 //! It is made from what `/status` says, so that the two cannot disagree. It loads nothing from elsewhere, because a site may
 //! be cut off from everything.
 
 mod content;
+mod fresh;
+pub(crate) mod nodes;
 mod plot;
+pub(crate) mod published;
 pub(crate) mod services;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +33,7 @@ use tokio::sync::mpsc;
 use crate::driver::Driver;
 use crate::trail::Outcome;
 use crate::view;
+use nodes::{NodeAsker, Nodes};
 use services::{Answers, Asker, Listeners};
 
 /// The type of Server-Sent Events.
@@ -52,6 +59,20 @@ pub(crate) struct Page {
     /// The names of nodes by their addresses, as far as the file of healthd has them.
     nodes: Arc<BTreeMap<IpAddr, String>>,
     asker: Arc<Asker>,
+    others: Arc<NodeAsker>,
+    /// The pages that this one leads to.
+    links: Links,
+}
+
+/// The pages that a page leads to: each to those that its reader reaches by the same way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Links {
+    /// To those of the services of this node, at their admin listeners.
+    Services,
+    /// To those that the other nodes publish, which have the port of this node's.
+    Nodes(u16),
+    #[default]
+    None,
 }
 
 /// Everything that the page shows.
@@ -64,6 +85,9 @@ struct Shown {
     events: Events,
     look: Option<Arc<Answers>>,
     nodes: Arc<BTreeMap<IpAddr, String>>,
+    others: Option<Arc<Nodes>>,
+    links: Links,
+    listeners: Listeners,
 }
 
 impl Page {
@@ -71,14 +95,30 @@ impl Page {
         driver: Driver,
         listeners: &[String],
         nodes: BTreeMap<IpAddr, String>,
-        services: Listeners,
+        asker: Arc<Asker>,
+        others: Vec<String>,
     ) -> Self {
         Self {
             driver,
             listeners: listeners.into(),
             nodes: Arc::new(nodes),
-            asker: Arc::new(Asker::new(services)),
+            asker,
+            others: Arc::new(NodeAsker::new(others)),
+            links: Links::Services,
         }
+    }
+
+    /// The same page as it is published on a port.
+    fn published_on(self, port: u16) -> Self {
+        Self {
+            links: Links::Nodes(port),
+            ..self
+        }
+    }
+
+    /// Asks the services of this node, and the other nodes.
+    async fn ask(&self) {
+        tokio::join!(self.asker.fresh(), self.others.fresh(&self.driver));
     }
 
     /// Adds the paths of the page to an admin listener.
@@ -99,9 +139,14 @@ impl Page {
         routes.get("/page.js", |_| async { script() });
     }
 
+    async fn ask_after(&self, rest: Duration) {
+        tokio::time::sleep(rest).await;
+        self.ask().await;
+    }
+
     /// The whole page, after the other services were asked.
     pub(crate) async fn whole(&self) -> Reply {
-        self.asker.fresh().await;
+        self.ask().await;
         Reply::html(whole(&self.shown()))
     }
 
@@ -121,7 +166,8 @@ impl Page {
         let mut generations = self.driver.generations();
         let mut sent = String::new();
         let mut silent = Duration::ZERO;
-        let mut rest = Duration::ZERO;
+        // It continues while healthd's own knowledge changes, however often that is.
+        let mut look = pin!(self.ask_after(Duration::ZERO));
         loop {
             let content = content::content(&self.shown()).into_string();
             let event = match content == sent {
@@ -136,18 +182,14 @@ impl Page {
                 };
             }
             sent = content;
-            let look = async {
-                tokio::time::sleep(rest).await;
-                self.asker.fresh().await;
-            };
             tokio::select! {
                 // healthd's own knowledge does not wait for the answers of others.
                 changed = generations.changed() => if changed.is_err() {
                     return;
                 },
-                () = look => {
-                    rest = LOOK;
+                () = look.as_mut() => {
                     silent += LOOK;
+                    look.set(self.ask_after(LOOK));
                 }
                 () = events.closed() => return,
             }
@@ -167,6 +209,9 @@ impl Page {
             events,
             look: self.asker.last(),
             nodes: Arc::clone(&self.nodes),
+            others: self.others.last(),
+            links: self.links,
+            listeners: *self.asker.listeners(),
         }
     }
 }

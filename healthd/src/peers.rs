@@ -29,6 +29,7 @@ use proto::watch::MAX_MESSAGE;
 
 use crate::config::ExchangeConfig;
 use crate::driver::Driver;
+use crate::page::nodes::NodeView;
 
 /// The name of inherited sockets.
 const SOCKET_NAME: &str = "exchange";
@@ -57,10 +58,17 @@ impl Exchange {
 
     /// Exchanges findings until the drain begins. Call it before the driver runs: states from before a restart hold
     /// until a majority is heard.
-    pub(crate) fn start(self, driver: &Driver, readiness: &Readiness, guard: &Guard) {
-        let (driver, readiness) = (driver.clone(), readiness.clone());
+    pub(crate) fn start(
+        self,
+        driver: &Driver,
+        view: NodeView,
+        readiness: &Readiness,
+        guard: &Guard,
+    ) {
+        let readiness = readiness.clone();
+        let shown = (driver.clone(), view);
         match self.identity() {
-            Ok(identity) => self.run(identity, driver, readiness, guard.clone()),
+            Ok(identity) => self.run(identity, shown, readiness, guard.clone()),
             Err(error) => {
                 say_unreadable(&error, &readiness);
                 let mut guard = guard.clone();
@@ -70,7 +78,7 @@ impl Exchange {
                         () = guard.asked() => return,
                     };
                     readiness.set_reason(DETAIL, None);
-                    self.run(identity, driver, readiness, guard);
+                    self.run(identity, shown, readiness, guard);
                 });
             }
         }
@@ -97,7 +105,13 @@ impl Exchange {
         }
     }
 
-    fn run(self, identity: Identity, driver: Driver, readiness: Readiness, guard: Guard) {
+    fn run(
+        self,
+        identity: Identity,
+        (driver, view): (Driver, NodeView),
+        readiness: Readiness,
+        guard: Guard,
+    ) {
         let Self { config, listeners } = self;
         let identity = Arc::new(identity);
         let settings = config.settings.clone();
@@ -111,7 +125,8 @@ impl Exchange {
                 Some(address.ip().to_canonical())
             })
             .collect();
-        let server = listener::Server::new(driver.clone(), Arc::clone(&identity), peers, members);
+        let shown = (driver.clone(), view);
+        let server = listener::Server::new(shown, Arc::clone(&identity), peers, members);
         for listener in listeners {
             server.clone().serve(listener, &guard);
         }

@@ -30,7 +30,9 @@ use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
 use crate::page::Page;
-use crate::page::services::Listeners as ServiceListeners;
+use crate::page::nodes::NodeView;
+use crate::page::published::Published;
+use crate::page::services::{Asker, Listeners as ServiceListeners};
 use crate::peers::Exchange;
 use crate::saver::Saver;
 use crate::state::{self, Store};
@@ -84,9 +86,16 @@ impl Service for Healthd {
         // Its predecessor holds the socket and the port until then, where systemd does not.
         let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
         let services = ServiceListeners::of(&config.file, config.common.admin);
+        let asker = Arc::new(Asker::new(services));
         let node_names = node_names(config.exchange.as_ref());
+        let peers = config.exchange.iter().flat_map(|exchange| &exchange.peers);
+        let peers = peers.map(|peer| peer.name.to_string()).collect();
         let exchange = match config.exchange.clone() {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
+            None => None,
+        };
+        let published = match config.file.page.tls.clone() {
+            Some(tls) => Some(Published::open(tls, context)?),
             None => None,
         };
         let store = state::open(&config.file.state).map_err(|error| {
@@ -105,7 +114,12 @@ impl Service for Healthd {
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
         if let Some(exchange) = exchange {
-            exchange.start(&driver, &context.readiness, &guard);
+            let view = NodeView::new(
+                driver.clone(),
+                Arc::clone(&asker),
+                context.readiness.clone(),
+            );
+            exchange.start(&driver, view, &context.readiness, &guard);
         }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -114,8 +128,12 @@ impl Service for Healthd {
         context.metrics.register_collector(Box::new(collector));
         let saver = Saver::start(store, driver.clone(), context.readiness.clone());
         let names = listeners.names();
-        let page = Page::new(driver.clone(), &names, node_names, services);
+        let page = Page::new(driver.clone(), &names, node_names, asker, peers);
         page.add_to(&context.admin);
+        if let Some(published) = published {
+            let counters = driver.counters().clone();
+            published.start(page, counters, &context.readiness, &guard);
+        }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());

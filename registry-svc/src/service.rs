@@ -303,8 +303,8 @@ impl Registry {
         let mut tasks = Vec::new();
         tasks.extend(certificates.map(|it| tokio::spawn(it.follow())));
         let config = self.shown.current();
-        if config.file.access.htpasswd.is_some() {
-            let followed = access::follow(self.access.clone(), config);
+        if let Some(users) = config.file.access.htpasswd.clone() {
+            let followed = access::follow(self.access.clone(), users);
             tasks.push(tokio::spawn(followed));
         }
         if let (Some(cluster), Some(of)) = (&self.cluster, &self.shown.current().file.cluster) {

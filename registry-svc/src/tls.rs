@@ -1,15 +1,10 @@
 //! The TLS that clients speak: certificates by name, and who signs those of clients.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-use daemon::tls::{CertificateError, CertificateFiles, Certificates};
+use daemon::tls::{
+    AuthorityError, CertificateError, CertificateFiles, Certificates, verify_clients,
+};
 use registry_http::server::ALPN;
-use rustls::crypto::ring;
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier};
-use rustls::{RootCertStore, ServerConfig};
+use rustls::ServerConfig;
 
 use ::config::registry_svc::{ClientCertificates, Tls};
 
@@ -19,21 +14,9 @@ pub enum TlsError {
     /// A certificate.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// The authority of client certificates cannot be read.
-    #[error("cannot read {path}", path = path.display())]
-    Authority {
-        /// The file.
-        path: PathBuf,
-        /// The cause.
-        #[source]
-        source: pem::Error,
-    },
-    /// The file has no certificate of an authority.
-    #[error("{path} holds no certificate that could sign others", path = .0.display())]
-    NoAuthority(PathBuf),
-    /// The verifier does not take them.
-    #[error("certificates of clients cannot be verified")]
-    Verifier(#[from] VerifierBuilderError),
+    /// The authority of client certificates.
+    #[error(transparent)]
+    Authority(#[from] AuthorityError),
     /// TLS does not take what it is given.
     #[error("TLS cannot be set up")]
     Config(#[from] rustls::Error),
@@ -54,19 +37,18 @@ pub struct Loaded {
 /// When something cannot be used.
 pub fn load(tls: &Tls) -> Result<Loaded, TlsError> {
     let certificates = Certificates::read(&files(tls))?;
-    let provider = Arc::new(ring::default_provider());
-    let builder =
-        ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let builder = match &tls.client_ca {
-        None => builder.with_no_client_auth(),
+    let protocols: Vec<&[u8]> = ALPN
+        .into_iter()
+        .filter(|name| tls.http2 || *name != b"h2")
+        .collect();
+    let config = match &tls.client_ca {
+        None => certificates.server_config(&protocols)?,
         Some(ca) => {
             let is_required = tls.client_certificates == ClientCertificates::Required;
-            builder.with_client_cert_verifier(verifier(ca, is_required)?)
+            let clients = verify_clients(ca, is_required)?;
+            certificates.server_config_for(clients, &protocols)?
         }
     };
-    let mut config = builder.with_cert_resolver(certificates.resolver());
-    let protocols = ALPN.iter().filter(|name| tls.http2 || **name != b"h2");
-    config.alpn_protocols = protocols.map(|name| name.to_vec()).collect();
     Ok(Loaded {
         certificates,
         config,
@@ -81,25 +63,4 @@ fn files(tls: &Tls) -> Vec<CertificateFiles> {
             ..CertificateFiles::new(&one.certificate, &one.key)
         })
         .collect()
-}
-
-fn verifier(ca: &Path, is_required: bool) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
-    let unreadable = |source| TlsError::Authority {
-        path: ca.to_owned(),
-        source,
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(ca).map_err(unreadable)? {
-        roots.add(certificate.map_err(unreadable)?)?;
-    }
-    if roots.is_empty() {
-        return Err(TlsError::NoAuthority(ca.to_owned()));
-    }
-    let provider = Arc::new(ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    let verifier = match is_required {
-        true => verifier,
-        false => verifier.allow_unauthenticated(),
-    };
-    Ok(verifier.build()?)
 }

@@ -1,6 +1,7 @@
 //! `outpost up`, from the outside: the whole site on loopback addresses, its commands and its end.
 
 mod explain;
+mod page;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

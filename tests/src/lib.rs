@@ -5,6 +5,7 @@
 //! namespaces, loopback addresses, directories and processes that it made.
 
 pub mod binaries;
+pub mod browser;
 pub mod certificate;
 pub mod daemon;
 pub mod dns;

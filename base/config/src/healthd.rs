@@ -25,6 +25,9 @@ pub const SOCKET: &str = "/run/outpost/healthd/healthd.sock";
 /// The port for the healthds of other nodes.
 pub const EXCHANGE_PORT: u16 = 5445;
 
+/// The port on which the site's page is published.
+pub const PAGE_PORT: u16 = 5446;
+
 /// The time without healthd after which one of its subscribers probes by itself, as every subscriber has it.
 pub type StandInAfter = DurationWithin<1_000, 3_600_000>;
 
@@ -81,6 +84,14 @@ address = "192.168.7.1:123"
 const PAGE: &str = r#"
 [page.services]
 registry-svc = "none"
+"#;
+
+/// A page with users, for the manual.
+const PAGE_TLS: &str = r#"
+[page.tls]
+certificate = "/etc/outpost/healthd/pki/node.crt"
+key = "/etc/outpost/healthd/pki/node.key"
+users = "/etc/outpost/healthd/users"
 "#;
 
 /// Another schedule for some targets, for the manual.
@@ -351,6 +362,54 @@ pub struct Page {
     /// of the service is from 9401. healthd asks them only while a browser shows the page.
     #[schemars(extend("x-reload" = "restart"))]
     pub services: PageServices,
+    /// A listener of its own that publishes the page over TLS, with a login. It only shows: it changes nothing, and has no
+    /// metrics. Without this table the page is on the admin listener alone.
+    #[schemars(extend("x-example" = PAGE_TLS, "x-reload" = "restart"))]
+    pub tls: Option<PageTls>,
+}
+
+/// The listener that publishes the page. It needs `users`, `client-ca` or `open`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PageTls {
+    /// The addresses of the listener. healthd uses sockets that systemd hands over under the name `page` instead.
+    #[serde(default = "PageTls::default_listen")]
+    pub listen: Vec<Address>,
+    /// The certificate chain in PEM, the server's own certificate first. healthd reads this file, the key, the users and
+    /// the authority again when they change.
+    pub certificate: PathBuf,
+    /// Its key, in PEM.
+    pub key: PathBuf,
+    /// The users who may look: a file of `htpasswd -B` or `registry-svc password`. They log in by HTTP Basic. After ten wrong
+    /// passwords a source address may try one every 2s; a password that was right before is not held up.
+    #[serde(default)]
+    pub users: Option<PathBuf>,
+    /// The authority whose clients may look, by their certificates (PEM). With `users` too, either is enough.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "\"/etc/outpost/healthd/clients.pem\""))]
+    pub client_ca: Option<PathBuf>,
+    /// Whether every client may look, without a login.
+    #[serde(default)]
+    pub open: bool,
+}
+
+impl PageTls {
+    /// A listener with the defaults, and a login of neither kind.
+    #[must_use]
+    pub fn new(certificate: PathBuf, key: PathBuf) -> Self {
+        Self {
+            listen: Self::default_listen(),
+            certificate,
+            key,
+            users: None,
+            client_ca: None,
+            open: false,
+        }
+    }
+
+    fn default_listen() -> Vec<Address> {
+        everywhere(PAGE_PORT).map(Address).to_vec()
+    }
 }
 
 /// The admin listeners of the other services of this node.

@@ -55,6 +55,12 @@ credentials = "quay.credentials"
 ca = "quay.crt"
 "#;
 
+const PAGE: &str = r#"
+[page]
+names = ["status"]
+users = "page.users"
+"#;
+
 const CLUSTER: &str = r#"
 [cluster]
 kubeconfig = "clusterd.kubeconfig"
@@ -147,6 +153,11 @@ pub struct Site {
     /// The registry. Every node that runs registry-svc holds the same content.
     #[serde(default)]
     pub registry: Registry,
+    /// The site's page, published over TLS with a login by the healthd of every node that runs it. Without this table the page is
+    /// on loopback alone.
+    #[serde(default)]
+    #[schemars(extend("x-example" = PAGE))]
+    pub page: Option<Page>,
     /// The Kubernetes cluster on the nodes. With this table the masters run clusterd, which watches the cluster once for all
     /// services of its node: over the API of its own node first, then over those of the other masters. Without any key in it,
     /// clusterd waits until `/etc/outpost/clusterd/kubeconfig` is on its node: a cluster that is not installed yet has no
@@ -187,6 +198,7 @@ impl Site {
             health: Schedule::default(),
             vip: Vec::new(),
             registry: Registry::default(),
+            page: None,
             cluster: None,
             publish: Vec::new(),
             platform: Platform::default(),
@@ -484,6 +496,39 @@ pub struct Mirror {
     /// public authorities: `outpost image build --ca-bundle` puts them into the image.
     #[serde(default)]
     pub ca: Option<PathBuf>,
+}
+
+//--- The page
+
+/// The site's page. It needs `users`, `client-ca` or `open`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Page {
+    /// Its names, below the domain. They resolve to the nodes on which the page is up.
+    pub names: Vec<String>,
+    /// Its port on every node that runs healthd.
+    pub port: Port,
+    /// The users who may look: a file of `htpasswd -B` or `registry-svc password`, relative to this file.
+    #[schemars(extend("x-example" = "\"page.users\""))]
+    pub users: Option<PathBuf>,
+    /// The authority whose clients may look, by their certificates (PEM), relative to this file. With `users` too, either is
+    /// enough.
+    #[schemars(extend("x-example" = "\"page-clients.crt\""))]
+    pub client_ca: Option<PathBuf>,
+    /// Whether every client may look, without a login.
+    pub open: bool,
+}
+
+impl Default for Page {
+    fn default() -> Self {
+        Self {
+            names: vec!["status".to_owned()],
+            port: Port::PAGE,
+            users: None,
+            client_ca: None,
+            open: false,
+        }
+    }
 }
 
 //--- Cluster

@@ -2,21 +2,25 @@
 //! from their files without dropping a connection.
 //!
 //! Files that cannot be used when they are read again change nothing: the certificate that was read
-//! from them before stays. Never checks a client's certificate, nor whether a certificate has run out: an
-//! old one shown is a warning to the client, none shown is an outage.
+//! from them before stays. Never checks whether a certificate has run out: an old one shown is a warning to the
+//! client, none shown is an outage. Certificates of clients are checked where [`verify_clients`] is asked for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustls::ServerConfig;
 use rustls::client::verify_server_name;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{
+    ClientHello, NoClientAuth, ParsedCertificate, ResolvesServerCert, VerifierBuilderError,
+    WebPkiClientVerifier,
+};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 
 use crate::disk::{self, Stamp};
 use crate::exit;
@@ -84,6 +88,69 @@ pub enum CertificateError {
         #[source]
         source: rustls::Error,
     },
+}
+
+/// Why the certificates of clients cannot be verified.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// The file of the authority cannot be read, or is no PEM.
+    #[error("cannot read {path}", path = path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: pem::Error,
+    },
+    /// The file has no certificate of an authority.
+    #[error("{path} holds no certificate that could sign others", path = .0.display())]
+    Empty(PathBuf),
+    /// A certificate that cannot be used.
+    #[error("{path} cannot be used", path = path.display())]
+    Unfit {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: rustls::Error,
+    },
+    /// The verifier does not take them.
+    #[error("certificates of clients cannot be verified")]
+    Verifier(#[from] VerifierBuilderError),
+}
+
+/// Verifies clients by the authorities of a file (PEM), which it reads once. Unless a certificate is required, it lets in
+/// clients that show none.
+///
+/// # Errors
+///
+/// When the file cannot be used.
+pub fn verify_clients(
+    ca: &Path,
+    is_required: bool,
+) -> Result<Arc<dyn ClientCertVerifier>, AuthorityError> {
+    let unreadable = |source| AuthorityError::Read {
+        path: ca.to_owned(),
+        source,
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(ca).map_err(unreadable)? {
+        let added = roots.add(certificate.map_err(unreadable)?);
+        added.map_err(|source| AuthorityError::Unfit {
+            path: ca.to_owned(),
+            source,
+        })?;
+    }
+    if roots.is_empty() {
+        return Err(AuthorityError::Empty(ca.to_owned()));
+    }
+    let provider = Arc::new(ring::default_provider());
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    let verifier = match is_required {
+        true => verifier,
+        false => verifier.allow_unauthenticated(),
+    };
+    Ok(verifier.build()?)
 }
 
 /// The certificates of a server; clones share them.
@@ -156,10 +223,23 @@ impl Certificates {
     ///
     /// When TLS cannot be set up at all.
     pub fn server_config(&self, protocols: &[&[u8]]) -> Result<ServerConfig, rustls::Error> {
+        self.server_config_for(Arc::new(NoClientAuth), protocols)
+    }
+
+    /// The same, for clients whose certificates are `verified`.
+    ///
+    /// # Errors
+    ///
+    /// When TLS cannot be set up at all.
+    pub fn server_config_for(
+        &self,
+        verified: Arc<dyn ClientCertVerifier>,
+        protocols: &[&[u8]],
+    ) -> Result<ServerConfig, rustls::Error> {
         let provider = Arc::new(ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verified)
             .with_cert_resolver(self.resolver());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(config)

@@ -17,7 +17,7 @@ mod store;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use daemon::config::{Problem, Problems};
@@ -63,6 +63,11 @@ pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
         secrets.registry_token_key = Some(take(&store.path("registry-token.key")));
         secrets.registry_users = Some(take(&home.join(users)));
     }
+    if let Some(page) = &site.page {
+        let mut read = |named: &Option<PathBuf>| named.as_ref().map(|path| take(&home.join(path)));
+        secrets.page_users = read(&page.users);
+        secrets.page_clients = read(&page.client_ca);
+    }
     for mirror in &site.registry.mirrors {
         for path in mirror.credentials.iter().chain(&mirror.ca) {
             secrets.mirrors.insert(path.clone(), take(&home.join(path)));
@@ -101,13 +106,13 @@ pub fn remarks(home: &Path, site: &Site) -> Vec<String> {
     bad.map(|state| format!("warning: {state}")).collect()
 }
 
-/// The nodes that show a certificate: those that run the registry, and those whose healthds exchange findings. Others
-/// have nothing to lose.
+/// The nodes that show a certificate: those that run the registry or publish the site's page, and those whose healthds
+/// exchange findings. Others have nothing to lose.
 fn known(site: &Site) -> impl Iterator<Item = &Node> {
     site.nodes.iter().filter(|node| site.has_certificate(node))
 }
 
-/// The names of a node: for clients of its registry, for the other nodes, and on itself.
+/// The names of a node: for clients of its registry and its page, for the other nodes, and on itself.
 fn names(site: &Site, node: &Node) -> BTreeSet<String> {
     let domain = &site.domain;
     let mut names = BTreeSet::from([
@@ -118,11 +123,15 @@ fn names(site: &Site, node: &Node) -> BTreeSet<String> {
         "::1".to_owned(),
     ]);
     names.extend(node.addresses.iter().map(ToString::to_string));
+    let below = |name: &String| match name.as_str() {
+        "@" => domain.clone(),
+        name => format!("{name}.{domain}"),
+    };
     if node.services.contains(&Service::RegistrySvc) {
-        names.extend(site.registry.names.iter().map(|name| match name.as_str() {
-            "@" => domain.clone(),
-            name => format!("{name}.{domain}"),
-        }));
+        names.extend(site.registry.names.iter().map(below));
+    }
+    if let Some(page) = site.shows_page(node) {
+        names.extend(page.names.iter().map(below));
     }
     if node.services.contains(&Service::LbProxy) {
         let addresses = site.vips.iter().flat_map(|vip| &vip.addresses);

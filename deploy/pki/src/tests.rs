@@ -84,6 +84,13 @@ fn a_node_is_known_by_all_its_names() {
         addresses: vec!["192.168.7.100/24".parse().unwrap()],
         router_id: None,
     }];
+    site.page = Some(site::Page {
+        names: vec!["status".to_owned()],
+        port: 5446,
+        users: None,
+        client_ca: None,
+        open: true,
+    });
     home.make(&site, false).unwrap();
     let facts = Facts::read(&home.read("nodes/master-0.crt")).unwrap();
     assert_eq!(facts.subject, "master-0");
@@ -99,6 +106,7 @@ fn a_node_is_known_by_all_its_names() {
             "master-0.ocp4.redhat.ren",
             "quay.ocp4.redhat.ren",
             "registry.ocp4.redhat.ren",
+            "status.ocp4.redhat.ren",
         ]
     );
 }

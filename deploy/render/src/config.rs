@@ -165,7 +165,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
             files.push(readable(service, path, &secrets.authority));
         }
         let has_key = match service {
-            Service::Healthd => site.observes(node),
+            Service::Healthd => site.observes(node) || site.shows_page(node).is_some(),
             _ => has_registry,
         };
         if let Some(pair) = pair.filter(|_| has_key) {
@@ -175,6 +175,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         }
     }
     files.extend(kubeconfig(node, secrets));
+    files.extend(page_files(site, node, secrets));
     if !has_registry {
         return files;
     }
@@ -200,6 +201,19 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         files.push(private(registry, paths::registry_token_key(), key));
     }
     files
+}
+
+/// The users of the site's page, and the authority of its clients, where a node publishes it.
+fn page_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
+    let Some(page) = site.shows_page(node) else {
+        return Vec::new();
+    };
+    let users = secrets.page_users.as_ref().filter(|_| page.users.is_some());
+    let users = users.map(|users| private(Service::Healthd, paths::page_users(), users));
+    let clients = secrets.page_clients.as_ref();
+    let clients = clients.filter(|_| page.client_ca.is_some());
+    let clients = clients.map(|ca| readable(Service::Healthd, paths::page_clients(), ca));
+    users.into_iter().chain(clients).collect()
 }
 
 /// A file of a service without a secret in it: root's, so that the service cannot change it.

@@ -74,8 +74,9 @@ impl Builder<'_, '_> {
                     || self.report.is_lost(&at!["dns", "upstreams"]),
             },
         );
+        let page = self.page(spec.page.as_ref(), &nodes);
         let vips = self.vips(&spec.vip, &spec.name, interface.as_deref(), &nodes);
-        let published = self.published(spec, &registry, &platform, &vips, &nodes);
+        let published = self.published(spec, (&registry, page.as_ref()), &platform, &vips, &nodes);
         let (hosts, records) = self.records(&spec.record, &domain);
         let upstreams = self.upstreams(&spec.dns.upstreams, &nodes);
         let time = self.time(&spec.time, &domain, &upstreams, &nodes);
@@ -103,6 +104,7 @@ impl Builder<'_, '_> {
             health: self.schedule(spec.health),
             vips,
             registry,
+            page,
             cluster: None,
             pki: spec.pki.clone(),
             platform,

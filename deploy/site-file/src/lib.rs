@@ -18,6 +18,7 @@ mod cluster;
 mod master_file;
 pub mod names;
 mod offers;
+mod page;
 mod platform;
 mod registry;
 mod remedy;

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::builder::{Builder, MAX_LISTED};
 use super::names;
 use site::service::Service;
-use site::{Node, OfferedBy, Platform, Published, Registry, Role, Vip, VipRole};
+use site::{Node, OfferedBy, Page, Platform, Published, Registry, Role, Vip, VipRole};
 
 impl Builder<'_, '_> {
     pub(super) fn vips(
@@ -174,7 +174,7 @@ impl Builder<'_, '_> {
     pub(super) fn published(
         &mut self,
         spec: &file::Site,
-        registry: &Registry,
+        (registry, page): (&Registry, Option<&Page>),
         platform: &Platform,
         vips: &[Vip],
         nodes: &[Node],
@@ -193,6 +193,7 @@ impl Builder<'_, '_> {
             None => vec![Published::registry(registry)],
         };
         published.retain(|one| has_registry || one.offered_by != running_registry());
+        published.extend(page.map(Published::page));
         for one in &mut published {
             one.vip = vip_of(one.role, vips);
         }
@@ -300,13 +301,17 @@ impl Builder<'_, '_> {
         let mut written = spec.publish.iter().take(MAX_LISTED);
         let written = written.position(|publish| publish.name.eq_ignore_ascii_case(&one.what));
         let entry = written.and_then(|index| spec.publish.get(index));
-        let is_registry = one.offered_by == running_registry();
+        // Some are described by a table of their own.
+        let table = match one.offered_by {
+            OfferedBy::Running(Service::RegistrySvc) => Some("registry"),
+            OfferedBy::Running(Service::Healthd) => Some("page"),
+            OfferedBy::Running(_) | OfferedBy::Roles(_) => None,
+        };
         // A value that is not written has its place in the head of the file: the name of the cluster.
         let home = match written {
             Some(index) => self.report.span(&at!["publish", index, "name"]),
             None => self.report.span(&at!["name"]),
         };
-        let registry = self.report.span(&at!["registry"]);
         let place = |builder: &Self, key: &str, rest: &[Step<'_>]| {
             if let Some(index) = written {
                 let way = [&at!["publish", index, key][..], rest].concat();
@@ -316,9 +321,12 @@ impl Builder<'_, '_> {
                     return span;
                 }
             }
-            let way = [&at!["registry", key][..], rest].concat();
+            let Some(table) = table else {
+                return home.clone();
+            };
+            let way = [&at![table, key][..], rest].concat();
             let span = builder.report.span(&way);
-            match is_registry && span != registry {
+            match span != builder.report.span(&at![table]) {
                 true => span,
                 false => home.clone(),
             }

@@ -87,7 +87,7 @@ impl Builder<'_, '_> {
     }
 
     /// Notes a file that a key may name.
-    fn names_file(
+    pub(super) fn names_file(
         &mut self,
         what: &'static str,
         holds: Holds,

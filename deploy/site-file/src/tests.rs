@@ -670,3 +670,62 @@ fn an_open_registry_is_said_and_never_one_with_users() {
         "{problems}"
     );
 }
+
+#[test]
+fn a_page_has_a_login_or_is_said_to_be_open() {
+    let remarks = |end: &str| -> Vec<String> {
+        let read = parse(&document("", "", end));
+        assert!(read.site.is_ok(), "{end}: {:?}", read.site);
+        let about = read.remarks.iter().map(|remark| remark.problem.to_string());
+        about.filter(|text| text.contains("page")).collect()
+    };
+    assert_eq!(remarks("[page]\nusers = \"users\"\n"), [""; 0]);
+    assert_eq!(remarks("[page]\nclient-ca = \"ca.crt\"\n"), [""; 0]);
+    let open = remarks("[page]\nopen = true\n");
+    assert_eq!(open.len(), 1, "{open:?}");
+    assert!(open[0].contains("without a login"), "{open:?}");
+    let misfits = [
+        ("[page]\n", "21:1: no client could log in to the page"),
+        (
+            "[page]\nopen = true\nusers = \"users\"\n",
+            "22:8: a page that is `open` asks for no login",
+        ),
+        (
+            "[page]\nusers = \"users\"\nport = 5443\n",
+            "23:8: port 5443 for page is the port of registry already",
+        ),
+        (
+            "[page]\nusers = \"users\"\nnames = [\"registry\"]\n",
+            "23:10: `registry` is a name of registry already",
+        ),
+    ];
+    for (end, begins) in misfits {
+        check(&document("", "", end), begins);
+    }
+    let text = document("", "", "[page]\nusers = \"users\"\n").text;
+    let few = "role = \"master\"\nservices = [\"timesync-agent\"]";
+    let none = Document::inline("site.toml", text.replace("role = \"master\"", few));
+    let said = said(&none);
+    assert!(
+        said.iter()
+            .any(|one| one.contains("no node publishes the page")),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn the_names_of_a_page_lead_to_the_nodes_that_publish_it() {
+    let site = site(
+        "",
+        "",
+        "[page]\nusers = \"users\"\nnames = [\"overview\"]\nport = 8443\n",
+    );
+    let page = site.published.iter().find(|one| one.what == "page");
+    let page = page.expect("the page is published");
+    assert_eq!(
+        (page.port, page.names.as_slice()),
+        (8443, &["overview".to_owned()][..])
+    );
+    let nodes: Vec<&str> = site.offering(page).map(|node| node.name.as_str()).collect();
+    assert_eq!(nodes, ["master-0", "master-1", "master-2"]);
+}

@@ -66,6 +66,8 @@ pub struct Site {
     pub vips: Vec<Vip>,
     /// Its registry.
     pub registry: Registry,
+    /// Its page, if it is published.
+    pub page: Option<Page>,
     /// The Kubernetes cluster on its nodes.
     pub cluster: Option<Cluster>,
     /// The directory of certificates and keys, relative to the site file.
@@ -243,6 +245,21 @@ pub struct Mirror {
     pub ca: Option<PathBuf>,
 }
 
+/// The site's page as it is published: over TLS, by the healthd of each node that runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Its names, relative to the domain.
+    pub names: Vec<String>,
+    /// Its port.
+    pub port: u16,
+    /// A file of users and passwords (htpasswd, bcrypt), seen from the site file.
+    pub users: Option<PathBuf>,
+    /// The authority of clients that need no password (PEM), seen from the site file.
+    pub client_ca: Option<PathBuf>,
+    /// Whether every client may look; never where there are users or an authority.
+    pub open: bool,
+}
+
 /// The Kubernetes cluster on the nodes of a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cluster {
@@ -384,7 +401,15 @@ impl Site {
 
     /// Whether a node proves its name to others by a certificate.
     pub fn has_certificate(&self, node: &Node) -> bool {
-        node.services.contains(&Service::RegistrySvc) || self.observes(node)
+        node.services.contains(&Service::RegistrySvc)
+            || self.observes(node)
+            || self.shows_page(node).is_some()
+    }
+
+    /// The page as a node publishes it.
+    pub fn shows_page(&self, node: &Node) -> Option<&Page> {
+        let page = self.page.as_ref();
+        page.filter(|_| node.services.contains(&Service::Healthd))
     }
 
     /// The site that Outpost was made for: three masters and three workers of `ocp4.redhat.ren`.
@@ -438,6 +463,7 @@ impl Site {
             health: Schedule::default(),
             vips: Vec::new(),
             registry: Registry::default(),
+            page: None,
             cluster: None,
             pki: "pki".into(),
             platform: Platform {
@@ -552,6 +578,19 @@ impl Published {
             names: registry.names.clone(),
             vip: None,
             offered_by: OfferedBy::Running(Service::RegistrySvc),
+        }
+    }
+
+    /// The site's page, which every node that runs healthd offers itself.
+    pub fn page(page: &Page) -> Self {
+        Self {
+            what: "page".to_owned(),
+            role: VipRole::Plain,
+            port: page.port,
+            proxy_port: None,
+            names: page.names.clone(),
+            vip: None,
+            offered_by: OfferedBy::Running(Service::Healthd),
         }
     }
 }

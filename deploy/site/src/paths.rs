@@ -47,6 +47,16 @@ pub fn registry_users() -> PathBuf {
     etc(Service::RegistrySvc).join("users")
 }
 
+/// Users of the site's page, as `htpasswd -B` writes them.
+pub fn page_users() -> PathBuf {
+    etc(Service::Healthd).join("users")
+}
+
+/// The authority of the page's clients.
+pub fn page_clients() -> PathBuf {
+    pki(Service::Healthd, "page-clients.crt")
+}
+
 /// The key that signs the registry's tokens: the same on every node.
 pub fn registry_token_key() -> PathBuf {
     pki(Service::RegistrySvc, "token.key")

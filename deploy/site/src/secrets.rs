@@ -18,6 +18,10 @@ pub struct Secrets {
     pub registry_token_key: Option<Vec<u8>>,
     /// Users of the registry, as `htpasswd -B` writes them.
     pub registry_users: Option<Vec<u8>>,
+    /// Users of the site's page, as `htpasswd -B` writes them.
+    pub page_users: Option<Vec<u8>>,
+    /// The authority of the page's clients (PEM).
+    pub page_clients: Option<Vec<u8>>,
     /// Credentials and authorities of the registry's mirrors, by their paths in the site file.
     pub mirrors: BTreeMap<PathBuf, Vec<u8>>,
     /// The kubeconfig of clusterd.
@@ -47,6 +51,8 @@ impl Secrets {
             nodes: nodes.map(|node| (node.name.clone(), pair(node))).collect(),
             registry_token_key: Some(b"token key\n".to_vec()),
             registry_users: Some(b"users\n".to_vec()),
+            page_users: Some(b"users of the page\n".to_vec()),
+            page_clients: Some(b"authority of clients\n".to_vec()),
             mirrors: BTreeMap::new(),
             kubeconfig: Some(b"kubeconfig\n".to_vec()),
         }

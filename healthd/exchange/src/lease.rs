@@ -310,6 +310,12 @@ impl Leases {
         self.peers.len() + 1
     }
 
+    /// This node.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.node
+    }
+
     /// The names of the leases that are known.
     pub fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.slots.keys()

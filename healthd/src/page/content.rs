@@ -9,8 +9,9 @@ use config_text::{counted, counted_as};
 use maud::{Markup, html};
 use proto::health::{AdminState, ClockState, Liveness};
 
+use super::nodes::{Nodes, Service};
 use super::services::{Asked, Services};
-use super::{Shown, plot};
+use super::{Links, Shown, plot};
 use crate::status::{
     clock_words, decision_words, deviation_words, exchange_words, lease_words, peer_words,
     verdict_words, without_room,
@@ -46,8 +47,9 @@ pub(super) fn content(shown: &Shown) -> Markup {
             }
         }
         (targets(shown, &names))
-        @if let Some(exchange) = &detail.exchange { (nodes(exchange)) }
-        (services_of_node(services, shown.look.is_some()))
+        @if let Some(exchange) = &detail.exchange { (nodes(exchange, shown)) }
+        (services_of_node(services, shown))
+        @if let Some(others) = &shown.others { (services_of_others(others, shown)) }
         @if let Some(detail) = lb_proxy {
             (balancing(detail, look.map(|look| &look.rates)))
         }
@@ -168,7 +170,7 @@ fn targets(shown: &Shown, names: &Names<'_>) -> Markup {
             @if all.is_empty() { p { "No service asks for a target yet." } }
             @for (purpose, group) in &groups {
                 h3 { (purpose) ": " (n_up(group)) " of " (group.len()) " up" }
-                ul { @for (target, results) in group { (target_row(target, results, names)) } }
+                ul { @for (target, results) in group { (target_row(target, results, names, shown)) } }
             }
             @if all.len() > TARGETS {
                 p.dim { (all.len() - TARGETS) " more; " code { "healthd status" } " shows all." }
@@ -182,7 +184,7 @@ fn n_up(group: &[(&Target, &Vec<Outcome>)]) -> usize {
     group.iter().filter(is_up).count()
 }
 
-fn target_row(target: &Target, results: &[Outcome], names: &Names<'_>) -> Markup {
+fn target_row(target: &Target, results: &[Outcome], names: &Names<'_>, shown: &Shown) -> Markup {
     let admin = Some(target.admin).filter(|admin| *admin != AdminState::Ready);
     let warm = if target.warm {
         ", from before the restart"
@@ -206,21 +208,55 @@ fn target_row(target: &Target, results: &[Outcome], names: &Names<'_>) -> Markup
             small { (clock_time(target.since.as_deref())) }
             span.reason { (target.reason) (warm) }
             @if let Some(verdict) = &target.verdict { span.why { (verdict_words(verdict)) } }
+            (seen_by_others(target, shown))
             @for deviation in &target.deviations { span.why { (deviation_words(deviation)) } }
+        }
+    }
+}
+
+/// The last probes of the other nodes, a row of bars for each.
+fn seen_by_others(target: &Target, shown: &Shown) -> Markup {
+    let others = shown.others.iter().flat_map(|others| others.iter());
+    let seen: Vec<(&String, &Vec<Outcome>)> = others
+        .filter_map(|(name, node)| {
+            let results = node.as_ref().ok()?.results.get(&target.target)?;
+            Some((name, results))
+        })
+        .collect();
+    html! {
+        @if !seen.is_empty() {
+            span.seen {
+                @for (name, results) in seen { span { small { (name) } (plot::results(results)) } }
+            }
         }
     }
 }
 
 //--- Nodes and services
 
-fn nodes(exchange: &Exchange) -> Markup {
+/// The name of another node, as a link to the page that it publishes where this one is published too.
+fn node_name(name: &str, shown: &Shown) -> Markup {
+    let mut known = shown.nodes.iter();
+    let ip = known.find(|(_, other)| *other == name).map(|(ip, _)| *ip);
+    match (shown.links, ip) {
+        (Links::Nodes(port), Some(ip)) => html! {
+            a href={ "https://" (SocketAddr::new(ip, port)) "/" } { (name) }
+        },
+        _ => html! { (name) },
+    }
+}
+
+fn nodes(exchange: &Exchange, shown: &Shown) -> Markup {
     html! {
         section {
             h2 { "Nodes" }
             p { (exchange_words(exchange)) "." }
             ul {
                 @for peer in &exchange.peers {
-                    li class=(if peer.heard { "heard" } else { "down" }) { (peer_words(peer)) }
+                    li class=(if peer.heard { "heard" } else { "down" }) {
+                        (peer_words(peer))
+                        @if matches!(shown.links, Links::Nodes(_)) { ", its page: " (node_name(&peer.name, shown)) }
+                    }
                 }
                 @for lease in exchange.leases.iter().take(LINES) { li { (lease_words(lease)) } }
             }
@@ -228,11 +264,13 @@ fn nodes(exchange: &Exchange) -> Markup {
     }
 }
 
-fn services_of_node(services: &Services, is_asked: bool) -> Markup {
+fn services_of_node(services: &Services, shown: &Shown) -> Markup {
+    let at = &shown.listeners;
+    let page_of = |place: Option<SocketAddr>| place.filter(|_| shown.links == Links::Services);
     html! {
         section {
             h2 { "Services of this node" }
-            @if !is_asked { p.dim { "They are being asked." } }
+            @if shown.look.is_none() { p.dim { "They are being asked." } }
             ul {
                 (service("dns-authd", services.dns_authd.as_ref(), |detail| {
                     format!("{} loaded, {} failed, {} held", counted(detail.zones.loaded, "zone"), detail.zones.failed, detail.zones.held)
@@ -248,6 +286,52 @@ fn services_of_node(services: &Services, is_asked: bool) -> Markup {
                 }))
                 (service("timesync-agent", services.timesync_agent.as_ref(), |detail| detail.serves.clone()))
                 (service("clusterd", services.clusterd.as_ref(), |detail| detail.serves.clone()))
+            }
+            // These two have pages of their own.
+            @for (name, place) in [("registry-svc", at.registry_svc), ("timesync-agent", at.timesync_agent)] {
+                @if let Some(place) = page_of(place) {
+                    p { a href={ "http://" (place) "/" } { "The page of " (name) } }
+                }
+            }
+        }
+    }
+}
+
+/// The services of the other nodes, as these say it themselves.
+fn services_of_others(others: &Nodes, shown: &Shown) -> Markup {
+    html! {
+        @if !others.is_empty() {
+            section {
+                h2 { "Services of the other nodes" }
+                @for (name, node) in others {
+                    h3 { (node_name(name, shown)) }
+                    @match node {
+                        Ok(node) => ul { @for service in &node.services { (service_of_other(service)) } },
+                        Err(reason) => p.unknown { "not asked: " (reason) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn service_of_other(service: &Service) -> Markup {
+    let class = if service.ready { "up" } else { "down" };
+    html! {
+        li.row.service {
+            span.first { (service.name) }
+            @if service.failure.is_empty() {
+                span class=(class) { (service.state) @if !service.ready { ", not ready" } }
+                span { "for " (span(service.uptime_seconds)) }
+                small {
+                    (service.version)
+                    @if !service.slot.is_empty() { ", slot " (service.slot) }
+                }
+                @for reason in &service.reasons { span.why.unknown { (reason) } }
+            } @else {
+                span.unknown { "not asked" }
+                span {} span {}
+                span.why { "could not ask: " (service.failure) }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The answers of the other services of this node, for the page.
 //!
-//! Nothing asks in the background: a browser that wants an answer older than [`FRESH`] has healthd ask, and those that come
-//! meanwhile wait for the same answer. Each service has a deadline of its own, and one that does not answer is shown so.
+//! Nothing asks in the background: a browser, or another node with one, that wants a newer answer has healthd ask, and those
+//! that come meanwhile wait for the same answer ([`Fresh`]). Each service has a deadline of its own, and one that does not answer is shown so.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,11 +16,9 @@ use ::config::{
 };
 use api::{Status, clusterd, dns_authd, dns_recursor, lb_proxy, registry_svc, timesync_agent};
 use daemon::{admin, clock, exit};
-use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 
-/// For how long an answer is good.
-const FRESH: Duration = Duration::from_millis(900);
+use super::fresh::Fresh;
 
 /// How long a service has for its answer. It answers without its own part after two seconds if it is busy.
 const DEADLINE: Duration = Duration::from_millis(2500);
@@ -123,39 +121,38 @@ impl Answers {
 #[derive(Debug)]
 pub(crate) struct Asker {
     listeners: Listeners,
-    turn: tokio::sync::Mutex<()>,
-    last: Mutex<Option<Arc<Answers>>>,
+    fresh: Fresh<Answers>,
 }
 
 impl Asker {
     pub(crate) fn new(listeners: Listeners) -> Self {
         Self {
             listeners,
-            turn: tokio::sync::Mutex::default(),
-            last: Mutex::new(None),
+            fresh: Fresh::default(),
         }
     }
 
     /// The last answers, however old; none before the first ones.
     pub(crate) fn last(&self) -> Option<Arc<Answers>> {
-        self.last.lock().clone()
+        self.fresh.last()
     }
 
     /// Answers that are fresh.
     pub(crate) async fn fresh(&self) -> Arc<Answers> {
-        let _turn = self.turn.lock().await;
-        let before = self.last();
-        if let Some(last) = before.as_ref().filter(|last| last.at.elapsed() < FRESH) {
-            return Arc::clone(last);
-        }
-        let services = self.listeners.ask().await;
-        let look = Arc::new(Answers {
-            at: clock::now(),
-            rates: before.map_or_else(BTreeMap::new, |before| rates(&before, &services)),
-            services,
-        });
-        *self.last.lock() = Some(Arc::clone(&look));
-        look
+        let ask = async |before: Option<Arc<Answers>>| {
+            let services = self.listeners.ask().await;
+            Answers {
+                at: clock::now(),
+                rates: before.map_or_else(BTreeMap::new, |before| rates(&before, &services)),
+                services,
+            }
+        };
+        self.fresh.get(ask).await
+    }
+
+    /// The place of a service's admin listener; none for one that is left out.
+    pub(crate) const fn listeners(&self) -> &Listeners {
+        &self.listeners
     }
 }
 

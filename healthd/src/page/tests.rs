@@ -251,3 +251,52 @@ fn an_idle_healthd_has_a_page() {
 fn an_event_is_one_whatever_lines_its_content_has() {
     assert_eq!(event("<p>a\r\nb</p>"), "data: <p>a\ndata: b</p>\n\n");
 }
+
+#[test]
+fn other_nodes_have_their_services_and_lead_to_their_pages() {
+    let node = super::nodes::Node {
+        services: vec![super::nodes::Service {
+            name: "dns-authd".to_owned(),
+            state: "serving".to_owned(),
+            ready: true,
+            version: "0.2.0 (1a2b3c4d5)".to_owned(),
+            slot: "green".to_owned(),
+            uptime_seconds: 60.0,
+            ..super::nodes::Service::default()
+        }],
+        ..super::nodes::Node::default()
+    };
+    let others = BTreeMap::from([
+        ("master-1".to_owned(), Ok(node)),
+        ("master-2".to_owned(), Err("it is not connected".to_owned())),
+    ]);
+    let shown = |links| Shown {
+        others: Some(Arc::new(others.clone())),
+        nodes: Arc::new(BTreeMap::from([(
+            [192, 0, 2, 2].into(),
+            "master-1".to_owned(),
+        )])),
+        links,
+        listeners: Listeners {
+            registry_svc: Some(([127, 0, 0, 1], 9405).into()),
+            ..Listeners::default()
+        },
+        ..Shown::default()
+    };
+    let text = |links| content::content(&shown(links)).into_string();
+    let published = text(Links::Nodes(5446));
+    for expected in [
+        "<a href=\"https://192.0.2.2:5446/\">master-1</a>",
+        "0.2.0 (1a2b3c4d5), slot green",
+        "not asked: it is not connected",
+    ] {
+        assert!(published.contains(expected), "{expected}: {published}");
+    }
+    assert!(
+        !published.contains("http://"),
+        "loopback of a node is nowhere for a reader elsewhere: {published}"
+    );
+    let own = text(Links::Services);
+    assert!(own.contains("<a href=\"http://127.0.0.1:9405/\">"), "{own}");
+    assert!(!own.contains("https://"), "{own}");
+}

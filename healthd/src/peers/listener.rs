@@ -27,6 +27,7 @@ use tonic::{Request, Response, Status};
 
 use super::session::{Messages, QUEUE, Session};
 use crate::driver::Driver;
+use crate::page::nodes::NodeView;
 
 /// Connections from the addresses of peers: each may have its present one and those that are about to end.
 const PEER_CONNECTIONS: usize = 64;
@@ -48,6 +49,7 @@ pub(super) struct Server(Arc<Inner>);
 
 struct Inner {
     driver: Driver,
+    view: NodeView,
     identity: Arc<Identity>,
     peers: Vec<NodeName>,
     /// The addresses of peers, where they are configured.
@@ -67,13 +69,14 @@ type PeerConnection = Accepted<TlsStream<TcpStream>, Caller, Place>;
 
 impl Server {
     pub(super) fn new(
-        driver: Driver,
+        (driver, view): (Driver, NodeView),
         identity: Arc<Identity>,
         peers: Vec<NodeName>,
         members: Vec<IpAddr>,
     ) -> Self {
         Self(Arc::new(Inner {
             driver,
+            view,
             identity,
             peers,
             members,
@@ -190,6 +193,13 @@ impl Exchange for Api {
         let node = node.to_string();
         let leases = self.server.0.driver.leases();
         Ok(Response::new(leases.answer(&node, &request.into_inner())))
+    }
+
+    async fn show(
+        &self,
+        _request: Request<wire::ShowRequest>,
+    ) -> Result<Response<wire::ShowResponse>, Status> {
+        Ok(Response::new(self.server.0.view.answer().await))
     }
 
     async fn follow(

@@ -1,5 +1,6 @@
 //! Nodes that exchange findings over mTLS on loopback. Nothing is probed: findings are put into their monitors.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +19,9 @@ use tokio::net::TcpStream;
 use super::*;
 use crate::config::PeerAddress;
 use crate::metrics::Counters;
+use crate::page::Page;
+use crate::page::services::{Asker, Listeners};
+use crate::trail::Outcome;
 
 /// Longer than anything here takes, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -146,7 +150,17 @@ impl Site {
             config: self.config(number, name),
             listeners: self.listeners[number].take().into_iter().collect(),
         };
-        exchange.start(&driver, &readiness, &guard);
+        // One service, which is away.
+        let services = Listeners {
+            lb_proxy: Some(SocketAddr::from(([127, 0, 0, 1], 1))),
+            ..Listeners::default()
+        };
+        let view = NodeView::new(
+            driver.clone(),
+            Arc::new(Asker::new(services)),
+            readiness.clone(),
+        );
+        exchange.start(&driver, view, &readiness, &guard);
         Node {
             driver,
             readiness,
@@ -452,4 +466,68 @@ async fn a_majority_of_the_nodes_grants_a_lease_to_one_of_them() {
     call(&nodes[1], wire::LeaseWant::Ask, own).await;
     let shown = nodes[1].driver.leases().shown(NAMES[1]);
     assert_eq!(shown[0].holder.as_deref(), Some(NAMES[1]));
+    // People see who had it, the newest first.
+    let changes = |node: &Node| -> Vec<(String, String)> {
+        let events = node.driver.trail(|trail| trail.events()).events;
+        let of_lease = events
+            .into_iter()
+            .filter(|one| one.what == "lease VRID 51 IPv4");
+        of_lease.map(|one| (one.state, one.why)).collect()
+    };
+    let kept = changes(&nodes[1]);
+    assert_eq!(
+        kept.first().map(|(state, _)| state.as_str()),
+        Some(NAMES[1]),
+        "{kept:?}"
+    );
+    assert_eq!(
+        kept.last().map(|(state, _)| state.as_str()),
+        Some(NAMES[0]),
+        "{kept:?}"
+    );
+    let first = changes(&nodes[0]);
+    assert_eq!(
+        first.last(),
+        Some(&(NAMES[0].to_owned(), String::new())),
+        "{first:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_page_has_the_services_and_the_probes_of_the_other_nodes() {
+    let mut site = Site::new();
+    let nodes = [0, 1].map(|number| site.start(number));
+    let id = nodes[1]
+        .driver
+        .look(|monitor| monitor.table().find(&target()).unwrap());
+    for good in [true, false] {
+        let outcome = Outcome {
+            good,
+            seconds: 0.002,
+        };
+        nodes[1]
+            .driver
+            .trail(|trail| trail.note_result(id, outcome, |_| true));
+    }
+    until("node-1 is connected", || {
+        nodes[0].driver.leases().channel(PeerId(0)).is_some()
+    })
+    .await;
+    let asker = Arc::new(Asker::new(Listeners::default()));
+    let others = NAMES[1..].iter().map(|name| (*name).to_owned()).collect();
+    let page = Page::new(nodes[0].driver.clone(), &[], BTreeMap::new(), asker, others);
+    let text = String::from_utf8(page.whole().await.body).unwrap();
+    for expected in [
+        // Its service, with the reason why it does not answer.
+        "<h3>node-1</h3><ul><li class=\"row service\"><span class=\"first\">healthd</span>",
+        "<span class=\"first\">lb-proxy</span><span class=\"unknown\">not asked</span>",
+        "could not ask: ",
+        // Its probes.
+        "<span class=\"seen\"><span><small>node-1</small><svg",
+        "aria-label=\"2 probes, 1 of them bad\"",
+        // The third node is away.
+        "<h3>node-2</h3><p class=\"unknown\">not asked: it is not connected</p>",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
 }

@@ -19,12 +19,12 @@ use daemon::calendar::Timestamp;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
+use passwords::{Basic, Users};
 use ring::digest::{Context, SHA256};
 use ring::rand::{SecureRandom as _, SystemRandom};
 use serde_json::{Value, json};
 
 use super::form::Form;
-use super::htpasswd::Users;
 use super::token::{Token, Use, verify};
 use super::{
     Access, Identity, Peer, Policy, Tokens, Unidentified, challenge, header, scope, seconds,
@@ -44,7 +44,7 @@ enum Failure {
     /// 401
     Credentials,
     /// 429
-    Busy,
+    Later { retry_after: Duration },
 }
 
 impl Access {
@@ -72,7 +72,7 @@ impl Access {
                 let body = std::str::from_utf8(body);
                 let form = body.map_err(|_| Failure::Request("the form is not UTF-8"))?;
                 let form = Form::parse(form);
-                let identity = self.identify_by_form(policy, tokens, &form).await?;
+                let identity = self.identify_by_form(policy, tokens, &form, peer).await?;
                 (form, identity)
             }
             _ => return Err(Failure::Method),
@@ -96,12 +96,15 @@ impl Access {
         policy: &Policy,
         tokens: &Tokens,
         form: &Form,
+        peer: &Peer,
     ) -> Result<Identity, Failure> {
         match form.first("grant_type") {
             Some("password") => {
-                let user = form.first("username").unwrap_or_default();
-                let password = form.first("password").unwrap_or_default();
-                Ok(self.log_in(policy, user, password).await?)
+                let basic = Basic {
+                    user: form.first("username").unwrap_or_default().to_owned(),
+                    password: form.first("password").unwrap_or_default().to_owned(),
+                };
+                Ok(self.log_in(policy, &basic, peer).await?)
             }
             Some("refresh_token") => {
                 let text = form.first("refresh_token").unwrap_or_default();
@@ -127,7 +130,7 @@ impl From<Unidentified> for Failure {
     fn from(unidentified: Unidentified) -> Self {
         match unidentified {
             Unidentified::Wrong(_) => Self::Credentials,
-            Unidentified::Busy => Self::Busy,
+            Unidentified::Later { retry_after } => Self::Later { retry_after },
         }
     }
 }
@@ -217,7 +220,7 @@ impl Failure {
             ),
             Self::Request(error) => (StatusCode::BAD_REQUEST, "UNSUPPORTED", *error),
             Self::Credentials => (StatusCode::UNAUTHORIZED, "UNAUTHORIZED", "invalid_grant"),
-            Self::Busy => (
+            Self::Later { .. } => (
                 StatusCode::TOO_MANY_REQUESTS,
                 "TOOMANYREQUESTS",
                 "temporarily_unavailable",
@@ -228,7 +231,9 @@ impl Failure {
             Self::Method => "request a token with GET or POST",
             Self::Request(_) => "this is no request for a token",
             Self::Credentials => "name or password are wrong",
-            Self::Busy => "too many passwords are being verified",
+            Self::Later { .. } => {
+                "too many passwords are being verified, or too many from this address were wrong"
+            }
         };
         let mut response = response(
             status,
@@ -244,8 +249,8 @@ impl Failure {
                 let basic = challenge::basic(&policy.service);
                 headers.insert(WWW_AUTHENTICATE, header(&basic));
             }
-            Self::Busy => {
-                headers.insert(RETRY_AFTER, 2.into());
+            Self::Later { retry_after } => {
+                headers.insert(RETRY_AFTER, retry_after.as_secs().max(1).into());
             }
             Self::Method => {
                 headers.insert(ALLOW, header("GET, POST"));

@@ -16,31 +16,26 @@ pub mod certificate;
 pub mod challenge;
 mod endpoint;
 pub mod form;
-pub mod htpasswd;
 pub mod key;
 pub mod scope;
 pub mod token;
-mod verifier;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use daemon::calendar::Timestamp;
 use daemon::latest::Latest;
 use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
+use passwords::{Basic, Outcome, Users, Verifier};
 
 use self::acl::{Acl, Requester};
 use self::certificate::Subject;
 use self::challenge::TokenFault;
-use self::htpasswd::Users;
 use self::scope::Resource;
 use self::token::{PublicKey, Signer, Use};
-use self::verifier::{Outcome, Verifier};
 
 pub use self::acl::{Action, Actions};
 pub use self::challenge::Want;
@@ -140,7 +135,7 @@ pub enum Refusal {
     },
     /// 403 `DENIED`: an authenticated client without the right.
     Denied,
-    /// 429 `TOOMANYREQUESTS`: too many passwords are being verified.
+    /// 429 `TOOMANYREQUESTS`: too many passwords are being verified, or too many from this address were wrong.
     Busy {
         /// The value of `Retry-After`.
         retry_after: Duration,
@@ -271,7 +266,7 @@ impl Access {
         };
         let identity = match identified {
             Ok(identity) => identity,
-            Err(Unidentified::Busy) => return Err(busy()),
+            Err(Unidentified::Later { retry_after }) => return Err(Refusal::Busy { retry_after }),
             Err(Unidentified::Wrong(fault)) => {
                 return Err(policy.unauthorized(head, peer, wants, fault));
             }
@@ -352,13 +347,13 @@ impl Access {
             return unsaid();
         };
         match Credentials::read(value) {
-            Some(Credentials::Basic { user, password }) => {
-                // Clients that have no password send empty ones.
-                if user.is_empty() && password.is_empty() {
-                    return unsaid();
-                }
-                self.log_in(policy, &user, &password).await
+            // Clients that have no password send empty ones.
+            Some(Credentials::Basic(basic))
+                if basic.user.is_empty() && basic.password.is_empty() =>
+            {
+                unsaid()
             }
+            Some(Credentials::Basic(basic)) => self.log_in(policy, &basic, peer).await,
             Some(Credentials::Bearer(text)) => policy.token(&text, Use::Access),
             None => Err(Unidentified::Wrong(None)),
         }
@@ -368,24 +363,18 @@ impl Access {
     async fn log_in(
         &self,
         policy: &Policy,
-        user: &str,
-        password: &str,
+        Basic { user, password }: &Basic,
+        peer: &Peer,
     ) -> Result<Identity, Unidentified> {
         let Some(users) = &policy.users else {
             return Err(Unidentified::Wrong(None));
         };
-        match self.verifier.verify(users, user, password).await {
-            Outcome::Right => Ok(Identity::user(user.into())),
+        let source = peer.address.ip();
+        match self.verifier.verify(users, user, password, source).await {
+            Outcome::Right => Ok(Identity::user(user.as_str().into())),
             Outcome::Wrong => Err(Unidentified::Wrong(None)),
-            Outcome::Busy => Err(Unidentified::Busy),
+            Outcome::Later { retry_after } => Err(Unidentified::Later { retry_after }),
         }
-    }
-}
-
-/// A password takes less than a second, and those who wait go first.
-fn busy() -> Refusal {
-    Refusal::Busy {
-        retry_after: Duration::from_secs(2),
     }
 }
 
@@ -394,8 +383,8 @@ fn busy() -> Refusal {
 enum Unidentified {
     /// The credentials are wrong.
     Wrong(Option<TokenFault>),
-    /// All verifiers are busy.
-    Busy,
+    /// The password was not verified: all verifiers are busy, or too many from this address were wrong.
+    Later { retry_after: Duration },
 }
 
 impl Policy {
@@ -462,27 +451,19 @@ impl Tokens {
 /// The credentials in `Authorization`.
 #[derive(Debug, PartialEq, Eq)]
 enum Credentials {
-    Basic { user: String, password: String },
+    Basic(Basic),
     Bearer(String),
 }
 
 impl Credentials {
     fn read(value: &HeaderValue) -> Option<Self> {
-        let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
-        let rest = rest.trim();
-        if scheme.eq_ignore_ascii_case("bearer") {
-            return Some(Self::Bearer(rest.to_owned()));
+        let value = value.to_str().ok()?;
+        match value.split_once(' ') {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("bearer") => {
+                Some(Self::Bearer(rest.trim().to_owned()))
+            }
+            _ => Basic::read(value).map(Self::Basic),
         }
-        if !scheme.eq_ignore_ascii_case("basic") {
-            return None;
-        }
-        let octets = STANDARD.decode(rest).ok()?;
-        let text = String::from_utf8(octets).ok()?;
-        let (user, password) = text.split_once(':')?;
-        Some(Self::Basic {
-            user: user.to_owned(),
-            password: password.to_owned(),
-        })
     }
 }
 

@@ -1,6 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use hyper::header::WWW_AUTHENTICATE;
 use hyper::{Method, Request, StatusCode};
 use oci::glob::Glob;

@@ -1,22 +1,15 @@
 //! Rights of users and clients, read from the files that the configuration names.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use ::config::registry_svc::Token;
 use daemon::config::{Problem, Problems};
-use daemon::disk::Stamp;
 use daemon::exit;
 use registry_auth::acl::Acl;
-use registry_auth::htpasswd::Users;
 use registry_auth::{Access, Policy, Tokens, key};
 
 use crate::config::Config;
-
-/// The interval between two checks of the file of users.
-const LOOK: Duration = Duration::from_secs(2);
 
 /// The policy of a configuration; makes the key for tokens when there is none.
 ///
@@ -25,7 +18,7 @@ const LOOK: Duration = Duration::from_secs(2);
 pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
     let mut problems = Problems::default();
     let access = &config.file.access;
-    let users = match access.htpasswd.as_deref().map(users).transpose() {
+    let users = match access.htpasswd.as_deref().map(passwords::read).transpose() {
         Ok(users) => users,
         Err(of_users) => {
             problems.extend(of_users);
@@ -53,7 +46,7 @@ pub(crate) fn policy(config: &Config) -> Result<Policy, Problems> {
 /// The problems of the files of users and keys; creates no file.
 pub(crate) fn check(config: &Config) -> Problems {
     let mut problems = Problems::default();
-    if let Some(Err(of_users)) = config.file.access.htpasswd.as_deref().map(users) {
+    if let Some(Err(of_users)) = config.file.access.htpasswd.as_deref().map(passwords::read) {
         problems.extend(of_users);
     }
     let Some(token) = config.token() else {
@@ -66,17 +59,6 @@ pub(crate) fn check(config: &Config) -> Problems {
         problems.push(Problem::new(exit::chain(&error)));
     }
     problems
-}
-
-/// The users of a file.
-pub(crate) fn users(path: &Path) -> Result<Users, Problems> {
-    let text = fs::read_to_string(path).map_err(|error| {
-        Problem::new(format!(
-            "cannot read users from {}: {error}",
-            path.display()
-        ))
-    })?;
-    Users::parse(path, &text)
 }
 
 fn tokens(token: &Token, root: &Path) -> Result<Tokens, key::KeyError> {
@@ -102,35 +84,16 @@ fn tokens(token: &Token, root: &Path) -> Result<Tokens, key::KeyError> {
 }
 
 /// Takes the file of users up whenever it has changed; one with a problem changes nothing.
-pub(super) async fn follow(access: Access, config: Arc<Config>) {
-    let Some(path) = &config.file.access.htpasswd else {
-        return;
+pub(super) async fn follow(access: Access, path: PathBuf) {
+    let adopt = |users| {
+        let before = access.policy();
+        access.adopt(Policy {
+            acl: before.acl.clone(),
+            users: Some(users),
+            tokens: before.tokens.clone(),
+            certificates: before.certificates,
+            service: before.service.clone(),
+        });
     };
-    let mut seen = Stamp::of(path);
-    loop {
-        tokio::time::sleep(LOOK).await;
-        let stamp = Stamp::of(path);
-        if stamp == seen {
-            continue;
-        }
-        seen = stamp;
-        match users(path) {
-            Ok(users) => {
-                let before = access.policy();
-                tracing::info!(users = users.len(), "The file of users is taken up");
-                access.adopt(Policy {
-                    acl: before.acl.clone(),
-                    users: Some(users),
-                    tokens: before.tokens.clone(),
-                    certificates: before.certificates,
-                    service: before.service.clone(),
-                });
-            }
-            Err(problems) => {
-                for problem in &problems.0 {
-                    tracing::error!(%problem, "The file of users stays as it was");
-                }
-            }
-        }
-    }
+    passwords::follow(path, adopt).await;
 }

@@ -99,3 +99,26 @@ fn a_registry_that_nobody_opened_takes_nothing_from_the_network() {
     let begun = status(&node, "POST", "/v2/ocp4/release/blobs/uploads/");
     assert!(["202", "507"].contains(&begun.as_str()), "{begun}");
 }
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn a_published_page_has_one_more_port_and_asks_for_a_login() {
+    let site = SITE.replace(
+        "[registry]\n",
+        "[page]\nusers = \"registry.users\"\n\n[registry]\n",
+    );
+    let node = Running::start(&site);
+    let mut expected = documented();
+    expected.insert(("every".to_owned(), 5446, "tcp".to_owned()));
+    assert_eq!(listening(&node), expected);
+    // The certificate is for the page's name, by the authority of the site.
+    let authority = node.root.path().join("etc/outpost/pki/ca.crt");
+    let mut command = node.machine.command("curl");
+    command.args(["-s", "-i", "--max-time", "30", "--cacert"]);
+    command.arg(authority);
+    command.args(["--resolve", "status.edge.example.org:5446:192.168.7.13"]);
+    command.arg("https://status.edge.example.org:5446/");
+    let (_, stdout, stderr) = run(command);
+    assert!(stdout.starts_with("HTTP/1.1 401 "), "{stdout}{stderr}");
+    assert!(stdout.contains("www-authenticate: Basic"), "{stdout}");
+}

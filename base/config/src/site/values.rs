@@ -154,6 +154,8 @@ impl Port {
     pub const REGISTRY: Self = Self(5443);
     /// The registry's, between nodes.
     pub const REGISTRY_CLUSTER: Self = Self(5444);
+    /// The site's page.
+    pub const PAGE: Self = Self(crate::healthd::PAGE_PORT);
 }
 
 impl Ttl {

@@ -5,11 +5,14 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ::config::healthd::{Exchange, Healthd, Kind, Listen, Override, Target, Verify};
+use ::config::healthd::{
+    Exchange, Healthd, Kind, Listen, Override, Page, PageServices, PageTls, Target, Verify,
+};
 use ::config::lb_proxy::Role;
 use ::config::nodes::{NodeFiles, Peer};
-use ::config::{Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
+use ::config::{Address, Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
 
+use super::layout::everywhere;
 use super::lb_proxy::frontend_role;
 use super::own_targets::{OwnTarget, Question, own_targets};
 use super::{Layout, in_utf8, written};
@@ -34,6 +37,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         schedule: layout.schedule,
         overrides: api_schedules(site, layout),
         exchange: layout.node().and_then(|node| exchange(site, node)),
+        page: Page {
+            tls: layout.node().and_then(|node| published(site, node)),
+            services: asked(layout),
+        },
         target: targets.iter().map(target).collect(),
         ..Healthd::default()
     };
@@ -72,6 +79,35 @@ fn exchange(site: &Site, node: &Node) -> Option<Exchange> {
         peers: others.map(peer).collect(),
         ..Exchange::new(&node.name, files)
     })
+}
+
+/// The site's page as a node publishes it.
+fn published(site: &Site, node: &Node) -> Option<PageTls> {
+    let page = site.shows_page(node)?;
+    let (certificate, key) = (
+        paths::certificate_of(Service::Healthd),
+        paths::key_of(Service::Healthd),
+    );
+    Some(PageTls {
+        listen: everywhere(page.port).into_iter().map(Address).collect(),
+        users: page.users.as_ref().map(|_| paths::page_users()),
+        client_ca: page.client_ca.as_ref().map(|_| paths::page_clients()),
+        open: page.open,
+        ..PageTls::new(certificate, key)
+    })
+}
+
+/// The services that the page asks: those of the node, where each is beside healthd.
+fn asked(layout: &Layout) -> PageServices {
+    let of = |service| (!layout.runs(service)).then_some(AdminListen::None);
+    PageServices {
+        dns_authd: of(Service::DnsAuthd),
+        dns_recursor: of(Service::DnsRecursor),
+        lb_proxy: of(Service::LbProxy),
+        registry_svc: of(Service::RegistrySvc),
+        timesync_agent: of(Service::TimesyncAgent),
+        clusterd: of(Service::Clusterd),
+    }
 }
 
 /// The schedules of API servers, which lb-proxy asks for `/readyz`.
@@ -156,6 +192,9 @@ state = "/run/user/1000/outpost-up/state/healthd"
 
 [schedule]
 interval = "500ms"
+
+[page.services]
+clusterd = "none"
 "#
         );
     }
@@ -182,6 +221,41 @@ interval = "500ms"
         );
         site.nodes[0].services.clear();
         assert!(!text(&site).contains("exchange"));
+    }
+
+    #[test]
+    fn the_page_is_published_where_the_site_says_so_and_not_otherwise() {
+        let mut site = Site::example();
+        let text =
+            |site: &Site, node: usize| render(site, &Layout::of_node(site, &site.nodes[node]));
+        assert!(!text(&site, 0).contains("[page.tls]"));
+        let page = site::Page {
+            names: vec!["status".to_owned()],
+            port: 8443,
+            users: Some("page.users".into()),
+            client_ca: None,
+            open: false,
+        };
+        site.page = Some(page.clone());
+        let with_users = text(&site, 0);
+        let expected = "[page.tls]\nlisten = [\"0.0.0.0:8443\", \"[::]:8443\"]\n\
+                        certificate = \"/etc/outpost/healthd/pki/node.crt\"\n\
+                        key = \"/etc/outpost/healthd/pki/node.key\"\n\
+                        users = \"/etc/outpost/healthd/users\"\n";
+        assert!(with_users.contains(expected), "{with_users}");
+        assert!(
+            !text(&site, 3).contains("[page.tls]"),
+            "a worker has no healthd"
+        );
+        site.page = Some(site::Page {
+            users: None,
+            client_ca: Some("clients.crt".into()),
+            ..page
+        });
+        let with_clients = text(&site, 0);
+        let expected = "client-ca = \"/etc/outpost/healthd/pki/page-clients.crt\"\n";
+        assert!(with_clients.contains(expected), "{with_clients}");
+        assert!(!with_clients.contains("users"), "{with_clients}");
     }
 
     #[test]

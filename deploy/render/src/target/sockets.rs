@@ -77,7 +77,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
         port,
     };
     match service {
-        Service::Healthd => exchange(scope).into_iter().collect(),
+        Service::Healthd => exchange(scope).into_iter().chain(page(scope)).collect(),
         Service::Clusterd => Vec::new(),
         Service::DnsAuthd => {
             let port = Port::udp(paths::AUTHORITY_PORT).and_tcp();
@@ -132,6 +132,18 @@ fn exchange(scope: &Scope<'_>) -> Option<Sockets> {
         port: Port::tcp(paths::EXCHANGE_PORT),
     };
     (!scope.site.observers().is_empty()).then_some(sockets)
+}
+
+/// The socket of the site's page, if it is published.
+fn page(scope: &Scope<'_>) -> Option<Sockets> {
+    let page = scope.site.page.as_ref()?;
+    Some(Sockets {
+        service: Service::Healthd,
+        what: "the site's page",
+        suffix: "-page".to_owned(),
+        descriptor: "page".to_owned(),
+        port: Port::tcp(page.port),
+    })
 }
 
 impl Sockets {
@@ -291,6 +303,14 @@ mod tests {
         assert_eq!(sockets(&site), ["outpost-healthd-exchange.socket"]);
         site.nodes.truncate(2);
         assert_eq!(sockets(&site), [""; 0]);
+        site.page = Some(site::Page {
+            names: Vec::new(),
+            port: 5446,
+            users: None,
+            client_ca: None,
+            open: true,
+        });
+        assert_eq!(sockets(&site), ["outpost-healthd-page.socket"]);
     }
 
     #[test]

@@ -4,10 +4,12 @@
 //! text) are guessed in no time once the file leaks.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use daemon::config::{Position, Problem, Problems};
+use daemon::disk::{self, Stamp};
 
 /// The most that a password may cost: at 15 one takes seconds, and anybody may ask for it.
 const HIGHEST_COST: u32 = 15;
@@ -18,8 +20,49 @@ const LOWEST_COST: u32 = 4;
 /// More users than this are kept elsewhere.
 const MOST_USERS: usize = 10_000;
 
+/// The interval between two looks at a file that is followed.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// A name longer than this is none.
 const LONGEST_NAME: usize = 255;
+
+/// Reads a file of users.
+///
+/// # Errors
+/// When it cannot be read, or has a line that is not a user with a bcrypt hash.
+pub fn read(path: &Path) -> Result<Users, Problems> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let path = path.display();
+        Problem::new(format!("cannot read users from {path}: {error}"))
+    };
+    let octets = disk::read(path).map_err(|error| unreadable(&error))?;
+    let text = String::from_utf8(octets).map_err(|error| unreadable(&error))?;
+    Users::parse(path, &text)
+}
+
+/// Hands the users of a file to `adopt` whenever the file has changed, for ever; a file with a problem changes nothing.
+pub async fn follow(path: PathBuf, mut adopt: impl FnMut(Users)) {
+    let mut seen = Stamp::of(&path);
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let stamp = Stamp::of(&path);
+        if stamp == seen {
+            continue;
+        }
+        seen = stamp;
+        match read(&path) {
+            Ok(users) => {
+                tracing::info!(users = users.len(), "The file of users is taken up");
+                adopt(users);
+            }
+            Err(problems) => {
+                for problem in &problems.0 {
+                    tracing::error!(%problem, "The file of users stays as it was");
+                }
+            }
+        }
+    }
+}
 
 /// The users of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -147,7 +190,7 @@ mod tests {
     use super::*;
 
     /// `secret`, cost 4.
-    pub(crate) const HASH: &str = "$2y$04$abcdefghijklmnopqrstuuKXeJrD/PA5MmRlX0jDNuDAIbIE2ZBwq";
+    const HASH: &str = "$2y$04$abcdefghijklmnopqrstuuKXeJrD/PA5MmRlX0jDNuDAIbIE2ZBwq";
 
     fn parse(text: &str) -> Result<Users, Vec<String>> {
         Users::parse(Path::new("users"), text)
