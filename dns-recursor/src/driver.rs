@@ -214,7 +214,7 @@ impl Driver {
             is_shown = now >= shown.after(SHOW / 10);
             if is_shown {
                 shown = now;
-                self.show();
+                self.show(now);
             }
             if jobs.is_empty() && self.resolver.n_clients() == 0 {
                 let told = self.idle.take().map(|idle| idle.send(()));
@@ -533,9 +533,10 @@ impl Driver {
 
     //--- - Views
 
-    fn show(&mut self) {
+    fn show(&mut self, now: Instant) {
         self.seen.counts = self.resolver.counts();
         self.seen.n_flights = self.resolver.n_flights();
+        self.seen.known = self.resolver.known(now);
         self.seen.upstreams = self.resolver.upstreams().collect();
         self.observed.lock().clone_from(&self.seen);
     }

@@ -7,10 +7,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns_cache::instant::Instant;
-use dns_cache::message::Referral;
+use dns_cache::message::{Message, Referral};
 use dns_wire::Name;
 
 /// The most delegations that are remembered. The oldest makes room.
@@ -41,6 +42,8 @@ pub struct Delegation {
     pub unlocated: Vec<Name>,
     /// When it ends.
     deadline: Instant,
+    /// What the zone above says of its DS records, and since when.
+    ds: Option<(Arc<Message>, Instant)>,
 }
 
 impl Delegation {
@@ -63,6 +66,7 @@ impl Delegation {
             addresses,
             unlocated,
             deadline: now.after(lifetime(referral.ttl)),
+            ds: referral.ds.clone().map(|message| (message, now)),
         })
     }
 }
@@ -104,12 +108,16 @@ impl Delegations {
             addresses,
             unlocated: Vec::new(),
             deadline: now.after(lifetime(ttl)),
+            ds: None,
         };
         self.keep(&None, root);
     }
 
-    fn keep(&mut self, scope: &Scope, delegation: Delegation) {
+    fn keep(&mut self, scope: &Scope, mut delegation: Delegation) {
         let place = (scope.clone(), delegation.zone.to_lowercase());
+        // A referral to a query without DO has no signatures, and takes nothing back.
+        let before = self.known.get_mut(&place).and_then(|it| it.ds.take());
+        delegation.ds = delegation.ds.or(before);
         if self.known.insert(place.clone(), delegation).is_none() {
             self.by_age.push_back(place);
         }
@@ -136,6 +144,16 @@ impl Delegations {
             let known = self.known.get(&(scope.clone(), name.suffix(n)))?;
             (known.deadline > now && !known.addresses.is_empty()).then_some(known)
         })
+    }
+
+    /// The answer to the question for a zone's DS records, if the referral to it had that and its TTLs have not ended. Nobody
+    /// has validated it.
+    #[must_use]
+    pub fn ds(&self, scope: &Scope, zone: &Name, now: Instant) -> Option<Message> {
+        let known = self.known.get(&(scope.clone(), zone.to_lowercase()))?;
+        let (message, since) = known.ds.as_ref().filter(|_| known.deadline > now)?;
+        let age = u32::try_from(now.since(*since).as_secs()).ok()?;
+        (age < message.least_ttl()).then(|| message.aged(age))
     }
 
     /// Forgets a zone whose servers do not answer: the zone above may name others.
@@ -188,6 +206,7 @@ mod tests {
             zone: name(zone),
             servers: servers.collect(),
             ttl,
+            ds: None,
         }
     }
 

@@ -56,8 +56,8 @@ use exchanges::{Exchanges, Purpose};
 use flight::Flight;
 use flights::Flights;
 pub use interface::{
-    CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
-    Validated,
+    CacheResult, Counts, ExchangeId, FlightId, Known, Loss, Output, Reason, ResolveRequest,
+    Settings, Validated,
 };
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
@@ -390,6 +390,20 @@ impl<C, E: Entropy> Resolver<C, E> {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The knowledge of zones from the root downwards.
+    #[must_use]
+    pub fn known(&self, now: Instant) -> Known {
+        let root = self
+            .delegations
+            .deepest(&None, &dns_wire::Name::root(), now);
+        let root_servers = root.map(|root| root.addresses.len());
+        Known {
+            root_servers,
+            delegations: self.delegations.len() - usize::from(root_servers.is_some()),
+            zones: self.zones.len(),
+        }
     }
 
     /// The number of questions in flight.

@@ -102,6 +102,7 @@ impl Validation {
         }
         // All keys come first: then no signature is verified twice.
         let mut places = Vec::with_capacity(self.chain.parts.len());
+        let mut left = u32::MAX;
         for part in &self.chain.parts {
             let (owner, target) = self.target(part);
             let Context {
@@ -110,7 +111,9 @@ impl Validation {
                 now,
             } = context;
             // The zone above signs its denial of a name that has a negative anchor, too.
-            if anchors.closest(&owner) == Closest::Negative {
+            if let Closest::Negative(ends) = anchors.closest(&owner, *now) {
+                let ends = ends.map_or(u32::MAX, |it| u32::try_from(it).unwrap_or(u32::MAX));
+                left = left.min(ends);
                 places.push(Place::Insecure(Why::NegativeAnchor));
                 continue;
             }
@@ -126,7 +129,9 @@ impl Validation {
                 place => places.push(place),
             }
         }
-        Step::Done(self.judge(&places, context.wrapped()))
+        let mut verdict = self.judge(&places, context.wrapped());
+        verdict.lifetime = verdict.lifetime.min(left);
+        Step::Done(verdict)
     }
 
     /// The name whose anchors count for a part, and the name whose zone has to have signed it: the signer that its signatures name, if it may

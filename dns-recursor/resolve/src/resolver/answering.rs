@@ -242,15 +242,19 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.link_failed(id, Reason::Chain, now);
             return;
         }
-        let Some(route) = self.table.find(key.name(), key.qtype()).map(Arc::clone) else {
-            self.link_failed(id, Reason::NoRoute, now);
-            return;
-        };
         // It counts for the client whose question leads here.
         let flight = self.flights.get(id);
         let owner = flight.and_then(|flight| flight.owner);
         let link = flight.and_then(|flight| flight.link.as_ref());
         let is_for_keys = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Keys));
+        let route = match is_for_keys && flight.is_some_and(|flight| flight.is_recursing) {
+            true => Some(self.table.find_inner(key.name(), key.qtype())),
+            false => self.table.find(key.name(), key.qtype()),
+        };
+        let Some(route) = route.map(Arc::clone) else {
+            self.link_failed(id, Reason::NoRoute, now);
+            return;
+        };
         match self.begin(key, route, owner, false, now) {
             None => self.link_failed(id, Reason::Absent, now),
             Some(next) => {

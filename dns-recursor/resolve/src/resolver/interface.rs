@@ -229,6 +229,17 @@ pub struct FlightId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
+/// The knowledge of zones from the root downwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The addresses of the root's servers that one of them has named; `None` before.
+    pub root_servers: Option<usize>,
+    /// The delegated zones whose servers are known.
+    pub delegations: usize,
+    /// The zones whose keys are known, or that are known to be unsigned.
+    pub zones: usize,
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

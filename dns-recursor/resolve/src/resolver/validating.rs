@@ -6,9 +6,10 @@
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::{Answer, Message};
+use dns_iterate::delegations::Delegations;
 use dns_validate::validation::Context;
 use dns_validate::{Need, Response, Security, Step, Validation, Verdict, Why};
-use dns_wire::{Class, Name};
+use dns_wire::{Class, Name, Type};
 
 use super::asking::Cause;
 use super::checks::Validating;
@@ -16,6 +17,7 @@ use super::flight::LinkPurpose;
 use super::upstreams::UpstreamId;
 use super::{FlightId, Reason, Resolver};
 use crate::exchange::Entropy;
+use crate::forward::Table;
 
 impl<C, E: Entropy> Resolver<C, E> {
     /// Validates an answer, and then acts on it.
@@ -69,7 +71,17 @@ impl<C, E: Entropy> Resolver<C, E> {
             zones: &mut self.zones,
             now: seconds,
         };
-        let step = validating.validation.step(&mut context);
+        let step = loop {
+            let step = validating.validation.step(&mut context);
+            let Step::Need(need) = &step else {
+                break step;
+            };
+            // The referral that has led to a zone has its DS records, or says that there are none.
+            let referred = referred_ds(&self.delegations, &self.table, need, now);
+            if !referred.is_some_and(|ds| validating.validation.offer(&ds, &mut context)) {
+                break step;
+            }
+        };
         flight.checks.budget = validating.validation.budget();
         match step {
             Step::Need(need) => {
@@ -162,4 +174,22 @@ impl<C, E: Entropy> Resolver<C, E> {
         let (at, seconds) = self.wall;
         seconds + now.since(at).as_secs()
     }
+}
+
+/// The answer to a question for DS records that the referral to their zone had.
+fn referred_ds(
+    delegations: &Delegations,
+    table: &Table,
+    need: &Need,
+    now: Instant,
+) -> Option<Response> {
+    if need.rtype != Type::DS {
+        return None;
+    }
+    let below_route = table.find(need.name.as_wire(), Type::DS);
+    let below_route = below_route.map(|route| Some(route.zone.to_lowercase()));
+    let scopes = [Some(None), below_route];
+    let mut scopes = scopes.iter().flatten();
+    let message = scopes.find_map(|scope| delegations.ds(scope, &need.name, now))?;
+    Response::read(&message)
 }

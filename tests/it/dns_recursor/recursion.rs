@@ -1,0 +1,357 @@
+//! Recursion with validation beside Unbound: a private tree whose zones each have a server of their own, in one BIND with a view
+//! for each address.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tests::binaries::binary;
+use tests::daemon::{Daemon, http_get};
+use tests::dns::{A, AAAA, MX, Message, NOERROR, Question, SERVFAIL, SOA, TXT, ask};
+use tests::netns::{Machine, Network};
+use tests::scratch::Scratch;
+use tests::wait;
+
+use super::signed_tree::{FUTURE, NSEC3, OPT_OUT, P256, PAST, Tree, Zone, sign};
+use super::validation::{DNSKEY, DS, essence, question, reason};
+
+const GOOD: &str = "www A 192.0.2.1\nwww AAAA 2001:db8::1\n@ MX 10 www\nalias CNAME www\n*.wild A 192.0.2.2\n\
+    a.b.there.wild TXT x\n*.walias CNAME www\na.ent A 192.0.2.3\nmoved DNAME n3.test.\nover CNAME www.n3.test.\n\
+    out CNAME www.plain.test.\nlate CNAME www.expired.test.\nlost CNAME nothing.good.test.\nfar CNAME www.bank.example.\n";
+const WWW: &str = "www A 192.0.2.66\n*.wild A 192.0.2.2\na.ent A 192.0.2.3\n";
+/// Besides those that every zone has below it: one with a server elsewhere, and one whose DS record has an algorithm of the future.
+const TEST: &str = "nothing TXT x\nglueless.test. NS ns1.bank.example.\nalg.test. NS ns.alg.test.\nns.alg A 192.168.7.37\n\
+    alg DS 1 18 2 2BB183AF5F22588179A53B0A98631FAD1A2921182BB183AF5F22588179A53B0A\n";
+
+/// The zones, each behind those below it, and the last octet of the address of each.
+const ZONES: [(u8, Zone); 20] = [
+    (26, Zone("sub.n3.test", None, P256, WWW)),
+    (27, Zone("un.opt.test", None, P256, WWW)),
+    (25, Zone("plain.test", None, P256, WWW)),
+    (34, Zone("deep.ent.good.test", Some(&[]), P256, WWW)),
+    (35, Zone("signed.opt.test", Some(&[]), P256, WWW)),
+    (22, Zone("good.test", Some(&[]), P256, GOOD)),
+    (23, Zone("n3.test", Some(NSEC3), "ED25519", WWW)),
+    (24, Zone("opt.test", Some(OPT_OUT), "RSASHA256", WWW)),
+    (28, Zone("bogus.test", Some(&[]), P256, WWW)),
+    (29, Zone("expired.test", Some(PAST), P256, WWW)),
+    (30, Zone("early.test", Some(FUTURE), P256, WWW)),
+    (31, Zone("wrong.test", Some(&[]), P256, WWW)),
+    (36, Zone("nta.test", Some(PAST), P256, WWW)),
+    (37, Zone("alg.test", None, P256, WWW)),
+    (REFUSING, Zone("lame.test", None, P256, WWW)),
+    (CLOSED, Zone("dead.test", None, P256, WWW)),
+    (
+        33,
+        Zone(
+            "bank.example",
+            Some(&[]),
+            P256,
+            "www A 192.0.2.9\nns1 A 192.168.7.33\n",
+        ),
+    ),
+    (32, Zone("example", Some(NSEC3), P256, "")),
+    (21, Zone("test", Some(&[]), P256, TEST)),
+    (20, Zone(".", Some(&[]), P256, "lonely TXT x\n")),
+];
+/// An address with a server that has no zone.
+const REFUSING: u8 = 40;
+/// An address without a server.
+const CLOSED: u8 = 41;
+/// The addresses of the two resolvers.
+const OURS: u8 = 2;
+const UNBOUND: u8 = 3;
+
+fn address(last: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 7, last)
+}
+
+/// The addresses of servers.
+fn servers() -> impl Iterator<Item = u8> {
+    let all = ZONES.iter().map(|(last, _)| *last);
+    all.filter(|last| *last != CLOSED)
+}
+
+/// Serves each zone at its own address alone.
+fn start_named(machine: &Machine, files: &Scratch, tree: &Tree) -> Daemon {
+    let mut views = String::new();
+    for last in servers() {
+        let of_address = ZONES.iter().filter(|(at, _)| *at == last);
+        let mut names: Vec<&str> = of_address.map(|(_, Zone(name, ..))| *name).collect();
+        names.retain(|name| *name != "lame.test");
+        // The unsigned zone whose server is in another one.
+        if last == 33 {
+            names.push("glueless.test");
+        }
+        let mut zones = String::new();
+        for name in names {
+            write!(
+                zones,
+                "zone \"{name}\" {{ type primary; file \"{name}.zone\"; }}; "
+            )
+            .unwrap();
+        }
+        let address = address(last);
+        writeln!(
+            views,
+            "view \"v{last}\" {{ match-destinations {{ {address}; }}; {zones} }};"
+        )
+        .unwrap();
+    }
+    for (name, text) in &tree.zones {
+        files.write(&format!("{name}.zone"), text);
+    }
+    let glueless =
+        "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns1.bank.example.\nwww A 192.0.2.7\n";
+    files.write("glueless.test.zone", glueless);
+    let listen: Vec<String> = servers().map(|it| format!("{};", address(it))).collect();
+    let directory = files.path().display();
+    let text = format!(
+        "options {{ directory \"{directory}\"; pid-file none; session-keyfile none; lock-file none; recursion no; \
+         listen-on {{ {} }}; listen-on-v6 {{ none; }}; dnssec-validation no; empty-zones-enable no; notify no; \
+         querylog yes; }};\ncontrols {{ }};\n\
+         logging {{ channel q {{ file \"queries.log\"; }}; category queries {{ q; }}; }};\n{views}",
+        listen.concat(),
+    );
+    let mut command = machine.command("named");
+    command.args(["-g", "-n", "1", "-c"]);
+    command.arg(files.write("named.conf", &text));
+    let daemon = Daemon::spawn("named", command);
+    daemon.wait_log("all zones loaded");
+    daemon
+}
+
+fn start_unbound(machine: &Machine, files: &Scratch, tree: &Tree) -> Daemon {
+    let hints = files.join("named.root").display().to_string();
+    let text = format!(
+        "server:\n  directory: \"\"\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  use-syslog: no\n  \
+         do-daemonize: no\n  logfile: \"\"\n  interface: 127.0.0.1@5300\n  do-ip6: no\n  root-hints: \"{hints}\"\n  \
+         module-config: \"validator iterator\"\n  trust-anchor: \"{}\"\n  domain-insecure: \"nta.test\"\n  ede: yes\n  \
+         local-zone: \"test.\" nodefault\n  num-threads: 1\n  aggressive-nsec: no\n  \
+         target-fetch-policy: \"0 0 0 0 0\"\nremote-control:\n  control-enable: no\n",
+        tree.anchor,
+    );
+    let mut command = machine.command("unbound");
+    command.arg("-d").arg("-c");
+    command.arg(files.write("unbound.conf", &text));
+    Daemon::spawn("unbound", command)
+}
+
+fn start_ours(machine: &Machine, files: &Scratch, tree: &Tree) -> Daemon {
+    let hints = files.join("named.root").display().to_string();
+    let text = format!(
+        "version = \"v1\"\nlisten = [\"127.0.0.1:5300\"]\nadmin.listen = \"127.0.0.1:9403\"\n\
+         recursion.root-hints = \"{hints}\"\n[dnssec]\nmode = \"validate\"\ntrust-anchors = [\"{}\"]\n\
+         negative-trust-anchors = [\"nta.test\"]\n[[forward]]\nzone = \".\"\nmode = \"recurse\"\n",
+        tree.anchor,
+    );
+    let mut command = machine.command(binary("dns-recursor"));
+    command.args(["serve", "--config"]);
+    command.arg(files.write("dns-recursor.toml", &text));
+    Daemon::start("dns-recursor", command)
+}
+
+/// The queries that the servers have got, by the last octet of the address of the resolver.
+struct Seen {
+    log: PathBuf,
+    /// The octets that are read.
+    read: usize,
+}
+
+impl Seen {
+    /// Those since the last time.
+    fn next(&mut self) -> BTreeMap<u8, Vec<String>> {
+        let text = std::fs::read_to_string(&self.log).unwrap();
+        let mut found: BTreeMap<u8, Vec<String>> = BTreeMap::new();
+        let new = text.get(self.read..).unwrap_or_default();
+        // The last line may not be whole yet.
+        let whole = new.rfind('\n').map_or(0, |at| at + 1);
+        self.read += whole;
+        for line in new[..whole].lines() {
+            let from = line.split_once(" 192.168.7.").and_then(|(_, rest)| {
+                let (last, _) = rest.split_once('#')?;
+                last.parse().ok()
+            });
+            let asked = line.split_once(" query: ").map(|(_, asked)| asked);
+            let (from, asked): (u8, &str) = (from.unwrap(), asked.unwrap());
+            let words: Vec<&str> = asked.split(' ').collect();
+            let server = line.rsplit_once("(192.168.7.").unwrap().1;
+            let line = format!(
+                "{} {} at {}",
+                words[0].to_ascii_lowercase(),
+                words[2],
+                server.trim_end_matches(')')
+            );
+            found.entry(from).or_default().push(line);
+        }
+        found
+    }
+}
+
+/// The names and types that are compared, in an order in which later ones find the servers that earlier ones have found.
+fn questions() -> Vec<(String, u16)> {
+    let mut all = vec![("www.good.test".to_owned(), A)];
+    for (_, Zone(zone, ..)) in &ZONES {
+        if ["test", ".", "example", "bank.example"].contains(zone) {
+            continue;
+        }
+        let names: &[(&str, u16)] = match *zone {
+            "dead.test" | "lame.test" => &[("www", A)],
+            "good.test" | "n3.test" | "opt.test" => &[
+                ("www", A),
+                ("www", TXT),
+                ("no", A),
+                ("x.y.no", A),
+                ("q.wild", A),
+                ("q.r.wild", A),
+                ("q.wild", TXT),
+                ("ent", A),
+                ("a.ent", A),
+                ("x.www", A),
+            ],
+            _ => &[("www", A), ("no", A), ("q.wild", A)],
+        };
+        for (name, rtype) in names {
+            all.push((format!("{name}.{zone}"), *rtype));
+        }
+        if !["dead.test", "lame.test"].contains(zone) {
+            all.extend([SOA, DS, DNSKEY].map(|rtype| ((*zone).to_owned(), rtype)));
+        }
+    }
+    for name in [
+        "alias",
+        "q.walias",
+        "www.moved",
+        "no.moved",
+        "over",
+        "out",
+        "late",
+        "lost",
+        "far",
+    ] {
+        let name = format!("{name}.good.test");
+        all.extend([(name.clone(), A), (name, AAAA)]);
+    }
+    for (name, rtype) in [
+        ("good.test", MX),
+        ("www.glueless.test", A),
+        ("no.glueless.test", A),
+        ("www.bank.example", A),
+        ("nothing.test", TXT),
+        ("no.test", A),
+        ("lonely", TXT),
+        ("no", A),
+        ("x.no", A),
+        (".", SOA),
+    ] {
+        all.push((name.to_owned(), rtype));
+    }
+    all
+}
+
+/// The differences between two answers.
+fn difference(ours: &Message, theirs: &Message) -> Option<String> {
+    let codes = (reason(ours), reason(theirs));
+    let same_code = match codes {
+        (Some(ours), Some(theirs)) => ours == theirs,
+        _ => true,
+    };
+    let same = essence(ours) == essence(theirs) && same_code;
+    (!same).then(|| {
+        format!(
+            "\n  ours   {:?}\n  theirs {:?} {codes:?}",
+            essence(ours),
+            essence(theirs)
+        )
+    })
+}
+
+#[test]
+#[ignore = "needs network namespaces; tests/run runs it"]
+fn every_answer_is_unbounds_and_costs_the_servers_no_more() {
+    let mut network = Network::new();
+    let addresses: Vec<String> = servers()
+        .chain([CLOSED])
+        .map(|last| format!("{}/24", address(last)))
+        .collect();
+    let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+    let world = network.machine_with("world", &addresses);
+    let ours = network.machine("ours", &format!("{}/24", address(OURS)));
+    let judge = network.machine("judge", &format!("{}/24", address(UNBOUND)));
+    let files = Scratch::new("recursion");
+    let zones: Vec<Zone> = ZONES.map(|(_, zone)| zone).into();
+    let tree = sign(&files, &zones, |name| {
+        let of_name = ZONES.iter().find(|(_, Zone(zone, ..))| *zone == name);
+        address(of_name.unwrap().0)
+    });
+    let root = address(20);
+    files.write(
+        "named.root",
+        &format!(". 3600000 NS ns.\nns. 3600000 A {root}\n"),
+    );
+    let _named = start_named(&world, &files, &tree);
+    let resolver = SocketAddr::from(([127, 0, 0, 1], 5300));
+    let _resolvers = [
+        start_unbound(&judge, &files, &tree),
+        start_ours(&ours, &files, &tree),
+    ];
+    judge.inside(|| {
+        wait::for_it("Unbound", Duration::from_secs(20), || {
+            ask(resolver, &Question::new("localhost", A)).is_ok()
+        });
+    });
+    let mut seen = Seen {
+        log: files.join("queries.log"),
+        read: 0,
+    };
+    let mut problems = String::new();
+    let mut table = String::from("ours unbound question\n");
+    let mut totals = [0, 0];
+    for (name, rtype) in questions() {
+        let question = question(&name, rtype, true);
+        let [of_ours, of_unbound] =
+            [&ours, &judge].map(|machine| machine.inside(|| ask(resolver, &question)));
+        let mut asked = seen.next();
+        let [asked, of_judge] = [OURS, UNBOUND].map(|it| asked.remove(&it).unwrap_or_default());
+        totals = [totals[0] + asked.len(), totals[1] + of_judge.len()];
+        writeln!(
+            table,
+            "{:4} {:7} {name} {rtype}",
+            asked.len(),
+            of_judge.len()
+        )
+        .unwrap();
+        if asked.len() > of_judge.len() {
+            writeln!(
+                problems,
+                "{name} {rtype}: asked {asked:?}\n  Unbound {of_judge:?}"
+            )
+            .unwrap();
+        }
+        let different = match (&of_ours, &of_unbound) {
+            (Ok(ours), Ok(theirs)) => difference(ours, theirs),
+            (Ok(ours), Err(_)) if ours.rcode == u16::from(SERVFAIL) => None,
+            other => Some(format!("{other:?}")),
+        };
+        if let Some(different) = different {
+            writeln!(problems, "{name} {rtype}: {different}").unwrap();
+        }
+    }
+    writeln!(table, "{:4} {:7} in all", totals[0], totals[1]).unwrap();
+    println!("{table}");
+    assert!(problems.is_empty(), "{problems}\n{table}");
+    assert!(totals[0] <= totals[1], "{table}");
+    let admin = SocketAddr::from(([127, 0, 0, 1], 9403));
+    let (_, status) = ours.inside(|| http_get(admin, "/status")).unwrap();
+    for word in [
+        "\"primed\":true",
+        "\"mode\":\"recurse\"",
+        "\"known_zones\":",
+    ] {
+        assert!(status.replace(' ', "").contains(word), "{word}: {status}");
+    }
+    let last = ours.inside(|| ask(resolver, &Question::new("www.good.test", A)));
+    assert_eq!(last.unwrap().rcode, u16::from(NOERROR));
+}
