@@ -112,11 +112,12 @@ fn start_named(machine: &Machine, files: &Scratch, tree: &Tree) -> Daemon {
         "options {{ directory \"{directory}\"; pid-file none; session-keyfile none; lock-file none; recursion no; \
          listen-on {{ {} }}; listen-on-v6 {{ none; }}; dnssec-validation no; empty-zones-enable no; notify no; \
          querylog yes; }};\ncontrols {{ }};\n\
-         logging {{ channel q {{ file \"queries.log\"; }}; category queries {{ q; }}; }};\n{views}",
+         logging {{ channel e {{ stderr; severity info; }}; category default {{ e; }}; category query-errors {{ null; }}; \
+         channel q {{ file \"queries.log\"; }}; category queries {{ q; }}; }};\n{views}",
         listen.concat(),
     );
     let mut command = machine.command("named");
-    command.args(["-g", "-n", "1", "-c"]);
+    command.args(["-f", "-n", "1", "-c"]);
     command.arg(files.write("named.conf", &text));
     let daemon = Daemon::spawn("named", command);
     daemon.wait_log("all zones loaded");
@@ -254,8 +255,10 @@ fn questions() -> Vec<(String, u16)> {
 /// The differences between two answers.
 fn difference(ours: &Message, theirs: &Message) -> Option<String> {
     let codes = (reason(ours), reason(theirs));
+    // Of a bogus answer Unbound often says no more than that, or that a key is missing, when a signature has expired.
+    let is_bogus = |code: u16| (6..=12).contains(&code);
     let same_code = match codes {
-        (Some(ours), Some(theirs)) => ours == theirs,
+        (Some(ours), Some(theirs)) => ours == theirs || is_bogus(ours) && [6, 9].contains(&theirs),
         _ => true,
     };
     let same = essence(ours) == essence(theirs) && same_code;

@@ -411,6 +411,52 @@ fn upstreams_are_asked_first_and_the_root_when_they_fail() {
     assert_eq!(n_asked(&world, 1), 0);
 }
 
+/// New names of a zone whose servers, and those above, are behind a link with this round trip and this loss; the queries for
+/// a hundred names.
+fn over_a_link(seed: u64, round_trip: u64, loss: u64) -> usize {
+    const NAMES: usize = 300;
+    let mut world = tree_of(seed, [recursing(".", ForwardMode::Recurse, &[])]);
+    for (server, _) in SERVERS {
+        let spread = round_trip / 50;
+        world.behave(server, |how| {
+            (how.delay, how.loss) = ((round_trip - spread, round_trip + spread), loss);
+        });
+    }
+    for name in ["first.good.test", "second.good.test"] {
+        world.ask(name);
+        world.run_for(5_000);
+    }
+    let before = world.resolver.counts().sent;
+    let asked: Vec<(u64, String)> = (0..NAMES)
+        .map(|n| {
+            let name = format!("n{n}.good.test");
+            let client = world.ask(&name);
+            world.run_for(50);
+            (client, name)
+        })
+        .collect();
+    world.run_for(5_000);
+    for (client, name) in asked {
+        let got = world.got(client).map(|(_, got)| got);
+        assert_eq!(got, Some(good(&name)), "{round_trip} ms, {loss} %, {seed}");
+    }
+    let sent = world.resolver.counts().sent - before;
+    usize::try_from(sent).unwrap() * 100 / NAMES
+}
+
+#[test]
+fn over_slow_and_lossy_links_each_name_is_found_and_costs_about_one_query() {
+    for round_trip in [600, 900] {
+        for seed in 1..=8 {
+            let sent = over_a_link(seed, round_trip, 0);
+            assert!(sent <= 120, "{round_trip} ms, {seed}: {sent} / 100");
+            // Four of five queries arrive, so each name takes 1.25 on average.
+            let sent = over_a_link(seed, round_trip, 20);
+            assert!(sent <= 170, "{round_trip} ms, {seed}: {sent} / 100");
+        }
+    }
+}
+
 /// One seeded life in a tree whose servers come, go, lose, lie about letter case and fail.
 fn wander(seed: u64) {
     let mut world = tree_of(seed, [recursing(".", ForwardMode::Recurse, &[])]);
