@@ -141,6 +141,8 @@ struct Driver {
     exchanges: HashMap<ExchangeId, Exchange>,
     events: mpsc::Sender<Event>,
     seen: Observed,
+    /// The flushes of the cache that the resolver knows of.
+    flushes: u64,
     observed: Arc<Mutex<Observed>>,
     heartbeat: Heartbeat,
     /// Wakes the driver when its heartbeat is checked.
@@ -253,6 +255,12 @@ impl Driver {
     }
 
     fn take(&mut self, job: Job, now: Instant) {
+        // Denials are made from answers that were in the cache.
+        let flushes = self.resources.cache.n_flushes();
+        if self.flushes != flushes {
+            self.flushes = flushes;
+            self.resolver.forget_denials();
+        }
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
         let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);

@@ -382,6 +382,9 @@ pub struct Dnssec {
     /// broken. A trust anchor below counts nevertheless. `"ZONE until TIME"` ends by itself; TIME is a day such as
     /// `2026-12-05` (in UTC), or `2026-12-05T09:30:00Z`.
     pub negative_trust_anchors: Vec<String>,
+    /// Whether dns-recursor denies names by what it has validated of their zones: a signed denial covers all names in a gap
+    /// (RFC 8198). A zone whose signer says less than it has is to be a negative trust anchor.
+    pub aggressive_nsec: bool,
 }
 
 impl Default for Dnssec {
@@ -390,6 +393,7 @@ impl Default for Dnssec {
             mode: DnssecMode::Off,
             trust_anchors: None,
             negative_trust_anchors: Vec::new(),
+            aggressive_nsec: true,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Denials that secure answers have proven, for further names in the same gaps (RFC 8198).
 //!
-//! NSEC records alone count: a gap between hashes holds few names that are asked (RFC 8198 §5.1), and its proof costs hashes.
+//! Of gaps, those of NSEC records alone count: the proof of one between hashes costs hashes for each name that is asked.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,8 +11,12 @@ use crate::anchors::{Anchors, Closest};
 use crate::denial::{Nsec, nsec};
 use crate::response::{Response, Set};
 
+/// The code of the extended error for an answer made from denials, by the IANA registry of RFC 8914.
+pub const SYNTHESIZED: u16 = 29;
 /// The most NSEC records that are kept; the oldest makes room.
 const MAX_RECORDS: usize = 20_000;
+/// The most names that do not exist that are kept.
+const MAX_ENDS: usize = 5_000;
 /// The longest time that one is kept, in seconds: as long as unbound does it.
 const MAX_KEPT: u32 = 3_600;
 
@@ -22,6 +26,17 @@ pub struct Denials {
     zones: HashMap<Name, Zone>,
     /// The zone and the owner of each record, in the order in which they were learnt first.
     by_age: VecDeque<(Name, Name)>,
+    /// Names that do not exist, and so have none below them (RFC 8020); the proof of a name holds for those.
+    ends: HashMap<Name, End>,
+    ends_by_age: VecDeque<Name>,
+}
+
+/// The proof that a name does not exist.
+#[derive(Debug)]
+struct End {
+    zone: Name,
+    /// The SOA record and the proofs.
+    sets: Vec<Kept>,
 }
 
 #[derive(Debug)]
@@ -59,7 +74,7 @@ impl Denials {
     /// Whether there is none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.by_age.is_empty()
+        self.by_age.is_empty() && self.ends.is_empty()
     }
 
     /// Forgets all.
@@ -67,8 +82,8 @@ impl Denials {
         *self = Self::default();
     }
 
-    /// Learns from a negative answer that was secure for `lifetime` seconds.
-    pub(crate) fn learn(&mut self, response: &Response, lifetime: u32, now: u64) {
+    /// Learns from an answer that denies `name`, or a type there, and was secure for `lifetime` seconds.
+    pub(crate) fn learn(&mut self, name: &Name, response: &Response, lifetime: u32, now: u64) {
         let mut authority = response.section(Section::Authority);
         let Some(soa) = authority.find(|set| set.rtype == Type::SOA) else {
             return;
@@ -98,6 +113,23 @@ impl Denials {
         while self.by_age.len() > MAX_RECORDS {
             self.forget_oldest();
         }
+        if response.rcode == Rcode::NXDOMAIN {
+            let proofs = response.proofs().filter(|set| is_own(set));
+            let sets = [soa].into_iter().chain(proofs).map(kept).collect();
+            let zone = apex.clone();
+            self.learn_end(name.to_lowercase(), End { zone, sets });
+        }
+    }
+
+    fn learn_end(&mut self, name: Name, end: End) {
+        if self.ends.insert(name.clone(), end).is_none() {
+            self.ends_by_age.push_back(name);
+        }
+        while self.ends_by_age.len() > MAX_ENDS {
+            if let Some(oldest) = self.ends_by_age.pop_front() {
+                self.ends.remove(&oldest);
+            }
+        }
     }
 
     fn forget_oldest(&mut self) {
@@ -125,8 +157,23 @@ impl Denials {
             Type::DS => name.parent()?,
             _ => name.clone(),
         };
-        if matches!(anchors.closest(&from, now), Closest::Negative(_) | Closest::None) {
+        if matches!(
+            anchors.closest(&from, now),
+            Closest::Negative(_) | Closest::None
+        ) {
             return None;
+        }
+        let question = [
+            name.as_wire(),
+            &qtype.0.to_be_bytes(),
+            &Class::IN.0.to_be_bytes(),
+        ];
+        let question = question.concat();
+        let mut enclosing = (1..name.n_labels()).map(|n| name.suffix(n));
+        if let Some(end) = enclosing.find_map(|above| self.ends.get(&above))
+            && let Some(denied) = end.deny(&question, now)
+        {
+            return Some(denied);
         }
         let mut above = (0..=from.n_labels()).rev().map(|n| from.suffix(n));
         let (apex, zone) = above.find_map(|apex| self.zones.get_key_value(&apex))?;
@@ -153,20 +200,28 @@ impl Denials {
             return None;
         };
         used.insert(0, soa);
-        let until = used.iter().map(|kept| kept.until).min()?;
-        let lifetime = u32::try_from(until - now).ok()?;
-        let question = [
-            name.as_wire(),
-            &qtype.0.to_be_bytes(),
-            &Class::IN.0.to_be_bytes(),
-        ];
-        let message = compose(&question.concat(), rcode, &used, lifetime)?;
-        Some(Denied {
-            zone: apex.clone(),
-            message: message.with_ad(true),
-            lifetime,
-        })
+        denied(apex, &question, rcode, &used, now)
     }
+}
+
+impl End {
+    fn deny(&self, question: &[u8], now: u64) -> Option<Denied> {
+        let sets: Vec<&Kept> = self.sets.iter().collect();
+        denied(&self.zone, question, Rcode::NXDOMAIN, &sets, now)
+    }
+}
+
+/// An answer of sets that have not ended.
+fn denied(zone: &Name, question: &[u8], rcode: Rcode, sets: &[&Kept], now: u64) -> Option<Denied> {
+    let until = sets.iter().map(|kept| kept.until).min()?;
+    let left = until.checked_sub(now).filter(|left| *left > 0)?;
+    let lifetime = u32::try_from(left).ok()?;
+    let message = compose(question, rcode, sets, lifetime)?;
+    Some(Denied {
+        zone: zone.clone(),
+        message: message.with_ad(true),
+        lifetime,
+    })
 }
 
 impl Zone {

@@ -10,6 +10,7 @@ use dns_wire::{Name, Section, Type};
 use crate::anchors::{Anchors, Closest};
 use crate::budget::{Budget, Spent};
 use crate::denial::{Proof, Proofs};
+use crate::denials::Denials;
 use crate::keys::Key;
 use crate::response::{Response, Set};
 use crate::signature::{self, Signed};
@@ -93,6 +94,13 @@ impl Validation {
     #[must_use]
     pub const fn budget(&self) -> Budget {
         self.budget
+    }
+
+    /// Passes on what a negative answer that is secure for `lifetime` seconds denies of its zone.
+    pub fn teach(&self, denials: &mut Denials, lifetime: u32, now: u64) {
+        if self.chain.parts.last() == Some(&Part::Denial) {
+            denials.learn(&self.chain.end, &self.response, lifetime, now);
+        }
     }
 
     /// Takes the next step. After [`Step::Need`] call [`Validation::supply`], then this again.

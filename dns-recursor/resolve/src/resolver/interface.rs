@@ -30,6 +30,8 @@ pub struct Settings {
     pub limits: TtlLimits,
     /// Whether queries have random letter case.
     pub randomize_case: bool,
+    /// Whether signed denials answer for further names.
+    pub aggressive_nsec: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Settings {
             max_clients: file.resolve.max_clients.get(),
             limits: TtlLimits::of(&file.cache),
             randomize_case: file.resolve.randomize_case,
+            aggressive_nsec: file.dnssec.aggressive_nsec,
         }
     }
 }
@@ -238,6 +241,8 @@ pub struct Known {
     pub delegations: usize,
     /// The zones whose keys are known, or that are known to be unsigned.
     pub zones: usize,
+    /// The signed denials that further names may be denied by.
+    pub denials: usize,
 }
 
 /// Counters since the start.
@@ -267,6 +272,8 @@ pub struct Counts {
     pub loops: u64,
     /// Answers by what validation has found.
     pub validated: Validated,
+    /// Answers made from signed denials.
+    pub denied: u64,
     /// Questions refused for overload, or ended to make room for another client's.
     pub overload: u64,
 }

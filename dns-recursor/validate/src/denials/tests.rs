@@ -14,7 +14,7 @@ fn taught(world: &World) -> Denials {
         let is_denial = response.section(Section::Authority).count() > 0
             && response.section(Section::Answer).count() == 0;
         if is_denial && *security == Security::Secure {
-            denials.learn(&response, 500, NOW);
+            denials.learn(&qname, &response, 500, NOW);
         }
     }
     denials
@@ -47,6 +47,9 @@ fn names_in_known_gaps_are_denied_as_their_zone_would() {
         ("zz", Type::A, true),
         ("zz", Type::DS, true),
         ("plain.test", Type::DS, true),
+        // Below a name that does not exist, whatever its proof.
+        ("x.no.n3.test", Type::TXT, true),
+        ("x.y.no.good.test", Type::A, true),
         // They exist.
         ("www.good.test", Type::A, false),
         ("good.test", Type::DS, false),
@@ -59,7 +62,7 @@ fn names_in_known_gaps_are_denied_as_their_zone_would() {
         // Other zones have them.
         ("www.plain.test", Type::A, false),
         ("no.plain.test", Type::A, false),
-        ("no.n3.test", Type::A, false),
+        ("new.n3.test", Type::A, false),
         ("no.expired.test", Type::A, false),
         ("never.good.test", Type::ANY, false),
     ] {
@@ -74,10 +77,17 @@ fn no_answer_from_denials_is_wrong_whatever_the_name() {
     let denials = taught(&world);
     let mut random = Random(11);
     let labels = [
-        "a", "www", "no", "wild", "q", "ent", "dn", "alias", "there", "x", "zz", "*", "plain",
+        "a", "www", "no", "wild", "q", "ent", "dn", "alias", "there", "x", "zz", "plain",
     ];
     let zones = ["good.test", "test", "n3.test", "plain.test", "opt.test"];
-    let types = [Type::A, Type::TXT, Type::DS, Type::NS, Type::CNAME, Type::SOA];
+    let types = [
+        Type::A,
+        Type::TXT,
+        Type::DS,
+        Type::NS,
+        Type::CNAME,
+        Type::SOA,
+    ];
     let mut n_denied = 0;
     for _ in 0..4_000 {
         let mut pick = |n: usize| usize::try_from(random.below(n as u64)).unwrap();
@@ -120,15 +130,21 @@ fn the_records_are_bounded() {
     for n in 0..MAX_RECORDS + 10 {
         let mut other = response.clone();
         let owner = name(&format!("n{n}.good.test"));
-        other.sets.retain(|set| set.rtype == Type::SOA || set.owner == name("www.good.test"));
+        other
+            .sets
+            .retain(|set| set.rtype == Type::SOA || set.owner == name("www.good.test"));
         for set in other.sets.iter_mut().filter(|set| set.rtype == Type::NSEC) {
             set.owner = owner.clone();
         }
-        denials.learn(&other, 500, NOW);
+        denials.learn(&owner, &other, 500, NOW);
     }
     assert_eq!(denials.len(), MAX_RECORDS);
     let n_kept: usize = denials.zones.values().map(|zone| zone.gaps.len()).sum();
     assert_eq!(n_kept, MAX_RECORDS);
+    assert_eq!(
+        (denials.ends.len(), denials.ends_by_age.len()),
+        (MAX_ENDS, MAX_ENDS)
+    );
     denials.clear();
     assert!(denials.is_empty());
 }

@@ -237,6 +237,28 @@ fn the_next_names_of_a_zone_cost_its_servers_one_query_and_those_above_none() {
 }
 
 #[test]
+fn a_part_of_a_name_at_which_no_zone_begins_is_asked_for_once() {
+    let mut world = tree();
+    for name in ["a.b.deep.good.test", "c.b.deep.good.test"] {
+        assert_eq!(ask(&mut world, name).1, good(name));
+    }
+    let of_zone: Vec<&String> = [21, 22]
+        .iter()
+        .filter_map(|server| world.asked.get(&address(*server)))
+        .flatten()
+        .collect();
+    let n_part = of_zone.iter().filter(|it| **it == "deep.good.test.");
+    assert_eq!(n_part.count(), 1, "{of_zone:?}");
+    // The answer for the part is one to a question.
+    let before = n_all(&world);
+    assert_eq!(
+        ask(&mut world, "b.deep.good.test").1,
+        good("b.deep.good.test")
+    );
+    assert_eq!(n_all(&world), before);
+}
+
+#[test]
 fn the_root_says_where_its_servers_are() {
     let mut world = tree();
     ask(&mut world, "www.good.test");
