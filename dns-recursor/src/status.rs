@@ -95,6 +95,8 @@ impl Report<'_> {
             trust_anchors: anchors.zones().map(Name::to_string).collect(),
             negative_trust_anchors: anchors.negative_zones().map(negative_anchor).collect(),
             known_zones: self.observed.known.zones,
+            denials: self.observed.known.denials,
+            denied: self.observed.counts.denied,
             secure: validated.secure,
             insecure: validated.insecure,
             bogus: validated.bogus,
@@ -185,6 +187,15 @@ fn write_dnssec(text: &mut String, dnssec: &Dnssec) -> std::fmt::Result {
         dnssec.indeterminate,
         counted(dnssec.known_zones, "zone"),
         dnssec.trust_anchors.join(" "),
+    )?;
+    writeln!(
+        text,
+        "denied: {} by {}",
+        counted(
+            usize::try_from(dnssec.denied).unwrap_or(usize::MAX),
+            "answer"
+        ),
+        counted(dnssec.denials, "signed denial"),
     )?;
     match dnssec.negative_trust_anchors.as_slice() {
         [] => Ok(()),

@@ -76,6 +76,12 @@ pub struct Dnssec {
     /// The zones whose keys are known, or that are known to be unsigned.
     #[serde(default)]
     pub known_zones: usize,
+    /// The signed denials that answer for further names.
+    #[serde(default)]
+    pub denials: usize,
+    /// Answers that were made from these.
+    #[serde(default)]
+    pub denied: u64,
     /// Answers that were secure.
     pub secure: u64,
     /// Answers from zones without signatures.

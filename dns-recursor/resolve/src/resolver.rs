@@ -216,9 +216,14 @@ impl<C, E: Entropy> Resolver<C, E> {
         match self.begin(request.key, route, request.origin, is_bridged, now) {
             Some(id) => {
                 let (client, origin) = (request.client, request.origin);
+                let is_refresh = client.is_none();
                 self.flights
                     .add_client(id, client, origin, request.has_stale);
-                self.start(id, now);
+                match is_refresh {
+                    // What is known is as old as what is to be refreshed.
+                    true => self.ask_at_once(id, now),
+                    false => self.start(id, now),
+                }
             }
             None => self.fail_at_once(request.key, Reason::Absent, request.client),
         }

@@ -55,6 +55,9 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.ask_more(id, exchange, goes_on, now);
             }
             Ok(answer) => {
+                if let Some(name) = flight.inner_name() {
+                    self.delegations.note_inner(name, answer.lifetime, now);
+                }
                 if flight.without_edns == Some(upstream)
                     && let Some(state) = self.upstreams.get_mut(upstream)
                 {
@@ -256,9 +259,12 @@ impl<C, E: Entropy> Resolver<C, E> {
         let owner = flight.and_then(|flight| flight.owner);
         let link = flight.and_then(|flight| flight.link.as_ref());
         let is_for_keys = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Keys));
-        let route = match is_for_keys && flight.is_some_and(|flight| flight.is_recursing) {
+        let is_server = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Server));
+        let recurses = flight.is_some_and(|flight| flight.is_recursing);
+        let route = self.table.find(key.name(), key.qtype());
+        let route = match recurses && (is_for_keys || is_server && route.is_none()) {
             true => Some(self.table.find_inner(key.name(), key.qtype())),
-            false => self.table.find(key.name(), key.qtype()),
+            false => route,
         };
         let Some(route) = route.map(Arc::clone) else {
             self.link_failed(id, Reason::NoRoute, now);
@@ -299,10 +305,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         match link.map(|link| link.purpose) {
             None => {}
             Some(LinkPurpose::Server) if self.seek(id) => {}
-            Some(LinkPurpose::Unchecked) => {
-                self.advance(id, Cause::Begin, now);
-                self.arm(id);
-            }
+            Some(LinkPurpose::Unchecked) => self.ask_at_once(id, now),
             Some(LinkPurpose::Keys) => {
                 let why = match reason {
                     Reason::Bogus(why) => why,

@@ -190,6 +190,13 @@ impl<C> Flight<C> {
         self.hidden = (next < all).then_some(next);
     }
 
+    /// The name of its question, when an answer to it says that no zone begins there.
+    pub(super) fn inner_name(&self) -> Option<Name> {
+        let (name, _) = Name::from_wire(self.key.name()).ok()?;
+        let is_inner = self.is_recursing && self.key.qtype() != Type::DS && name != *self.zone();
+        is_inner.then_some(name)
+    }
+
     /// The question of a query with this many labels of the name.
     pub(super) fn asked(&self, hidden: Option<usize>) -> Box<[u8]> {
         let name = Name::from_wire(self.key.name());

@@ -25,8 +25,7 @@ impl<C, E: Entropy> Resolver<C, E> {
     /// for zones, and parts of longer names.
     pub(super) fn start(&mut self, id: FlightId, now: Instant) {
         let Some(flight) = self.flights.get(id).filter(|flight| flight.validates()) else {
-            self.advance(id, Cause::Begin, now);
-            self.arm(id);
+            self.ask_at_once(id, now);
             return;
         };
         let unchecked = Key::new(self.seed, flight.key.question(), Variant::new(true, true));
@@ -34,6 +33,12 @@ impl<C, E: Entropy> Resolver<C, E> {
             Some(answer) => self.validate(id, None, answer, now),
             None => self.wait_for(id, LinkPurpose::Unchecked, Box::new(unchecked)),
         }
+    }
+
+    /// Sends the first query.
+    pub(super) fn ask_at_once(&mut self, id: FlightId, now: Instant) {
+        self.advance(id, Cause::Begin, now);
+        self.arm(id);
     }
 
     /// The answer to a question for DS records, when a referral had them.

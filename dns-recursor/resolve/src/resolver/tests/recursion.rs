@@ -379,6 +379,15 @@ fn a_single_zone_may_be_asked_for_from_the_root_downwards() {
 }
 
 #[test]
+fn the_servers_of_such_a_zone_may_have_names_without_a_route() {
+    let mut world = tree_of(1, [recursing("glueless.test", ForwardMode::Recurse, &[])]);
+    let name = "www.glueless.test";
+    assert_eq!(ask(&mut world, name).1, good(name));
+    let (_, got) = ask(&mut world, "ns1.bank.example");
+    assert_eq!(got, Got::Failed(Reason::NoRoute));
+}
+
+#[test]
 fn nothing_is_asked_of_the_root_unless_a_zone_says_so() {
     let mut world = tree_of(1, [route(".", Mode::Recursive, &[50])]);
     world.behave(50, |how| how.presence = Presence::Silent);
