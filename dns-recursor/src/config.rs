@@ -9,6 +9,7 @@ use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
 use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
+use daemon::calendar::Timestamp;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_cookie::Cookies;
@@ -144,7 +145,8 @@ impl Config {
             source = sources(file, check);
             forwards = forwarded(file, check);
             anchors = trusted(file, &forwards, check);
-            refuse_validation(file, &forwards, &anchors, check);
+            warnings.extend(unused(file, &forwards, &anchors, check));
+            without_effect(file, check);
             let lists: [(Option<&Networks>, &str); 2] = [
                 (file.allow_from.as_ref(), "allow-from"),
                 (Some(&file.notify_from), "notify-from"),
@@ -238,29 +240,17 @@ impl Config {
     }
 }
 
+/// Whether a zone is the internet's: its chain of trust begins at the root.
+fn is_public(forward: &Forward) -> bool {
+    forward.zone.is_root() || forward.source == ForwardMode::Recurse
+}
+
 /// The mode of validation of a zone.
 fn validation(file: &DnsRecursor, anchors: &Anchors, forward: &Forward) -> DnssecMode {
     match forward.dnssec {
         Some(own) => own,
-        None if forward.zone.is_root() || anchors.has(&forward.zone) => file.dnssec.mode,
+        None if is_public(forward) || anchors.has(&forward.zone) => file.dnssec.mode,
         None => DnssecMode::Off,
-    }
-}
-
-/// Answers from the root downwards are not validated. To serve them beside such a setting would promise too much.
-fn refuse_validation(
-    file: &DnsRecursor,
-    forwards: &[Forward],
-    anchors: &Anchors,
-    check: &mut Check<'_>,
-) {
-    for (index, forward) in forwards.iter().enumerate() {
-        let validates = validation(file, anchors, forward) != DnssecMode::Off;
-        if validates && forward.source != ForwardMode::Forward {
-            let message = "answers that come from the root's servers downwards are not validated: \
-                set `dnssec = \"off\"` for this zone, or forward it to servers that pass on signatures";
-            check.problem(&at!["forward", index, "mode"], message);
-        }
     }
 }
 
@@ -307,23 +297,96 @@ fn trusted(file: &DnsRecursor, forwards: &[Forward], check: &mut Check<'_>) -> A
             }
         }
     }
-    let mut negative = Vec::new();
+    let (mut negative, mut ending) = (Vec::new(), Vec::new());
     for (index, text) in file.dnssec.negative_trust_anchors.iter().enumerate() {
-        match Name::parse(text) {
-            Ok(zone) => negative.push(zone),
-            Err(_) => {
-                let message = format!("`{text}` is not a domain name");
-                check.problem(&at!["dnssec", "negative-trust-anchors", index], message);
-            }
+        match negative_anchor(text) {
+            Ok((zone, None)) => negative.push(zone),
+            Ok((zone, Some(end))) => ending.push((zone, end)),
+            Err(message) => check.problem(&at!["dnssec", "negative-trust-anchors", index], message),
         }
     }
     let is_anchored = |zone: &Name| positive.iter().any(|anchor| anchor.zone == *zone);
     let private = forwards.iter().filter(|forward| {
         let own = forward.dnssec.is_some_and(|mode| mode != DnssecMode::Off);
-        !own && !forward.zone.is_root() && !is_anchored(&forward.zone)
+        !own && !is_public(forward) && !is_anchored(&forward.zone)
     });
     negative.extend(private.map(|forward| forward.zone.clone()));
-    Anchors::new(positive, negative)
+    let anchors = Anchors::new(positive, negative);
+    ending.iter().fold(anchors, |anchors, (zone, end)| {
+        anchors.without_until(zone, *end)
+    })
+}
+
+/// A zone that is not validated, and the time at which that ends: `ZONE`, or `ZONE until TIME`.
+fn negative_anchor(text: &str) -> Result<(Name, Option<u64>), String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let (zone, time) = match words[..] {
+        [zone] => (zone, None),
+        [zone, "until", time] => (zone, Some(time)),
+        _ => {
+            return Err(format!(
+                "`{text}` has not the form `ZONE` or `ZONE until TIME`"
+            ));
+        }
+    };
+    let zone = Name::parse(zone).map_err(|_| format!("`{zone}` is not a domain name"))?;
+    let time = time.map(|time| {
+        let message = format!(
+            "`{time}` is no time: it needs the form `2026-12-05` or `2026-12-05T09:30:00Z`"
+        );
+        let parsed = Timestamp::parse(time).ok_or(message);
+        parsed.map(|time| time.since_epoch().as_secs())
+    });
+    Ok((zone, time.transpose()?))
+}
+
+/// Settings about upstreams of a zone that has none.
+fn without_effect(file: &DnsRecursor, check: &mut Check<'_>) {
+    for (index, forward) in file.forward.iter().enumerate() {
+        if forward.mode != ForwardMode::Recurse {
+            continue;
+        }
+        for (key, is_set) in [
+            ("recursive", forward.recursive),
+            ("policy", forward.policy != Policy::default()),
+            ("trust-ad", forward.trust_ad),
+        ] {
+            if is_set {
+                let message = format!(
+                    "`{key}` has no effect: a zone with `mode = \"recurse\"` has no upstreams"
+                );
+                check.problem(&at!["forward", index, key], message);
+            }
+        }
+    }
+}
+
+/// Warnings about settings that nothing here makes use of.
+fn unused(
+    file: &DnsRecursor,
+    forwards: &[Forward],
+    anchors: &Anchors,
+    check: &Check<'_>,
+) -> Vec<Problem> {
+    let recurses = forwards.iter().any(|it| it.source != ForwardMode::Forward);
+    let mut validates = forwards.iter().map(|it| validation(file, anchors, it));
+    let validates = validates.any(|mode| mode != DnssecMode::Off);
+    let settings = [
+        (
+            file.recursion.root_hints.is_some() && !recurses,
+            at!["recursion", "root-hints"].to_vec(),
+            "`root-hints` has no effect: no zone is resolved from the root's servers downwards",
+        ),
+        (
+            file.dnssec.trust_anchors.is_some() && !validates,
+            at!["dnssec", "trust-anchors"].to_vec(),
+            "`trust-anchors` has no effect: no zone is validated",
+        ),
+    ];
+    let unused = settings.into_iter().filter(|(is_unused, ..)| *is_unused);
+    unused
+        .map(|(_, at, message)| Problem::at(check.position(&at), message))
+        .collect()
 }
 
 fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {

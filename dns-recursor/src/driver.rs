@@ -141,6 +141,8 @@ struct Driver {
     exchanges: HashMap<ExchangeId, Exchange>,
     events: mpsc::Sender<Event>,
     seen: Observed,
+    /// The flushes of the cache that the resolver knows of.
+    flushes: u64,
     observed: Arc<Mutex<Observed>>,
     heartbeat: Heartbeat,
     /// Wakes the driver when its heartbeat is checked.
@@ -214,7 +216,7 @@ impl Driver {
             is_shown = now >= shown.after(SHOW / 10);
             if is_shown {
                 shown = now;
-                self.show();
+                self.show(now);
             }
             if jobs.is_empty() && self.resolver.n_clients() == 0 {
                 let told = self.idle.take().map(|idle| idle.send(()));
@@ -253,6 +255,12 @@ impl Driver {
     }
 
     fn take(&mut self, job: Job, now: Instant) {
+        // Denials are made from answers that were in the cache.
+        let flushes = self.resources.cache.n_flushes();
+        if self.flushes != flushes {
+            self.flushes = flushes;
+            self.resolver.forget_denials();
+        }
         let key = Key::new(self.resources.cache.seed(), &job.question, job.variant);
         let question = job.question.clone();
         let origin = job.waiter.as_ref().and_then(|waiter| waiter.from);
@@ -533,9 +541,10 @@ impl Driver {
 
     //--- - Views
 
-    fn show(&mut self) {
+    fn show(&mut self, now: Instant) {
         self.seen.counts = self.resolver.counts();
         self.seen.n_flights = self.resolver.n_flights();
+        self.seen.known = self.resolver.known(now);
         self.seen.upstreams = self.resolver.upstreams().collect();
         self.observed.lock().clone_from(&self.seen);
     }

@@ -273,6 +273,7 @@ fn events(page: &mut Page<'_, '_>, observed: &Observed, sum: &Sum) -> fmt::Resul
         ("joined", counts.joined),
         ("overdue", counts.overdue),
         ("near-misses", counts.near_misses),
+        ("denied", counts.denied),
         ("other-case", counts.other_case),
         ("truncated", counts.truncated),
         ("unusable", counts.unusable),

@@ -1,17 +1,20 @@
 //! The `status`: JSON from the running server, and lines for people.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
-use api::dns_recursor::{Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Upstream, Zone};
+use api::dns_recursor::{
+    Answers, Cache, CacheFile, Detail, Dnssec, Fitness, Recursion, Upstream, Zone,
+};
 use config_text::counted;
+use daemon::calendar::Timestamp;
 use daemon::config::HumanDuration;
 use daemon::run::headline;
 use dns_cache::cache::Usage;
 use dns_cache::instant::Instant;
 use dns_front::front::Source;
-use dns_resolve::forward::{self, DnssecMode, Mode, Table};
+use dns_resolve::forward::{self, DnssecMode, ForwardMode, Mode, Table};
 use dns_resolve::resolver::UpstreamView;
 use dns_wire::Name;
 
@@ -42,6 +45,7 @@ impl Report<'_> {
         let source = |source| self.sum.from_source(source);
         let zones = self.table.routes().map(|route| Zone {
             zone: route.zone.to_string(),
+            mode: answers_from(route.source).to_owned(),
             recursive: route.mode == Mode::Recursive,
             down: route.is_down(),
             dnssec: mode(route.dnssec).to_owned(),
@@ -63,6 +67,7 @@ impl Report<'_> {
                 bytes: self.usage.octets[0] + self.usage.octets[1],
             },
             dnssec: self.dnssec(),
+            recursion: self.recursion(),
             questions_under_way: self.observed.n_flights,
             zones: zones.collect(),
             upstreams: upstreams.collect(),
@@ -71,19 +76,43 @@ impl Report<'_> {
         }
     }
 
+    fn recursion(&self) -> Option<Recursion> {
+        let mut routes = self.table.routes();
+        let is_used = routes.any(|route| route.source != ForwardMode::Forward);
+        let known = self.observed.known;
+        is_used.then(|| Recursion {
+            root_servers: known.root_servers.unwrap_or(self.table.root().len()),
+            primed: known.root_servers.is_some(),
+            delegations: known.delegations,
+        })
+    }
+
     fn dnssec(&self) -> Option<Dnssec> {
-        let names = |zones: &mut dyn Iterator<Item = &Name>| zones.map(Name::to_string).collect();
         let anchors = self.table.anchors();
         let validated = self.observed.counts.validated;
         let is_used = self.table.routes().any(|route| route.validates());
         is_used.then(|| Dnssec {
-            trust_anchors: names(&mut anchors.zones()),
-            negative_trust_anchors: names(&mut anchors.negative_zones()),
+            trust_anchors: anchors.zones().map(Name::to_string).collect(),
+            negative_trust_anchors: anchors.negative_zones().map(negative_anchor).collect(),
+            known_zones: self.observed.known.zones,
+            denials: self.observed.known.denials,
+            denied: self.observed.counts.denied,
             secure: validated.secure,
             insecure: validated.insecure,
             bogus: validated.bogus,
             indeterminate: validated.indeterminate,
         })
+    }
+}
+
+/// A negative trust anchor, as the configuration has it.
+fn negative_anchor((zone, end): (&Name, Option<u64>)) -> String {
+    match end {
+        None => zone.to_string(),
+        Some(end) => {
+            let end = Timestamp(UNIX_EPOCH + Duration::from_secs(end));
+            format!("{zone} until {end}")
+        }
     }
 }
 
@@ -104,6 +133,15 @@ pub(crate) const fn mode(mode: DnssecMode) -> &'static str {
         DnssecMode::Off => "off",
         DnssecMode::Process => "process",
         DnssecMode::Validate => "validate",
+    }
+}
+
+/// The configuration's word for the source of answers.
+const fn answers_from(mode: ForwardMode) -> &'static str {
+    match mode {
+        ForwardMode::Forward => "forward",
+        ForwardMode::ForwardFirst => "forward-first",
+        ForwardMode::Recurse => "recurse",
     }
 }
 
@@ -142,12 +180,39 @@ fn write_file(text: &mut String, file: &CacheFile) -> std::fmt::Result {
 fn write_dnssec(text: &mut String, dnssec: &Dnssec) -> std::fmt::Result {
     writeln!(
         text,
-        "validated: {} secure, {} insecure, {} bogus, {} indeterminate; trust anchors: {}",
+        "validated: {} secure, {} insecure, {} bogus, {} indeterminate; {} known; trust anchors: {}",
         dnssec.secure,
         dnssec.insecure,
         dnssec.bogus,
         dnssec.indeterminate,
+        counted(dnssec.known_zones, "zone"),
         dnssec.trust_anchors.join(" "),
+    )?;
+    writeln!(
+        text,
+        "denied: {} by {}",
+        counted(
+            usize::try_from(dnssec.denied).unwrap_or(usize::MAX),
+            "answer"
+        ),
+        counted(dnssec.denials, "signed denial"),
+    )?;
+    match dnssec.negative_trust_anchors.as_slice() {
+        [] => Ok(()),
+        negative => writeln!(text, "not validated: {}", negative.join(", ")),
+    }
+}
+
+fn write_recursion(text: &mut String, recursion: &Recursion) -> std::fmt::Result {
+    let source = match recursion.primed {
+        true => "as one of them has named them",
+        false => "by the hints",
+    };
+    writeln!(
+        text,
+        "recursion: the root's servers have {}, {source}; the servers of {} are known",
+        counted(recursion.root_servers, "address"),
+        counted(recursion.delegations, "delegated zone"),
     )
 }
 
@@ -170,10 +235,6 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
         write_file(text, file)?;
     }
     for zone in &detail.zones {
-        let kind = match zone.recursive {
-            true => "recursive",
-            false => "authoritative",
-        };
         let down = match zone.down {
             true => "  NO UPSTREAM ANSWERS",
             false => "",
@@ -182,12 +243,20 @@ fn write_detail(text: &mut String, detail: &Detail) -> std::fmt::Result {
             "" | "off" => String::new(),
             mode => format!(", dnssec {mode}"),
         };
-        writeln!(
-            text,
-            "zone {} to {} ({kind}{dnssec}){down}",
-            zone.zone,
-            zone.upstreams.join(" ")
-        )?;
+        let kind = match (zone.mode.as_str(), zone.recursive) {
+            ("recurse", _) => "from the root downwards",
+            ("forward-first", _) => "else from the root downwards",
+            (_, true) => "recursive",
+            (_, false) => "authoritative",
+        };
+        let to = match zone.upstreams.is_empty() {
+            true => String::new(),
+            false => format!(" to {}", zone.upstreams.join(" ")),
+        };
+        writeln!(text, "zone {}{to} ({kind}{dnssec}){down}", zone.zone)?;
+    }
+    if let Some(recursion) = &detail.recursion {
+        write_recursion(text, recursion)?;
     }
     if let Some(dnssec) = &detail.dnssec {
         write_dnssec(text, dnssec)?;

@@ -6,7 +6,9 @@ mod clients;
 mod delegation;
 mod explain;
 mod links;
+mod recursion;
 mod safety;
+mod signed_tree;
 mod validation;
 
 use std::collections::BTreeSet;

@@ -14,6 +14,9 @@ pub struct Detail {
     /// Validation by DNSSEC, if some zone is validated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dnssec: Option<Dnssec>,
+    /// Recursion, if some zone is resolved from the root's servers downwards.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recursion: Option<Recursion>,
     /// Questions that wait for upstreams.
     pub questions_under_way: usize,
     /// The routes of the forward table.
@@ -51,13 +54,34 @@ pub struct Cache {
     pub bytes: usize,
 }
 
+/// Recursion from the root's servers downwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recursion {
+    /// The addresses of the root's servers.
+    pub root_servers: usize,
+    /// Whether one of them has said which they are; until then they are those of the hints.
+    pub primed: bool,
+    /// The delegated zones whose servers are known.
+    pub delegations: usize,
+}
+
 /// Validation by DNSSEC.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dnssec {
     /// The zones with a trust anchor.
     pub trust_anchors: Vec<String>,
-    /// The zones with a negative trust anchor: those of the configuration, and forwarded zones that are not validated.
+    /// The zones with a negative trust anchor, and when it ends: those of the configuration, and forwarded zones that are not
+    /// validated.
     pub negative_trust_anchors: Vec<String>,
+    /// The zones whose keys are known, or that are known to be unsigned.
+    #[serde(default)]
+    pub known_zones: usize,
+    /// The signed denials that answer for further names.
+    #[serde(default)]
+    pub denials: usize,
+    /// Answers that were made from these.
+    #[serde(default)]
+    pub denied: u64,
     /// Answers that were secure.
     pub secure: u64,
     /// Answers from zones without signatures.
@@ -88,6 +112,9 @@ pub struct CacheFile {
 pub struct Zone {
     /// The zone.
     pub zone: String,
+    /// The source of its answers: forward, forward-first or recurse.
+    #[serde(default)]
+    pub mode: String,
     /// Whether this server asks its upstreams for recursion.
     pub recursive: bool,
     /// Whether none of its upstreams answers.

@@ -53,7 +53,7 @@ key = "/etc/outpost/tls/dns.key"
 const DNSSEC: &str = r#"
 [dnssec]
 mode = "validate"
-negative-trust-anchors = ["broken.example"]
+negative-trust-anchors = ["broken.example until 2026-12-05"]
 "#;
 
 /// The configuration of dns-recursor.
@@ -183,9 +183,9 @@ pub struct Forward {
     /// party can forge responses.
     #[serde(default)]
     pub trust_ad: bool,
-    /// The mode of validation for the zone. Default: that of `[dnssec]` for the zone `.` and for a zone with a trust anchor
-    /// of its own. Another zone is not validated by default: a site's own zone is often unsigned and unknown to the
-    /// internet, so that a proof there would deny it.
+    /// The mode of validation for the zone. Default: that of `[dnssec]` for the zone `.`, for a zone with a trust anchor of
+    /// its own, and for one with `mode = "recurse"`. Another zone is not validated by default: a site's own zone is often
+    /// unsigned and unknown to the internet, so that a proof there would deny it.
     #[serde(default)]
     pub dnssec: Option<DnssecMode>,
 }
@@ -218,8 +218,8 @@ pub enum ForwardMode {
     /// Its upstreams. When each of them is silent or refuses, dns-recursor asks from the root's servers downwards. A denial
     /// (NXDOMAIN) is an answer, and SERVFAIL stays one: an upstream that validates says so about a forged answer.
     ForwardFirst,
-    /// The servers of the internet, from the root's downwards. These answers cannot be validated yet: a zone with
-    /// validation cannot have this mode, nor `forward-first`.
+    /// The servers of the internet, from the root's downwards. A zone with this mode cannot have the options about
+    /// upstreams: `upstreams`, `recursive`, `policy`, `protocol`, `trust-ad`.
     Recurse,
 }
 
@@ -368,7 +368,7 @@ pub struct Recursion {
     pub root_hints: Option<PathBuf>,
 }
 
-/// Validation by DNSSEC. Upstreams have to pass on signatures. dns-recursor responds SERVFAIL to a bogus answer, with the
+/// Validation by DNSSEC. Upstreams have to pass on signatures; servers from the root downwards do. dns-recursor responds SERVFAIL to a bogus answer, with the
 /// reason as an extended error (RFC 8914); when a stale answer is there, it sends that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -379,8 +379,12 @@ pub struct Dnssec {
     #[schemars(extend("x-example" = "[\". DS 38696 8 2 683D2D0ACB8C9B712A1948B27F741219298D0A450D612C483AF444A4C0FB2B16\"]"))]
     pub trust_anchors: Option<Vec<String>>,
     /// Zones at and below which dns-recursor does not validate (RFC 7646), such as one whose signatures are known to be
-    /// broken. A trust anchor below counts nevertheless.
+    /// broken. A trust anchor below counts nevertheless. `"ZONE until TIME"` ends by itself; TIME is a day such as
+    /// `2026-12-05` (in UTC), or `2026-12-05T09:30:00Z`.
     pub negative_trust_anchors: Vec<String>,
+    /// Whether dns-recursor denies names by what it has validated of their zones: a signed denial covers all names in a gap
+    /// (RFC 8198). A zone whose signer says less than it has is to be a negative trust anchor.
+    pub aggressive_nsec: bool,
 }
 
 impl Default for Dnssec {
@@ -389,6 +393,7 @@ impl Default for Dnssec {
             mode: DnssecMode::Off,
             trust_anchors: None,
             negative_trust_anchors: Vec::new(),
+            aggressive_nsec: true,
         }
     }
 }

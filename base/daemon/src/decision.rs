@@ -121,29 +121,8 @@ pub fn of_shown(shown: &api::Terms) -> Option<Terms> {
 
 /// The time that [`Timestamp`] displays as `text`; none for any other text.
 fn since_1970(text: &str) -> Option<Duration> {
-    let number = |range: std::ops::Range<usize>| -> Option<u64> {
-        let digits = text.get(range)?;
-        let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-        digits.parse().ok().filter(|_| plain)
-    };
-    let days = days_since_1970(number(0..4)?, number(5..7)?, number(8..10)?)?;
-    let second = number(11..13)? * 3600 + number(14..16)? * 60 + number(17..19)?;
-    let since =
-        Duration::from_secs(days * 86_400 + second) + Duration::from_millis(number(20..23)?);
-    (Timestamp(UNIX_EPOCH + since).to_string() == text).then_some(since)
-}
-
-/// The inverse of [`civil_date`](crate::calendar::civil_date); none before 1970 and for a month that there is not.
-fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
-    if !(1..=12).contains(&month) || year < 1970 {
-        return None;
-    }
-    let year = year - u64::from(month <= 2);
-    let shifted_month = (month + 9) % 12;
-    let day_of_year = (153 * shifted_month + 2) / 5 + day;
-    let leap_days = year / 4 - year / 100 + year / 400;
-    // Day 1 of a month is no day after its beginning.
-    (year * 365 + leap_days + day_of_year).checked_sub(719_469)
+    let time = Timestamp::parse(text).filter(|time| time.to_string() == text);
+    time.map(Timestamp::since_epoch)
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ pub mod clock;
 pub mod config;
 pub mod connections;
 pub mod cores;
+mod date;
 pub mod decision;
 pub mod directory;
 pub mod disk;

@@ -14,6 +14,7 @@
 mod queue;
 mod shard;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns_wire::Name;
@@ -72,6 +73,8 @@ impl CacheOptions {
 pub struct Cache {
     shards: Box<[Mutex<Shard>]>,
     seed: Seed,
+    /// The number of flushes since the start.
+    flushes: AtomicU64,
 }
 
 /// A cached message, lent during a lookup.
@@ -156,7 +159,11 @@ impl Cache {
         let shards = (0..n_shards)
             .map(|_| Mutex::new(Shard::new(capacities, options.stale)))
             .collect();
-        Self { shards, seed }
+        Self {
+            shards,
+            seed,
+            flushes: AtomicU64::new(0),
+        }
     }
 
     /// The seed of keys for this cache.
@@ -218,6 +225,7 @@ impl Cache {
 
     /// Drops the entries of a name, or of it and all names below it; returns how many.
     pub fn flush(&self, name: &Name, reach: Reach) -> usize {
+        self.flushes.fetch_add(1, Ordering::Relaxed);
         let name = name.to_lowercase();
         self.retain(|message| {
             let question = message.question();
@@ -229,6 +237,12 @@ impl Cache {
                 Reach::Subtree => !is_within(kept, name.as_wire()),
             }
         })
+    }
+
+    /// The number of flushes since the start: whoever has learnt from entries forgets that when it changes.
+    #[must_use]
+    pub fn n_flushes(&self) -> u64 {
+        self.flushes.load(Ordering::Relaxed)
     }
 
     /// Drops the entries that `keep` denies, message by message; returns how many.

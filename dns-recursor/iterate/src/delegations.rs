@@ -5,12 +5,13 @@
 //! from above only. An address comes from a referral when its name lies in the zone of the referring server; others are
 //! looked up like any name, within bounds: a referral costs its sender little and others much (the attack NXNS).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use dns_cache::instant::Instant;
-use dns_cache::message::Referral;
+use dns_cache::message::{Message, Referral};
 use dns_wire::Name;
 
 /// The most delegations that are remembered. The oldest makes room.
@@ -19,6 +20,9 @@ const MAX_DELEGATIONS: usize = 10_000;
 const LIFETIME: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(86_400)];
 /// The most servers without an address that are looked up for one delegation.
 const MAX_UNLOCATED: usize = 2;
+/// The most names at which no zone begins that are remembered, and the longest time.
+const MAX_INNER: usize = 10_000;
+const INNER_LIFETIME: Duration = Duration::from_hours(1);
 /// The most lookups of servers' addresses for one question, by the number of such lookups that led to the question.
 const MAX_FETCHES: [u8; 2] = [6, 2];
 
@@ -41,6 +45,8 @@ pub struct Delegation {
     pub unlocated: Vec<Name>,
     /// When it ends.
     deadline: Instant,
+    /// What the zone above says of its DS records, and since when.
+    ds: Option<(Arc<Message>, Instant)>,
 }
 
 impl Delegation {
@@ -63,6 +69,7 @@ impl Delegation {
             addresses,
             unlocated,
             deadline: now.after(lifetime(referral.ttl)),
+            ds: referral.ds.clone().map(|message| (message, now)),
         })
     }
 }
@@ -78,6 +85,9 @@ pub struct Delegations {
     known: BTreeMap<(Scope, Name), Delegation>,
     /// In the order in which they were learnt first.
     by_age: VecDeque<(Scope, Name)>,
+    /// Names within a zone at which no other one begins, and until when.
+    inner: HashMap<Name, Instant>,
+    inner_by_age: VecDeque<Name>,
 }
 
 impl Delegations {
@@ -104,12 +114,16 @@ impl Delegations {
             addresses,
             unlocated: Vec::new(),
             deadline: now.after(lifetime(ttl)),
+            ds: None,
         };
         self.keep(&None, root);
     }
 
-    fn keep(&mut self, scope: &Scope, delegation: Delegation) {
+    fn keep(&mut self, scope: &Scope, mut delegation: Delegation) {
         let place = (scope.clone(), delegation.zone.to_lowercase());
+        // A referral to a query without DO has no signatures, and takes nothing back.
+        let before = self.known.get_mut(&place).and_then(|it| it.ds.take());
+        delegation.ds = delegation.ds.or(before);
         if self.known.insert(place.clone(), delegation).is_none() {
             self.by_age.push_back(place);
         }
@@ -136,6 +150,35 @@ impl Delegations {
             let known = self.known.get(&(scope.clone(), name.suffix(n)))?;
             (known.deadline > now && !known.addresses.is_empty()).then_some(known)
         })
+    }
+
+    /// Notes that no zone begins at a name below the root: its servers need not be asked for it alone once more.
+    pub fn note_inner(&mut self, name: Name, ttl: u32, now: Instant) {
+        let until = now.after(Duration::from_secs(ttl.into()).min(INNER_LIFETIME));
+        if self.inner.insert(name.clone(), until).is_none() {
+            self.inner_by_age.push_back(name);
+        }
+        while self.inner_by_age.len() > MAX_INNER {
+            if let Some(oldest) = self.inner_by_age.pop_front() {
+                self.inner.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether no zone is known to begin at a name.
+    #[must_use]
+    pub fn is_inner(&self, name: &Name, now: Instant) -> bool {
+        self.inner.get(name).is_some_and(|until| *until > now)
+    }
+
+    /// The answer to the question for a zone's DS records, if the referral to it had that and its TTLs have not ended. Nobody
+    /// has validated it.
+    #[must_use]
+    pub fn ds(&self, scope: &Scope, zone: &Name, now: Instant) -> Option<Message> {
+        let known = self.known.get(&(scope.clone(), zone.to_lowercase()))?;
+        let (message, since) = known.ds.as_ref().filter(|_| known.deadline > now)?;
+        let age = u32::try_from(now.since(*since).as_secs()).ok()?;
+        (age < message.least_ttl()).then(|| message.aged(age))
     }
 
     /// Forgets a zone whose servers do not answer: the zone above may name others.
@@ -188,6 +231,7 @@ mod tests {
             zone: name(zone),
             servers: servers.collect(),
             ttl,
+            ds: None,
         }
     }
 
@@ -263,6 +307,67 @@ mod tests {
         known.learn(&None, &root, &referral("test", u32::MAX, servers), at(300));
         assert!(deepest(&known, "test", 86_699).is_some());
         assert!(deepest(&known, "test", 86_700).is_none());
+    }
+
+    #[test]
+    fn names_within_a_zone_are_remembered_for_their_time_and_are_bounded() {
+        let mut known = Delegations::default();
+        known.note_inner(name("ent.a.test"), 30, at(0));
+        assert!(known.is_inner(&name("ENT.a.test"), at(29)));
+        assert!(!known.is_inner(&name("ent.a.test"), at(30)));
+        assert!(!known.is_inner(&name("a.test"), at(0)));
+        known.note_inner(name("ent.a.test"), u32::MAX, at(40));
+        assert!(known.is_inner(&name("ent.a.test"), at(3_639)));
+        assert!(!known.is_inner(&name("ent.a.test"), at(3_640)));
+        for n in 0..MAX_INNER {
+            known.note_inner(name(&format!("n{n}.test")), 30, at(50));
+        }
+        assert_eq!(
+            (known.inner.len(), known.inner_by_age.len()),
+            (MAX_INNER, MAX_INNER)
+        );
+        assert!(!known.is_inner(&name("ent.a.test"), at(60)));
+    }
+
+    #[test]
+    fn what_the_zone_above_says_of_ds_records_counts_as_long_as_it_says() {
+        let message = Message::empty(
+            &dns_cache::testing::question("a.test", dns_wire::Type::DS),
+            dns_wire::Rcode::NOERROR,
+        );
+        assert_eq!(message.map(|it| it.least_ttl()), Some(0));
+        let owner = name("a.test");
+        let row = dns_cache::message::Row {
+            section: dns_wire::Section::Answer,
+            owner: &owner,
+            rtype: dns_wire::Type::DS,
+            ttl: 50,
+            rdata: &[1, 2, 3, 4, 5],
+        };
+        let question = dns_cache::testing::question("a.test", dns_wire::Type::DS);
+        let message = Message::compose(&question, dns_wire::Rcode::NOERROR, &[row]).unwrap();
+        let servers: &[(&str, &[&str])] = &[("ns.a.test", &["192.0.2.1"])];
+        let mut signed = referral("A.test", 300, servers);
+        signed.ds = Some(Arc::new(message));
+        let mut known = Delegations::default();
+        known.learn(&None, &name("test"), &signed, at(100));
+        // A referral without it takes nothing back.
+        known.learn(
+            &None,
+            &name("test"),
+            &referral("a.test", 300, servers),
+            at(110),
+        );
+        let ttl = |now| {
+            known
+                .ds(&None, &name("a.TEST"), at(now))
+                .map(|it| it.least_ttl())
+        };
+        assert_eq!(
+            [100, 120, 149, 150].map(ttl),
+            [Some(50), Some(30), Some(1), None]
+        );
+        assert_eq!(known.ds(&None, &name("test"), at(100)), None);
     }
 
     #[test]

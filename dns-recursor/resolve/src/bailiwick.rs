@@ -28,7 +28,7 @@ impl Bailiwick for Realm<'_> {
         name.is_within(self.zone)
             && !is_above
             && !self.table.is_local(name.as_wire())
-            && route.is_some_and(|route| route.zone == self.route.zone)
+            && (self.route.is_inner() || route.is_some_and(|route| route.zone == self.route.zone))
     }
 }
 

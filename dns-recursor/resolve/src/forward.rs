@@ -30,6 +30,8 @@ pub struct Route {
     pub trust_ad: bool,
     /// The mode of validation.
     pub dnssec: DnssecMode,
+    /// Whether only recursion itself has questions for it.
+    is_inner: bool,
     /// Set while no upstream can answer.
     down: AtomicBool,
     /// The number of queries that took this route.
@@ -58,9 +60,27 @@ impl Route {
             protocol: Protocol::Udp,
             trust_ad: false,
             dnssec: DnssecMode::Off,
+            is_inner: false,
             down: AtomicBool::new(false),
             turns: AtomicU64::new(0),
         }
+    }
+
+    /// The route of the questions that recursion itself has: for keys on the way from the root to a zone, which may have
+    /// another route for clients, or none.
+    fn inner() -> Self {
+        Self {
+            source: ForwardMode::Recurse,
+            is_inner: true,
+            ..Self::new(Name::root(), Mode::Authoritative, Vec::new())
+        }
+    }
+
+    /// Whether only recursion itself has questions for it. The table has no names for it, and nobody but the servers of a
+    /// zone speaks for that.
+    #[must_use]
+    pub const fn is_inner(&self) -> bool {
+        self.is_inner
     }
 
     /// Whether no upstream can answer, so that a stale answer is sent at once.
@@ -93,6 +113,7 @@ impl Route {
         self.zone == other.zone
             && self.mode == other.mode
             && self.source == other.source
+            && self.is_inner == other.is_inner
             && self.trust_ad == other.trust_ad
             && self.validates() == other.validates()
     }
@@ -105,9 +126,11 @@ impl Route {
 }
 
 /// All routes, by suffix.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Table {
     routes: Suffixes<Arc<Route>>,
+    /// The route of recursion's own questions.
+    inner: Arc<Route>,
     /// Zones that this server itself answers, unless a route other than the root's has them.
     local: Suffixes<()>,
     /// The trust anchors of validation.
@@ -116,6 +139,12 @@ pub struct Table {
     root: Vec<IpAddr>,
     /// Whether some route validates for clients that ask for it only.
     has_process: bool,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self::new([])
+    }
 }
 
 impl Table {
@@ -129,6 +158,7 @@ impl Table {
                 .into_iter()
                 .map(|route| (route.zone.clone(), Arc::new(route)))
                 .collect(),
+            inner: Arc::new(Route::inner()),
             local: Suffixes::default(),
             anchors: Arc::default(),
             root: Vec::new(),
@@ -203,6 +233,14 @@ impl Table {
 
     fn longest(&self, name: &[u8]) -> Option<&Arc<Route>> {
         self.routes.longest(name)
+    }
+
+    /// The route of a question of recursion itself: the client's route if that recurses, too.
+    #[must_use]
+    pub fn find_inner(&self, name: &[u8], qtype: Type) -> &Arc<Route> {
+        let recurses = |route: &&Arc<Route>| route.source != ForwardMode::Forward;
+        let route = self.find(name, qtype).filter(recurses);
+        route.filter(|it| it.zone.is_root()).unwrap_or(&self.inner)
     }
 
     /// The routes, in the order of their apexes' wire form.

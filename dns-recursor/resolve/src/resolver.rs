@@ -44,7 +44,7 @@ use dns_cache::key::{Key, Seed};
 use dns_cache::message::MAX_MESSAGE;
 use dns_iterate::delegations::Delegations;
 use dns_iterate::hints;
-use dns_validate::Zones;
+use dns_validate::{Denials, Zones};
 
 use crate::exchange::{Entropy, Match};
 use crate::forward::{self, Protocol, Route, Table};
@@ -56,8 +56,8 @@ use exchanges::{Exchanges, Purpose};
 use flight::Flight;
 use flights::Flights;
 pub use interface::{
-    CacheResult, Counts, ExchangeId, FlightId, Loss, Output, Reason, ResolveRequest, Settings,
-    Validated,
+    CacheResult, Counts, ExchangeId, FlightId, Known, Loss, Output, Reason, ResolveRequest,
+    Settings, Validated,
 };
 use timers::{Timer, Timers};
 pub use upstreams::UpstreamView;
@@ -93,6 +93,8 @@ pub struct Resolver<C, E> {
     next_priming: Instant,
     /// The keys of zones, by the anchors of the table.
     zones: Zones,
+    /// The denials of zones.
+    denials: Denials,
     /// The seconds since 1970 at an instant.
     wall: (Instant, u64),
 }
@@ -134,6 +136,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             priming: None,
             next_priming: Instant::START,
             zones: Zones::default(),
+            denials: Denials::default(),
             wall: (now, 0),
         };
         resolver.reconfigure(settings, table, now);
@@ -151,6 +154,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
         self.table = table;
         self.delegations.clear();
+        self.denials.clear();
         let table = &self.table;
         self.flights.retain_joined(|flight| {
             let route = table.find(flight.key.name(), flight.key.qtype());
@@ -176,6 +180,11 @@ impl<C, E: Entropy> Resolver<C, E> {
         self.wall = (now, seconds);
     }
 
+    /// Forgets what validated answers have denied, as when the cache is flushed.
+    pub fn forget_denials(&mut self) {
+        self.denials.clear();
+    }
+
     /// A client asks, or the cache wants a refresh.
     pub fn ask(&mut self, request: ResolveRequest<'_, C>, now: Instant) {
         if let Some(id) = self.flights.to_join(request.key) {
@@ -187,6 +196,14 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let route = Arc::clone(route);
+        if let Some(answer) = self.denied(request.key, &route, now) {
+            self.outputs.push_back(Output::Answer {
+                key: Box::new(request.key.clone()),
+                answer,
+                clients: request.client.into_iter().collect(),
+            });
+            return;
+        }
         // A refresh, and a client with a stale answer, lose nothing without a trial.
         let is_bridged = request.has_stale || request.client.is_none();
         if !self.has_place(request.origin, request.client.as_ref())
@@ -199,10 +216,14 @@ impl<C, E: Entropy> Resolver<C, E> {
         match self.begin(request.key, route, request.origin, is_bridged, now) {
             Some(id) => {
                 let (client, origin) = (request.client, request.origin);
+                let is_refresh = client.is_none();
                 self.flights
                     .add_client(id, client, origin, request.has_stale);
-                self.advance(id, Cause::Begin, now);
-                self.arm(id);
+                match is_refresh {
+                    // What is known is as old as what is to be refreshed.
+                    true => self.ask_at_once(id, now),
+                    false => self.start(id, now),
+                }
             }
             None => self.fail_at_once(request.key, Reason::Absent, request.client),
         }
@@ -390,6 +411,21 @@ impl<C, E: Entropy> Resolver<C, E> {
     #[must_use]
     pub const fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// The knowledge of zones from the root downwards.
+    #[must_use]
+    pub fn known(&self, now: Instant) -> Known {
+        let root = self
+            .delegations
+            .deepest(&None, &dns_wire::Name::root(), now);
+        let root_servers = root.map(|root| root.addresses.len());
+        Known {
+            root_servers,
+            delegations: self.delegations.len() - usize::from(root_servers.is_some()),
+            zones: self.zones.len(),
+            denials: self.denials.len(),
+        }
     }
 
     /// The number of questions in flight.

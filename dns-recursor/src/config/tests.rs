@@ -157,6 +157,96 @@ fn unknown_keys_are_refused_with_the_nearest_known_one() {
 }
 
 #[test]
+fn what_recursion_makes_no_use_of_is_told() {
+    let text = "[[forward]]\nzone = \".\"\nmode = \"recurse\"\nrecursive = true\n\
+        policy = \"random\"\nprotocol = \"tcp\"\ntrust-ad = true\nupstreams = [\"192.0.2.1\"]";
+    let problems = problems(text);
+    for (line, words) in [
+        (5, "`recursive` has no effect"),
+        (6, "`policy` has no effect"),
+        (7, "can begin with another protocol"),
+        (8, "`trust-ad` has no effect"),
+        (9, "has no upstreams"),
+    ] {
+        let start = format!("x.toml:{line}:");
+        let found = problems
+            .iter()
+            .any(|it| it.starts_with(&start) && it.contains(words));
+        assert!(found, "{line} {words}: {problems:#?}");
+    }
+    assert_eq!(problems.len(), 5, "{problems:#?}");
+    let unused = "[recursion]\nroot-hints = \"/x\"\n[dnssec]\ntrust-anchors = []\n[[forward]]\n\
+        zone = \".\"\n";
+    let forwarding = format!("{unused}upstreams = [\"192.0.2.1\"]");
+    assert_eq!(parse(&forwarding).unwrap().warnings.len(), 2);
+    let recursing = format!("{unused}mode = \"recurse\"\ndnssec = \"validate\"");
+    assert_eq!(parse(&recursing).unwrap().warnings, []);
+}
+
+#[test]
+fn zones_are_validated_as_the_file_says() {
+    let upstreams = "upstreams = [\"192.0.2.1\"]";
+    for (forward, expected) in [
+        ("zone = \".\"\nmode = \"recurse\"", DnssecMode::Validate),
+        (
+            "zone = \"a.example\"\nmode = \"recurse\"",
+            DnssecMode::Validate,
+        ),
+        (
+            "zone = \"a.example\"\nmode = \"recurse\"\ndnssec = \"off\"",
+            DnssecMode::Off,
+        ),
+        (
+            &format!("zone = \".\"\nmode = \"forward-first\"\n{upstreams}"),
+            DnssecMode::Validate,
+        ),
+        // The site's own.
+        (
+            &format!("zone = \"a.example\"\n{upstreams}"),
+            DnssecMode::Off,
+        ),
+    ] {
+        let text = format!("[dnssec]\nmode = \"validate\"\n[[forward]]\n{forward}");
+        let config = parse(&text).unwrap();
+        let table = config.table();
+        let route = table.routes().next().unwrap();
+        assert_eq!(route.dnssec, expected, "{forward}");
+        let negative = table.anchors().negative_zones().count();
+        let is_private = route.source != ForwardMode::Recurse && !route.zone.is_root();
+        assert_eq!(negative, usize::from(is_private), "{forward}");
+    }
+}
+
+#[test]
+fn a_negative_anchor_may_end() {
+    let anchors = |list: &str| {
+        let text = format!("[dnssec]\nnegative-trust-anchors = [{list}]");
+        let config = parse(&text)?;
+        let zones = config.anchors.negative_zones();
+        let ends: Vec<(String, Option<u64>)> =
+            zones.map(|(zone, end)| (zone.to_string(), end)).collect();
+        Ok::<_, Problems>(ends)
+    };
+    let list =
+        "\"A.example\", \"b.example until 2026-12-05\", \"c.example until 2026-12-05T00:00:09Z\"";
+    let expected = [
+        ("a.example.".to_owned(), None),
+        ("b.example.".to_owned(), Some(1_796_428_800)),
+        ("c.example.".to_owned(), Some(1_796_428_809)),
+    ];
+    assert_eq!(anchors(list).unwrap(), expected);
+    for bad in [
+        "\"a..b\"",
+        "\"a.example until\"",
+        "\"a.example until soon\"",
+        "\"a.example for 2026-12-05\"",
+        "\"\"",
+    ] {
+        assert!(anchors(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_server_does_not_forward_to_itself() {
     for (listen, upstream, own) in [
         ("0.0.0.0:53", "127.0.0.1", true),

@@ -71,6 +71,7 @@ impl Handle {
             exchanges: HashMap::new(),
             events,
             seen: Observed::default(),
+            flushes: 0,
             observed: Arc::clone(&observed),
             heartbeat: Arc::clone(&heartbeat),
             asked,

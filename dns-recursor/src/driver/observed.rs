@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use dns_resolve::resolver::{Counts, UpstreamView};
+use dns_resolve::resolver::{Counts, Known, UpstreamView};
 
 use crate::totals;
 
@@ -15,6 +15,8 @@ pub struct Observed {
     pub counts: Counts,
     /// Questions in flight.
     pub n_flights: usize,
+    /// The knowledge of zones from the root downwards.
+    pub known: Known,
     /// Every upstream.
     pub upstreams: Vec<UpstreamView>,
     /// Responses by upstream and response code.

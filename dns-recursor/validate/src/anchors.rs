@@ -1,6 +1,6 @@
 //! Trust anchors: the zones whose keys are known beforehand, and those below which nothing is validated.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 
 use dns_wire::{Name, Type, rdata};
@@ -116,14 +116,16 @@ impl Anchor {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Anchors {
     positive: BTreeMap<Name, Vec<Trust>>,
-    negative: BTreeSet<Name>,
+    /// With the time at which each ends, in seconds since 1970; some never do.
+    negative: BTreeMap<Name, Option<u64>>,
 }
 
 /// The anchor that decides about a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Closest {
     None,
-    Negative,
+    /// A negative trust anchor; the seconds that are left of it, if it ends.
+    Negative(Option<u64>),
     /// The zone of a trust anchor.
     Positive(Name),
 }
@@ -138,7 +140,7 @@ impl Anchors {
         let mut all = Self {
             negative: negative
                 .into_iter()
-                .map(|name| name.to_lowercase())
+                .map(|name| (name.to_lowercase(), None))
                 .collect(),
             ..Self::default()
         };
@@ -146,6 +148,13 @@ impl Anchors {
             all.positive.entry(zone).or_default().push(trust);
         }
         all
+    }
+
+    /// These and a negative trust anchor that ends at a time, in seconds since 1970.
+    #[must_use]
+    pub fn without_until(mut self, zone: &Name, end: u64) -> Self {
+        self.negative.insert(zone.to_lowercase(), Some(end));
+        self
     }
 
     /// Whether a zone has a trust anchor.
@@ -159,20 +168,21 @@ impl Anchors {
         self.positive.keys()
     }
 
-    /// The zones with a negative trust anchor.
-    pub fn negative_zones(&self) -> impl Iterator<Item = &Name> {
-        self.negative.iter()
+    /// The zones with a negative trust anchor, and the time at which it ends, in seconds since 1970.
+    pub fn negative_zones(&self) -> impl Iterator<Item = (&Name, Option<u64>)> {
+        self.negative.iter().map(|(zone, end)| (zone, *end))
     }
 
     /// Whether a name has the same anchors here as with `other`.
     #[must_use]
     pub fn judges_as(&self, other: &Self, name: &Name) -> bool {
-        let closest = self.closest(name);
+        // Nothing is kept for longer than a negative anchor lasts, so it does not matter which of them have ended.
+        let closest = self.closest(name, 0);
         let is_same = |zone: &Name| self.of(zone) == other.of(zone);
-        closest == other.closest(name)
+        closest == other.closest(name, 0)
             && match &closest {
                 Closest::Positive(zone) => is_same(zone),
-                Closest::None | Closest::Negative => true,
+                Closest::None | Closest::Negative(_) => true,
             }
     }
 
@@ -180,12 +190,14 @@ impl Anchors {
         self.positive.get(zone).map_or(&[], Vec::as_slice)
     }
 
-    /// The anchor that is closest to a name, at or above it.
-    pub(crate) fn closest(&self, name: &Name) -> Closest {
+    /// The anchor that is closest to a name, at or above it, at a time.
+    pub(crate) fn closest(&self, name: &Name, now: u64) -> Closest {
         for labels in (0..=name.n_labels()).rev() {
             let zone = name.suffix(labels);
-            if self.negative.contains(&zone) {
-                return Closest::Negative;
+            match self.negative.get(&zone) {
+                Some(None) => return Closest::Negative(None),
+                Some(Some(end)) if now < *end => return Closest::Negative(Some(end - now)),
+                Some(Some(_)) | None => {}
             }
             if self.positive.contains_key(&zone) {
                 return Closest::Positive(zone);

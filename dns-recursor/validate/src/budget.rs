@@ -10,8 +10,8 @@ pub const MAX_VERIFICATIONS: u16 = 64;
 pub const MAX_FAILURES: u16 = 4;
 /// The most hashes of names for NSEC3, each with at most [`MAX_ITERATIONS`].
 pub const MAX_HASHES: u16 = 64;
-/// The most iterations of an NSEC3 hash; a zone with more counts as unsigned (RFC 9276 §3.2).
-pub const MAX_ITERATIONS: u16 = 50;
+/// The most iterations of an NSEC3 hash; a zone with more counts as unsigned (RFC 9276 §3.2). unbound has this bound.
+pub const MAX_ITERATIONS: u16 = 150;
 /// The most DNSKEY and DS questions.
 pub const MAX_QUESTIONS: u16 = 40;
 /// The most signatures of one set that are read.

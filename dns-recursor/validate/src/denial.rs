@@ -4,7 +4,7 @@
 //! the records that it needs; further ones do not matter.
 
 mod bitmap;
-mod nsec;
+pub(crate) mod nsec;
 mod nsec3;
 
 use dns_wire::{Name, Type};
@@ -12,7 +12,7 @@ use dns_wire::{Name, Type};
 use crate::budget::Budget;
 use crate::response::Set;
 use crate::verdict::Why;
-use nsec::Nsec;
+pub(crate) use nsec::Nsec;
 use nsec3::Nsec3s;
 
 /// The records of one zone that prove denials.

@@ -19,6 +19,7 @@ pub mod anchors;
 pub mod budget;
 mod crypto;
 pub mod denial;
+pub mod denials;
 mod keys;
 pub mod response;
 mod signature;
@@ -31,6 +32,7 @@ pub mod zones;
 
 pub use anchors::{Anchor, Anchors};
 pub use budget::Budget;
+pub use denials::Denials;
 pub use response::Response;
 pub use validation::{Need, Step, Validation};
 pub use verdict::{Security, Verdict, Why};

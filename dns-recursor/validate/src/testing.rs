@@ -408,6 +408,46 @@ impl World {
         panic!("an alias chain without end at {qname}");
     }
 
+    /// The true response of the servers of one zone, which refer to those of the zones below it.
+    pub fn reply_of(&self, zone: &Name, qname: &Name, qtype: Type) -> Reply {
+        let servers = self.zones.iter().find(|it| it.name == *zone).unwrap();
+        let cuts = servers.sets.keys().filter(|(owner, rtype)| {
+            *rtype == Type::NS
+                && owner != zone
+                && qname.is_within(owner)
+                && (qtype != Type::DS || owner != qname)
+        });
+        let Some((cut, _)) = cuts.min_by_key(|(owner, _)| owner.n_labels()) else {
+            return self.reply(qname, qtype);
+        };
+        let server = cut.prepend(b"ns").unwrap();
+        let record = |section, owner: &Name, rtype, rdata: &[u8]| Record {
+            section,
+            owner: owner.clone(),
+            rtype,
+            rdata: rdata.to_vec(),
+        };
+        let mut reply = Reply {
+            rcode: Rcode::NOERROR,
+            records: vec![record(Section::Authority, cut, Type::NS, server.as_wire())],
+        };
+        match servers.sets.contains_key(&(cut.clone(), Type::DS)) {
+            true => servers.push(&mut reply, Section::Authority, cut, (cut, Type::DS)),
+            false => servers.push_denial(&mut reply, false),
+        }
+        let address = [192, 0, 2, self.server_of(cut)];
+        reply
+            .records
+            .push(record(Section::Additional, &server, Type::A, &address));
+        reply
+    }
+
+    /// The last octet of the address of a zone's server, within 192.0.2.0/24.
+    pub fn server_of(&self, zone: &Name) -> u8 {
+        let place = self.zones.iter().position(|it| it.name == *zone).unwrap();
+        u8::try_from(place).unwrap() + 1
+    }
+
     pub fn validate(&self, qname: &Name, qtype: Type, reply: &Reply) -> Verdict {
         self.validate_counting(qname, qtype, reply).0
     }
@@ -514,7 +554,7 @@ pub fn world() -> World {
         .with("a.ent.n3.test", Type::A, "192.0.2.3")
         .delegating(&below_n3);
     let opt = www(Zone::new("opt.test", Some(5), nsec3(1, true))).delegating(&below_opt);
-    let many = www(Zone::new("many.test", Some(6), nsec3(51, false)));
+    let many = www(Zone::new("many.test", Some(6), nsec3(151, false)));
     let future_alg = www(Zone::new("alg.test", Some(7), Denial::Nsec)).of_algorithm(18);
     let expired = www(Zone::new("expired.test", Some(8), Denial::Nsec)).valid((-20, -10));
     let early = www(Zone::new("early.test", Some(9), Denial::Nsec)).valid((10, 20));

@@ -10,6 +10,7 @@ use dns_wire::{Name, Section, Type};
 use crate::anchors::{Anchors, Closest};
 use crate::budget::{Budget, Spent};
 use crate::denial::{Proof, Proofs};
+use crate::denials::Denials;
 use crate::keys::Key;
 use crate::response::{Response, Set};
 use crate::signature::{self, Signed};
@@ -95,6 +96,13 @@ impl Validation {
         self.budget
     }
 
+    /// Passes on what a negative answer that is secure for `lifetime` seconds denies of its zone.
+    pub fn teach(&self, denials: &mut Denials, lifetime: u32, now: u64) {
+        if self.chain.parts.last() == Some(&Part::Denial) {
+            denials.learn(&self.chain.end, &self.response, lifetime, now);
+        }
+    }
+
     /// Takes the next step. After [`Step::Need`] call [`Validation::supply`], then this again.
     pub fn step(&mut self, context: &mut Context<'_>) -> Step {
         if let Some(why) = self.failed {
@@ -102,6 +110,7 @@ impl Validation {
         }
         // All keys come first: then no signature is verified twice.
         let mut places = Vec::with_capacity(self.chain.parts.len());
+        let mut left = u32::MAX;
         for part in &self.chain.parts {
             let (owner, target) = self.target(part);
             let Context {
@@ -110,7 +119,9 @@ impl Validation {
                 now,
             } = context;
             // The zone above signs its denial of a name that has a negative anchor, too.
-            if anchors.closest(&owner) == Closest::Negative {
+            if let Closest::Negative(ends) = anchors.closest(&owner, *now) {
+                let ends = ends.map_or(u32::MAX, |it| u32::try_from(it).unwrap_or(u32::MAX));
+                left = left.min(ends);
                 places.push(Place::Insecure(Why::NegativeAnchor));
                 continue;
             }
@@ -126,7 +137,9 @@ impl Validation {
                 place => places.push(place),
             }
         }
-        Step::Done(self.judge(&places, context.wrapped()))
+        let mut verdict = self.judge(&places, context.wrapped());
+        verdict.lifetime = verdict.lifetime.min(left);
+        Step::Done(verdict)
     }
 
     /// The name whose anchors count for a part, and the name whose zone has to have signed it: the signer that its signatures name, if it may

@@ -40,9 +40,9 @@ pub(crate) fn place(
     no_cuts: &[NoCut],
     now: u64,
 ) -> Place {
-    let mut zone = match anchors.closest(target) {
+    let mut zone = match anchors.closest(target, now) {
         Closest::None => return Place::Insecure(Why::NoAnchor),
-        Closest::Negative => return Place::Insecure(Why::NegativeAnchor),
+        Closest::Negative(_) => return Place::Insecure(Why::NegativeAnchor),
         Closest::Positive(zone) => zone,
     };
     let need = |name: &Name, rtype, above: &Name| Place::Need {

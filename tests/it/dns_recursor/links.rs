@@ -18,7 +18,7 @@ const NAMES: usize = 40;
 const MOST_LOST: u64 = 2;
 
 /// Whether an attempt is lost: one of five, by the seed, however long anything takes.
-fn is_lost(seed: u64, name: &str, attempt: u64) -> bool {
+pub(super) fn is_lost(seed: u64, name: &str, attempt: u64) -> bool {
     let mut hash = seed ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     for octet in name.bytes() {
         hash = (hash ^ u64::from(octet)).wrapping_mul(0x0100_0000_01b3);

@@ -1,11 +1,10 @@
 //! Validation beside Unbound: a private tree from the root down, signed by BIND's tools and served by dns-authd.
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Command;
 use std::time::Duration;
 
-use tests::daemon::{Daemon, http_get, metric, run};
+use tests::daemon::{Daemon, http_get, metric};
 use tests::dns::{
     A, AAAA, CNAME, Edns, MX, Message, NOERROR, NXDOMAIN, Question, SERVFAIL, SOA, TXT, ask,
 };
@@ -13,24 +12,12 @@ use tests::scratch::{Scratch, at, loopback};
 use tests::site::Site;
 use tests::wait;
 
-const DS: u16 = 43;
-const DNSKEY: u16 = 48;
+use super::signed_tree::{FUTURE, NSEC3, OPT_OUT, P256, PAST, Tree, Zone, sign};
+
+pub(super) const DS: u16 = 43;
+pub(super) const DNSKEY: u16 = 48;
 /// The EDNS option of extended errors (RFC 8914).
 const EXTENDED_ERROR: u16 = 15;
-
-/// A zone: its name, the options of `dnssec-signzone` (none for an unsigned zone), the algorithm, and its records.
-struct Zone(
-    &'static str,
-    Option<&'static [&'static str]>,
-    &'static str,
-    &'static str,
-);
-
-const P256: &str = "ECDSAP256SHA256";
-const PAST: &[&str] = &["-s", "20240101000000", "-e", "20240201000000"];
-const FUTURE: &[&str] = &["-s", "20560101000000", "-e", "20560201000000"];
-const NSEC3: &[&str] = &["-3", "-", "-H", "0"];
-const OPT_OUT: &[&str] = &["-3", "aabb", "-H", "1", "-A"];
 
 const GOOD: &str = "www A 192.0.2.1\nwww AAAA 2001:db8::1\n@ MX 10 WWW\nalias CNAME www\n*.wild A 192.0.2.2\n\
     a.b.there.wild TXT x\n*.walias CNAME www\na.ent A 192.0.2.3\ndn DNAME www.n3.test.\nmoved DNAME n3.test.\n\
@@ -66,71 +53,11 @@ const ZONES: [Zone; 15] = [
 const ALG: &str =
     "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.1\n";
 
-/// The data, with keys for all zones, signed: name and text of each; and the root's anchor.
-fn tree(files: &Scratch) -> (Vec<(String, String)>, String) {
-    let tool = |name: &str, arguments: &[&str]| {
-        let mut command = Command::new(name);
-        command.current_dir(files.path()).args(arguments);
-        let (status, stdout, stderr) = run(command);
-        assert!(status.success(), "{name} {arguments:?}: {stdout}{stderr}");
-        stdout
-    };
-    let mut ds: BTreeMap<&str, String> = BTreeMap::new();
-    let mut zones = vec![("alg.test".to_owned(), ALG.to_owned())];
-    for Zone(name, options, algorithm, records) in &ZONES {
-        let mut text = format!("$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\n{records}");
-        // The root has no room for a name server without an address, and needs none here.
-        text.push_str("ns A 192.0.2.53\n");
-        for Zone(child, ..) in &ZONES {
-            let parent = child.split_once('.').map_or(".", |(_, parent)| parent);
-            let parent = if *child == "test" { "." } else { parent };
-            if *child != "." && parent == *name {
-                text.push_str(&format!(
-                    "{child}. NS ns.{child}.\nns.{child}. A 192.0.2.53\n"
-                ));
-                text.push_str(ds.get(child).map_or("", String::as_str));
-            }
-        }
-        let Some(options) = options else {
-            zones.push(((*name).to_owned(), text));
-            continue;
-        };
-        let generate = |name: &str| {
-            let size: &[&str] = match algorithm.starts_with("RSA") {
-                true => &["-b", "2048"],
-                false => &[],
-            };
-            let fixed = ["-q", "-a", algorithm, "-f", "KSK"];
-            tool("dnssec-keygen", &[&fixed, size, &[name]].concat())
-        };
-        let key = generate(name);
-        let key = key.trim();
-        let named = match *name {
-            // Its DS record names a key that it does not have.
-            "wrong.test" => {
-                let other = generate(name).trim().to_owned();
-                let record = tool("dnssec-dsfromkey", &["-2", &other]);
-                std::fs::remove_file(files.join(&format!("{other}.key"))).unwrap();
-                std::fs::remove_file(files.join(&format!("{other}.private"))).unwrap();
-                record
-            }
-            _ => tool("dnssec-dsfromkey", &["-2", key]),
-        };
-        ds.insert(name, named);
-        files.write("in.zone", &text);
-        let mut arguments = vec![
-            "-q", "-S", "-z", "-P", "-o", name, "-O", "full", "-f", "out.zone",
-        ];
-        arguments.extend(*options);
-        arguments.push("in.zone");
-        tool("dnssec-signzone", &arguments);
-        let mut signed = std::fs::read_to_string(files.join("out.zone")).unwrap();
-        if *name == "bogus.test" {
-            signed = signed.replace("192.0.2.66", "192.0.2.67");
-        }
-        zones.push(((*name).to_owned(), signed));
-    }
-    (zones, ds["."].trim().to_owned())
+/// The zones, and the trust anchor of the root. One server has them all.
+fn tree(files: &Scratch) -> Tree {
+    let mut tree = sign(files, &ZONES, |_| Ipv4Addr::new(192, 0, 2, 53));
+    tree.zones.push(("alg.test".to_owned(), ALG.to_owned()));
+    tree
 }
 
 fn start_unbound(files: &Scratch, server: SocketAddr, site: &Site, anchor: &str) -> Daemon {
@@ -155,7 +82,7 @@ fn start_unbound(files: &Scratch, server: SocketAddr, site: &Site, anchor: &str)
     Daemon::spawn("unbound", command)
 }
 
-fn question(name: &str, rtype: u16, dnssec_ok: bool) -> Question {
+pub(super) fn question(name: &str, rtype: u16, dnssec_ok: bool) -> Question {
     Question {
         edns: Some(Edns {
             udp_size: 1232,
@@ -167,14 +94,14 @@ fn question(name: &str, rtype: u16, dnssec_ok: bool) -> Question {
 }
 
 /// The code of the extended error.
-fn reason(message: &Message) -> Option<u16> {
+pub(super) fn reason(message: &Message) -> Option<u16> {
     let options = &message.edns.as_ref()?.options;
     let (_, data) = options.iter().find(|(code, _)| *code == EXTENDED_ERROR)?;
     Some(u16::from_be_bytes(data.get(..2)?.try_into().ok()?))
 }
 
 /// What clients see: response code, AD, and the answers in any order.
-fn essence(message: &Message) -> (u16, bool, Vec<String>) {
+pub(super) fn essence(message: &Message) -> (u16, bool, Vec<String>) {
     let answers = message.answers.iter();
     let lines = answers.map(|it| {
         format!(
@@ -279,7 +206,7 @@ struct Pair {
 
 fn start(more: &str) -> Pair {
     let files = Scratch::new("validation");
-    let (zones, anchor) = tree(&files);
+    let Tree { zones, anchor } = tree(&files);
     let site = Site::new();
     let zones: Vec<(&str, &str)> = zones
         .iter()
@@ -366,7 +293,7 @@ fn every_answer_has_the_code_and_the_ad_flag_of_unbound() {
 #[test]
 fn a_local_zone_without_an_anchor_is_insecure_although_the_root_denies_it() {
     let files = Scratch::new("private");
-    let (zones, anchor) = tree(&files);
+    let Tree { zones, anchor } = tree(&files);
     let site = Site::new();
     let text =
         "$TTL 300\n@ SOA ns host 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.53\nwww A 192.0.2.9\n";

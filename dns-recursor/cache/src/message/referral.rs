@@ -4,15 +4,21 @@
 //! Only reads such a response. `dns_resolve::resolver` decides whether to believe it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use dns_wire::{Class, Name, Records, Section, Type};
+use dns_wire::{Class, Name, Rcode, Records, Section, Type};
 
-use super::{Message, Record, in_section};
+use super::{Message, Record, Row, in_section};
+use crate::key;
 
 /// The most servers of one delegation that are read: as many as the root has.
 const MAX_SERVERS: usize = 13;
 /// The most addresses of one server that are read.
 const MAX_ADDRESSES: usize = 4;
+/// The most records about signatures that are read: a denial by NSEC3 has three, each with a signature or two.
+const MAX_SIGNED: usize = 24;
+/// The longest message of such records that is kept: whatever is longer can be asked for.
+const MAX_SIGNED_OCTETS: usize = 4096;
 
 /// A delegation, as a server of the zone above gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +29,9 @@ pub struct Referral {
     pub servers: Vec<NameServer>,
     /// The least TTL of these records.
     pub ttl: u32,
+    /// The answer to the question for the zone's DS records, as far as the referral has it: these records, or the signed
+    /// proof that there are none (RFC 4035 §3.1.4). Nobody has validated it.
+    pub ds: Option<Arc<Message>>,
 }
 
 /// A server of a delegated zone.
@@ -69,8 +78,51 @@ impl Referral {
             zone: first.owner.clone(),
             servers,
             ttl,
+            ds: signed(records, question, &first.owner, zone).map(Arc::new),
         })
     }
+}
+
+/// The answer to the question for the DS records of `child` in the authority section of a referral by servers of `zone`.
+fn signed(records: &[Record], question: &[u8], child: &Name, zone: &Name) -> Option<Message> {
+    if key::qclass(question) != Class::IN {
+        return None;
+    }
+    let authority = || in_section(records, Section::Authority);
+    let kind = |record: &Record| record.covered().unwrap_or(record.rtype);
+    let is_ds = |record: &&Record| kind(record) == Type::DS && record.owner == *child;
+    let is_proof = |record: &&Record| {
+        matches!(kind(record), Type::NSEC | Type::NSEC3) && record.owner.is_within(zone)
+    };
+    let (section, found): (Section, Vec<&Record>) = match authority().any(|it| is_ds(&it)) {
+        true => (Section::Answer, authority().filter(is_ds).collect()),
+        false => (Section::Authority, authority().filter(is_proof).collect()),
+    };
+    // Without signatures it says nothing.
+    if found.len() > MAX_SIGNED || !found.iter().any(|record| record.rtype == Type::RRSIG) {
+        return None;
+    }
+    let rows: Vec<Row<'_>> = found
+        .iter()
+        .map(|record| Row {
+            section,
+            owner: &record.owner,
+            rtype: record.rtype,
+            ttl: record.ttl,
+            rdata: &record.rdata,
+        })
+        .collect();
+    let octets: usize = rows.iter().map(|row| row.rdata.len()).sum();
+    if octets > MAX_SIGNED_OCTETS {
+        return None;
+    }
+    let child = child.to_lowercase();
+    let asked = [
+        child.as_wire(),
+        &Type::DS.0.to_be_bytes(),
+        &Class::IN.0.to_be_bytes(),
+    ];
+    Message::compose(&asked.concat(), Rcode::NOERROR, &rows)
 }
 
 impl Message {

@@ -278,6 +278,7 @@ fn a_referral_names_servers_and_where_they_are() {
                 server("b.other", &[]),
             ],
             ttl: 40,
+            ds: None,
         }
     );
 }

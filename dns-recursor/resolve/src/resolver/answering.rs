@@ -51,9 +51,13 @@ impl<C, E: Entropy> Resolver<C, E> {
         match reader.read(message, &mut self.scratch) {
             Ok(answer) if hidden.is_some() => {
                 let goes_on = answer.message.rcode() == Rcode::NOERROR;
+                self.keep_part(id, &asked, answer, now);
                 self.ask_more(id, exchange, goes_on, now);
             }
             Ok(answer) => {
+                if let Some(name) = flight.inner_name() {
+                    self.delegations.note_inner(name, answer.lifetime, now);
+                }
                 if flight.without_edns == Some(upstream)
                     && let Some(state) = self.upstreams.get_mut(upstream)
                 {
@@ -64,9 +68,9 @@ impl<C, E: Entropy> Resolver<C, E> {
                 match flight.validates() {
                     _ if is_stripped => {
                         self.drop_exchange(id, exchange);
-                        self.bogus(id, upstream, Why::NoSignature, now);
+                        self.bogus(id, Some(upstream), Why::NoSignature, now);
                     }
-                    true => self.validate(id, upstream, answer, now),
+                    true => self.validate(id, Some(upstream), answer, now),
                     false => self.answered(id, answer, now),
                 }
             }
@@ -146,6 +150,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             answer.lifetime = 0;
         }
         for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.with_flight(waiting, |waiting| waiting.pays(&flight));
             self.link_answered(waiting, &answer, now);
         }
         self.outputs.push_back(Output::Answer {
@@ -172,6 +177,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             self.delegations.forget(&flight.scope(), &delegation.zone);
         }
         for waiting in std::mem::take(&mut flight.awaited_by) {
+            self.with_flight(waiting, |waiting| waiting.pays(&flight));
             self.link_failed(waiting, reason, now);
         }
         self.outputs.push_back(Output::Fail {
@@ -238,26 +244,45 @@ impl<C, E: Entropy> Resolver<C, E> {
             }
             return;
         }
+        let link = self.flights.get(id).and_then(|it| it.link.as_ref());
+        // The flight itself asks for it.
+        if link.is_some_and(|link| matches!(link.purpose, LinkPurpose::Unchecked)) {
+            self.link_failed(id, Reason::Unanswered, now);
+            return;
+        }
         if self.flights.depth_behind(id) > MAX_DEPTH {
             self.link_failed(id, Reason::Chain, now);
             return;
         }
-        let Some(route) = self.table.find(key.name(), key.qtype()).map(Arc::clone) else {
-            self.link_failed(id, Reason::NoRoute, now);
-            return;
-        };
         // It counts for the client whose question leads here.
         let flight = self.flights.get(id);
         let owner = flight.and_then(|flight| flight.owner);
         let link = flight.and_then(|flight| flight.link.as_ref());
         let is_for_keys = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Keys));
+        let is_server = link.is_some_and(|it| matches!(it.purpose, LinkPurpose::Server));
+        let recurses = flight.is_some_and(|flight| flight.is_recursing);
+        let route = self.table.find(key.name(), key.qtype());
+        let route = match recurses && (is_for_keys || is_server && route.is_none()) {
+            true => Some(self.table.find_inner(key.name(), key.qtype())),
+            false => route,
+        };
+        let Some(route) = route.map(Arc::clone) else {
+            self.link_failed(id, Reason::NoRoute, now);
+            return;
+        };
+        if let Some(answer) = self.denied(key, &route, now) {
+            self.link_answered(id, &answer, now);
+            return;
+        }
         match self.begin(key, route, owner, false, now) {
             None => self.link_failed(id, Reason::Absent, now),
             Some(next) => {
                 self.flights.wait_for(id, next);
-                self.with_flight(next, |flight| flight.checks.is_for_keys = is_for_keys);
-                self.advance(next, Cause::Begin, now);
-                self.arm(next);
+                if is_for_keys {
+                    let spent = self.flights.get(id).map(|flight| flight.checks.spent);
+                    self.with_flight(next, |flight| flight.is_for_keys_after(spent));
+                }
+                self.start(next, now);
             }
         }
     }
@@ -270,6 +295,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             Some(LinkPurpose::Rest(first)) => self.end_chain(id, &first, answer, now),
             Some(LinkPurpose::Server) => self.located(id, &answer.message.addresses(), now),
             Some(LinkPurpose::Keys) => self.take_keys(id, Ok(&answer.message), now),
+            Some(LinkPurpose::Unchecked) => self.validate(id, None, answer.clone(), now),
         }
     }
 
@@ -279,6 +305,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         match link.map(|link| link.purpose) {
             None => {}
             Some(LinkPurpose::Server) if self.seek(id) => {}
+            Some(LinkPurpose::Unchecked) => self.ask_at_once(id, now),
             Some(LinkPurpose::Keys) => {
                 let why = match reason {
                     Reason::Bogus(why) => why,

@@ -9,7 +9,7 @@ use dns_iterate::delegations::Scope;
 use dns_iterate::minimise;
 use dns_wire::{Class, Name, Type};
 
-use super::checks::Checks;
+use super::checks::{Checks, Spent};
 use super::delegation::Delegation;
 use super::shares::zone_of;
 use super::upstreams::UpstreamId;
@@ -98,6 +98,8 @@ pub(super) enum LinkPurpose {
     Server,
     /// Keys of a zone, for validation.
     Keys,
+    /// Its own answer, which others have asked for without validation.
+    Unchecked,
 }
 
 impl<C> Flight<C> {
@@ -188,6 +190,13 @@ impl<C> Flight<C> {
         self.hidden = (next < all).then_some(next);
     }
 
+    /// The name of its question, when an answer to it says that no zone begins there.
+    pub(super) fn inner_name(&self) -> Option<Name> {
+        let (name, _) = Name::from_wire(self.key.name()).ok()?;
+        let is_inner = self.is_recursing && self.key.qtype() != Type::DS && name != *self.zone();
+        is_inner.then_some(name)
+    }
+
     /// The question of a query with this many labels of the name.
     pub(super) fn asked(&self, hidden: Option<usize>) -> Box<[u8]> {
         let name = Name::from_wire(self.key.name());
@@ -217,10 +226,24 @@ impl<C> Flight<C> {
 
     /// Whether its answer is validated: not for a client that disables checking, and never signatures themselves.
     pub(super) fn validates(&self) -> bool {
-        self.route.validates()
-            && !self.key.variant().checking_disabled()
-            && key::qclass(self.key.question()) == Class::IN
-            && self.key.qtype() != Type::RRSIG
+        validates(&self.route, &self.key)
+    }
+
+    /// Makes it one of those for the keys of an answer, behind others that have cost as much.
+    pub(super) fn is_for_keys_after(&mut self, spent: Option<Spent>) {
+        let Spent { sends, fetches } = spent.unwrap_or_default();
+        self.checks.is_for_keys = true;
+        self.n_sends_in_all = sends;
+        self.n_fetches = fetches;
+    }
+
+    /// Notes the cost of keys that it has waited for.
+    pub(super) fn pays(&mut self, ended: &Self) {
+        let spent = &mut self.checks.spent;
+        if ended.checks.is_for_keys {
+            spent.sends = spent.sends.max(ended.n_sends_in_all);
+            spent.fetches = spent.fetches.max(ended.n_fetches);
+        }
     }
 
     /// DO and CD of its queries.
@@ -269,4 +292,12 @@ impl<C> Flight<C> {
             .unwrap_or(MAX_STRETCH)
             .min(MAX_STRETCH)
     }
+}
+
+/// Whether the answer to a question is validated by its route.
+pub(super) fn validates(route: &Route, key: &Key) -> bool {
+    route.validates()
+        && !key.variant().checking_disabled()
+        && key::qclass(key.question()) == Class::IN
+        && key.qtype() != Type::RRSIG
 }

@@ -30,6 +30,8 @@ pub struct Settings {
     pub limits: TtlLimits,
     /// Whether queries have random letter case.
     pub randomize_case: bool,
+    /// Whether signed denials answer for further names.
+    pub aggressive_nsec: bool,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Settings {
             max_clients: file.resolve.max_clients.get(),
             limits: TtlLimits::of(&file.cache),
             randomize_case: file.resolve.randomize_case,
+            aggressive_nsec: file.dnssec.aggressive_nsec,
         }
     }
 }
@@ -229,6 +232,19 @@ pub struct FlightId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExchangeId(pub u64);
 
+/// The knowledge of zones from the root downwards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The addresses of the root's servers that one of them has named; `None` before.
+    pub root_servers: Option<usize>,
+    /// The delegated zones whose servers are known.
+    pub delegations: usize,
+    /// The zones whose keys are known, or that are known to be unsigned.
+    pub zones: usize,
+    /// The signed denials that further names may be denied by.
+    pub denials: usize,
+}
+
 /// Counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -256,6 +272,8 @@ pub struct Counts {
     pub loops: u64,
     /// Answers by what validation has found.
     pub validated: Validated,
+    /// Answers made from signed denials.
+    pub denied: u64,
     /// Questions refused for overload, or ended to make room for another client's.
     pub overload: u64,
 }

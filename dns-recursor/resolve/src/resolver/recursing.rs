@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
-use dns_cache::message::Referral;
-use dns_iterate::delegations::most_fetches;
+use dns_cache::message::{Answer, Referral};
+use dns_iterate::delegations::{Delegations, most_fetches};
 use dns_iterate::order;
 use dns_wire::{Name, Type};
 
@@ -63,7 +63,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.prime(*server, now);
             }
         }
-        flight.minimise();
+        minimise(&self.delegations, flight, now);
     }
 
     /// Turns a flight whose upstreams have failed to the root's servers, if it may.
@@ -118,7 +118,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         flight.delegation = Some(Delegation::of(&found, n_referrals));
         flight.reason = Reason::Unanswered;
         flight.hidden = None;
-        flight.minimise();
+        minimise(&self.delegations, flight, now);
         for exchange in flight.take_exchanges() {
             self.close(exchange);
         }
@@ -211,7 +211,7 @@ impl<C, E: Entropy> Resolver<C, E> {
         };
         let (upstream, protocol) = (pending.upstream, pending.protocol);
         match goes_on {
-            true => flight.minimise(),
+            true => minimise(&self.delegations, flight, now),
             false => flight.hidden = None,
         }
         flight.n_sends = 0;
@@ -220,6 +220,31 @@ impl<C, E: Entropy> Resolver<C, E> {
         }
         self.send(id, upstream, protocol, now);
         self.arm(id);
+    }
+
+    /// Keeps the answer to a query for a part of the name: it is one to a question that may come.
+    pub(super) fn keep_part(&mut self, id: FlightId, asked: &[u8], answer: Answer, now: Instant) {
+        let Some(flight) = self.flights.get(id) else {
+            return;
+        };
+        let variant = match flight.validates() {
+            // Nobody has validated it.
+            true => Variant::new(true, true),
+            false => flight.asks(),
+        };
+        let key = Key::new(self.seed, asked, variant);
+        let route = self.table.find(key.name(), key.qtype());
+        let is_own = route.is_some_and(|route| route.is_like(&flight.route));
+        if let Ok((name, _)) = Name::from_wire(key.name()) {
+            self.delegations.note_inner(name, answer.lifetime, now);
+        }
+        if is_own && answer.dangling.is_none() {
+            self.outputs.push_back(Output::Answer {
+                key: Box::new(key),
+                answer,
+                clients: Vec::new(),
+            });
+        }
     }
 
     /// Asks for the root's servers, unless that was done a moment ago (RFC 9609).
@@ -259,5 +284,19 @@ impl<C, E: Entropy> Resolver<C, E> {
             protocol: Protocol::Udp,
             message,
         });
+    }
+}
+
+/// Sets how much of the name the servers of a flight's zone learn next: a part at which no zone begins, as is known, they do
+/// not have to be asked for.
+fn minimise<C>(delegations: &Delegations, flight: &mut Flight<C>, now: Instant) {
+    flight.minimise();
+    let Ok((name, _)) = Name::from_wire(flight.key.name()) else {
+        return;
+    };
+    while let Some(labels) = flight.hidden
+        && delegations.is_inner(&name.suffix(labels), now)
+    {
+        flight.minimise();
     }
 }

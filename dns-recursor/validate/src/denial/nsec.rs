@@ -8,7 +8,7 @@ use crate::response::Set;
 
 /// An NSEC record.
 #[derive(Clone, Debug)]
-pub(super) struct Nsec<'a> {
+pub(crate) struct Nsec<'a> {
     owner: &'a Name,
     next: Name,
     /// Whether it is the last of its zone: `next` is the apex.
@@ -30,7 +30,7 @@ enum Gap {
 
 impl<'a> Nsec<'a> {
     /// Reads the record of a set; `None` for other types and for one that leads out of the zone.
-    pub(super) fn read(set: &'a Set, zone: &'a Name) -> Option<Self> {
+    pub(crate) fn read(set: &'a Set, zone: &'a Name) -> Option<Self> {
         let [rdata] = set.rdatas.as_slice() else {
             return None;
         };
@@ -79,7 +79,7 @@ fn common(a: &Name, b: &Name) -> usize {
 }
 
 /// The closest name that exists, if the name itself does not.
-fn encloser(all: &[Nsec<'_>], name: &Name) -> Option<Name> {
+pub(crate) fn encloser(all: &[Nsec<'_>], name: &Name) -> Option<Name> {
     all.iter().find_map(|nsec| match nsec.gap(name) {
         Gap::Missing(encloser) => Some(encloser),
         Gap::Empty | Gap::Outside => None,
@@ -87,7 +87,7 @@ fn encloser(all: &[Nsec<'_>], name: &Name) -> Option<Name> {
 }
 
 /// Whether neither the name nor a wildcard in its place exists.
-pub(super) fn no_name(all: &[Nsec<'_>], name: &Name) -> bool {
+pub(crate) fn no_name(all: &[Nsec<'_>], name: &Name) -> bool {
     // RFC 9824 §3.5: a signer that answers online says so in the list of types.
     let is_said = |nsec: &Nsec<'_>| *nsec.owner == *name && nsec.types.has(Type::NXNAME);
     if all.iter().any(is_said) {
@@ -98,7 +98,7 @@ pub(super) fn no_name(all: &[Nsec<'_>], name: &Name) -> bool {
 }
 
 /// Whether the name has no records of a type, or does not exist and the wildcard in its place has none.
-pub(super) fn no_data(all: &[Nsec<'_>], name: &Name, rtype: Type) -> bool {
+pub(crate) fn no_data(all: &[Nsec<'_>], name: &Name, rtype: Type) -> bool {
     let denies_at = |owner: &Name| {
         let mut at = all.iter().filter(|nsec| *nsec.owner == *owner);
         at.any(|nsec| nsec.types.denies(owner, rtype))

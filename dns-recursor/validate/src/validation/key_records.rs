@@ -35,6 +35,28 @@ impl Validation {
         }
     }
 
+    /// Takes records that came with a referral for the DS records that [`super::Step::Need`] has asked for; false when they
+    /// prove nothing, so that they still have to be asked for.
+    pub fn offer(&mut self, response: &Response, context: &mut Context<'_>) -> bool {
+        let Some((need, above)) = self.pending.take() else {
+            return false;
+        };
+        let found = match need.rtype {
+            Type::DS => self.judge_ds(&need.name, &above, response, context),
+            _ => None,
+        };
+        match found {
+            Some(Ok(found)) => {
+                self.keep(&need.name, found, context);
+                true
+            }
+            _ => {
+                self.pending = Some((need, above));
+                false
+            }
+        }
+    }
+
     fn take_keys(&mut self, zone: &Name, response: &Response, context: &mut Context<'_>) {
         let set = response.answer(zone, Type::DNSKEY);
         let judged = match set {
@@ -91,25 +113,41 @@ impl Validation {
         response: &Response,
         context: &mut Context<'_>,
     ) {
+        match self.judge_ds(name, above, response, context) {
+            // The zone above has ended meanwhile: the next step begins there.
+            None => {}
+            Some(Ok(found)) => self.keep(name, found, context),
+            Some(Err(why)) => {
+                let state = State::Bogus(why);
+                context.zones.put(name, state, BOGUS_KEPT, context.now);
+            }
+        }
+    }
+
+    /// Judges a response to the question for DS records; `None` when the keys of the zone above are not known.
+    fn judge_ds(
+        &mut self,
+        name: &Name,
+        above: &Name,
+        response: &Response,
+        context: &Context<'_>,
+    ) -> Option<Result<Found, Why>> {
         let keys = match context.zones.get(above, context.now) {
             Some(State::Keys(keys)) => Arc::clone(keys),
-            // It has ended meanwhile: the next step begins there.
-            _ => return,
+            _ => return None,
         };
         let now = context.wrapped();
-        let found = match response.answer(name, Type::DS) {
+        Some(match response.answer(name, Type::DS) {
             Some(set) => delegation(set, above, &keys, now, &mut self.budget),
             None => self.judge_denial(name, above, response, &keys, now),
-        };
-        let (state, lifetime) = match found {
-            Ok(Found::State(state, lifetime)) => (state, lifetime),
-            Ok(Found::NoCut(no_cut)) => {
-                self.no_cuts.push(no_cut);
-                return;
-            }
-            Err(why) => (State::Bogus(why), BOGUS_KEPT),
-        };
-        context.zones.put(name, state, lifetime, context.now);
+        })
+    }
+
+    fn keep(&mut self, name: &Name, found: Found, context: &mut Context<'_>) {
+        match found {
+            Found::State(state, lifetime) => context.zones.put(name, state, lifetime, context.now),
+            Found::NoCut(no_cut) => self.no_cuts.push(no_cut),
+        }
     }
 
     /// Judges a response without DS records.

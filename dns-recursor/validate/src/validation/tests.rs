@@ -1,6 +1,6 @@
 use dns_wire::{Rcode, Section, Type};
 
-use crate::testing::{Record, Reply, TRUTH, World, name, world};
+use crate::testing::{NOW, Record, Reply, TRUTH, World, name, world};
 use crate::verdict::{Security, Why};
 use crate::{Anchor, Anchors, anchors::AnchorError, budget, crypto};
 
@@ -275,6 +275,22 @@ fn the_closest_anchor_decides() {
     assert_eq!(security(Anchors::new([root], negative.clone())), Insecure);
     assert_eq!(security(Anchors::new(both, negative)), Insecure);
     assert_eq!(security(Anchors::default()), Insecure);
+}
+
+#[test]
+fn what_is_not_validated_is_kept_no_longer_than_the_negative_anchor_lasts() {
+    let mut world = world();
+    let qname = name("www.expired.test");
+    let reply = world.reply(&qname, Type::A);
+    let anchors = world.anchors.clone();
+    let mut worth = |end: u64| {
+        world.anchors = anchors.clone().without_until(&name("EXPIRED.test"), end);
+        let verdict = world.validate(&qname, Type::A, &reply);
+        (verdict.security, verdict.lifetime)
+    };
+    assert_eq!(worth(NOW + 100), (Insecure, 100));
+    assert_eq!(worth(NOW), (Bogus, 0));
+    assert_eq!(worth(u64::MAX), (Insecure, u32::MAX));
 }
 
 #[test]

@@ -237,6 +237,28 @@ fn the_next_names_of_a_zone_cost_its_servers_one_query_and_those_above_none() {
 }
 
 #[test]
+fn a_part_of_a_name_at_which_no_zone_begins_is_asked_for_once() {
+    let mut world = tree();
+    for name in ["a.b.deep.good.test", "c.b.deep.good.test"] {
+        assert_eq!(ask(&mut world, name).1, good(name));
+    }
+    let of_zone: Vec<&String> = [21, 22]
+        .iter()
+        .filter_map(|server| world.asked.get(&address(*server)))
+        .flatten()
+        .collect();
+    let n_part = of_zone.iter().filter(|it| **it == "deep.good.test.");
+    assert_eq!(n_part.count(), 1, "{of_zone:?}");
+    // The answer for the part is one to a question.
+    let before = n_all(&world);
+    assert_eq!(
+        ask(&mut world, "b.deep.good.test").1,
+        good("b.deep.good.test")
+    );
+    assert_eq!(n_all(&world), before);
+}
+
+#[test]
 fn the_root_says_where_its_servers_are() {
     let mut world = tree();
     ask(&mut world, "www.good.test");
@@ -357,6 +379,15 @@ fn a_single_zone_may_be_asked_for_from_the_root_downwards() {
 }
 
 #[test]
+fn the_servers_of_such_a_zone_may_have_names_without_a_route() {
+    let mut world = tree_of(1, [recursing("glueless.test", ForwardMode::Recurse, &[])]);
+    let name = "www.glueless.test";
+    assert_eq!(ask(&mut world, name).1, good(name));
+    let (_, got) = ask(&mut world, "ns1.bank.example");
+    assert_eq!(got, Got::Failed(Reason::NoRoute));
+}
+
+#[test]
 fn nothing_is_asked_of_the_root_unless_a_zone_says_so() {
     let mut world = tree_of(1, [route(".", Mode::Recursive, &[50])]);
     world.behave(50, |how| how.presence = Presence::Silent);
@@ -409,6 +440,52 @@ fn upstreams_are_asked_first_and_the_root_when_they_fail() {
         .insert(address(50), |_, _| denied(".", Rcode::NXDOMAIN));
     assert_eq!(ask(&mut world, "www.good.test").1, Got::Denied);
     assert_eq!(n_asked(&world, 1), 0);
+}
+
+/// New names of a zone whose servers, and those above, are behind a link with this round trip and this loss; the queries for
+/// a hundred names.
+fn over_a_link(seed: u64, round_trip: u64, loss: u64) -> usize {
+    const NAMES: usize = 300;
+    let mut world = tree_of(seed, [recursing(".", ForwardMode::Recurse, &[])]);
+    for (server, _) in SERVERS {
+        let spread = round_trip / 50;
+        world.behave(server, |how| {
+            (how.delay, how.loss) = ((round_trip - spread, round_trip + spread), loss);
+        });
+    }
+    for name in ["first.good.test", "second.good.test"] {
+        world.ask(name);
+        world.run_for(5_000);
+    }
+    let before = world.resolver.counts().sent;
+    let asked: Vec<(u64, String)> = (0..NAMES)
+        .map(|n| {
+            let name = format!("n{n}.good.test");
+            let client = world.ask(&name);
+            world.run_for(50);
+            (client, name)
+        })
+        .collect();
+    world.run_for(5_000);
+    for (client, name) in asked {
+        let got = world.got(client).map(|(_, got)| got);
+        assert_eq!(got, Some(good(&name)), "{round_trip} ms, {loss} %, {seed}");
+    }
+    let sent = world.resolver.counts().sent - before;
+    usize::try_from(sent).unwrap() * 100 / NAMES
+}
+
+#[test]
+fn over_slow_and_lossy_links_each_name_is_found_and_costs_about_one_query() {
+    for round_trip in [600, 900] {
+        for seed in 1..=8 {
+            let sent = over_a_link(seed, round_trip, 0);
+            assert!(sent <= 120, "{round_trip} ms, {seed}: {sent} / 100");
+            // Four of five queries arrive, so each name takes 1.25 on average.
+            let sent = over_a_link(seed, round_trip, 20);
+            assert!(sent <= 170, "{round_trip} ms, {seed}: {sent} / 100");
+        }
+    }
 }
 
 /// One seeded life in a tree whose servers come, go, lose, lie about letter case and fail.
