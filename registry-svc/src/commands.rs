@@ -9,11 +9,12 @@ mod upkeep;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use config_text::web::encoded;
 use daemon::args;
 use daemon::config::{Problem, Problems};
 use daemon::{errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, Verb};
+use crate::args::{Cli, ConfigArgs, NodeVerb, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::service::{self, Registry};
 use crate::upkeep::Task;
@@ -47,6 +48,18 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Push(args) => transfer::push(&args),
         Verb::Pull(args) => transfer::pull(&args),
         Verb::Diff { node, ask } => ask::diff(&node, &ask::status_args(&ask)),
+        Verb::Node(NodeVerb::List(ask)) => ask::nodes(&ask::status_args(&ask)),
+        Verb::Node(NodeVerb::Add { node, address, ask }) => {
+            let mut query = format!("?add={node}");
+            if let Some(address) = address {
+                query += &format!("&address={}", encoded(&address));
+            }
+            ask::change_nodes(&query, &ask::status_args(&ask))
+        }
+        Verb::Node(NodeVerb::Forget { node, force, ask }) => {
+            let force = if force { "&force=1" } else { "" };
+            ask::change_nodes(&format!("?forget={node}{force}"), &ask::status_args(&ask))
+        }
         Verb::Gc {
             dry_run: true,
             look,

@@ -25,6 +25,7 @@ pub mod sweep;
 pub mod window;
 
 pub use store::damage;
+pub use store::standing::Noted;
 pub use store::{
     BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
     Subject,
