@@ -301,7 +301,7 @@ impl Store {
             Some(segment) => start(segment).map_err(StoreError::io("start the journal"))?,
             None => Writer::read_only(),
         };
-        let inner = Inner {
+        let inner = Arc::new(Inner {
             layout,
             disk,
             node: settings.node.clone(),
@@ -327,11 +327,9 @@ impl Store {
             is_on_read_only_disk,
             index: opened.index,
             _lock: opened.lock,
-        };
-        let inner = Arc::new(inner);
-        for digest in &recovery.missing {
-            inner.list_missing(digest);
-        }
+        });
+        let missing = recovery.missing.iter();
+        missing.for_each(|digest| inner.list_missing(digest));
         Ok((Self { inner }, recovery))
     }
 
