@@ -269,7 +269,7 @@ fn named(base: &Path, named: &Named) -> Vec<Problem> {
 
 /// The problem of a kubeconfig: `outpost` puts it onto the nodes without any other file.
 fn kubeconfig(named: &Named, path: &Path, text: &str) -> Vec<Problem> {
-    let directory = site::places::etc(Service::Clusterd);
+    let directory = site::paths::etc(Service::Clusterd);
     let read = cluster_objects::kubeconfig::read(text, &directory);
     let problem = match &read {
         Err(problem) => Some(format!("{problem}; write one with a user, a server and its authorities, and without commands")),

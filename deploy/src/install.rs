@@ -34,7 +34,7 @@ use self::system::System;
 use crate::bundle::{inspect, keys};
 use durable::Rights;
 use install_plan::{node_choice, plan};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site_bundle::reader::BundleError;
 use site_bundle::signature::{self, SignatureError};
@@ -140,7 +140,7 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
 
 /// Whether the state of a service belongs to the user that all services had.
 fn has_former_user(root: &Path) -> bool {
-    let states = Service::ALL.into_iter().filter_map(places::state);
+    let states = Service::ALL.into_iter().filter_map(paths::state);
     let found = states.filter_map(|path| std::fs::metadata(record::below(root, &path)).ok());
     found
         .map(|found| found.uid())

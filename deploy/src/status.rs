@@ -18,7 +18,7 @@ use proto::wire::Liveness;
 use self::queues::Kind;
 use crate::args::StatusArgs;
 use crate::json::print_json;
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 use site_node::liveness;
@@ -37,7 +37,7 @@ const TABLES: [(&str, Kind); 4] = [
 
 /// Whether this machine is a node: it has slots of services.
 pub(crate) fn is_node() -> bool {
-    Path::new(places::ETC).is_dir() && Path::new(places::STATE).is_dir()
+    Path::new(paths::ETC).is_dir() && Path::new(paths::STATE).is_dir()
 }
 
 /// Shows this node, or all of a site.
@@ -207,7 +207,7 @@ async fn of(paths: &NodePaths, service: Service) -> Answer<outpost::Service> {
     let live = record::live(paths, service);
     let record = Record::read(paths, service);
     let mut slots = Vec::new();
-    let mut ports = vec![places::admin(service).port()];
+    let mut ports = vec![paths::admin(service).port()];
     for slot in Slot::ALL {
         let unit = match systemd::show(&slot.unit(service)).await {
             Ok(unit) => unit,
@@ -224,7 +224,7 @@ async fn of(paths: &NodePaths, service: Service) -> Answer<outpost::Service> {
         slots.push(slot_status(slot, &unit, &record));
     }
     let socket = paths.admin_socket(service, live);
-    let process = Process::at_or(socket, places::admin(service));
+    let process = Process::at_or(socket, paths::admin(service));
     let shown = outpost::Service {
         service: service.name().to_owned(),
         live: live.name().to_owned(),

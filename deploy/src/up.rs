@@ -136,7 +136,7 @@ fn run_in(
         plans: PerService::from_fn(|service| Plan {
             service,
             program: binaries.of(service).clone(),
-            config: layout.directory.join(site::places::config_name(service)),
+            config: layout.directory.join(site::paths::config_name(service)),
             notify: layout.directory.join(format!("{service}.notify")),
             admin: layout.directory.join(format!("{service}.admin")),
         }),

@@ -46,11 +46,11 @@ pub enum Verb {
     /// problem, and with 78 otherwise. Changes nothing.
     Check(ConfigArgs),
     /// Ask the running registry how it is doing
-    Status(AskArgs),
+    Status(DaemonArgs),
     /// List repositories
-    Ls(LookArgs),
+    Ls(InspectArgs),
     /// Show how much each repository holds, the largest first
-    Du(LookArgs),
+    Du(InspectArgs),
     /// List the tags of a repository
     Tags {
         /// The repository
@@ -58,7 +58,7 @@ pub enum Verb {
         repository: RepositoryName,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Show a manifest, what it refers to and what refers to it
     Inspect {
@@ -67,7 +67,7 @@ pub enum Verb {
         image: ImageArg,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Bring images in from an archive or a directory
     ///
@@ -92,7 +92,7 @@ pub enum Verb {
         node: String,
         /// The running daemon.
         #[command(flatten)]
-        ask: AskArgs,
+        ask: DaemonArgs,
     },
     /// List the nodes of the site, take one in, or forget one
     #[command(subcommand)]
@@ -110,16 +110,16 @@ pub enum Verb {
         dry_run: bool,
         /// The daemon or the store.
         #[command(flatten)]
-        look: LookArgs,
+        look: InspectArgs,
     },
     /// Read every blob and look at every manifest
     ///
     /// Moves a blob whose bytes do not match its digest to the quarantine and fetches it again from
     /// another node if there is one. Exits with 0 when everything is whole or was repaired, and
     /// with 65 after printing the damaged blobs.
-    Verify(LookArgs),
+    Verify(InspectArgs),
     /// As verify, at the rate of the configuration (`rate` of `[scrub]`)
-    Scrub(LookArgs),
+    Scrub(InspectArgs),
     /// List images that lost their names with a damaged journal, and name them
     ///
     /// registry-svc keeps its journal twice. If both copies are damaged at the same place, names are lost, and
@@ -143,7 +143,7 @@ pub enum Verb {
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
     /// List the other nodes, also those that were forgotten, and which of them deletion waits for
-    List(AskArgs),
+    List(DaemonArgs),
     /// Take a node in
     ///
     /// All nodes follow it from then on, without a restart. A node that no configuration names needs its address;
@@ -157,7 +157,7 @@ pub enum NodeVerb {
         address: Option<String>,
         /// The running daemon.
         #[command(flatten)]
-        ask: AskArgs,
+        ask: DaemonArgs,
     },
     /// Forget a node that is gone
     ///
@@ -174,7 +174,7 @@ pub enum NodeVerb {
         force: bool,
         /// The running daemon.
         #[command(flatten)]
-        ask: AskArgs,
+        ask: DaemonArgs,
     },
 }
 
@@ -195,7 +195,7 @@ pub struct ConfigArgs {
 
 /// The running daemon to query.
 #[derive(Clone, Debug, Default, Args)]
-pub struct AskArgs {
+pub struct DaemonArgs {
     #[command(flatten)]
     pub status: StatusArgs,
 
@@ -206,7 +206,7 @@ pub struct AskArgs {
 
 /// The source of an answer: the running daemon, else the disk.
 #[derive(Clone, Debug, Default, Args)]
-pub struct LookArgs {
+pub struct InspectArgs {
     #[command(flatten)]
     pub status: StatusArgs,
 
@@ -240,7 +240,7 @@ pub struct RecoverArgs {
 
     /// The daemon or the store.
     #[command(flatten)]
-    pub look: LookArgs,
+    pub look: InspectArgs,
 }
 
 /// A manifest of a repository, as people write it.

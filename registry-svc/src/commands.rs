@@ -1,10 +1,10 @@
 //! The verbs of the command line.
 
-mod ask;
-mod look;
+mod query;
+mod inspect;
 mod recover;
 mod transfer;
-mod upkeep;
+mod maintenance;
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -17,7 +17,7 @@ use daemon::{errln, exit, outln, run};
 use crate::args::{Cli, ConfigArgs, NodeVerb, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::service::{self, Registry};
-use crate::upkeep::Task;
+use crate::maintenance::Task;
 use crate::views::View;
 use crate::{status, tls};
 
@@ -30,43 +30,43 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
     match cli.verb {
         Verb::Serve(args) => run::serve::<Registry, _>(&args, read),
         Verb::Check(args) => check(&args),
-        Verb::Status(args) => run::status(&ask::status_args(&args), DEFAULT_ADMIN, status::render),
-        Verb::Ls(args) => look::at(&args, &View::Repositories, status::repositories),
-        Verb::Du(args) => look::at(&args, &View::Repositories, status::usage),
+        Verb::Status(args) => run::status(&query::status_args(&args), DEFAULT_ADMIN, status::render),
+        Verb::Ls(args) => inspect::at(&args, &View::Repositories, status::repositories),
+        Verb::Du(args) => inspect::at(&args, &View::Repositories, status::usage),
         Verb::Tags { repository, look } => {
-            look::at(&look, &View::Tags { repository }, status::tags)
+            inspect::at(&look, &View::Tags { repository }, status::tags)
         }
         Verb::Inspect { image, look } => {
             let view = View::Manifest {
                 repository: image.repository,
                 reference: image.reference,
             };
-            look::at(&look, &view, status::manifest)
+            inspect::at(&look, &view, status::manifest)
         }
         Verb::Import(args) => transfer::import(&args),
         Verb::Export(args) => transfer::export(&args),
         Verb::Push(args) => transfer::push(&args),
         Verb::Pull(args) => transfer::pull(&args),
-        Verb::Diff { node, ask } => ask::diff(&node, &ask::status_args(&ask)),
-        Verb::Node(NodeVerb::List(ask)) => ask::nodes(&ask::status_args(&ask)),
+        Verb::Diff { node, ask } => query::diff(&node, &query::status_args(&ask)),
+        Verb::Node(NodeVerb::List(ask)) => query::nodes(&query::status_args(&ask)),
         Verb::Node(NodeVerb::Add { node, address, ask }) => {
             let mut query = format!("?add={node}");
             if let Some(address) = address {
                 query += &format!("&address={}", encoded(&address));
             }
-            ask::change_nodes(&query, &ask::status_args(&ask))
+            query::change_nodes(&query, &query::status_args(&ask))
         }
         Verb::Node(NodeVerb::Forget { node, force, ask }) => {
             let force = if force { "&force=1" } else { "" };
-            ask::change_nodes(&format!("?forget={node}{force}"), &ask::status_args(&ask))
+            query::change_nodes(&format!("?forget={node}{force}"), &query::status_args(&ask))
         }
         Verb::Gc {
             dry_run: true,
             look,
-        } => upkeep::perform(&look, Task::DryRun),
-        Verb::Gc { look, .. } => upkeep::perform(&look, Task::Sweep),
-        Verb::Verify(look) => upkeep::perform(&look, Task::Verify),
-        Verb::Scrub(look) => upkeep::perform(&look, Task::Scrub),
+        } => maintenance::perform(&look, Task::DryRun),
+        Verb::Gc { look, .. } => maintenance::perform(&look, Task::Sweep),
+        Verb::Verify(look) => maintenance::perform(&look, Task::Verify),
+        Verb::Scrub(look) => maintenance::perform(&look, Task::Scrub),
         Verb::Recover(args) => recover::run(&args),
         Verb::Password { user, cost } => password(&user, cost),
     }

@@ -10,5 +10,5 @@ mod self_check;
 pub mod service;
 pub mod status;
 pub mod tls;
-pub mod upkeep;
+pub mod maintenance;
 pub mod views;

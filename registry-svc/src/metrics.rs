@@ -13,7 +13,7 @@ use daemon::metrics::{Page, float};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
-use registry_facts::survey::Survey;
+use registry_facts::usage::Usage;
 use registry_http::counts::Http;
 use registry_mirror::Mirrors;
 use registry_store::Store;
@@ -202,7 +202,7 @@ fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
 
 /// The content of the registry, as last counted.
 #[must_use]
-pub fn held(survey: &Survey) -> Vec<Sample> {
+pub fn held(survey: &Usage) -> Vec<Sample> {
     let total = survey.total();
     let n = u64::try_from(survey.n_repositories()).unwrap_or(u64::MAX);
     let mut samples = Vec::new();

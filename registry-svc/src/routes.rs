@@ -24,7 +24,7 @@ use registry_cluster::{Cluster, MemberError};
 use registry_store::{Store, StoreError, recover};
 use tokio::runtime::Handle;
 
-use crate::upkeep::{Task, Upkeep};
+use crate::maintenance::{Task, Maintenance};
 use crate::views::{Looker, Seen, View, ViewError};
 use crate::{page, status};
 
@@ -50,7 +50,7 @@ pub(crate) struct Shown {
     /// The other nodes.
     pub(crate) cluster: Option<Cluster>,
     /// The sweep and the scrub.
-    pub(crate) upkeep: Upkeep,
+    pub(crate) upkeep: Maintenance,
     /// The runtime that reads the store.
     pub(crate) workers: Handle,
 }
@@ -158,7 +158,7 @@ async fn html(shown: &Shown, request: &Request) -> Reply {
     }
 }
 
-fn start(upkeep: &Upkeep, request: &Request) -> Reply {
+fn start(upkeep: &Maintenance, request: &Request) -> Reply {
     let task = request.parameter("task");
     let Some(task) = task.as_deref().and_then(Task::parse) else {
         return refusal(&ViewError::Parameter("task"));

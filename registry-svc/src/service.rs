@@ -49,7 +49,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Config;
 use crate::metrics::{self, Scrape, Sources, notifications};
-use crate::upkeep::Upkeep;
+use crate::maintenance::Maintenance;
 use crate::views::Looker;
 use crate::{routes, self_check, tls};
 
@@ -98,7 +98,7 @@ pub struct Registry {
     http: Http,
     actions: Actions,
     looker: Looker,
-    upkeep: Upkeep,
+    upkeep: Maintenance,
     shown: Arc<Latest<Config>>,
     readiness: Readiness,
     followed: Arc<Latest<Vec<JoinHandle<()>>>>,
@@ -167,7 +167,7 @@ impl Service for Registry {
         let registry = Self {
             server,
             looker: Looker::new(store.clone()),
-            upkeep: Upkeep::new(&store, cluster.as_ref(), Some(&space), &shown),
+            upkeep: Maintenance::new(&store, cluster.as_ref(), Some(&space), &shown),
             store,
             n_put_back,
             recovered,

@@ -18,7 +18,7 @@ use registry_cluster_core::buckets::Difference;
 use registry_cluster_core::clocks::Fault;
 use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, Key, Stamped};
-use registry_facts::survey::Survey;
+use registry_facts::usage::Usage;
 use registry_store::Store;
 use registry_store::damage::Reason;
 use registry_store::recover::{self, Found, Proposal};
@@ -26,7 +26,7 @@ use registry_webhook::EndpointStatus;
 
 /// The content.
 #[must_use]
-pub fn held(survey: &Survey) -> Held {
+pub fn held(survey: &Usage) -> Held {
     Held {
         repositories: survey.n_repositories(),
         sum: crate::views::holding(&survey.total()),

@@ -16,7 +16,7 @@ use oci::reference::{self, Reference, RepositoryName};
 use parking_lot::{Mutex, MutexGuard};
 use registry_auth::form::Form;
 use registry_facts::record::{Fact, Key};
-use registry_facts::survey::{Holding, Survey};
+use registry_facts::usage::{Holding, Usage};
 use registry_store::{Store, StoreError, Stored};
 use serde::Serialize;
 use serde_json::Value;
@@ -144,7 +144,7 @@ pub struct Looker {
 #[derive(Clone)]
 struct Last {
     change: u64,
-    survey: Arc<Survey>,
+    survey: Arc<Usage>,
 }
 
 impl fmt::Debug for Looker {
@@ -182,7 +182,7 @@ impl Looker {
     ///
     /// # Errors
     /// When the store cannot be read.
-    pub async fn survey(&self) -> Result<Arc<Survey>, StoreError> {
+    pub async fn survey(&self) -> Result<Arc<Usage>, StoreError> {
         let change = *self.store.changes().borrow();
         let last = self.lock().clone();
         if let Some(last) = last
@@ -205,7 +205,7 @@ impl Looker {
 
     /// The last count, however old.
     #[must_use]
-    pub fn last(&self) -> Option<Arc<Survey>> {
+    pub fn last(&self) -> Option<Arc<Usage>> {
         self.lock().as_ref().map(|last| Arc::clone(&last.survey))
     }
 
@@ -324,8 +324,8 @@ impl Looker {
     }
 }
 
-fn survey(store: &Store) -> Result<Survey, StoreError> {
-    let mut survey = Survey::default();
+fn survey(store: &Store) -> Result<Usage, StoreError> {
+    let mut survey = Usage::default();
     let mut after: Option<Key> = None;
     loop {
         let piece = store.registers(after.as_ref(), PIECE)?;
@@ -339,7 +339,7 @@ fn survey(store: &Store) -> Result<Survey, StoreError> {
     }
 }
 
-fn repositories(survey: &Survey) -> Repositories {
+fn repositories(survey: &Usage) -> Repositories {
     let all = survey.repositories().map(|(name, held)| Repository {
         name: name.as_str().to_owned(),
         held: holding(held),

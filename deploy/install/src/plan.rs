@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use service_image::digest::Sha256;
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 use site_render::target::{HOLDER, RIVALS};
@@ -314,7 +314,7 @@ fn actions_of(path: &Path, how: Write, found: &Found) -> Vec<Action> {
             // Certificates, keys, users: the service that reads them reads them again.
             None => match Service::ALL
                 .into_iter()
-                .find(|service| parent.starts_with(places::etc(*service)))
+                .find(|service| parent.starts_with(paths::etc(*service)))
             {
                 Some(service) => reload(&[service]),
                 None => Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -21,8 +21,8 @@ impl NodePaths {
     /// Those of this node; below `root`, where that is not `/`.
     pub fn below(root: &Path) -> Self {
         Self {
-            state: below(root, Path::new(places::STATE)),
-            run: below(root, Path::new(places::RUN)),
+            state: below(root, Path::new(paths::STATE)),
+            run: below(root, Path::new(paths::RUN)),
             root: root.to_owned(),
         }
     }
@@ -55,7 +55,7 @@ impl NodePaths {
 
     /// The socket of the process in a slot, which answers whichever process has the admin address.
     pub fn admin_socket(&self, service: Service, slot: Slot) -> PathBuf {
-        let socket = below(&self.root, &places::admin_socket(service, slot));
+        let socket = below(&self.root, &paths::admin_socket(service, slot));
         // A process of the version before listens here until it is swapped.
         let former = self.run.join(format!("admin/{service}-{slot}.sock"));
         match former.exists() && !socket.exists() {
@@ -66,7 +66,7 @@ impl NodePaths {
 
     /// The socket of healthd.
     pub fn healthd(&self) -> PathBuf {
-        below(&self.root, Path::new(places::HEALTHD_SOCKET))
+        below(&self.root, Path::new(paths::HEALTHD_SOCKET))
     }
 }
 

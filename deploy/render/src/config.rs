@@ -37,7 +37,7 @@ use serde::Serialize;
 pub use self::layout::{Layout, Place};
 pub use self::node_file::{NodeFile, Output, Part};
 use site::facts;
-use site::places;
+use site::paths;
 use site::secrets::Secrets;
 use site::service::Service;
 use site::{Node, Site};
@@ -65,7 +65,7 @@ pub fn render(site: &Site, layout: &Layout) -> Vec<File> {
                 _ => Vec::new(),
             };
             let config = File {
-                name: places::config_name(service),
+                name: paths::config_name(service),
                 text: configuration(service, site, layout),
                 service,
             };
@@ -116,7 +116,7 @@ fn configuration(service: Service, site: &Site, layout: &Layout) -> String {
 fn kubeconfig(node: &Node, secrets: &Secrets) -> Option<NodeFile> {
     let contents = secrets.kubeconfig.as_ref()?;
     let is_run = node.services.contains(&Service::Clusterd);
-    is_run.then(|| private(Service::Clusterd, places::kubeconfig(), contents))
+    is_run.then(|| private(Service::Clusterd, paths::kubeconfig(), contents))
 }
 
 /// The networks that may query: the node itself, the networks of the site, and those of its clients, such as
@@ -157,7 +157,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     let mut files = Vec::new();
     if !secrets.authority.is_empty() {
         files.push(NodeFile {
-            path: places::CA.into(),
+            path: paths::CA.into(),
             mode: READABLE,
             owner: None,
             contents: secrets.authority.clone(),
@@ -169,7 +169,7 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     for service in [Service::Healthd, Service::RegistrySvc] {
         let is_verified = node.services.contains(&service) && !secrets.authority.is_empty();
         if is_verified {
-            let path = places::authority_of(service);
+            let path = paths::authority_of(service);
             files.push(readable(service, path, &secrets.authority));
         }
         let has_key = match service {
@@ -177,9 +177,9 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
             _ => has_registry,
         };
         if let Some(pair) = pair.filter(|_| has_key) {
-            let path = places::certificate_of(service);
+            let path = paths::certificate_of(service);
             files.push(readable(service, path, &pair.certificate));
-            files.push(private(service, places::key_of(service), &pair.key));
+            files.push(private(service, paths::key_of(service), &pair.key));
         }
     }
     files.extend(kubeconfig(node, secrets));
@@ -190,11 +190,11 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
     for mirror in &site.registry.mirrors {
         let of = |named: &Option<PathBuf>| secrets.mirrors.get(named.as_ref()?);
         if let Some(password) = of(&mirror.credentials) {
-            let path = places::mirror_credentials(&mirror.prefix);
+            let path = paths::mirror_credentials(&mirror.prefix);
             files.push(private(registry, path, password));
         }
         if let Some(authority) = of(&mirror.ca) {
-            let path = places::mirror_authority(&mirror.prefix);
+            let path = paths::mirror_authority(&mirror.prefix);
             files.push(readable(registry, path, authority));
         }
     }
@@ -202,10 +202,10 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
         return files;
     }
     if let Some(users) = &secrets.registry_users {
-        files.push(private(registry, places::registry_users(), users));
+        files.push(private(registry, paths::registry_users(), users));
     }
     if let Some(key) = &secrets.registry_token_key {
-        files.push(private(registry, places::registry_token_key(), key));
+        files.push(private(registry, paths::registry_token_key(), key));
     }
     files
 }
@@ -400,7 +400,7 @@ mod tests {
                 };
                 let user = facts::user(service).id;
                 assert_eq!(file.owner, Some((user, user)), "{}", file.path.display());
-                assert!(file.path.starts_with(places::etc(service)));
+                assert!(file.path.starts_with(paths::etc(service)));
                 (file.path.display().to_string(), contents)
             })
             .collect();

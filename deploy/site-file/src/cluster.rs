@@ -8,7 +8,7 @@ use config::{Step, at};
 use super::builder::Builder;
 use super::{Holds, Named};
 use site::service::Service;
-use site::{Cluster, ClusterSource, Node, places};
+use site::{Cluster, ClusterSource, Node, paths};
 
 impl Builder<'_, '_> {
     /// The cluster, if the file has one.
@@ -35,7 +35,7 @@ impl Builder<'_, '_> {
                 "no node runs clusterd; add it to the `services` of a master, or take [cluster] out",
             );
         }
-        let port = places::admin(Service::Clusterd).port();
+        let port = paths::admin(Service::Clusterd).port();
         let who = "clusterd's admin listener".to_owned();
         self.ports.claim(&mut self.report, port, span, who);
         Some(Cluster {
@@ -115,7 +115,7 @@ impl Builder<'_, '_> {
         let is_plain = path
             .components()
             .all(|part| matches!(part, Component::RootDir | Component::Normal(_)));
-        let own = places::etc(Service::Clusterd);
+        let own = paths::etc(Service::Clusterd);
         let below = path.strip_prefix(&own);
         let is_below = below.is_ok_and(|rest| rest.components().next().is_some());
         if !(is_plain && is_below) {

@@ -7,7 +7,7 @@
 
 use std::path::PathBuf;
 
-use crate::places;
+use crate::paths;
 use crate::service::Service;
 
 /// A user with the group of the same name and number, or a group alone.
@@ -65,8 +65,8 @@ pub fn servers(service: Service) -> &'static [Service] {
 /// The directory of a service's own sockets, apart from those for operators; none when it has none.
 pub fn run(service: Service) -> Option<PathBuf> {
     match service {
-        Service::Healthd | Service::Clusterd | Service::LbProxy => Some(places::run(service)),
-        Service::TimesyncAgent => Some(places::CHRONY_RUN.into()),
+        Service::Healthd | Service::Clusterd | Service::LbProxy => Some(paths::run(service)),
+        Service::TimesyncAgent => Some(paths::CHRONY_RUN.into()),
         Service::DnsAuthd | Service::DnsRecursor | Service::RegistrySvc => None,
     }
 }

@@ -14,7 +14,7 @@
 //! Never reads a file, an address of this machine or a clock.
 
 pub mod facts;
-pub mod places;
+pub mod paths;
 pub mod secrets;
 pub mod service;
 pub mod slot;

@@ -16,7 +16,7 @@ use crate::install::args::UninstallArgs;
 use crate::install::record::{self, Record, below};
 use crate::install::system::System;
 use install_plan::plan::slots_among;
-use site::places;
+use site::paths;
 use site::slot::Slot;
 use site_bundle::manifest::BundleRuntime;
 use site_node::images::podman::Podman;
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &UninstallArgs) -> anyhow::Result<()> {
         remove_tree(&below(root, &Path::new(STATE).join(derived)))?;
     }
     if system.runs() {
-        for volatile in ["/run/outpost", places::ADMIN_RUN, "/run/outpost-storage"] {
+        for volatile in ["/run/outpost", paths::ADMIN_RUN, "/run/outpost-storage"] {
             remove_tree(Path::new(volatile))?;
         }
         // chrony's, if there is one: it has something in it then.

@@ -12,7 +12,7 @@ use anyhow::{Context as _, bail};
 use config_text::counted_as;
 use daemon::clock;
 
-use site::places::admin;
+use site::paths::admin;
 use site::service::Service;
 use site::slot::Slot;
 use site_node::liveness::{self, Seen, Targets};

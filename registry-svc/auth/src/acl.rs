@@ -151,7 +151,7 @@ impl fmt::Debug for Actions {
 
 /// The client, as far as rules care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who<'a> {
+pub enum Requester<'a> {
     /// A client without authentication.
     Anonymous,
     /// An authenticated client.
@@ -241,16 +241,16 @@ impl Acl {
 
     /// The actions that a client may do to a repository.
     #[must_use]
-    pub fn actions(&self, who: Who<'_>, repository: &str) -> Actions {
+    pub fn actions(&self, who: Requester<'_>, repository: &str) -> Actions {
         if self.is_admin(who) {
             return Actions::ALL;
         }
         // A client that does not log in would have these.
         self.granted(who, repository)
-            .union(self.granted(Who::Anonymous, repository))
+            .union(self.granted(Requester::Anonymous, repository))
     }
 
-    fn granted(&self, who: Who<'_>, repository: &str) -> Actions {
+    fn granted(&self, who: Requester<'_>, repository: &str) -> Actions {
         let mut matching = self
             .rules
             .iter()
@@ -258,16 +258,16 @@ impl Acl {
             .peekable();
         let Some(weight) = matching.peek().map(|rule| rule.repositories.weight()) else {
             return match who {
-                Who::Anonymous => self.anonymous,
-                Who::User { .. } => self.default,
+                Requester::Anonymous => self.anonymous,
+                Requester::User { .. } => self.default,
             };
         };
         matching
             .take_while(|rule| rule.repositories.weight() == weight)
             .map(|rule| match who {
-                Who::Anonymous => rule.anonymous,
-                Who::User { name, groups } if self.names(rule, name, groups) => rule.actions,
-                Who::User { .. } => Actions::NONE,
+                Requester::Anonymous => rule.anonymous,
+                Requester::User { name, groups } if self.names(rule, name, groups) => rule.actions,
+                Requester::User { .. } => Actions::NONE,
             })
             .fold(Actions::NONE, Actions::union)
     }
@@ -275,11 +275,11 @@ impl Acl {
     /// Whether a client may do an action; the catalog is for all clients that may pull anything,
     /// and for all users, since it lists only the repositories that they may pull.
     #[must_use]
-    pub fn allows(&self, who: Who<'_>, repository: &str, action: Action) -> bool {
+    pub fn allows(&self, who: Requester<'_>, repository: &str, action: Action) -> bool {
         match action {
             Action::Catalog => match who {
-                Who::User { .. } => true,
-                Who::Anonymous => self.lets_strangers_pull(),
+                Requester::User { .. } => true,
+                Requester::Anonymous => self.lets_strangers_pull(),
             },
             action => self.actions(who, repository).contains(action),
         }
@@ -299,8 +299,8 @@ impl Acl {
         self.rules.is_empty() && self.anonymous == Actions::ALL
     }
 
-    fn is_admin(&self, who: Who<'_>) -> bool {
-        let Who::User { name, groups } = who else {
+    fn is_admin(&self, who: Requester<'_>) -> bool {
+        let Requester::User { name, groups } = who else {
             return false;
         };
         if self.admins.is_empty() {
@@ -383,7 +383,7 @@ mod tests {
             ("dave", "a/b", Actions::ALL),
         ];
         for (name, repository, expected) in cases {
-            let who = Who::User { name, groups: &[] };
+            let who = Requester::User { name, groups: &[] };
             assert_eq!(
                 acl.actions(who, repository),
                 expected,
@@ -400,12 +400,12 @@ mod tests {
             ("a/b", Actions::NONE),
             ("ocp4/release", Actions::NONE),
         ] {
-            assert_eq!(acl.actions(Who::Anonymous, repository), expected);
+            assert_eq!(acl.actions(Requester::Anonymous, repository), expected);
         }
         assert!(acl.lets_strangers_pull());
-        assert!(acl.allows(Who::Anonymous, "", Action::Catalog));
+        assert!(acl.allows(Requester::Anonymous, "", Action::Catalog));
         let closed = Acl::new(AclParts::default());
-        assert!(!closed.allows(Who::Anonymous, "", Action::Catalog));
+        assert!(!closed.allows(Requester::Anonymous, "", Action::Catalog));
     }
 
     #[test]
@@ -414,7 +414,7 @@ mod tests {
             anonymous: Actions::PULL,
             ..AclParts::default()
         };
-        let user = Who::User {
+        let user = Requester::User {
             name: "bob",
             groups: &[],
         };
@@ -438,13 +438,13 @@ mod tests {
     #[test]
     fn a_certificate_brings_groups_of_its_own() {
         let groups = ["ops".to_owned()];
-        let who = Who::User {
+        let who = Requester::User {
             name: "machine",
             groups: &groups,
         };
         assert_eq!(acl().actions(who, "ocp4/release"), Actions::PUSH);
         let groups = ["chiefs".to_owned()];
-        let who = Who::User {
+        let who = Requester::User {
             name: "machine",
             groups: &groups,
         };
@@ -458,19 +458,19 @@ mod tests {
             anonymous: Actions::PULL,
             ..AclParts::default()
         });
-        let user = Who::User {
+        let user = Requester::User {
             name: "x",
             groups: &[],
         };
         assert_eq!(acl.actions(user, "a"), Actions::ALL);
-        assert_eq!(acl.actions(Who::Anonymous, "a"), Actions::PULL);
+        assert_eq!(acl.actions(Requester::Anonymous, "a"), Actions::PULL);
         assert!(!acl.is_open() && Acl::open().is_open());
-        assert_eq!(Acl::open().actions(Who::Anonymous, "a"), Actions::ALL);
+        assert_eq!(Acl::open().actions(Requester::Anonymous, "a"), Actions::ALL);
     }
 
     #[test]
     fn a_user_called_like_an_admin_group_is_no_admin() {
-        let who = Who::User {
+        let who = Requester::User {
             name: "chiefs",
             groups: &[],
         };

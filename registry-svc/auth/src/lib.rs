@@ -34,7 +34,7 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Authority;
 
-use self::acl::{Acl, Who};
+use self::acl::{Acl, Requester};
 use self::certificate::Subject;
 use self::challenge::TokenFault;
 use self::htpasswd::Users;
@@ -115,10 +115,10 @@ impl Identity {
         }
     }
 
-    fn who(&self) -> Who<'_> {
+    fn who(&self) -> Requester<'_> {
         match &self.name {
-            None => Who::Anonymous,
-            Some(name) => Who::User {
+            None => Requester::Anonymous,
+            Some(name) => Requester::User {
                 name,
                 groups: &self.groups,
             },

@@ -9,7 +9,7 @@
 //! begin after the last. A scope that cannot be parsed grants nothing and is no error: a server
 //! answers with the intersection of the requested and the allowed actions.
 
-use super::acl::{Acl, Action, Actions, Who};
+use super::acl::{Acl, Action, Actions, Requester};
 
 /// The most resources of one token; a client that copies an image requests two.
 const MOST: usize = 64;
@@ -83,7 +83,7 @@ fn resource(text: &str) -> Option<Resource> {
 /// The part of the requested scopes that a client may have; leaves out a repository without any
 /// action.
 #[must_use]
-pub fn granted(acl: &Acl, who: Who<'_>, wanted: Vec<Resource>) -> Vec<Resource> {
+pub fn granted(acl: &Acl, who: Requester<'_>, wanted: Vec<Resource>) -> Vec<Resource> {
     let grant = |resource| match resource {
         Resource::Repository { name, actions } => {
             let actions = actions.intersection(acl.actions(who, &name));
@@ -182,7 +182,7 @@ mod tests {
             anonymous: Actions::PULL,
             ..AclParts::default()
         });
-        let user = Who::User {
+        let user = Requester::User {
             name: "x",
             groups: &[],
         };
@@ -193,9 +193,9 @@ mod tests {
         assert!(!grants(&got, "a", Action::Delete));
         assert!(!grants(&got, "b", Action::Pull));
         assert!(grants(&got, "", Action::Catalog));
-        let got = granted(&acl, Who::Anonymous, wanted());
+        let got = granted(&acl, Requester::Anonymous, wanted());
         assert_eq!(text(&got), "repository:a:pull registry:catalog:*");
-        let got = granted(&Acl::default(), Who::Anonymous, wanted());
+        let got = granted(&Acl::default(), Requester::Anonymous, wanted());
         assert_eq!(text(&got), "");
     }
 }

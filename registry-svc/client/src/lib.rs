@@ -28,7 +28,7 @@ use serde_json::Value;
 use crate::connection::{ConnectionError, Pool, Received, Sent};
 use crate::credentials::AuthFile;
 use crate::endpoint::Endpoint;
-use crate::session::{Ask, Session};
+use crate::session::{ClientRequest, Session};
 
 pub use crate::transfer::Upload;
 
@@ -158,7 +158,7 @@ impl Registry {
         repository: &RepositoryName,
         reference: &Reference,
     ) -> Result<Option<Digest>, ClientError> {
-        let ask = Ask::new(Method::HEAD, manifest_path(repository, reference))
+        let ask = ClientRequest::new(Method::HEAD, manifest_path(repository, reference))
             .pull(repository)
             .header(ACCEPT, MANIFESTS);
         let response = self.session.send(ask, Sent::nothing).await?;
@@ -190,7 +190,7 @@ impl Registry {
         repository: &RepositoryName,
         reference: &Reference,
     ) -> Result<Option<RemoteManifest>, ClientError> {
-        let ask = Ask::new(Method::GET, manifest_path(repository, reference))
+        let ask = ClientRequest::new(Method::GET, manifest_path(repository, reference))
             .pull(repository)
             .header(ACCEPT, MANIFESTS);
         let response = self.session.send(ask, Sent::nothing).await?;
@@ -234,7 +234,7 @@ impl Registry {
         media_type: &str,
         bytes: Bytes,
     ) -> Result<(), ClientError> {
-        let ask = Ask::new(Method::PUT, manifest_path(repository, reference))
+        let ask = ClientRequest::new(Method::PUT, manifest_path(repository, reference))
             .push(repository)
             .header(CONTENT_TYPE, media_type);
         let response = self
@@ -265,7 +265,7 @@ impl Registry {
     /// When it does not list them.
     pub async fn tags(&self, repository: &RepositoryName) -> Result<Option<Vec<Tag>>, ClientError> {
         let path = format!("/v2/{}/tags/list?n=1000", repository.as_str());
-        let ask = |path| Ask::new(Method::GET, path).pull(repository);
+        let ask = |path| ClientRequest::new(Method::GET, path).pull(repository);
         let listed = self.list(path, "tags", ask).await?;
         // Leave out malformed tags: they cannot be requested either.
         Ok(listed.map(|tags| tags.iter().filter_map(|tag| tag.parse().ok()).collect()))
@@ -278,7 +278,7 @@ impl Registry {
     /// When the registry does not list them; many refuse.
     pub async fn repositories(&self) -> Result<Vec<RepositoryName>, ClientError> {
         let path = "/v2/_catalog?n=1000".to_owned();
-        let ask = |path| Ask::new(Method::GET, path).catalog();
+        let ask = |path| ClientRequest::new(Method::GET, path).catalog();
         let listed = self.list(path, "repositories", ask).await?;
         let names = listed.unwrap_or_default();
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
@@ -289,7 +289,7 @@ impl Registry {
         &self,
         first: String,
         key: &str,
-        ask: impl Fn(String) -> Ask,
+        ask: impl Fn(String) -> ClientRequest,
     ) -> Result<Option<Vec<String>>, ClientError> {
         let mut all = Vec::new();
         let mut path = first;

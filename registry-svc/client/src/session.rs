@@ -62,7 +62,7 @@ struct Token {
 
 /// A request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct ClientRequest {
     method: Method,
     /// A path at the registry, or a whole URL there.
     target: String,
@@ -72,7 +72,7 @@ pub(super) struct Ask {
     repository: Option<RepositoryName>,
 }
 
-impl Ask {
+impl ClientRequest {
     pub(super) fn new(method: Method, target: String) -> Self {
         Self {
             method,
@@ -130,7 +130,7 @@ impl Session {
     /// Sends a request, and once more with what the registry asks for. `body` is called for each.
     pub(super) async fn send(
         &self,
-        ask: Ask,
+        ask: ClientRequest,
         mut body: impl FnMut() -> Sent,
     ) -> Result<Response<Received>, ClientError> {
         let proof = self.proof(&ask);
@@ -153,7 +153,7 @@ impl Session {
     /// Sends a request, and goes where the answer points to if it is one that reads.
     async fn follow(
         &self,
-        ask: &Ask,
+        ask: &ClientRequest,
         proof: Option<HeaderValue>,
         body: &mut impl FnMut() -> Sent,
     ) -> Result<Response<Received>, ClientError> {
@@ -209,7 +209,7 @@ impl Session {
         Ok((endpoint, path.to_owned()))
     }
 
-    fn proof(&self, ask: &Ask) -> Option<HeaderValue> {
+    fn proof(&self, ask: &ClientRequest) -> Option<HeaderValue> {
         let proofs = self.proofs.lock();
         if proofs.is_basic {
             return self.basic(ask);
@@ -218,18 +218,18 @@ impl Session {
         (token.ends > Instant::now() + TOKEN_MARGIN).then(|| token.header.clone())
     }
 
-    fn credentials(&self, ask: &Ask) -> Option<&Credentials> {
+    fn credentials(&self, ask: &ClientRequest) -> Option<&Credentials> {
         self.known.find(&self.endpoint, ask.repository.as_ref())
     }
 
-    fn basic(&self, ask: &Ask) -> Option<HeaderValue> {
+    fn basic(&self, ask: &ClientRequest) -> Option<HeaderValue> {
         secret(&self.credentials(ask)?.basic())
     }
 
     /// The header to send again with.
     async fn answer(
         &self,
-        ask: &Ask,
+        ask: &ClientRequest,
         challenges: &[Challenge],
         was_proved: bool,
     ) -> Result<HeaderValue, ClientError> {
@@ -262,7 +262,7 @@ impl Session {
     /// Asks for a token (distribution, Token Authentication Specification).
     async fn token(
         &self,
-        ask: &Ask,
+        ask: &ClientRequest,
         realm: &str,
         service: Option<&str>,
         scope: Option<&str>,

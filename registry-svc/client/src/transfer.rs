@@ -8,7 +8,7 @@ use oci::digest::{Algorithm, Digest};
 use oci::reference::RepositoryName;
 
 use crate::connection::{ByteStream, Received, Sent};
-use crate::session::{Ask, location_of, with_query};
+use crate::session::{ClientRequest, location_of, with_query};
 use crate::{ClientError, MAX_ERROR, Registry, expect, length, text};
 
 /// An upload session at a registry.
@@ -29,7 +29,7 @@ impl Registry {
         repository: &RepositoryName,
         digest: &Digest,
     ) -> Result<Option<u64>, ClientError> {
-        let ask = Ask::new(Method::HEAD, blob_path(repository, digest)).pull(repository);
+        let ask = ClientRequest::new(Method::HEAD, blob_path(repository, digest)).pull(repository);
         let response = self.session.send(ask, Sent::nothing).await?;
         let status = response.status();
         let size = length(&response);
@@ -58,7 +58,7 @@ impl Registry {
         digest: &Digest,
         from: u64,
     ) -> Result<Option<(u64, Received)>, ClientError> {
-        let mut ask = Ask::new(Method::GET, blob_path(repository, digest)).pull(repository);
+        let mut ask = ClientRequest::new(Method::GET, blob_path(repository, digest)).pull(repository);
         if from > 0 {
             ask = ask.header(RANGE, format!("bytes={from}-"));
         }
@@ -105,7 +105,7 @@ impl Registry {
             query.push(("digest-algorithm", digest.algorithm().name()));
         }
         let path = format!("/v2/{}/blobs/uploads/", repository.as_str());
-        let mut ask = Ask::new(Method::POST, with_query(&path, &query)).push(repository);
+        let mut ask = ClientRequest::new(Method::POST, with_query(&path, &query)).push(repository);
         if let Some(from) = from {
             ask = ask.pull(from);
         }
@@ -139,7 +139,7 @@ impl Registry {
     ) -> Result<(), ClientError> {
         let digest = digest.to_string();
         let path = with_query(&upload.location, &[("digest", &digest)]);
-        let mut ask = Ask::new(Method::PUT, path)
+        let mut ask = ClientRequest::new(Method::PUT, path)
             .push(&upload.repository)
             .header(CONTENT_TYPE, "application/octet-stream");
         if from > 0 && rest > 0 {
@@ -169,7 +169,7 @@ impl Registry {
         &self,
         upload: &Upload,
     ) -> Result<Option<(Upload, u64)>, ClientError> {
-        let ask = Ask::new(Method::GET, upload.location.clone()).push(&upload.repository);
+        let ask = ClientRequest::new(Method::GET, upload.location.clone()).push(&upload.repository);
         let response = self.session.send(ask, Sent::nothing).await?;
         if response.status() == StatusCode::NOT_FOUND {
             drop(response.into_body().whole(MAX_ERROR).await);
@@ -188,7 +188,7 @@ impl Registry {
 
     /// Ends a session that is not wanted any more. Whether that works does not matter.
     pub async fn cancel_upload(&self, upload: Upload) {
-        let ask = Ask::new(Method::DELETE, upload.location).push(&upload.repository);
+        let ask = ClientRequest::new(Method::DELETE, upload.location).push(&upload.repository);
         if let Ok(response) = self.session.send(ask, Sent::nothing).await {
             drop(response.into_body().whole(MAX_ERROR).await);
         }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use registry_facts::name::NodeName;
-use registry_facts::record::{Standing, Vector};
+use registry_facts::record::{FillLevel, Vector};
 
 /// The known nodes.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub struct Members {
     /// Those that the configuration names beside this one.
     configured: BTreeSet<NodeName>,
     /// What the journal says.
-    stated: BTreeMap<NodeName, Standing>,
+    stated: BTreeMap<NodeName, FillLevel>,
     /// When each was connected last.
     seen: BTreeMap<NodeName, u64>,
     /// How long deletions are remembered, in milliseconds.
@@ -86,7 +86,7 @@ impl Members {
     }
 
     /// Takes over what the journal says; true when that is news.
-    pub fn state(&mut self, stated: BTreeMap<NodeName, Standing>) -> bool {
+    pub fn state(&mut self, stated: BTreeMap<NodeName, FillLevel>) -> bool {
         let is_news = self.stated != stated;
         // A node that was taken in again is away from the next look on.
         for (name, before) in &self.stated {
@@ -110,7 +110,7 @@ impl Members {
     }
 
     /// Every other node that was ever named, and what the journal says of it.
-    pub fn all(&self) -> impl Iterator<Item = (&NodeName, Option<&Standing>)> {
+    pub fn all(&self) -> impl Iterator<Item = (&NodeName, Option<&FillLevel>)> {
         let names: BTreeSet<&NodeName> = self.configured.iter().chain(self.stated.keys()).collect();
         let others = names.into_iter().filter(|name| **name != self.own);
         others.map(|name| (name, self.stated.get(name)))
@@ -231,7 +231,7 @@ impl Members {
         connected: &BTreeSet<NodeName>,
         forced: bool,
         now: u64,
-    ) -> Result<Option<Standing>, Obstacle> {
+    ) -> Result<Option<FillLevel>, Obstacle> {
         if *name == self.own {
             return Err(Obstacle::Own);
         }
@@ -244,7 +244,7 @@ impl Members {
         if !forced && !self.is_majority(connected) {
             return Err(Obstacle::NoMajority);
         }
-        Ok(Some(Standing {
+        Ok(Some(FillLevel {
             is_member: false,
             address: self.stated.get(name).and_then(|it| it.address.clone()),
             // Nodes that cannot hear each other may say so both: the later time holds.
@@ -261,7 +261,7 @@ impl Members {
         &self,
         name: &NodeName,
         address: Option<&str>,
-    ) -> Result<Option<Standing>, Obstacle> {
+    ) -> Result<Option<FillLevel>, Obstacle> {
         if *name == self.own {
             return Err(Obstacle::Own);
         }
@@ -273,7 +273,7 @@ impl Members {
         }
         let is_there = self.is_member(name)
             && before.map_or_else(|| address.is_none(), |standing| standing.address == address);
-        Ok((!is_there).then_some(Standing {
+        Ok((!is_there).then_some(FillLevel {
             is_member: true,
             address,
             forgotten: self.forgotten(name),

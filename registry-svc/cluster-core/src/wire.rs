@@ -110,28 +110,28 @@ pub fn read_digest(text: &str) -> Result<Digest, RecordError> {
 
 /// A search request of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct Search {
     /// In which repository.
     pub repository: RepositoryName,
     /// Under what.
-    pub what: What,
+    pub what: SearchKey,
 }
 
-impl Wanted {
+impl Search {
     /// The register that says whether the repository shows it.
     #[must_use]
     pub fn key(&self) -> Key {
         let repository = self.repository.clone();
         match &self.what {
-            What::Blob(digest) => Key::Blob {
+            SearchKey::Blob(digest) => Key::Blob {
                 repository,
                 digest: *digest,
             },
-            What::Manifest(Reference::Digest(digest)) => Key::Manifest {
+            SearchKey::Manifest(Reference::Digest(digest)) => Key::Manifest {
                 repository,
                 digest: *digest,
             },
-            What::Manifest(Reference::Tag(tag)) => Key::Tag {
+            SearchKey::Manifest(Reference::Tag(tag)) => Key::Tag {
                 repository,
                 tag: tag.clone(),
             },
@@ -141,7 +141,7 @@ impl Wanted {
 
 /// A tag or a digest in a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum SearchKey {
     /// A blob.
     Blob(Digest),
     /// A manifest.
@@ -163,13 +163,13 @@ pub struct Found {
     pub link: Stamped,
 }
 
-impl From<&Wanted> for wire::FindRequest {
-    fn from(wanted: &Wanted) -> Self {
+impl From<&Search> for wire::FindRequest {
+    fn from(wanted: &Search) -> Self {
         use wire::find_request::What as Wire;
         let what = match &wanted.what {
-            What::Blob(digest) => Wire::Blob(digest.to_string()),
-            What::Manifest(Reference::Tag(tag)) => Wire::Manifest(tag.as_str().to_owned()),
-            What::Manifest(Reference::Digest(digest)) => Wire::Manifest(digest.to_string()),
+            SearchKey::Blob(digest) => Wire::Blob(digest.to_string()),
+            SearchKey::Manifest(Reference::Tag(tag)) => Wire::Manifest(tag.as_str().to_owned()),
+            SearchKey::Manifest(Reference::Digest(digest)) => Wire::Manifest(digest.to_string()),
         };
         Self {
             repository: wanted.repository.as_str().to_owned(),
@@ -178,17 +178,17 @@ impl From<&Wanted> for wire::FindRequest {
     }
 }
 
-impl TryFrom<wire::FindRequest> for Wanted {
+impl TryFrom<wire::FindRequest> for Search {
     type Error = RecordError;
 
     fn try_from(request: wire::FindRequest) -> Result<Self, RecordError> {
         use wire::find_request::What as Wire;
         let repository = request.repository.parse();
         let what = match request.what.ok_or(RecordError::Unknown)? {
-            Wire::Blob(digest) => What::Blob(read_digest(&digest)?),
+            Wire::Blob(digest) => SearchKey::Blob(read_digest(&digest)?),
             Wire::Manifest(reference) => {
                 let reference = reference.parse();
-                What::Manifest(reference.map_err(|_| RecordError::Field("reference"))?)
+                SearchKey::Manifest(reference.map_err(|_| RecordError::Field("reference"))?)
             }
         };
         Ok(Self {

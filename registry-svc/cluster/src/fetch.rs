@@ -24,7 +24,7 @@ use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_proto as wire;
-use registry_store::window::{Piece, Window};
+use registry_store::recent_bytes::{Piece, RecentBytes};
 use registry_store::{Store, StoreError};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -56,7 +56,7 @@ pub type Body = ReceiverStream<io::Result<Bytes>>;
 
 /// How a flight ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Landing {
+pub(super) enum TransferOutcome {
     /// The blob is here.
     Held,
     /// All reachable peers lack it, and no peer that should have it was left out.
@@ -69,7 +69,7 @@ pub(super) enum Landing {
     NoRoom,
 }
 
-impl Landing {
+impl TransferOutcome {
     /// Its name in metrics.
     fn name(&self) -> &'static str {
         match self {
@@ -103,7 +103,7 @@ struct Inner {
 #[derive(Debug)]
 struct Flight {
     progress: watch::Sender<Progress>,
-    window: Mutex<Window>,
+    window: Mutex<RecentBytes>,
     /// A client waits: no slot and no bandwidth cap.
     urgent: watch::Sender<bool>,
 }
@@ -113,7 +113,7 @@ struct Progress {
     /// How many octets have come.
     at: u64,
     /// How it ended.
-    landing: Option<Landing>,
+    landing: Option<TransferOutcome>,
 }
 
 impl Fetcher {
@@ -137,7 +137,7 @@ impl Fetcher {
 
     /// Brings a blob here; returns when it is on the disk, or why it is not. `first` is the peer
     /// that is likeliest to have it.
-    pub(super) async fn fetch(&self, digest: &Digest, first: Option<&NodeName>) -> Landing {
+    pub(super) async fn fetch(&self, digest: &Digest, first: Option<&NodeName>) -> TransferOutcome {
         let flight = self.flight(digest, first, false);
         flight.landed().await
     }
@@ -224,16 +224,16 @@ impl Fetcher {
         flight: &Arc<Flight>,
         digest: &Digest,
         first: Option<&NodeName>,
-    ) -> Landing {
+    ) -> TransferOutcome {
         let mut urgent = flight.urgent.subscribe();
         let _slot = tokio::select! {
             slot = Arc::clone(&self.0.slots).acquire_owned() => slot.ok(),
             _ = urgent.wait_for(|urgent| *urgent) => None,
         };
         match self.0.store.held(digest).await {
-            Ok(Some(_)) => return Landing::Held,
+            Ok(Some(_)) => return TransferOutcome::Held,
             Ok(None) if !self.0.store.is_on_read_only_disk() => {}
-            Ok(None) | Err(_) => return Landing::NoRoom,
+            Ok(None) | Err(_) => return TransferOutcome::NoRoom,
         }
         let (pieces, body) = mpsc::channel(PIECES);
         let mut transfer = Transfer {
@@ -264,15 +264,15 @@ impl Fetcher {
             .await;
         let report = pump.await.unwrap_or_default();
         match ingested {
-            Ok(_) => Landing::Held,
+            Ok(_) => TransferOutcome::Held,
             Err(StoreError::DigestMismatch { actual }) => {
                 self.suspect(digest, &actual, report.sources);
-                Landing::Corrupt
+                TransferOutcome::Corrupt
             }
             Err(StoreError::Body(_)) => self.verdict(&report, first),
             Err(error) => {
                 tracing::warn!(%digest, %error, "Content of a peer cannot be stored");
-                Landing::NoRoom
+                TransferOutcome::NoRoom
             }
         }
     }
@@ -293,7 +293,7 @@ impl Fetcher {
     }
 
     /// The outcome of an incomplete transfer.
-    fn verdict(&self, report: &Report, first: Option<&NodeName>) -> Landing {
+    fn verdict(&self, report: &Report, first: Option<&NodeName>) -> TransferOutcome {
         let peers = self.peers();
         let asked = match first {
             Some(first) => report.denied.contains(first),
@@ -301,8 +301,8 @@ impl Fetcher {
         };
         let mut reachable = peers.iter().filter(|peer| peer.is_connected());
         match asked && reachable.all(|peer| report.denied.contains(&peer.name)) {
-            true => Landing::Denied,
-            false => Landing::Unreachable,
+            true => TransferOutcome::Denied,
+            false => TransferOutcome::Unreachable,
         }
     }
 
@@ -327,13 +327,13 @@ impl Fetcher {
 }
 
 impl Flight {
-    async fn landed(&self) -> Landing {
+    async fn landed(&self) -> TransferOutcome {
         let mut progress = self.progress.subscribe();
         let landed = progress
             .wait_for(|progress| progress.landing.is_some())
             .await;
         let landing = landed.ok().and_then(|progress| progress.landing.clone());
-        landing.unwrap_or(Landing::Unreachable)
+        landing.unwrap_or(TransferOutcome::Unreachable)
     }
 
     /// Keeps a piece for those who wait, and tells them.
@@ -347,7 +347,7 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn window(&self) -> MutexGuard<'_, RecentBytes> {
         self.window.lock()
     }
 }

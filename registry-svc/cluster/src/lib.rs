@@ -283,7 +283,7 @@ impl Cluster {
     /// Fetches content from a node that has it; true when it is here. The scrub uses it to repair
     /// damaged blobs.
     pub async fn fetch(&self, digest: &Digest) -> bool {
-        self.0.fetcher.fetch(digest, None).await == fetch::Landing::Held
+        self.0.fetcher.fetch(digest, None).await == fetch::TransferOutcome::Held
     }
 
     /// The fault of this node's clock, by those of the others.

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use registry_cluster_core::members as core;
 use registry_cluster_core::members::{Claim, Obstacle, Reception};
 use registry_facts::name::NodeName;
-use registry_facts::record::{Standing, Vector};
+use registry_facts::record::{FillLevel, Vector};
 use registry_store::journal::snapshot::TOMBSTONES;
 use registry_store::{Store, StoreError};
 use tokio::task::JoinSet;
@@ -232,7 +232,7 @@ impl Members {
     async fn state(
         &self,
         name: &NodeName,
-        decided: Result<Option<Standing>, Obstacle>,
+        decided: Result<Option<FillLevel>, Obstacle>,
     ) -> Result<bool, MemberError> {
         let decided = decided.map_err(|obstacle| {
             let name = name.clone();
@@ -258,7 +258,7 @@ impl Members {
     /// All nodes that were ever named, beside this one.
     pub(super) fn all(&self) -> Vec<Member> {
         let core = self.core();
-        let member = |(name, standing): (&NodeName, Option<&Standing>)| Member {
+        let member = |(name, standing): (&NodeName, Option<&FillLevel>)| Member {
             name: name.clone(),
             address: self.address(name, standing),
             is_member: core.is_member(name),
@@ -317,7 +317,7 @@ impl Members {
         if !is_news && !before.is_empty() {
             return;
         }
-        let standings: BTreeMap<&NodeName, Option<&Standing>> = core.all().collect();
+        let standings: BTreeMap<&NodeName, Option<&FillLevel>> = core.all().collect();
         let others = core.others().filter_map(|name| {
             let standing = standings.get(name).copied().flatten();
             let address = self.address(name, standing)?;
@@ -433,7 +433,7 @@ impl Members {
     }
 
     /// The journal's address of a node wins over the configured one: an operator has said it later.
-    fn address(&self, name: &NodeName, standing: Option<&Standing>) -> Option<String> {
+    fn address(&self, name: &NodeName, standing: Option<&FillLevel>) -> Option<String> {
         let stated = standing.and_then(|standing| standing.address.as_deref());
         let configured = self.0.configured.get(name);
         stated

@@ -20,7 +20,7 @@ use tokio_stream::StreamExt as _;
 use super::Cluster;
 use super::fetch::Body;
 use super::peer::Peer;
-use registry_cluster_core::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Search, SearchKey};
 
 /// How long peers have to answer whether they have something: the client waits, and hears that there
 /// is nothing when they do not.
@@ -43,7 +43,7 @@ pub struct Remote {
 }
 
 /// Asks all peers that may be reached what they show.
-pub(super) fn ask(peers: &[Arc<Peer>], wanted: &Wanted) -> JoinSet<Option<(NodeName, Found)>> {
+pub(super) fn ask(peers: &[Arc<Peer>], wanted: &Search) -> JoinSet<Option<(NodeName, Found)>> {
     let mut asked = JoinSet::new();
     for peer in peers.iter().filter(|peer| peer.may_answer()) {
         let mut client = peer.control();
@@ -60,9 +60,9 @@ pub(super) fn ask(peers: &[Arc<Peer>], wanted: &Wanted) -> JoinSet<Option<(NodeN
 impl Cluster {
     /// Whether some other node shows a blob in a repository. Its content is on its way here then.
     pub async fn find_blob(&self, repository: &RepositoryName, digest: &Digest) -> Option<Remote> {
-        let wanted = Wanted {
+        let wanted = Search {
             repository: repository.clone(),
-            what: What::Blob(*digest),
+            what: SearchKey::Blob(*digest),
         };
         let remote = self.find(&wanted).await?;
         self.fetcher().begin(&remote.digest, Some(&remote.node));
@@ -76,9 +76,9 @@ impl Cluster {
         repository: &RepositoryName,
         reference: &Reference,
     ) -> Option<Remote> {
-        let wanted = Wanted {
+        let wanted = Search {
             repository: repository.clone(),
-            what: What::Manifest(reference.clone()),
+            what: SearchKey::Manifest(reference.clone()),
         };
         let remote = self.find(&wanted).await?;
         self.fetcher().begin(&remote.digest, Some(&remote.node));
@@ -114,9 +114,9 @@ impl Cluster {
 
     /// Asks all peers that may be reached. Content with a digest is the same everywhere: the first
     /// response counts. For a tag the latest statement counts.
-    async fn find(&self, wanted: &Wanted) -> Option<Remote> {
+    async fn find(&self, wanted: &Search) -> Option<Remote> {
         let mut asked = ask(&self.peers(), wanted);
-        let first_does = !matches!(&wanted.what, What::Manifest(Reference::Tag(_)));
+        let first_does = !matches!(&wanted.what, SearchKey::Manifest(Reference::Tag(_)));
         let mut best: Option<(NodeName, Found)> = None;
         while let Some(answer) = asked.join_next().await {
             let Some((name, found)) = answer.ok().flatten() else {
@@ -140,7 +140,7 @@ impl Cluster {
 
     /// Whether this node has heard a later statement than what a peer shows: then what is not shown
     /// here was deleted.
-    fn is_overruled(&self, wanted: &Wanted, found: &Found) -> bool {
+    fn is_overruled(&self, wanted: &Search, found: &Found) -> bool {
         let register = self.store().register(&wanted.key()).ok().flatten();
         register
             .is_some_and(|register| register.fact.is_tombstone() && register.rank() > found.rank)

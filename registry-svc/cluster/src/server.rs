@@ -49,7 +49,7 @@ use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use registry_cluster_core::acknowledge::Followers;
 use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
-use registry_cluster_core::wire::Wanted;
+use registry_cluster_core::wire::Search;
 
 /// Connections from peers. Each makes two; a listener on a wider network is not filled by strangers.
 const MAX_CONNECTIONS: usize = 64;
@@ -373,7 +373,7 @@ impl Replication for Service {
         &self,
         call: Call<wire::FindRequest>,
     ) -> Result<Answer<wire::FindResponse>, Status> {
-        let wanted = Wanted::try_from(call.into_inner()).map_err(malformed)?;
+        let wanted = Search::try_from(call.into_inner()).map_err(malformed)?;
         let found = find(&self.server.0.store, &wanted).await;
         let found = found.map_err(|error| failed(&error))?;
         Ok(Answer::new(wire::FindResponse {

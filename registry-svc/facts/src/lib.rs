@@ -11,4 +11,4 @@ pub mod index;
 pub mod lease;
 pub mod name;
 pub mod record;
-pub mod survey;
+pub mod usage;

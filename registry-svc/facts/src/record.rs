@@ -137,13 +137,13 @@ pub enum Fact {
         /// The node.
         name: NodeName,
         /// Its standing.
-        standing: Standing,
+        standing: FillLevel,
     },
 }
 
 /// The standing of a node among those of the site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+pub struct FillLevel {
     /// Whether it is one of them; else it was forgotten.
     pub is_member: bool,
     /// Where the others find it, as `host:port`; none when their configurations say so.
@@ -485,7 +485,7 @@ impl TryFrom<wire::Fact> for Fact {
             }),
             wire::fact::Kind::Node(node) => Ok(Self::Node {
                 name: parsed(&node.name, "node")?,
-                standing: Standing {
+                standing: FillLevel {
                     is_member: node.present,
                     address: address(&node.address)?,
                     forgotten: node.forgotten,

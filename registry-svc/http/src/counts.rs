@@ -90,7 +90,7 @@ pub struct Http(Arc<[OfHandler; Handler::ALL.len()]>);
 
 /// A request under way; it is in flight until this is dropped.
 #[derive(Debug)]
-pub struct Underway {
+pub struct InFlight {
     counts: Http,
     handler: Handler,
     method: usize,
@@ -126,7 +126,7 @@ pub struct Sizes {
 impl Http {
     /// A request begins at `now`.
     #[must_use]
-    pub fn begin(&self, handler: Handler, method: &Method, now: Instant) -> Underway {
+    pub fn begin(&self, handler: Handler, method: &Method, now: Instant) -> InFlight {
         if let Some(counts) = self.of(handler) {
             counts.in_flight.fetch_add(1, Ordering::Relaxed);
         }
@@ -139,7 +139,7 @@ impl Http {
             Method::DELETE => 5,
             _ => 6,
         };
-        Underway {
+        InFlight {
             counts: self.clone(),
             handler,
             method,
@@ -201,7 +201,7 @@ impl Http {
     }
 }
 
-impl Underway {
+impl InFlight {
     /// The request has ended: it was answered with `status` after this many octets each way.
     pub fn end(self, status: StatusCode, received: u64, sent: u64, now: Instant) {
         let Some(counts) = self.counts.of(self.handler) else {
@@ -225,7 +225,7 @@ impl Underway {
     }
 }
 
-impl Drop for Underway {
+impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(counts) = self.counts.of(self.handler) {
             counts.in_flight.fetch_sub(1, Ordering::Relaxed);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use daemon::clock;
 use hyper::{Method, StatusCode};
 
-use crate::counts::Underway;
+use crate::counts::InFlight;
 
 /// A request and its answer.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Exchange {
     /// Whether it is worth seeing when nothing is wrong.
     pub(super) is_logged: bool,
     /// The counter of the request.
-    pub(super) underway: Option<Underway>,
+    pub(super) underway: Option<InFlight>,
 }
 
 impl Drop for Exchange {

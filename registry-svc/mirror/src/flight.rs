@@ -14,7 +14,7 @@ use bytes::Bytes;
 use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
 use registry_client::connection::ByteStream;
-use registry_store::window::{Piece, Window};
+use registry_store::recent_bytes::{Piece, RecentBytes};
 use registry_store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::StreamExt as _;
@@ -38,18 +38,18 @@ pub(super) struct Flight {
     digest: Digest,
     size: u64,
     progress: watch::Sender<Progress>,
-    window: Mutex<Window>,
+    window: Mutex<RecentBytes>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct Progress {
     at: u64,
-    landing: Option<Landing>,
+    landing: Option<TransferOutcome>,
 }
 
 /// How a flight ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Landing {
+pub(super) enum TransferOutcome {
     /// The blob is on the disk.
     Held,
     /// It is not.
@@ -104,17 +104,17 @@ impl Flights {
         &self,
         flight: &Arc<Flight>,
         open: impl Future<Output = io::Result<ByteStream>>,
-    ) -> Landing {
+    ) -> TransferOutcome {
         match self.store.held(&flight.digest).await {
-            Ok(Some(_)) => return Landing::Held,
+            Ok(Some(_)) => return TransferOutcome::Held,
             Ok(None) => {}
-            Err(_) => return Landing::Failed,
+            Err(_) => return TransferOutcome::Failed,
         }
         let body = match open.await {
             Ok(body) => body,
             Err(error) => {
                 tracing::warn!(digest = %flight.digest, %error, "A blob of an upstream cannot be had");
-                return Landing::Failed;
+                return TransferOutcome::Failed;
             }
         };
         let passing = Arc::clone(flight);
@@ -127,15 +127,15 @@ impl Flights {
         });
         let size = Some(flight.size);
         match self.store.ingest(&flight.digest, size, body).await {
-            Ok(_) => Landing::Held,
+            Ok(_) => TransferOutcome::Held,
             Err(StoreError::DigestMismatch { actual }) => {
                 tracing::error!(digest = %flight.digest, %actual, "An upstream's blob is not what its digest says");
-                Landing::Failed
+                TransferOutcome::Failed
             }
             Err(error) => {
                 let error = daemon::exit::chain(&error);
                 tracing::warn!(digest = %flight.digest, error, "A blob of an upstream is not stored");
-                Landing::Failed
+                TransferOutcome::Failed
             }
         }
     }
@@ -171,11 +171,11 @@ impl Flight {
     }
 
     /// Waits until it has ended.
-    pub(super) async fn landed(&self) -> Landing {
+    pub(super) async fn landed(&self) -> TransferOutcome {
         let mut progress = self.progress.subscribe();
         let ended = progress.wait_for(|progress| progress.landing.is_some());
         let landing = ended.await.ok().and_then(|progress| progress.landing);
-        landing.unwrap_or(Landing::Failed)
+        landing.unwrap_or(TransferOutcome::Failed)
     }
 
     /// Keeps a piece for those who wait, and tells them.
@@ -189,7 +189,7 @@ impl Flight {
         self.window().at(at)
     }
 
-    fn window(&self) -> MutexGuard<'_, Window> {
+    fn window(&self) -> MutexGuard<'_, RecentBytes> {
         self.window.lock()
     }
 }
@@ -210,14 +210,14 @@ impl Reader {
         while self.at < self.end {
             let landing = progress.borrow_and_update().landing;
             match landing {
-                Some(Landing::Held) => return self.read_disk().await,
-                Some(Landing::Failed) => return Err(broken()),
+                Some(TransferOutcome::Held) => return self.read_disk().await,
+                Some(TransferOutcome::Failed) => return Err(broken()),
                 None => {}
             }
             match flight.piece(self.at) {
                 Piece::Here(piece) => {
                     let end = self.at + u64::try_from(piece.len()).unwrap_or(u64::MAX);
-                    if end >= flight.size && flight.landed().await == Landing::Failed {
+                    if end >= flight.size && flight.landed().await == TransferOutcome::Failed {
                         return Err(broken());
                     }
                     self.send(piece).await?;
@@ -226,8 +226,8 @@ impl Reader {
                     progress.changed().await.map_err(|_| broken())?;
                 }
                 Piece::Gone => match flight.landed().await {
-                    Landing::Held => {}
-                    Landing::Failed => return Err(broken()),
+                    TransferOutcome::Held => {}
+                    TransferOutcome::Failed => return Err(broken()),
                 },
             }
         }

@@ -34,7 +34,7 @@ use registry_transfer::origin::Origin;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use crate::flight::{Flight, Flights, Landing};
+use crate::flight::{Flight, Flights, TransferOutcome};
 use crate::fresh::{Tags, UpstreamState};
 use crate::waiting::Waiting;
 
@@ -416,7 +416,7 @@ impl Mirrors {
         let (mirrors, local, landing) = (self.clone(), route.local.clone(), Arc::clone(&flight));
         let digest = *digest;
         tokio::spawn(async move {
-            if landing.landed().await == Landing::Held {
+            if landing.landed().await == TransferOutcome::Held {
                 // The next one who asks finds it in the repository.
                 drop(mirrors.0.store.link(&local, &digest).await);
             }
@@ -432,11 +432,11 @@ impl Mirrors {
         let blob = self.blob(route, digest).await?;
         let blob = blob.ok_or(MirrorError::Unreachable)?;
         match blob.flight.landed().await {
-            Landing::Held => {
+            TransferOutcome::Held => {
                 self.0.store.link(&route.local, digest).await?;
                 Ok(())
             }
-            Landing::Failed => Err(MirrorError::Unreachable),
+            TransferOutcome::Failed => Err(MirrorError::Unreachable),
         }
     }
 }

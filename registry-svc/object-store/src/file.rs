@@ -21,11 +21,11 @@ pub(super) struct ObjectFile {
     objects: Objects,
     digest: Digest,
     status: Status,
-    window: Mutex<Window>,
+    window: Mutex<Buffered>,
 }
 
 #[derive(Debug, Default)]
-struct Window {
+struct Buffered {
     at: u64,
     octets: Bytes,
 }
@@ -54,7 +54,7 @@ impl File for ObjectFile {
                 false => FIRST,
             };
             let part = at..at.saturating_add(wanted).min(self.status.size);
-            *window = Window {
+            *window = Buffered {
                 at,
                 octets: self.objects.read(&self.digest, part)?,
             };

@@ -27,7 +27,7 @@ pub struct ImportArgs {
 
     /// Selection of images.
     #[command(flatten)]
-    pub which: WhichArgs,
+    pub which: SelectionArgs,
 
     /// Push to a registry that runs, instead of writing to the store of this node
     #[arg(long, value_name = "[http://]HOST[:PORT]")]
@@ -59,7 +59,7 @@ pub struct ExportArgs {
 
     /// Selection of images.
     #[command(flatten)]
-    pub which: WhichArgs,
+    pub which: SelectionArgs,
 
     /// The store.
     #[command(flatten)]
@@ -79,7 +79,7 @@ pub struct PushArgs {
 
     /// Selection of images.
     #[command(flatten)]
-    pub which: WhichArgs,
+    pub which: SelectionArgs,
 
     /// Access to the registry.
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub struct PullArgs {
 
     /// Selection of images.
     #[command(flatten)]
-    pub which: WhichArgs,
+    pub which: SelectionArgs,
 
     /// Access to the registry.
     #[command(flatten)]
@@ -140,7 +140,7 @@ pub struct NameArgs {
 
 /// Selection of images.
 #[derive(Clone, Debug, Default, Args)]
-pub struct WhichArgs {
+pub struct SelectionArgs {
     /// Only repositories of these names; * stands for anything but a slash, ** for anything
     #[arg(long = "only", value_name = "PATTERN")]
     pub only: Vec<String>,

@@ -10,7 +10,7 @@ use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName, Tag};
 use registry_store::recover;
 
-use super::look::{LookError, Opened, Reached, reach};
+use super::inspect::{InspectError, Opened, Reached, reach};
 use crate::args::RecoverArgs;
 use crate::{routes, status};
 
@@ -30,7 +30,7 @@ pub(super) fn run(args: &RecoverArgs) -> ExitCode {
     })
 }
 
-async fn recovered(args: &RecoverArgs) -> Result<(), LookError> {
+async fn recovered(args: &RecoverArgs) -> Result<(), InspectError> {
     let held = match reach(&args.look).await? {
         Reached::Daemon(place) => Held::Daemon(place),
         Reached::Disk(opened) => Held::Disk(opened),
@@ -42,7 +42,7 @@ async fn recovered(args: &RecoverArgs) -> Result<(), LookError> {
     done
 }
 
-async fn act(args: &RecoverArgs, held: &Held) -> Result<(), LookError> {
+async fn act(args: &RecoverArgs, held: &Held) -> Result<(), InspectError> {
     if args.done {
         return held.finish().await;
     }
@@ -67,7 +67,7 @@ async fn act(args: &RecoverArgs, held: &Held) -> Result<(), LookError> {
     }
     match args.look.status.json {
         true => {
-            let value = serde_json::to_value(&unnamed).map_err(LookError::Answer)?;
+            let value = serde_json::to_value(&unnamed).map_err(InspectError::Answer)?;
             outln!("{value:#}");
         }
         false => print::out(format_args!("{}", status::unnamed(&unnamed))),
@@ -98,26 +98,26 @@ enum Held {
 }
 
 impl Held {
-    async fn unnamed(&self) -> Result<Unnamed, LookError> {
+    async fn unnamed(&self) -> Result<Unnamed, InspectError> {
         match self {
             Self::Daemon(place) => {
                 let answer = admin::get(place.clone(), routes::RECOVER).await;
-                let answer = answer.map_err(|error| LookError::Refused(exit::chain(&error)))?;
+                let answer = answer.map_err(|error| InspectError::Refused(exit::chain(&error)))?;
                 match answer.is_success() {
-                    true => serde_json::from_str(&answer.text()).map_err(LookError::Answer),
-                    false => Err(LookError::Refused(answer.text().trim_end().to_owned())),
+                    true => serde_json::from_str(&answer.text()).map_err(InspectError::Answer),
+                    false => Err(InspectError::Refused(answer.text().trim_end().to_owned())),
                 }
             }
             Self::Disk(opened) => {
                 let found = recover::find(&opened.store)
                     .await
-                    .map_err(LookError::Store)?;
+                    .map_err(InspectError::Store)?;
                 Ok(status::unnamed_manifests(&found))
             }
         }
     }
 
-    async fn name(&self, (digest, repository, tag): &Naming) -> Result<(), LookError> {
+    async fn name(&self, (digest, repository, tag): &Naming) -> Result<(), InspectError> {
         match self {
             Self::Daemon(place) => {
                 let tag = tag.as_ref().map(|tag| format!("&tag={tag}"));
@@ -131,23 +131,23 @@ impl Held {
             }
             Self::Disk(opened) => {
                 let named = recover::name(&opened.store, digest, repository, tag.clone());
-                named.await.map_err(LookError::Store)
+                named.await.map_err(InspectError::Store)
             }
         }
     }
 
-    async fn finish(&self) -> Result<(), LookError> {
+    async fn finish(&self) -> Result<(), InspectError> {
         match self {
             Self::Daemon(place) => post(place, "?done=1").await,
             Self::Disk(opened) => recover::finish(&opened.store)
                 .await
-                .map_err(LookError::Store),
+                .map_err(InspectError::Store),
         }
     }
 }
 
-async fn post(place: &Place, query: &str) -> Result<(), LookError> {
-    let refused = |error: admin::ClientError| LookError::Refused(exit::chain(&error));
+async fn post(place: &Place, query: &str) -> Result<(), InspectError> {
+    let refused = |error: admin::ClientError| InspectError::Refused(exit::chain(&error));
     let place = match place {
         Place::Address(address) => admin::control(*address).await.map_err(refused)?,
         Place::Socket(_) => place.clone(),
@@ -158,7 +158,7 @@ async fn post(place: &Place, query: &str) -> Result<(), LookError> {
         .map_err(refused)?;
     match answer.is_success() {
         true => Ok(()),
-        false => Err(LookError::Refused(answer.text().trim_end().to_owned())),
+        false => Err(InspectError::Refused(answer.text().trim_end().to_owned())),
     }
 }
 

@@ -43,7 +43,7 @@ use self::listing::{items_of_registry, items_of_store};
 
 use crate::args::transfer::{
     ClientArgs, ExportArgs, ExportForm, ImportArgs, NameArgs, PullArgs, PushArgs, StoreArgs,
-    WhichArgs,
+    SelectionArgs,
 };
 use crate::config::Config;
 use crate::service;
@@ -257,7 +257,7 @@ impl Taken {
         mut archive: Archive,
         mut catalogue: Catalogue,
         naming: &Naming,
-        which: &WhichArgs,
+        which: &SelectionArgs,
     ) -> Result<Self, VerbError> {
         let mut problems = std::mem::take(&mut archive.problems);
         problems.extend(std::mem::take(&mut catalogue.problems));
@@ -295,7 +295,7 @@ impl Taken {
         errln!("{}", counted(self.items.len(), "image"));
     }
 
-    async fn copy(self, sink: Sink, which: &WhichArgs) -> Result<Report, VerbError> {
+    async fn copy(self, sink: Sink, which: &SelectionArgs) -> Result<Report, VerbError> {
         let n_left = self.catalogue.n_left;
         let origin = Origin::Archive(Arc::new(self.archive), Arc::new(self.catalogue));
         let mut report = copy(origin, sink, self.items, which).await?;
@@ -311,7 +311,7 @@ async fn copy(
     origin: Origin,
     sink: Sink,
     items: Vec<Item>,
-    which: &WhichArgs,
+    which: &SelectionArgs,
 ) -> Result<Report, VerbError> {
     let progress = Arc::new(Progress::default());
     let shown = progress::show(&progress);
@@ -425,7 +425,7 @@ fn naming(args: &NameArgs) -> Result<Naming, VerbError> {
     })
 }
 
-fn selection(args: &WhichArgs) -> Selection {
+fn selection(args: &SelectionArgs) -> Selection {
     Selection {
         repositories: args.only.clone(),
         tags: args.tags.clone(),

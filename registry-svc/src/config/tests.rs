@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use ::config::restart_needed;
 use registry_auth::Action;
-use registry_auth::acl::{Acl, Who};
+use registry_auth::acl::{Acl, Requester};
 
 use super::*;
 
@@ -210,17 +210,17 @@ fn plain_text_and_certificates_exclude_each_other() {
 #[test]
 fn clients_only_pull_until_one_can_be_known_or_the_file_lets_all_push() {
     let acl = |text: &str| Acl::new(parse(&format!("plain = true\n{text}")).unwrap().acl);
-    let user = Who::User {
+    let user = Requester::User {
         name: "a",
         groups: &[],
     };
     let default = acl("");
-    assert!(default.allows(Who::Anonymous, "a", Action::Pull));
-    assert!(!default.allows(Who::Anonymous, "a", Action::Push));
-    assert!(!default.allows(Who::Anonymous, "a", Action::Delete));
+    assert!(default.allows(Requester::Anonymous, "a", Action::Pull));
+    assert!(!default.allows(Requester::Anonymous, "a", Action::Push));
+    assert!(!default.allows(Requester::Anonymous, "a", Action::Delete));
     assert!(acl("[access]\nanonymous = \"all\"").is_open());
     let closed = acl("[access]\nhtpasswd = \"users\"");
-    assert!(!closed.allows(Who::Anonymous, "a", Action::Pull));
+    assert!(!closed.allows(Requester::Anonymous, "a", Action::Pull));
     assert!(closed.allows(user, "a", Action::Delete));
     let ruled = acl(
         "[access]\nhtpasswd = \"users\"\nanonymous = \"pull\"\n[[access.rule]]\nrepositories = [\"x/*\", \"y\"]\nusers = [\"a\"]\nactions = [\"push\"]",
@@ -229,7 +229,7 @@ fn clients_only_pull_until_one_can_be_known_or_the_file_lets_all_push() {
     assert!(ruled.allows(user, "y", Action::Push));
     assert!(!ruled.allows(user, "z", Action::Push));
     // Who logs in has at least what all others have.
-    for who in [user, Who::Anonymous] {
+    for who in [user, Requester::Anonymous] {
         assert!(ruled.allows(who, "z", Action::Pull));
     }
 }

@@ -22,7 +22,7 @@ pub mod scrub;
 pub mod space;
 pub mod store;
 pub mod sweep;
-pub mod window;
+pub mod recent_bytes;
 
 pub use store::damage;
 pub use store::standing::Noted;

@@ -58,7 +58,7 @@ pub struct Watermarks {
 
 /// How full the disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Standing {
+pub enum FillLevel {
     /// There is room.
     Ample,
     /// There is some, and an operator should look after it.
@@ -67,7 +67,7 @@ pub enum Standing {
     Full,
 }
 
-impl Standing {
+impl FillLevel {
     /// Its name in what is shown.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -106,13 +106,13 @@ impl Watermarks {
 
     /// How full such a disk is.
     #[must_use]
-    pub fn standing(&self, total: u64, free: u64) -> Standing {
+    pub fn standing(&self, total: u64, free: u64) -> FillLevel {
         if self.left(total, free) == 0 {
-            Standing::Full
+            FillLevel::Full
         } else if free < percent(total, 100 - self.warn.min(100)) {
-            Standing::Scarce
+            FillLevel::Scarce
         } else {
-            Standing::Ample
+            FillLevel::Ample
         }
     }
 
@@ -180,15 +180,15 @@ mod tests {
     #[test]
     fn a_disk_is_scarce_before_it_is_full() {
         let standings = [
-            (50, Standing::Ample),
-            (15, Standing::Ample),
-            (14, Standing::Scarce),
+            (50, FillLevel::Ample),
+            (15, FillLevel::Ample),
+            (14, FillLevel::Scarce),
         ];
         for (free, standing) in standings {
             assert_eq!(USUAL.standing(100 * GIB, free * GIB), standing, "{free}");
         }
-        assert_eq!(USUAL.standing(100 * GIB, 5 * GIB), Standing::Full);
-        assert_eq!(USUAL.standing(100 * GIB, 0), Standing::Full);
+        assert_eq!(USUAL.standing(100 * GIB, 5 * GIB), FillLevel::Full);
+        assert_eq!(USUAL.standing(100 * GIB, 0), FillLevel::Full);
     }
 
     #[test]

@@ -147,7 +147,7 @@ struct Found {
 }
 
 /// The treatment of a blob that has been in the trash for long enough.
-enum Fate {
+enum Disposition {
     Deleted,
     /// It stays there: another node has not been heard.
     Waits,
@@ -269,14 +269,14 @@ impl Sweep<'_> {
                 continue;
             }
             let fate = match self.mode {
-                Mode::DryRun if self.has_to_wait(&blob.digest)? => Fate::Waits,
-                Mode::DryRun => Fate::Deleted,
+                Mode::DryRun if self.has_to_wait(&blob.digest)? => Disposition::Waits,
+                Mode::DryRun => Disposition::Deleted,
                 Mode::Sweep => self.delete(&blob.digest).await?,
             };
             match fate {
-                Fate::Deleted => report.deleted.add(blob.size),
-                Fate::Waits => report.waiting.add(blob.size),
-                Fate::Wanted => report.wanted.add(blob.size),
+                Disposition::Deleted => report.deleted.add(blob.size),
+                Disposition::Waits => report.waiting.add(blob.size),
+                Disposition::Wanted => report.wanted.add(blob.size),
             }
         }
         Ok(())
@@ -290,7 +290,7 @@ impl Sweep<'_> {
     }
 
     /// Deletes content in the trash unless it is needed, or may be.
-    async fn delete(&self, digest: &Digest) -> Result<Fate, StoreError> {
+    async fn delete(&self, digest: &Digest) -> Result<Disposition, StoreError> {
         let _alone = self.store.alone(digest).await;
         let wanted = *digest;
         let is_back = move |disk: &dyn Disk, layout: &Layout| disk.status(&layout.blob(&wanted));
@@ -301,17 +301,17 @@ impl Sweep<'_> {
             // out to have kept it.
             if self.marked.contains(digest) || self.is_wanted(digest)? {
                 self.store.take_back(digest).await?;
-                return Ok(Fate::Wanted);
+                return Ok(Disposition::Wanted);
             }
             if self.has_to_wait(digest)? {
-                return Ok(Fate::Waits);
+                return Ok(Disposition::Waits);
             }
             // First what is said of it, then itself: repositories never have what is gone.
             let back = self.settings.grace.get().min(MOST_BACK);
             let as_of = Hlc::last_before(milliseconds(self.store.stated_time() - back));
             if !self.store.unlink_everywhere(digest, as_of).await? {
                 self.store.take_back(digest).await?;
-                return Ok(Fate::Wanted);
+                return Ok(Disposition::Wanted);
             }
         }
         self.store
@@ -319,7 +319,7 @@ impl Sweep<'_> {
                 remove_if_there(disk, &layout.trashed(&wanted))
             })
             .await?;
-        Ok(Fate::Deleted)
+        Ok(Disposition::Deleted)
     }
 
     /// Whether a client may rely on a blob, or a manifest has referred to it since the marking.

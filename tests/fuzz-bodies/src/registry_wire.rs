@@ -136,8 +136,8 @@ impl Player {
 
 fn wanted(data: &[u8]) {
     let message = form::decode::<wire::FindRequest>(data);
-    if let Some(Ok(wanted)) = message.map(form::Wanted::try_from) {
-        let again = form::Wanted::try_from(wire::FindRequest::from(&wanted));
+    if let Some(Ok(wanted)) = message.map(form::Search::try_from) {
+        let again = form::Search::try_from(wire::FindRequest::from(&wanted));
         assert_eq!(again.as_ref(), Ok(&wanted));
         assert_eq!(wanted.key(), wanted.clone().key());
     }

@@ -9,7 +9,7 @@ use ::config::{Admin, AdminListen, HumanDuration};
 
 use super::lb_proxy::frontend_role;
 use super::{Layout, in_utf8, written};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Cluster, ClusterSource, Node, Site};
 
@@ -58,7 +58,7 @@ fn api(site: &Site, node: &Node, cluster: &Cluster) -> Api {
             (None, Some(in_utf8(token)), Some(in_utf8(authorities)))
         }
         ClusterSource::Kubeconfig(_) | ClusterSource::Manifests(_) => {
-            (Some(places::kubeconfig()), None, None)
+            (Some(paths::kubeconfig()), None, None)
         }
     };
     Api {

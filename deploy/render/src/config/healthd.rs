@@ -13,7 +13,7 @@ use ::config::{Admin, AdminListen, DurationWithin, HumanDuration, Whole, at};
 use super::lb_proxy::frontend_role;
 use super::own_targets::{OwnTarget, Question, own_targets};
 use super::{Layout, in_utf8, written};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Node, Published, Site};
 
@@ -58,13 +58,13 @@ fn exchange(site: &Site, node: &Node) -> Option<Exchange> {
         return None;
     }
     let files = NodeFiles {
-        ca: places::authority_of(Service::Healthd),
-        certificate: places::certificate_of(Service::Healthd),
-        key: places::key_of(Service::Healthd),
+        ca: paths::authority_of(Service::Healthd),
+        certificate: paths::certificate_of(Service::Healthd),
+        key: paths::key_of(Service::Healthd),
     };
     let peer = |peer: &Node| Peer {
         name: peer.name.clone(),
-        address: SocketAddr::new(peer.address(), places::EXCHANGE_PORT).to_string(),
+        address: SocketAddr::new(peer.address(), paths::EXCHANGE_PORT).to_string(),
     };
     let observers = site.observers().into_iter();
     let others = observers.filter(|other| other.name != node.name);
@@ -132,7 +132,7 @@ fn target(own: &OwnTarget) -> Target {
             host: Some(host.clone()),
             status: Some(Whole::clamped(i64::from(*status))),
             verify: Some(Verify::Ca),
-            ca_file: Some(places::authority_of(Service::Healthd).display().to_string()),
+            ca_file: Some(paths::authority_of(Service::Healthd).display().to_string()),
             ..of_kind(Kind::Https)
         },
     }

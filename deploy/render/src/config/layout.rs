@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use site::places;
+use site::paths;
 use site::service::{PerService, Service};
 use site::{Node, Schedule, Site};
 
@@ -62,22 +62,22 @@ impl Layout {
     /// The layout of a node, as [`places`] has it.
     pub fn of_node(site: &Site, node: &Node) -> Self {
         Self {
-            directory: places::ETC.into(),
-            state: places::STATE.into(),
-            healthd_socket: places::HEALTHD_SOCKET.into(),
-            clusterd_socket: places::CLUSTERD_SOCKET.into(),
+            directory: paths::ETC.into(),
+            state: paths::STATE.into(),
+            healthd_socket: paths::HEALTHD_SOCKET.into(),
+            clusterd_socket: paths::CLUSTERD_SOCKET.into(),
             manifests: None,
-            swap_socket: places::SWAP_SOCKET.into(),
-            dns: everywhere(places::DNS_PORT),
+            swap_socket: paths::SWAP_SOCKET.into(),
+            dns: everywhere(paths::DNS_PORT),
             authority: match site.shares_authorities() {
-                true => everywhere(places::AUTHORITY_PORT),
-                false => vec![places::authority()],
+                true => everywhere(paths::AUTHORITY_PORT),
+                false => vec![paths::authority()],
             },
             authorities: authorities(site, node),
             proxy: ANY.to_vec(),
             registry: everywhere(site.registry.port),
-            time: everywhere(places::TIME_PORT),
-            admin: PerService::from_fn(places::admin),
+            time: everywhere(paths::TIME_PORT),
+            admin: PerService::from_fn(paths::admin),
             schedule: site.health,
             drain: DRAIN,
             upstreams: site.upstreams.clone(),
@@ -89,7 +89,7 @@ impl Layout {
     pub fn directory_of(&self, service: Service) -> PathBuf {
         match self.place {
             Place::Demonstration => self.directory.clone(),
-            Place::Node(_) => places::etc(service),
+            Place::Node(_) => paths::etc(service),
         }
     }
 
@@ -116,9 +116,9 @@ fn authorities(site: &Site, node: &Node) -> Vec<SocketAddr> {
     let others = site.other_authorities(node);
     let mut all = Vec::with_capacity(others.len() + 1);
     if others.is_empty() || node.services.contains(&Service::DnsAuthd) {
-        all.push(places::authority());
+        all.push(paths::authority());
     }
-    let there = |other: &&Node| SocketAddr::new(other.address(), places::AUTHORITY_PORT);
+    let there = |other: &&Node| SocketAddr::new(other.address(), paths::AUTHORITY_PORT);
     all.extend(others.iter().map(there));
     all
 }

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use super::timesync_agent::gives_time;
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Node, Site};
 
@@ -67,9 +67,9 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
     };
     let (address, question) = match service {
         Service::Healthd => return None,
-        Service::DnsAuthd => (places::authority(), dns()),
-        Service::DnsRecursor => (SocketAddr::new(own, places::DNS_PORT), dns()),
-        Service::Clusterd | Service::LbProxy => (places::admin(service), ready()),
+        Service::DnsAuthd => (paths::authority(), dns()),
+        Service::DnsRecursor => (SocketAddr::new(own, paths::DNS_PORT), dns()),
+        Service::Clusterd | Service::LbProxy => (paths::admin(service), ready()),
         Service::RegistrySvc => (
             SocketAddr::new(own, site.registry.port),
             Question::Https {
@@ -79,10 +79,10 @@ fn own_target(site: &Site, node: &Node, service: Service) -> Option<OwnTarget> {
             },
         ),
         Service::TimesyncAgent if gives_time(node) => {
-            (SocketAddr::new(own, places::TIME_PORT), Question::Ntp)
+            (SocketAddr::new(own, paths::TIME_PORT), Question::Ntp)
         }
         // It answers no client.
-        Service::TimesyncAgent => (places::admin(service), ready()),
+        Service::TimesyncAgent => (paths::admin(service), ready()),
     };
     Some(OwnTarget {
         service,

@@ -11,7 +11,7 @@ use ::config::{
 };
 
 use super::{Layout, in_utf8, unwritten, written};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Node, Site};
 
@@ -82,8 +82,8 @@ fn demonstration(config: RegistrySvc) -> RegistrySvc {
 
 fn of_node(config: RegistrySvc, site: &Site, node: &Node) -> Result<RegistrySvc, TextError> {
     let certificate = Certificate {
-        certificate: places::certificate_of(Service::RegistrySvc),
-        key: places::key_of(Service::RegistrySvc),
+        certificate: paths::certificate_of(Service::RegistrySvc),
+        key: paths::key_of(Service::RegistrySvc),
         names: Vec::new(),
     };
     Ok(RegistrySvc {
@@ -120,13 +120,13 @@ fn access(site: &Site) -> Access {
         };
     }
     Access {
-        htpasswd: Some(places::registry_users()),
+        htpasswd: Some(paths::registry_users()),
         anonymous: Some(match site.registry.anonymous_pull {
             true => Anonymous::Pull,
             false => Anonymous::None,
         }),
         token: Token {
-            key: Some(places::registry_token_key()),
+            key: Some(paths::registry_token_key()),
             ..Token::default()
         },
         ..Access::default()
@@ -150,8 +150,8 @@ fn mirror(mirror: &site::Mirror) -> Result<Mirror, TextError> {
     Ok(Mirror {
         namespace: mirror.namespace.clone(),
         ttl: mirror.ttl.map_or(usual.ttl, HumanDuration),
-        credentials: credentials.map(|_| places::mirror_credentials(&mirror.prefix)),
-        ca: authority.map(|_| places::mirror_authority(&mirror.prefix)),
+        credentials: credentials.map(|_| paths::mirror_credentials(&mirror.prefix)),
+        ca: authority.map(|_| paths::mirror_authority(&mirror.prefix)),
         ..usual
     })
 }
@@ -161,9 +161,9 @@ fn mirror(mirror: &site::Mirror) -> Result<Mirror, TextError> {
 fn cluster(site: &Site, node: &Node) -> Cluster {
     let port = site.registry.cluster_port;
     let files = NodeFiles {
-        ca: places::authority_of(Service::RegistrySvc),
-        certificate: places::certificate_of(Service::RegistrySvc),
-        key: places::key_of(Service::RegistrySvc),
+        ca: paths::authority_of(Service::RegistrySvc),
+        certificate: paths::certificate_of(Service::RegistrySvc),
+        key: paths::key_of(Service::RegistrySvc),
     };
     let peers = site
         .nodes

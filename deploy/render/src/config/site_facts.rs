@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 
 use super::own_targets::{OwnTarget, Question, own_targets};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Node, Role, Site};
 
@@ -22,7 +22,7 @@ pub(super) fn render(site: &Site, node: &Node) -> String {
         let target = targets.iter().find(|target| target.service == service);
         json!({
             "name": service.name(),
-            "admin": places::admin(service).to_string(),
+            "admin": paths::admin(service).to_string(),
             "target": target.map(target_value),
         })
     };

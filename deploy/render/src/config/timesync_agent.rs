@@ -15,7 +15,7 @@ use ::config::{Admin, AdminListen, HumanDuration, at};
 use ipnet::IpNet;
 
 use super::{Layout, endpoint, in_utf8, written};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Node, Role, Site};
 
@@ -111,7 +111,7 @@ fn of_node(site: &Site, node: &Node, layout: &Layout) -> TimesyncAgent {
         },
         // chronyc and chrony-wait.service connect where chronyd would be.
         commands: Commands {
-            socket: CommandSocket(Some(places::CHRONY_SOCKET.into())),
+            socket: CommandSocket(Some(paths::CHRONY_SOCKET.into())),
             ..Commands::default()
         },
         ..TimesyncAgent::default()

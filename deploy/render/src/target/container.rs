@@ -6,7 +6,7 @@ use super::slot;
 use super::unit::file;
 use crate::config::{NodeFile, Part};
 use site::facts::{self, Limits};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -85,7 +85,7 @@ pub(super) fn storage_conf() -> NodeFile {
          driver = \"overlay\"\n\
          graphroot = \"{state}/storage\"\n\
          runroot = \"/run/outpost-storage\"\n",
-        state = places::STATE,
+        state = paths::STATE,
     );
     file(STORAGE_CONF, text, Part::Common)
 }

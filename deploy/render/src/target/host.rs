@@ -11,7 +11,7 @@ use super::unit::{Host, Unit, file};
 use super::{native, sockets};
 use crate::config::{NodeFile, Part};
 use site::facts::{self, Identity};
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 use site::{Node, Site};
@@ -107,7 +107,7 @@ fn sysusers(scope: &Scope<'_>) -> NodeFile {
         let Identity { name, id } = facts::user(service);
         text.push_str(&format!(
             "u {name} {id} \"Outpost {service}\" {}\n",
-            places::STATE
+            paths::STATE
         ));
         if let Some(Identity { name, id }) = facts::clients(service) {
             text.push_str(&format!("g {name} {id}\n"));
@@ -115,15 +115,15 @@ fn sysusers(scope: &Scope<'_>) -> NodeFile {
     }
     text.push_str(&format!(
         "# Its members may change what services do, at the sockets in {}.\ng {} -\n",
-        places::ADMIN_RUN,
-        places::OPERATORS,
+        paths::ADMIN_RUN,
+        paths::OPERATORS,
     ));
     file(SYSUSERS, text, Part::Common)
 }
 
 /// Directories, each with a mode that lets in those alone that have to get in.
 fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
-    let (etc, run, state, admin) = (places::ETC, places::RUN, places::STATE, places::ADMIN_RUN);
+    let (etc, run, state, admin) = (paths::ETC, paths::RUN, paths::STATE, paths::ADMIN_RUN);
     let mut text = format!(
         "# Directories of Outpost.\n\
          d {etc} 0755 root root -\n\
@@ -136,7 +136,7 @@ fn tmpfiles(scope: &Scope<'_>, more: &str) -> NodeFile {
     );
     if scope.is_role {
         // The keys of every node are in it.
-        text.push_str(&format!("d {} 0700 root root -\n", places::NODES));
+        text.push_str(&format!("d {} 0700 root root -\n", paths::NODES));
     }
     for service in scope.services() {
         for directory in directories(service) {
@@ -174,16 +174,16 @@ fn directories(service: Service) -> Vec<Directory> {
     // The service reads its configuration, and cannot change it.
     let etc = Directory {
         owner: "root".to_owned(),
-        ..of_service(places::etc(service), "0750", own.clone())
+        ..of_service(paths::etc(service), "0750", own.clone())
     };
     // Sockets have the group of their directory.
-    let admin = places::admin_directory(service);
-    let admin = of_service(admin, "2750", places::OPERATORS.to_owned());
+    let admin = paths::admin_directory(service);
+    let admin = of_service(admin, "2750", paths::OPERATORS.to_owned());
     let run = facts::run(service).map(|path| match facts::clients(service) {
         Some(clients) => of_service(path, "2750", clients.id.to_string()),
         None => of_service(path, "0750", own.clone()),
     });
-    let state = places::state(service).map(|path| of_service(path, "0750", own.clone()));
+    let state = paths::state(service).map(|path| of_service(path, "0750", own.clone()));
     [etc, admin].into_iter().chain(run).chain(state).collect()
 }
 
@@ -196,7 +196,7 @@ fn oneshot(description: &str) -> Text {
 
 fn setup(scope: &Scope<'_>) -> Unit {
     let states = scope.services().filter_map(|service| {
-        let (path, id) = (places::state(service)?, facts::user(service).id);
+        let (path, id) = (paths::state(service)?, facts::user(service).id);
         Some(format!(
             "-/usr/bin/find {} -maxdepth 1 ! -uid {id} -exec /usr/bin/chown --recursive --no-dereference {id}:{id} {{}} +",
             path.display()
@@ -206,7 +206,7 @@ fn setup(scope: &Scope<'_>) -> Unit {
         .comments(&[
             "On the day on which it comes to a machine that is up, nothing else has made them.",
         ])
-        .set("RequiresMountsFor", places::STATE)
+        .set("RequiresMountsFor", paths::STATE)
         .section("Service")
         .set("Type", "oneshot")
         .set("RemainAfterExit", "yes")
@@ -230,7 +230,7 @@ fn setup(scope: &Scope<'_>) -> Unit {
 fn images(verb: &str) -> Text {
     oneshot("images of its services")
         .comments(&["Without a registry: from the archives on this disk, if they are not loaded or damaged."])
-        .set("RequiresMountsFor", places::STATE)
+        .set("RequiresMountsFor", paths::STATE)
         .set("Wants", SETUP)
         .set("After", SETUP)
         .section("Service")
@@ -323,7 +323,7 @@ fn clock(scope: &Scope<'_>) -> Vec<Unit> {
         .section("Unit")
         .set(
             "ConditionPathExists",
-            format_args!("!{}", places::config(Service::TimesyncAgent).display()),
+            format_args!("!{}", paths::config(Service::TimesyncAgent).display()),
         )
         .finish();
     let n_rivals = if scope.is_openshift() {

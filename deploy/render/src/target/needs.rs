@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::scope::Scope;
 use crate::config::layout::DRAIN;
 use site::facts::{self, Identity};
-use site::places;
+use site::paths;
 use site::service::Service;
 
 /// The needs of a service.
@@ -33,16 +33,16 @@ impl Needs {
     pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
         let path = |path: PathBuf| path.display().to_string();
         let servers = servers(service, scope);
-        let own = [facts::run(service), places::state(service)];
+        let own = [facts::run(service), paths::state(service)];
         let sockets = servers.iter().copied().filter_map(facts::run);
         Self {
             capabilities: capabilities(service, scope),
-            writes: [places::admin_directory(service)]
+            writes: [paths::admin_directory(service)]
                 .into_iter()
                 .chain(own.into_iter().flatten())
                 .map(path)
                 .collect(),
-            reads: [places::etc(service)]
+            reads: [paths::etc(service)]
                 .into_iter()
                 .chain(sockets)
                 .map(path)

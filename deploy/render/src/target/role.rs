@@ -1,7 +1,7 @@
 //! The files of all nodes of a role: a `MachineConfig` cannot tell them apart.
 //!
 //! Files that are the same on each of them lie in their places. The others lie once for each node
-//! below [`places::NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
+//! below [`paths::NODES`], and a oneshot finds out by the addresses of the machine which node it is, and
 //! copies that node's files to where they belong: a container sees the directory of its service alone, so a link would
 //! lead nowhere. Nothing is edited that the platform looks after.
 
@@ -15,7 +15,7 @@ use super::slot;
 use super::text::Text;
 use super::unit::{Host, Unit, file};
 use crate::config::{self, NodeFile, Part};
-use site::places;
+use site::paths;
 use site::secrets::Secrets;
 
 /// The list of the copies that a node has.
@@ -63,7 +63,7 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>, secrets: &Secrets) {
             .iter()
             .map(|address| format!("{address}\n"))
             .collect();
-        let path = format!("{}/{}.addresses", places::NODES, node.name);
+        let path = format!("{}/{}.addresses", paths::NODES, node.name);
         host.files.push(file(path, addresses, Part::Common));
     }
     host.files.push(NodeFile {
@@ -76,7 +76,7 @@ pub(super) fn add(host: &mut Host, scope: &Scope<'_>, secrets: &Secrets) {
 /// The path of a node's own version of a file.
 fn own_place(node: &str, path: &Path) -> PathBuf {
     let below = path.strip_prefix("/").unwrap_or(path);
-    Path::new(places::NODES).join(node).join(below)
+    Path::new(paths::NODES).join(node).join(below)
 }
 
 fn unit(scope: &Scope<'_>) -> Unit {
@@ -100,7 +100,7 @@ fn script() -> String {
         .parent()
         .unwrap_or_else(|| Path::new("/"));
     include_str!("outpost-node.sh")
-        .replace("@NODES@", places::NODES)
+        .replace("@NODES@", paths::NODES)
         .replace("@LIST@", LIST)
         .replace("@NETWORK_MANAGER@", &directory.display().to_string())
 }

@@ -14,7 +14,7 @@ use super::text::Text;
 use super::unit::Unit;
 use crate::config::Part;
 use site::facts;
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::slot::Slot;
 
@@ -39,8 +39,8 @@ pub(super) fn image(service: Service, slot: Slot) -> String {
 pub(super) fn arguments(service: Service, slot: Slot) -> String {
     format!(
         "serve --config {} --slot {slot} --admin-socket {}",
-        places::config(service).display(),
-        places::admin_socket(service, slot).display(),
+        paths::config(service).display(),
+        paths::admin_socket(service, slot).display(),
     )
 }
 
@@ -54,7 +54,7 @@ pub(super) fn units(service: Service, text: impl Fn(Slot) -> String) -> Vec<Unit
 
 /// The section `[Unit]` of a slot.
 pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Ordering) -> Text {
-    let recorded = format!("{}/slots/{service}.b", places::STATE);
+    let recorded = format!("{}/slots/{service}.b", paths::STATE);
     let not = match slot {
         Slot::A => "!",
         Slot::B => "",
@@ -66,12 +66,12 @@ pub(super) fn head(service: Service, slot: Slot, scope: &Scope<'_>, ordering: Or
             "Description",
             format_args!("Outpost {service} (slot {slot})"),
         )
-        .set("ConditionPathExists", places::config(service).display())
+        .set("ConditionPathExists", paths::config(service).display())
         .comments(&["Live by the record, or about to take over in a swap."])
         .set("ConditionPathExists", format_args!("|{not}{recorded}"))
         .set(
             "ConditionPathExists",
-            format_args!("|{}/swap/{service}.{slot}", places::RUN),
+            format_args!("|{}/swap/{service}.{slot}", paths::RUN),
         )
         .comments(&["Wanted and not required: a restart of one of them does not end the service."])
         .set_words("Wants", first.iter().map(String::as_str).chain([IMAGES]))

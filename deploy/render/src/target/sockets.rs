@@ -12,7 +12,7 @@ use super::scope::Scope;
 use super::text::Text;
 use super::unit::Unit;
 use crate::config::Part;
-use site::places;
+use site::paths;
 use site::service::Service;
 
 /// Sockets of one name.
@@ -80,7 +80,7 @@ fn of(service: Service, scope: &Scope<'_>) -> Vec<Sockets> {
         Service::Healthd => exchange(scope).into_iter().collect(),
         Service::Clusterd => Vec::new(),
         Service::DnsAuthd => {
-            let port = Port::udp(places::AUTHORITY_PORT).and_tcp();
+            let port = Port::udp(paths::AUTHORITY_PORT).and_tcp();
             let port = match scope.site.shares_authorities() {
                 true => port,
                 false => port.on_loopback(),
@@ -129,7 +129,7 @@ fn exchange(scope: &Scope<'_>) -> Option<Sockets> {
         what: "findings for the other nodes",
         suffix: "-exchange".to_owned(),
         descriptor: "exchange".to_owned(),
-        port: Port::tcp(places::EXCHANGE_PORT),
+        port: Port::tcp(paths::EXCHANGE_PORT),
     };
     (!scope.site.observers().is_empty()).then_some(sockets)
 }
@@ -146,7 +146,7 @@ impl Sockets {
                 "Description",
                 format_args!("Outpost {}: {}", self.service, self.what),
             )
-            .set("ConditionPathExists", places::config(self.service).display())
+            .set("ConditionPathExists", paths::config(self.service).display())
             .comments(&["A unit that holds sockets for services that wait for their directories cannot be up before sockets.target."])
             .set("DefaultDependencies", "no")
             .set("Requires", "sysinit.target")

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use site::facts;
-use site::places;
+use site::paths;
 use site::service::Service;
 use site::{Vip, VipRole};
 
@@ -335,14 +335,14 @@ fn a_container_sees_what_is_its_own_and_the_sockets_that_it_connects_to() {
             let path = |path: PathBuf| path.display().to_string();
             let servers = facts::servers(service).iter().copied();
             let sockets = servers.filter_map(facts::run).map(path);
-            let expected: BTreeSet<String> = [path(places::etc(service))]
+            let expected: BTreeSet<String> = [path(paths::etc(service))]
                 .into_iter()
                 .chain(sockets)
                 .collect();
             assert_eq!(reads, expected, "{service}");
-            let own = [facts::run(service), places::state(service)];
+            let own = [facts::run(service), paths::state(service)];
             let own = own.into_iter().flatten().map(path);
-            let expected: BTreeSet<String> = [path(places::admin_directory(service))]
+            let expected: BTreeSet<String> = [path(paths::admin_directory(service))]
                 .into_iter()
                 .chain(own)
                 .collect();

@@ -44,7 +44,7 @@ struct Node {
     began: u64,
     incarnation: u64,
     members: Members,
-    stated: BTreeMap<NodeName, (u64, Standing)>,
+    stated: BTreeMap<NodeName, (u64, FillLevel)>,
     registers: BTreeMap<u64, Register>,
     vector: Vector,
 }

@@ -17,10 +17,10 @@ fn members(others: &[&str]) -> Members {
     Members::new(name("a"), names(others), BTreeMap::new(), AGE)
 }
 
-fn forgotten(forgotten: u64) -> Standing {
-    Standing {
+fn forgotten(forgotten: u64) -> FillLevel {
+    FillLevel {
         forgotten,
-        ..Standing::default()
+        ..FillLevel::default()
     }
 }
 

@@ -13,11 +13,11 @@ use tokio_stream::StreamExt as _;
 
 use super::Feed;
 use super::LARGEST_MANIFEST;
-use crate::fetch::Landing;
+use crate::fetch::TransferOutcome;
 use crate::read_through::ask;
 use registry_cluster_core::intake::{Kind, Outcome};
 use registry_cluster_core::wire as form;
-use registry_cluster_core::wire::{Wanted, What};
+use registry_cluster_core::wire::{Search, SearchKey};
 
 impl Feed {
     /// Sees to it that content is here, and says what it refers to.
@@ -26,10 +26,10 @@ impl Feed {
         match held {
             Ok(Some(_)) => {}
             Ok(None) => match self.0.fetcher.fetch(digest, Some(from)).await {
-                Landing::Held => {}
-                Landing::Denied => return Outcome::Denied,
-                Landing::Unreachable | Landing::Corrupt => return Outcome::Unreachable,
-                Landing::NoRoom => return Outcome::NoRoom,
+                TransferOutcome::Held => {}
+                TransferOutcome::Denied => return Outcome::Denied,
+                TransferOutcome::Unreachable | TransferOutcome::Corrupt => return Outcome::Unreachable,
+                TransferOutcome::NoRoom => return Outcome::NoRoom,
             },
             Err(_) => return Outcome::NoRoom,
         }
@@ -75,11 +75,11 @@ impl Feed {
         let mut links = Vec::new();
         while let Some((repository, digest)) = manifests.pop() {
             for (digest, kind) in self.refers(&digest).await? {
-                let wanted = Wanted {
+                let wanted = Search {
                     repository: repository.clone(),
                     what: match kind {
-                        Kind::Blob => What::Blob(digest),
-                        Kind::Manifest => What::Manifest(Reference::Digest(digest)),
+                        Kind::Blob => SearchKey::Blob(digest),
+                        Kind::Manifest => SearchKey::Manifest(Reference::Digest(digest)),
                     },
                 };
                 let key = wanted.key();
@@ -97,7 +97,7 @@ impl Feed {
         Ok(form::repairs(links))
     }
 
-    async fn link(&self, wanted: &Wanted) -> Option<Stamped> {
+    async fn link(&self, wanted: &Search) -> Option<Stamped> {
         let mut asked = ask(&self.0.fetcher.peers(), wanted);
         while let Some(answer) = asked.join_next().await {
             if let Some((_, found)) = answer.ok().flatten()

@@ -4,13 +4,13 @@ use std::io;
 
 use bytes::Bytes;
 use oci::digest::Hasher;
-use registry_store::window::Piece;
+use registry_store::recent_bytes::Piece;
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
 
 use super::STALLED;
 use super::transfer::open_at;
-use super::{Flight, Landing, Origin, Progress, Reader};
+use super::{Flight, TransferOutcome, Origin, Progress, Reader};
 
 impl Reader {
     pub(super) async fn run(mut self, from: Origin) {
@@ -32,9 +32,9 @@ impl Reader {
         while self.at < self.end {
             let landing = progress.borrow_and_update().landing.clone();
             match landing {
-                Some(Landing::Held) => return self.read_disk().await,
+                Some(TransferOutcome::Held) => return self.read_disk().await,
                 // A disk that is full or fails keeps no client from what a peer has.
-                Some(Landing::NoRoom) if self.at == begin => return self.pass_on().await,
+                Some(TransferOutcome::NoRoom) if self.at == begin => return self.pass_on().await,
                 Some(_) => return Err(io::Error::other("the content could not be had whole")),
                 None => {}
             }
@@ -156,7 +156,7 @@ async fn landed(progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
         .await;
     let landing = landed.ok().and_then(|progress| progress.landing.clone());
     match landing {
-        Some(Landing::Held) => Ok(()),
+        Some(TransferOutcome::Held) => Ok(()),
         _ => Err(io::Error::other("the content could not be had whole")),
     }
 }

@@ -5,15 +5,15 @@ use oci::reference::{Reference, RepositoryName};
 use registry_facts::record::{Fact, Key};
 use registry_store::{Store, StoreError};
 
-use registry_cluster_core::wire::{Found, Wanted, What};
+use registry_cluster_core::wire::{Found, Search, SearchKey};
 
 /// Finds a manifest or a blob of a repository whose content is held.
-pub(super) async fn find(store: &Store, wanted: &Wanted) -> Result<Option<Found>, StoreError> {
-    let Wanted { repository, what } = wanted;
+pub(super) async fn find(store: &Store, wanted: &Search) -> Result<Option<Found>, StoreError> {
+    let Search { repository, what } = wanted;
     let digest = match what {
-        What::Blob(digest) => return found_blob(store, repository, *digest).await,
-        What::Manifest(Reference::Digest(digest)) => *digest,
-        What::Manifest(Reference::Tag(tag)) => {
+        SearchKey::Blob(digest) => return found_blob(store, repository, *digest).await,
+        SearchKey::Manifest(Reference::Digest(digest)) => *digest,
+        SearchKey::Manifest(Reference::Tag(tag)) => {
             let key = Key::Tag {
                 repository: repository.clone(),
                 tag: tag.clone(),

@@ -19,7 +19,7 @@ use oci::reference::{RepositoryName, Tag};
 
 use super::IndexError;
 use crate::hlc::Hlc;
-use crate::record::{Fact, Key, Link, NodeId, Rank, Stamped, Standing};
+use crate::record::{Fact, Key, Link, NodeId, Rank, Stamped, FillLevel};
 
 /// The prefix of the registers of blobs.
 pub const BLOB: u8 = b'b';
@@ -317,11 +317,11 @@ pub fn parse_target(body: &[u8]) -> Result<Option<Digest>, IndexError> {
 }
 
 /// Parses the statement about a node.
-fn parse_standing(mut body: &[u8]) -> Result<Standing, IndexError> {
+fn parse_standing(mut body: &[u8]) -> Result<FillLevel, IndexError> {
     let is_member = body.try_get_u8().map_err(|_| IndexError::Malformed)? != 0;
     let forgotten = take_u64(&mut body)?;
     let address = take_text(&mut body)?;
-    Ok(Standing {
+    Ok(FillLevel {
         is_member,
         address: (!address.is_empty()).then(|| address.into()),
         forgotten,

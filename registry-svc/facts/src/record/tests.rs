@@ -50,7 +50,7 @@ fn record() -> Record {
             },
             Fact::Node {
                 name: "master-1".parse().unwrap(),
-                standing: Standing {
+                standing: FillLevel {
                     is_member: true,
                     address: Some("[fd00::1]:5444".into()),
                     forgotten: 2,
@@ -58,7 +58,7 @@ fn record() -> Record {
             },
             Fact::Node {
                 name: "master-2".parse().unwrap(),
-                standing: Standing::default(),
+                standing: FillLevel::default(),
             },
         ],
     }

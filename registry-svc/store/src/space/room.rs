@@ -15,7 +15,7 @@ use oci::reference::RepositoryName;
 use parking_lot::Mutex;
 use registry_facts::record::{Fact, Key};
 
-use super::{Full, Quota, Settings, Standing, within_quota};
+use super::{Full, Quota, Settings, FillLevel, within_quota};
 use crate::disk::{Access, Room};
 use crate::store::Store;
 
@@ -41,7 +41,7 @@ struct Inner {
     settings: Arc<Latest<Settings>>,
     /// Octets that are free as soon as the trash is emptied.
     freeable: AtomicU64,
-    told: Mutex<Standing>,
+    told: Mutex<FillLevel>,
 }
 
 impl Space {
@@ -52,7 +52,7 @@ impl Space {
             store,
             settings: Latest::new(settings),
             freeable: AtomicU64::new(0),
-            told: Mutex::new(Standing::Ample),
+            told: Mutex::new(FillLevel::Ample),
         }))
     }
 
@@ -107,8 +107,8 @@ impl Space {
 
     /// How full the disk is.
     #[must_use]
-    pub fn standing(&self) -> Standing {
-        self.room().map_or(Standing::Ample, |room| {
+    pub fn standing(&self) -> FillLevel {
+        self.room().map_or(FillLevel::Ample, |room| {
             self.0
                 .settings
                 .current()
@@ -150,9 +150,9 @@ impl Space {
         };
         if standing != before {
             match standing {
-                Standing::Ample => tracing::info!("The disk has room again"),
-                Standing::Scarce => tracing::warn!("The disk is filling up"),
-                Standing::Full => tracing::error!("The disk is full: nothing is pushed any more"),
+                FillLevel::Ample => tracing::info!("The disk has room again"),
+                FillLevel::Scarce => tracing::warn!("The disk is filling up"),
+                FillLevel::Full => tracing::error!("The disk is full: nothing is pushed any more"),
             }
         }
         let kept = self.0.settings.current().reserve;
@@ -174,7 +174,7 @@ impl Space {
             return disk.remove(&path);
         }
         // Not while that would make the disk full, or it would be given up at once.
-        let has_room = self.standing() != Standing::Full && room.free / 2 > wanted.max(LAST);
+        let has_room = self.standing() != FillLevel::Full && room.free / 2 > wanted.max(LAST);
         if is_there || wanted == 0 || !has_room {
             return Ok(());
         }

@@ -16,7 +16,7 @@ use registry_facts::record::{Fact, Key, Position};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_stream::Stream;
 
-use super::incoming::{Ended, Incoming, Passing, pump};
+use super::incoming::{Ended, Incoming, TempBlob, pump};
 use super::{Inner, Pushed, Store, StoreError, Subject, blocking};
 use crate::disk::Status;
 
@@ -257,9 +257,9 @@ impl Store {
         digest: &Digest,
         length: Option<u64>,
         body: impl Stream<Item = io::Result<Bytes>> + Send,
-    ) -> Result<Passing, StoreError> {
+    ) -> Result<TempBlob, StoreError> {
         let incoming = self.inner.part(digest)?;
-        match pump(Passing::new(incoming), length, body).await {
+        match pump(TempBlob::new(incoming), length, body).await {
             Ended::Well(passing) => Ok(passing),
             Ended::Early(_, error) => Err(StoreError::Body(error)),
             Ended::Badly(_, error) => Err(StoreError::io("write a blob")(error)),
@@ -267,7 +267,7 @@ impl Store {
         }
     }
 
-    async fn publish(&self, passing: Passing, digest: &Digest) -> Result<u64, StoreError> {
+    async fn publish(&self, passing: TempBlob, digest: &Digest) -> Result<u64, StoreError> {
         let inner = Arc::clone(&self.inner);
         let wanted = *digest;
         let publish = move || {

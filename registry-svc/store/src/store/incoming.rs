@@ -281,9 +281,9 @@ pub(crate) fn hash_file(file: &dyn File, size: u64, algorithm: Algorithm) -> io:
 
 /// An [`Incoming`] of no session: its file goes with it unless it was published.
 #[derive(Debug)]
-pub(crate) struct Passing(Option<Incoming>);
+pub(crate) struct TempBlob(Option<Incoming>);
 
-impl Passing {
+impl TempBlob {
     pub(crate) fn new(incoming: Incoming) -> Self {
         Self(Some(incoming))
     }
@@ -297,7 +297,7 @@ impl Passing {
     }
 }
 
-impl Drop for Passing {
+impl Drop for TempBlob {
     fn drop(&mut self) {
         let Some(mut incoming) = self.0.take() else {
             return;
@@ -319,7 +319,7 @@ pub(crate) trait Slot: Send + 'static {
     fn incoming(&mut self) -> Option<&mut Incoming>;
 }
 
-impl Slot for Passing {
+impl Slot for TempBlob {
     fn incoming(&mut self) -> Option<&mut Incoming> {
         self.0.as_mut()
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use registry_facts::name::NodeName;
-use registry_facts::record::{Fact, Key, Standing};
+use registry_facts::record::{Fact, Key, FillLevel};
 
 use super::layout::{Layout, read_whole, write_whole};
 use super::{Store, StoreError};
@@ -112,7 +112,7 @@ impl Store {
     /// # Errors
     ///
     /// Fails when neither the index nor the journal can be read.
-    pub fn standings(&self) -> Result<BTreeMap<NodeName, Standing>, StoreError> {
+    pub fn standings(&self) -> Result<BTreeMap<NodeName, FillLevel>, StoreError> {
         let registers = self.inner.read(|view| view.nodes(MOST_NODES))?;
         let standing = |fact| match fact {
             Fact::Node { name, standing } => Some((name, standing)),
@@ -132,7 +132,7 @@ impl Store {
     pub async fn state_standing(
         &self,
         name: NodeName,
-        standing: Standing,
+        standing: FillLevel,
     ) -> Result<(), StoreError> {
         self.inner.writable()?;
         let is_new = self.register(&Key::Node { name: name.clone() })?.is_none();

@@ -9,7 +9,7 @@ use daemon::args::StatusArgs;
 use daemon::run;
 use daemon::{errln, exit, outln, print};
 
-use crate::args::AskArgs;
+use crate::args::DaemonArgs;
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::{routes, status};
 
@@ -17,7 +17,7 @@ use crate::{routes, status};
 const DIFFERENT: u8 = 1;
 
 /// The daemon's admin address: the given one, else the one in the configuration.
-pub(super) fn status_args(args: &AskArgs) -> StatusArgs {
+pub(super) fn status_args(args: &DaemonArgs) -> StatusArgs {
     let configured = || {
         let document = daemon::config::read(&args.config);
         let config = document.and_then(|document| Config::from_document(&document));

@@ -15,14 +15,14 @@ use registry_store::{Settings, Store, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::args::LookArgs;
+use crate::args::InspectArgs;
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::service;
 use crate::views::{Looker, View, ViewError};
 
 /// Why nothing can be shown.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LookError {
+pub(super) enum InspectError {
     /// The daemon said no.
     #[error("{0}")]
     Refused(String),
@@ -66,7 +66,7 @@ pub(super) enum LookError {
     View(#[from] ViewError),
 }
 
-impl LookError {
+impl InspectError {
     pub(super) fn code(&self) -> u8 {
         match self {
             Self::Refused(_) | Self::View(_) => exit::DATA,
@@ -81,7 +81,7 @@ impl LookError {
 
 /// Shows a view in lines as `render` makes them, or as JSON.
 pub(super) fn at<T: DeserializeOwned>(
-    args: &LookArgs,
+    args: &InspectArgs,
     view: &View,
     render: impl Fn(&T) -> String,
 ) -> ExitCode {
@@ -89,14 +89,14 @@ pub(super) fn at<T: DeserializeOwned>(
 }
 
 fn shown<T: DeserializeOwned>(
-    looked: Result<Value, LookError>,
+    looked: Result<Value, InspectError>,
     is_json: bool,
     render: impl Fn(&T) -> String,
 ) -> ExitCode {
     let text = looked.and_then(|value| match is_json {
         true => Ok(format!("{value:#}\n")),
         false => {
-            let view = serde_json::from_value(value).map_err(LookError::Answer)?;
+            let view = serde_json::from_value(value).map_err(InspectError::Answer)?;
             Ok(render(&view))
         }
     });
@@ -129,7 +129,7 @@ pub(super) struct Opened {
 }
 
 /// Finds the daemon, or opens the store.
-pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
+pub(super) async fn reach(args: &InspectArgs) -> Result<Reached, InspectError> {
     let document = daemon::config::read(&args.config);
     let config = document.and_then(|document| Config::from_document(&document));
     let configured = config.as_ref().ok().and_then(|config| config.common.admin);
@@ -150,16 +150,16 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
             Err(problems) => problems.to_string(),
             Ok(_) => "nothing says where to look".to_owned(),
         };
-        return Err(LookError::Nowhere { admin, problem });
+        return Err(InspectError::Nowhere { admin, problem });
     };
     let is_there = |name: &str| settings.root.join(name).exists();
     if !is_there("journal") && !is_there("journal-copy") {
-        return Err(LookError::NoRegistry(settings.root));
+        return Err(InspectError::NoRegistry(settings.root));
     }
     let lock = Lock::take(&settings.root);
-    let lock = lock.map_err(|source| LookError::Held { admin, source })?;
+    let lock = lock.map_err(|source| InspectError::Held { admin, source })?;
     let disk: Arc<dyn Disk> = match &config {
-        Ok(config) if args.root.is_none() => service::disk(config).map_err(LookError::Start)?,
+        Ok(config) if args.root.is_none() => service::disk(config).map_err(InspectError::Start)?,
         _ => Arc::new(RealDisk),
     };
     let (store, _) = Store::open(settings, disk).await?;
@@ -170,27 +170,27 @@ pub(super) async fn reach(args: &LookArgs) -> Result<Reached, LookError> {
     })))
 }
 
-async fn look(args: &LookArgs, view: &View) -> Result<Value, LookError> {
+async fn look(args: &InspectArgs, view: &View) -> Result<Value, InspectError> {
     match reach(args).await? {
         Reached::Daemon(admin) => {
             let response = admin::get(admin, &view.path()).await;
-            let response = response.map_err(|error| LookError::Refused(exit::chain(&error)))?;
+            let response = response.map_err(|error| InspectError::Refused(exit::chain(&error)))?;
             let text = response.text();
             match response.is_success() {
-                true => serde_json::from_str(&text).map_err(LookError::Answer),
-                false => Err(LookError::Refused(text.trim_end().to_owned())),
+                true => serde_json::from_str(&text).map_err(InspectError::Answer),
+                false => Err(InspectError::Refused(text.trim_end().to_owned())),
             }
         }
         Reached::Disk(opened) => {
             let looked = Looker::new(opened.store.clone()).look(view).await;
             opened.store.close().await;
-            serde_json::to_value(looked?).map_err(LookError::Answer)
+            serde_json::to_value(looked?).map_err(InspectError::Answer)
         }
     }
 }
 
 /// How the store is opened, if anything says where it is.
-fn settings(args: &LookArgs, config: Option<&Config>) -> Option<Settings> {
+fn settings(args: &InspectArgs, config: Option<&Config>) -> Option<Settings> {
     let configured = config.map(service::store_settings);
     match (&args.root, configured) {
         (None, configured) => configured.or_else(|| {

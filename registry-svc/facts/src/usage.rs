@@ -31,12 +31,12 @@ impl Holding {
 
 /// The content of all repositories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Survey {
+pub struct Usage {
     repositories: BTreeMap<RepositoryName, Holding>,
     content: BTreeMap<Digest, u64>,
 }
 
-impl Survey {
+impl Usage {
     /// Adds one fact; each key comes once.
     pub fn add(&mut self, fact: &Fact) {
         if fact.is_tombstone() {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_counts_once_in_the_whole() {
-        let mut survey = Survey::default();
+        let mut survey = Usage::default();
         for fact in [
             blob("a", "layer", Some(100)),
             blob("b", "layer", Some(100)),

@@ -12,10 +12,10 @@ use daemon::{errln, exit, outln};
 use registry_facts::record::{NodeId, Vector};
 use serde::Serialize;
 
-use super::look::{LookError, Opened, Reached, reach};
-use crate::args::LookArgs;
+use super::inspect::{InspectError, Opened, Reached, reach};
+use crate::args::InspectArgs;
 use crate::config::Config;
-use crate::upkeep::{Task, Upkeep};
+use crate::maintenance::{Task, Maintenance};
 
 /// The least configuration there is.
 const DEFAULTS: &str = "version = \"v1\"\nplain = true\n";
@@ -27,7 +27,7 @@ const ASK: Duration = Duration::from_millis(200);
 const TELL: u32 = 50;
 
 /// Does a task and prints its report; a report of damage is exit code 65.
-pub(super) fn perform(args: &LookArgs, task: Task) -> ExitCode {
+pub(super) fn perform(args: &InspectArgs, task: Task) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -93,11 +93,11 @@ enum Report {
     Scrub(Outcome<ScrubReport>),
 }
 
-async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
+async fn done(args: &InspectArgs, task: Task) -> Result<Report, InspectError> {
     let path = format!("/upkeep?task={}", task.name());
     match reach(args).await? {
         Reached::Daemon(place) => {
-            let refused = |error: admin::ClientError| LookError::Refused(exit::chain(&error));
+            let refused = |error: admin::ClientError| InspectError::Refused(exit::chain(&error));
             let place = match place {
                 Place::Address(address) => admin::control(address).await.map_err(refused)?,
                 Place::Socket(_) => place,
@@ -107,16 +107,16 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
                 .map_err(refused)?;
             let text = started.text();
             if !started.is_success() {
-                return Err(LookError::Refused(text.trim_end().to_owned()));
+                return Err(InspectError::Refused(text.trim_end().to_owned()));
             }
-            let Started { number } = serde_json::from_str(&text).map_err(LookError::Answer)?;
+            let Started { number } = serde_json::from_str(&text).map_err(InspectError::Answer)?;
             let mut progress = Progress::new(args.status.json);
             loop {
                 tokio::time::sleep(ASK).await;
                 let answer = admin::get(place.clone(), "/upkeep")
                     .await
                     .map_err(refused)?;
-                let status = serde_json::from_str(&answer.text()).map_err(LookError::Answer)?;
+                let status = serde_json::from_str(&answer.text()).map_err(InspectError::Answer)?;
                 progress.show(&status, number);
                 if let Some(report) = report_of(status, number) {
                     progress.end();
@@ -127,15 +127,15 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
         Reached::Disk(opened) => {
             if matches!(task, Task::Sweep | Task::DryRun) && is_of_several(args, &opened) {
                 opened.store.close().await;
-                return Err(LookError::OfSeveral);
+                return Err(InspectError::OfSeveral);
             }
             let config = match opened.config {
                 Some(config) => config,
                 // Without a configuration the defaults hold.
                 None => Config::from_document(&Document::inline("defaults", DEFAULTS))
-                    .map_err(|problems| LookError::Refused(problems.to_string()))?,
+                    .map_err(|problems| InspectError::Refused(problems.to_string()))?,
             };
-            let upkeep = Upkeep::new(&opened.store, None, None, &Latest::new(config));
+            let upkeep = Maintenance::new(&opened.store, None, None, &Latest::new(config));
             let mut progress = Progress::new(args.status.json);
             let report = match upkeep.start(task) {
                 None => None,
@@ -148,14 +148,14 @@ async fn done(args: &LookArgs, task: Task) -> Result<Report, LookError> {
                 }
             };
             opened.store.close().await;
-            report.ok_or_else(|| LookError::Refused("the task ended without a report".to_owned()))
+            report.ok_or_else(|| InspectError::Refused("the task ended without a report".to_owned()))
         }
     }
 }
 
 /// Whether other nodes hold this store's content and may refer to it: by the configuration, or, for
 /// a root that the configuration does not name, by the records in the store.
-fn is_of_several(args: &LookArgs, opened: &Opened) -> bool {
+fn is_of_several(args: &InspectArgs, opened: &Opened) -> bool {
     match &opened.config {
         Some(config) if args.root.is_none() => config.file.cluster.is_some(),
         Some(config) if config.file.cluster.is_some() => true,

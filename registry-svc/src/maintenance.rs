@@ -17,7 +17,7 @@ use registry_cluster::Cluster;
 use registry_store::others::Others;
 use registry_store::scrub;
 use registry_store::scrub::Pace;
-use registry_store::space::{Space, Standing};
+use registry_store::space::{Space, FillLevel};
 use registry_store::sweep;
 use registry_store::sweep::Mode;
 use registry_store::{Store, StoreError};
@@ -77,7 +77,7 @@ impl Task {
 
 /// The upkeep of one store; clones are the same.
 #[derive(Clone, Debug)]
-pub struct Upkeep(Arc<Inner>);
+pub struct Maintenance(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -135,7 +135,7 @@ struct Totals {
     repaired: AtomicU64,
 }
 
-impl Upkeep {
+impl Maintenance {
     /// The tasks of a store, at the times of the configuration. Nothing runs before
     /// [`run`](Self::run).
     #[must_use]
@@ -204,7 +204,7 @@ impl Upkeep {
 
     fn is_full(&self) -> bool {
         let space = self.0.space.as_ref();
-        space.is_some_and(|space| space.standing() == Standing::Full)
+        space.is_some_and(|space| space.standing() == FillLevel::Full)
     }
 
     /// Starts a task and gives its number; none while another of its kind runs. Has to be called in the
@@ -337,7 +337,7 @@ impl Upkeep {
                 tracing::error!(
                     error = &error as &dyn std::error::Error,
                     task = task.name(),
-                    "Upkeep failed"
+                    "Maintenance failed"
                 );
                 Outcome::Failed {
                     error: exit::chain(&error),
@@ -473,7 +473,7 @@ mod tests {
         let mut config = Config::from_document(&document).unwrap();
         // It takes two minutes.
         config.file.scrub.rate = SizeWithin::clamped(0);
-        let upkeep = Upkeep::new(&store, None, None, &Latest::new(config));
+        let upkeep = Maintenance::new(&store, None, None, &Latest::new(config));
 
         let (_, scrub) = upkeep.start(Task::Scrub).unwrap();
         assert!(upkeep.start(Task::Verify).is_none());

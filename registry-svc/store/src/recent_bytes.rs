@@ -12,7 +12,7 @@ const LENGTH: usize = 4 << 20;
 
 /// The last pieces, each with its offset.
 #[derive(Debug, Default)]
-pub struct Window {
+pub struct RecentBytes {
     pieces: VecDeque<(u64, Bytes)>,
     length: usize,
 }
@@ -28,7 +28,7 @@ pub enum Piece {
     Gone,
 }
 
-impl Window {
+impl RecentBytes {
     /// Keeps a piece, and lets go of the oldest that no longer fit.
     pub fn push(&mut self, at: u64, piece: &Bytes) {
         self.length += piece.len();
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn a_window_has_what_came_last() {
-        let mut window = Window::default();
+        let mut window = RecentBytes::default();
         assert_eq!(window.at(0), Piece::NotYet);
         window.push(0, &Bytes::from_static(b"abc"));
         window.push(3, &Bytes::from_static(b"def"));
