@@ -1,0 +1,59 @@
+//! Nodes that are forgotten, and come back.
+
+use super::*;
+
+#[test]
+fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
+    let site = Site::new(3);
+    let image = run(async {
+        let (first, second, third) = (
+            site.start(0).await,
+            site.start(1).await,
+            site.start(2).await,
+        );
+        connected(&[&first, &second, &third]).await;
+        let (image, _) = push(&first.store, "v1", &[octets(1, 5000)]).await;
+        same(&[&first, &second, &third]).await;
+        for node in [first, second, third] {
+            node.store.close().await;
+        }
+        image
+    });
+    run(async {
+        let (first, second) = (site.start(0).await, site.start(1).await);
+        until("two nodes meet", async || {
+            let status = first.cluster.status();
+            status.peers.iter().filter(|peer| peer.connected).count() == 1
+        })
+        .await;
+        let deleted = first.store.delete_manifest(&repository(), &image).await;
+        deleted.unwrap();
+        assert!(!first.cluster.has_heard_all());
+        assert!(first.cluster.forget_node(&name(2), false).await.unwrap());
+        assert!(!first.cluster.forget_node(&name(2), false).await.unwrap());
+        for node in [&first, &second] {
+            until("nobody waits for it", async || node.cluster.has_heard_all()).await;
+        }
+        let third = site.start(2).await;
+        assert_eq!(shown(&third.store, "v1").await, Some(image));
+        until("it is refused", async || third.cluster.has_to_begin()).await;
+        for node in [&first, &second] {
+            assert_eq!(shown(&node.store, "v1").await, None);
+        }
+        for node in [first, second, third] {
+            node.store.close().await;
+        }
+    });
+    run(async {
+        let (first, second, third) = (
+            site.start(0).await,
+            site.start(1).await,
+            site.start(2).await,
+        );
+        connected(&[&first, &second, &third]).await;
+        same(&[&first, &second, &third]).await;
+        assert_eq!(shown(&third.store, "v1").await, None);
+        let member = first.cluster.status().members;
+        assert!(member.iter().all(|member| member.is_member), "{member:?}");
+    });
+}
