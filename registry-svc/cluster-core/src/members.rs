@@ -11,12 +11,18 @@
 //! they know no record that it holds: then it is new, and is told the time before it is told anything else.
 //! A node that is refused by so many that it has no majority sets its journal aside and begins anew.
 //!
+//! A node with an empty journal knows no deletion and nobody that was forgotten. Until it has caught up with a node
+//! that is *current*, it takes else only of nodes that have begun as well and have taken nothing of a node that
+//! had: what these have was pushed since. A node is current when it had caught up with a majority no longer ago than deletions are remembered.
+//! It hands the time on to those that catch up with it, and never makes it later without a majority, so that
+//! a minority that was forgotten does not keep itself current.
+//!
 //! Never reads a clock: milliseconds since 1970 are handed in, of the time that statements are stamped with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use registry_facts::name::NodeName;
-use registry_facts::record::{Membership, Vector};
+use registry_facts::record::{FILLING, Membership, Vector};
 
 /// The known nodes.
 #[derive(Clone, Debug)]
@@ -28,6 +34,8 @@ pub struct Members {
     stated: BTreeMap<NodeName, Membership>,
     /// When each was connected last.
     seen: BTreeMap<NodeName, u64>,
+    /// When this node had last caught up with a majority; 0 or [`FILLING`] when it never had.
+    together: u64,
     /// How long deletions are remembered, in milliseconds.
     age: u64,
 }
@@ -74,6 +82,7 @@ impl Members {
         own: NodeName,
         configured: impl IntoIterator<Item = NodeName>,
         seen: BTreeMap<NodeName, u64>,
+        together: u64,
         age: u64,
     ) -> Self {
         Self {
@@ -81,6 +90,7 @@ impl Members {
             configured: configured.into_iter().collect(),
             stated: BTreeMap::new(),
             seen,
+            together,
             age,
         }
     }
@@ -173,6 +183,45 @@ impl Members {
             true => Reception::Refused,
             false => Reception::Beginner,
         }
+    }
+
+    /// Whether this node takes records of one that had last caught up with a majority at `together`; begins to
+    /// fill when it is the first that had.
+    pub fn takes_from(&mut self, together: u64, now: u64) -> bool {
+        let is_current = together > FILLING && now.saturating_sub(together) < self.age;
+        if self.together == 0 && is_current {
+            self.together = FILLING;
+        }
+        self.together > FILLING || together == 0 || is_current
+    }
+
+    /// When this node had last caught up with a majority; 0 or [`FILLING`] when it never had.
+    #[must_use]
+    pub fn together(&self) -> u64 {
+        self.together
+    }
+
+    /// This node has caught up with these, which say when they had last caught up with a majority.
+    pub fn catch_up(&mut self, caught_up: &BTreeMap<NodeName, u64>, now: u64) {
+        let n_others = self.others().count();
+        let heard: Vec<u64> = self
+            .others()
+            .filter_map(|name| caught_up.get(name).copied())
+            .collect();
+        let n_established = heard.iter().filter(|together| **together > FILLING).count();
+        // Nodes that begin know nothing: they are no majority beside one that does, and are the site
+        // when all of them begin.
+        let is_majority = match self.together > FILLING {
+            true => 2 * (n_established + 1) > n_others + 1,
+            false => n_established == 0 && 2 * (heard.len() + 1) > n_others + 1,
+        };
+        let told = heard.iter().copied().filter(|together| *together > FILLING);
+        let told = told.max().unwrap_or(0).min(now);
+        self.together = match heard.len() == n_others || is_majority {
+            true => now,
+            // A clock that was ahead once must not keep this node current.
+            false => self.together.min(now).max(told),
+        };
     }
 
     /// Some nodes are connected. A node that is not is away from the first look on, or since it was.

@@ -94,6 +94,11 @@ pub(super) enum FeedError {
     Refused,
     #[error("the peer was forgotten; it is followed once it has begun anew")]
     Forgotten,
+    #[error(
+        "this node begins and takes nothing yet: the peer has been apart from most nodes for as long as deletions are \
+         remembered, and may bring back what was deleted"
+    )]
+    Apart,
     #[error("what the peer says of this node cannot be noted")]
     Note(#[from] StoreError),
 }
@@ -252,9 +257,14 @@ impl Feed {
             is_taken_in: response.taken_in,
         };
         match members.receive(&peer.name, claim, &holds) {
-            Reception::Member => Ok(()),
+            Reception::Member => {}
             // It notes when it was forgotten when it follows this node.
-            Reception::Beginner | Reception::Refused => Err(FeedError::Forgotten),
+            Reception::Beginner | Reception::Refused => return Err(FeedError::Forgotten),
+        }
+        // Both times are of the peer's clock; one of an earlier version has neither.
+        match members.takes_from(response.together, response.time).await? {
+            true => Ok(()),
+            false => Err(FeedError::Apart),
         }
     }
 
@@ -300,6 +310,7 @@ impl Feed {
             if let Some(holds) = holds {
                 known.holds = holds;
             }
+            known.together = response.together;
             match lag {
                 Some(0) => known.behind_since = None,
                 Some(_) => known.behind_since = known.behind_since.or(Some(now)),

@@ -14,7 +14,7 @@ use parking_lot::{Mutex, MutexGuard};
 use registry_cluster_core::members as core;
 use registry_cluster_core::members::{Claim, Obstacle, Reception};
 use registry_facts::name::NodeName;
-use registry_facts::record::{Membership, Vector};
+use registry_facts::record::{FILLING, Membership, Vector};
 use registry_store::journal::snapshot::TOMBSTONES;
 use registry_store::{Store, StoreError};
 use tokio::task::JoinSet;
@@ -108,6 +108,7 @@ impl Members {
             settings.node.clone(),
             configured.keys().cloned(),
             store.noted().seen,
+            store.noted().together,
             u64::try_from(TOMBSTONES.as_millis()).unwrap_or(u64::MAX),
         );
         let members = Self(Arc::new(Inner {
@@ -177,6 +178,27 @@ impl Members {
             }
             false => Ok(()),
         }
+    }
+
+    /// Whether this node takes records of one that had last caught up with a majority then. That it begins to
+    /// fill is on the disk before.
+    pub(super) async fn takes_from(&self, together: u64, now: u64) -> Result<bool, StoreError> {
+        let (takes, own) = {
+            let mut core = self.core();
+            (core.takes_from(together, now), core.together())
+        };
+        let noted = self.0.store.noted();
+        if noted.together == 0 && own > 0 && !self.0.store.is_on_read_only_disk() {
+            let together = own;
+            let noted = registry_store::Noted { together, ..noted };
+            self.0.store.note(noted).await?;
+        }
+        Ok(takes)
+    }
+
+    /// When this node had last caught up with a majority.
+    pub(super) fn together(&self) -> u64 {
+        self.core().together()
     }
 
     /// Another node takes nothing of this one.
@@ -344,12 +366,19 @@ impl Members {
     async fn look(&self) {
         let connected = self.connected();
         let now = milliseconds(self.0.store.stated_time());
+        let holds = self.0.store.vector();
+        let peers = self.peers();
+        let caught_up = peers.iter().filter(|peer| super::is_heard(peer, &holds));
+        let caught_up: BTreeMap<NodeName, u64> = caught_up
+            .map(|peer| (peer.name.clone(), peer.known().together))
+            .collect();
         let overdue = {
             let mut core = self.core();
             // Only then is the time that of the others.
             if core.is_majority(&connected) {
                 core.look(&connected, now);
             }
+            core.catch_up(&caught_up, now);
             core.overdue(&connected, now)
         };
         self.keep_unheard();
@@ -379,26 +408,27 @@ impl Members {
 
     async fn note(&self) {
         let noted = self.0.store.noted();
-        let seen: BTreeMap<NodeName, u64> = {
+        let (seen, together): (BTreeMap<NodeName, u64>, u64) = {
             let core = self.core();
             let seen = core
                 .others()
                 .filter_map(|name| Some((name.clone(), core.seen(name)?)));
-            seen.collect()
+            (seen.collect(), core.together())
         };
         let is_news = seen.iter().any(|(name, time)| {
             let before = noted.seen.get(name);
             before.is_none_or(|before| time.abs_diff(*before) >= NOTE)
         });
-        if !is_news {
+        let has_caught_up = together > FILLING && noted.together <= FILLING;
+        if !is_news && !has_caught_up && together.abs_diff(noted.together) < NOTE {
             return;
         }
-        if let Err(error) = self
-            .0
-            .store
-            .note(registry_store::Noted { seen, ..noted })
-            .await
-        {
+        let noted = registry_store::Noted {
+            seen,
+            together,
+            ..noted
+        };
+        if let Err(error) = self.0.store.note(noted).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "The disk cannot note when nodes were connected"

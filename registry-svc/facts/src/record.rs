@@ -141,6 +141,10 @@ pub enum Fact {
     },
 }
 
+/// The time at which a node had last caught up with a majority, when it has taken records of one that had,
+/// and has not caught up itself; 0 before that.
+pub const FILLING: u64 = 1;
+
 /// The membership of a node among those of the site.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Membership {

@@ -275,9 +275,12 @@ impl Store {
         let directory = opened.directory.clone();
         let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
+        let was_damaged = recovery.damaged_journal.is_some();
+        let noted = Noted::beside(&*disk, &layout, &settings.node, &opened.vector, was_damaged)
+            .map_err(StoreError::io("read what is noted of nodes"))?;
         let taken = Arc::new(Taken::new(opened.vector));
         let own = Own::new(opened.origin, opened.stamp, settings.wall);
-        let noted = noted(settings, &*disk, &layout, &own)?;
+        remember_unheard(settings, &noted, &own);
         let renewal = renewal(&disk, &layout, &settings.node);
         let is_copied = Arc::clone(&opened.directory.is_copied);
         let start = |(segment, copy)| {
@@ -322,7 +325,7 @@ impl Store {
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names::new()),
             buffers: Arc::default(),
-            noted,
+            noted: Mutex::new(noted),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,
             index: opened.index,
@@ -642,18 +645,12 @@ impl Inner {
     }
 }
 
-/// Reads what the disk notes of the nodes. Before these are looked at, all that the configuration names count.
-fn noted(
-    settings: &Settings,
-    disk: &dyn Disk,
-    layout: &Layout,
-    own: &Own,
-) -> Result<Mutex<Noted>, StoreError> {
-    let noted = Noted::read(disk, layout).map_err(StoreError::io("read what is noted of nodes"))?;
+/// Has deletions remembered that other nodes may not have heard of. Before these are looked at, all that the
+/// configuration names count.
+fn remember_unheard(settings: &Settings, noted: &Noted, own: &Own) {
     let seen = |name| noted.seen.get(name).copied().unwrap_or(0);
     let unheard = settings.others.iter().map(seen).min();
     own.remember_since(unheard.unwrap_or(u64::MAX));
-    Ok(Mutex::new(noted))
 }
 
 /// Makes incarnations of a node.

@@ -14,7 +14,7 @@ fn names(texts: &[&str]) -> BTreeSet<NodeName> {
 
 /// Node a of a site with these.
 fn members(others: &[&str]) -> Members {
-    Members::new(name("a"), names(others), BTreeMap::new(), AGE)
+    Members::new(name("a"), names(others), BTreeMap::new(), 0, AGE)
 }
 
 fn forgotten(forgotten: u64) -> Membership {
@@ -126,7 +126,7 @@ fn only_a_new_journal_comes_back() {
     let receive = |members: &Members, began, holds: &[&str]| {
         let claim = Claim {
             began,
-            is_taken_in: false,
+            ..Claim::default()
         };
         members.receive(&name("c"), claim, &vector(holds), &known)
     };
@@ -179,4 +179,58 @@ fn a_node_begins_anew_when_too_few_take_it() {
         assert_eq!(begins, expected, "{refusing:?} {connected:?}");
     }
     assert!(members(&["b"]).has_to_begin(&names(&["b"]), &names(&[])));
+}
+
+#[test]
+fn a_node_that_begins_takes_only_from_current_ones() {
+    // Its own time, that of the other one, whether it takes its records, and its time then.
+    for (own, together, expected, then) in [
+        (0, 0, true, 0),
+        (0, FILLING, false, 0),
+        (0, 5000 - AGE, false, 0),
+        (0, 5001 - AGE, true, FILLING),
+        (0, 5000, true, FILLING),
+        (FILLING, FILLING, false, FILLING),
+        (FILLING, 5000 - AGE, false, FILLING),
+        (2, 5000 - AGE, true, 2),
+    ] {
+        let others = names(&["b", "c"]);
+        let mut members = Members::new(name("a"), others, BTreeMap::new(), own, AGE);
+        let takes = members.takes_from(together, 5000);
+        assert_eq!(
+            (takes, members.together()),
+            (expected, then),
+            "{own} {together}"
+        );
+    }
+}
+
+#[test]
+fn a_majority_is_current_and_a_minority_does_not_keep_itself_so() {
+    // Its own time, what those say that it has caught up with, and its time afterwards.
+    let table: &[(u64, &[(&str, u64)], u64)] = &[
+        // A site that begins.
+        (0, &[("b", 0)], 0),
+        (0, &[("b", 0), ("c", 0)], 9000),
+        // One that begins beside others, and takes over what they say.
+        (0, &[("b", 7000)], 7000),
+        (0, &[("b", 7000), ("c", 0)], 7000),
+        (7000, &[("b", 7000)], 7000),
+        (7000, &[("b", 7000), ("c", 0)], 7000),
+        (7000, &[("b", 8000), ("c", 7000)], 9000),
+        (0, &[("b", 0), ("c", 0), ("d", 0), ("e", 2)], 9000),
+        // Clocks that were ahead.
+        (FILLING, &[("b", 0), ("c", FILLING)], 9000),
+        (FILLING, &[("b", 7000), ("c", 0)], 7000),
+        (99_000, &[("b", 99_000)], 9000),
+        // One that is no member.
+        (7000, &[("x", 8000)], 7000),
+    ];
+    for (own, said, expected) in table {
+        let others = names(&["b", "c", "d", "e"]);
+        let mut members = Members::new(name("a"), others, BTreeMap::new(), *own, AGE);
+        let said = said.iter().map(|(text, time)| (name(text), *time));
+        members.catch_up(&said.collect(), 9000);
+        assert_eq!(members.together(), *expected, "{own}");
+    }
 }

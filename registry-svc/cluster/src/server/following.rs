@@ -86,6 +86,7 @@ impl Following {
                 time: milliseconds(store.wall()),
                 began: claim.began,
                 taken_in: claim.is_taken_in,
+                together: self.server.0.members.together(),
                 forgotten: self.server.0.members.forgotten(&self.name),
             };
             if responses.send(Ok(response)).await.is_err() {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 
 use registry_facts::name::NodeName;
-use registry_facts::record::{Fact, Key, Membership};
+use registry_facts::record::{FILLING, Fact, Key, Membership, Vector};
 
 use super::layout::{Layout, read_whole, write_whole};
 use super::{Store, StoreError};
@@ -31,6 +31,8 @@ pub struct Noted {
     pub began: u64,
     /// When each other node was connected last, in milliseconds since 1970.
     pub seen: BTreeMap<NodeName, u64>,
+    /// When this node had last caught up with a majority; 0 or [`FILLING`] when it never had.
+    pub together: u64,
 }
 
 impl Noted {
@@ -51,9 +53,36 @@ impl Noted {
         Ok(noted.unwrap_or_default())
     }
 
+    /// Reads the mark beside a journal of these records. One that was damaged may lack what this node had heard.
+    pub(super) fn beside(
+        disk: &dyn Disk,
+        layout: &Layout,
+        own: &NodeName,
+        journal: &Vector,
+        was_damaged: bool,
+    ) -> io::Result<Self> {
+        let mut noted = Self::read(disk, layout)?;
+        let is_of_others = journal.iter().any(|(origin, _)| origin.name != *own);
+        let together = match (is_of_others, was_damaged) {
+            (false, _) => 0,
+            (true, true) => FILLING,
+            (true, false) => noted.together.max(FILLING),
+        };
+        let is_less = together < noted.together;
+        noted.together = together;
+        if is_less {
+            match write_whole(disk, &layout.mark(NAME), noted.text().as_bytes()) {
+                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
+                written => written?,
+            }
+        }
+        Ok(noted)
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.strip_suffix('\n')?.lines();
         let began = lines.next()?.strip_prefix("began ")?.parse().ok()?;
+        let together = lines.next()?.strip_prefix("together ")?.parse().ok()?;
         let seen = lines.map(|line| {
             let (name, time) = line.strip_prefix("seen ")?.split_once(' ')?;
             Some((name.parse().ok()?, time.parse().ok()?))
@@ -61,11 +90,12 @@ impl Noted {
         Some(Self {
             began,
             seen: seen.collect::<Option<_>>()?,
+            together,
         })
     }
 
     fn text(&self) -> String {
-        let mut text = format!("began {}\n", self.began);
+        let mut text = format!("began {}\ntogether {}\n", self.began, self.together);
         for (name, time) in &self.seen {
             // Writing to a string does not fail.
             let _written = writeln!(text, "seen {name} {time}");
@@ -154,6 +184,7 @@ mod tests {
     fn what_is_noted_reads_and_writes_the_same() {
         let noted = Noted {
             began: 3,
+            together: 5,
             seen: [("b".parse().unwrap(), 7), ("c".parse().unwrap(), u64::MAX)].into(),
         };
         assert_eq!(Noted::parse(&noted.text()), Some(noted));
@@ -161,8 +192,9 @@ mod tests {
             "",
             "began 3",
             "began\n",
-            "began 1\nseen b\n",
-            "began 1\nseen B 1\n",
+            "began 1\n",
+            "began 1\ntogether 1\nseen b\n",
+            "began 1\ntogether 1\nseen B 1\n",
         ] {
             assert_eq!(Noted::parse(damaged), None, "{damaged:?}");
         }
