@@ -216,7 +216,7 @@ fn check_repository(
     let facts: Vec<&Fact> = registers
         .iter()
         .map(|register| &register.fact)
-        .filter(|fact| fact.repository() == name && !fact.is_tombstone())
+        .filter(|fact| fact.repository() == Some(name) && !fact.is_tombstone())
         .collect();
     let has_any = facts.iter().any(|fact| !matches!(fact, Fact::Tag { .. }));
     assert_eq!(view.has(name), Ok(has_any));
