@@ -63,10 +63,12 @@ impl Noted {
     ) -> io::Result<Self> {
         let mut noted = Self::read(disk, layout)?;
         let is_of_others = journal.iter().any(|(origin, _)| origin.name != *own);
-        let together = match (is_of_others, was_damaged) {
-            (false, _) => 0,
-            (true, true) => FILLING,
-            (true, false) => noted.together.max(FILLING),
+        let is_empty = journal.iter().next().is_none();
+        let together = match (is_empty, was_damaged) {
+            (true, _) => 0,
+            (false, true) => FILLING,
+            (false, false) if is_of_others => noted.together.max(FILLING),
+            (false, false) => noted.together,
         };
         let is_less = together < noted.together;
         noted.together = together;
