@@ -201,6 +201,15 @@ impl Members {
         self.together
     }
 
+    /// What the disk is to note: when each other node was connected last, and [`together`](Self::together).
+    #[must_use]
+    pub fn to_note(&self) -> (BTreeMap<NodeName, u64>, u64) {
+        let seen = self
+            .others()
+            .filter_map(|name| Some((name.clone(), self.seen(name)?)));
+        (seen.collect(), self.together)
+    }
+
     /// This node has caught up with these, which say when they had last caught up with a majority.
     pub fn catch_up(&mut self, caught_up: &BTreeMap<NodeName, u64>, now: u64) {
         let n_others = self.others().count();

@@ -16,7 +16,7 @@ use registry_cluster_core::members::{Claim, Obstacle, Reception};
 use registry_facts::name::NodeName;
 use registry_facts::record::{FILLING, Membership, Vector};
 use registry_store::journal::snapshot::TOMBSTONES;
-use registry_store::{Store, StoreError};
+use registry_store::{Noted, Store, StoreError};
 use tokio::task::JoinSet;
 
 use super::feed::{BEAT, milliseconds};
@@ -167,17 +167,11 @@ impl Members {
     /// Another node takes what this one has, and says when this one was forgotten.
     pub(super) async fn taken_by(&self, name: &NodeName, forgotten: u64) -> Result<(), StoreError> {
         self.0.refusing.lock().remove(name);
-        let noted = self.0.store.noted();
-        match forgotten > noted.began {
-            true => {
-                let began = forgotten;
-                self.0
-                    .store
-                    .note(registry_store::Noted { began, ..noted })
-                    .await
-            }
-            false => Ok(()),
+        if forgotten <= self.0.store.noted().began {
+            return Ok(());
         }
+        let begins = move |noted: &mut Noted| noted.began = noted.began.max(forgotten);
+        self.0.store.note(begins).await
     }
 
     /// Whether this node takes records of one that had last caught up with a majority then. That it begins to
@@ -187,11 +181,11 @@ impl Members {
             let mut core = self.core();
             (core.takes_from(together, now), core.together())
         };
-        let noted = self.0.store.noted();
-        if noted.together == 0 && own > 0 && !self.0.store.is_on_read_only_disk() {
-            let together = own;
-            let noted = registry_store::Noted { together, ..noted };
-            self.0.store.note(noted).await?;
+        let is_noted = self.0.store.noted().together > 0;
+        if !is_noted && own > 0 && !self.0.store.is_on_read_only_disk() {
+            let members = self.clone();
+            let fills = move |noted: &mut Noted| noted.together = members.together();
+            self.0.store.note(fills).await?;
         }
         Ok(takes)
     }
@@ -408,13 +402,7 @@ impl Members {
 
     async fn note(&self) {
         let noted = self.0.store.noted();
-        let (seen, together): (BTreeMap<NodeName, u64>, u64) = {
-            let core = self.core();
-            let seen = core
-                .others()
-                .filter_map(|name| Some((name.clone(), core.seen(name)?)));
-            (seen.collect(), core.together())
-        };
+        let (seen, together) = self.core().to_note();
         let is_news = seen.iter().any(|(name, time)| {
             let before = noted.seen.get(name);
             before.is_none_or(|before| time.abs_diff(*before) >= NOTE)
@@ -423,12 +411,12 @@ impl Members {
         if !is_news && !has_caught_up && together.abs_diff(noted.together) < NOTE {
             return;
         }
-        let noted = registry_store::Noted {
-            seen,
-            together,
-            ..noted
+        let members = self.clone();
+        let looked = move |noted: &mut Noted| {
+            // As it is by then: another note may have been written meanwhile.
+            (noted.seen, noted.together) = members.core().to_note();
         };
-        if let Err(error) = self.0.store.note(noted).await {
+        if let Err(error) = self.0.store.note(looked).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "The disk cannot note when nodes were connected"

@@ -256,17 +256,17 @@ pub enum Key {
         /// The manifest.
         digest: Digest,
     },
+    /// A node.
+    Node {
+        /// Its name.
+        name: NodeName,
+    },
     /// A tag of a repository.
     Tag {
         /// The repository.
         repository: RepositoryName,
         /// The tag.
         tag: Tag,
-    },
-    /// A node.
-    Node {
-        /// Its name.
-        name: NodeName,
     },
 }
 

@@ -215,6 +215,8 @@ pub(crate) struct Inner {
     buffers: Arc<Buffers>,
     /// What the disk notes of the nodes.
     noted: Mutex<Noted>,
+    /// Held by the one who changes that, on the disk first.
+    noting: Mutex<()>,
     /// Nothing is stated any more: the end has begun.
     is_closed: AtomicBool,
     is_on_read_only_disk: bool,
@@ -326,6 +328,7 @@ impl Store {
             names: Mutex::new(Names::new()),
             buffers: Arc::default(),
             noted: Mutex::new(noted),
+            noting: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,
             index: opened.index,

@@ -1,5 +1,7 @@
 //! Nodes that are forgotten, and come back.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use registry_facts::record::FILLING;
 
 use super::*;
@@ -57,6 +59,64 @@ fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
         assert_eq!(shown(&third.store, "v1").await, None);
         let member = first.cluster.status().members;
         assert!(member.iter().all(|member| member.is_member), "{member:?}");
+    });
+}
+
+#[test]
+fn most_nodes_forget_one_that_is_away_for_as_long_as_deletions_are_remembered() {
+    /// How far all clocks have gone on, in milliseconds.
+    static LATER: AtomicU64 = AtomicU64::new(0);
+    const DAY: u64 = 24 * 3_600_000;
+    let mut site = Site::new(3);
+    site.wall = || wall_clock() + LATER.load(Ordering::Relaxed);
+    run(async {
+        let (first, second, third) = (
+            site.start(0).await,
+            site.start(1).await,
+            site.start(2).await,
+        );
+        connected(&[&first, &second, &third]).await;
+        until("all are noted", async || {
+            first.store.noted().seen.len() == 2 && second.store.noted().seen.len() == 2
+        })
+        .await;
+        for node in [first, second, third] {
+            node.store.close().await;
+        }
+    });
+    let forgotten = |node: &Node| {
+        let members = node.cluster.status().members;
+        let third = members.into_iter().find(|member| member.name == name(2));
+        !third.unwrap().is_member
+    };
+    LATER.store(29 * DAY, Ordering::Relaxed);
+    run(async {
+        let (first, second) = (site.start(0).await, site.start(1).await);
+        until("they see each other", async || {
+            first.store.noted().seen[&name(1)] > wall_clock() + 28 * DAY
+        })
+        .await;
+        assert!(!forgotten(&first) && !forgotten(&second));
+        assert!(!first.cluster.has_heard_all());
+        second.store.close().await;
+        first.store.close().await;
+    });
+    LATER.store(31 * DAY, Ordering::Relaxed);
+    run(async {
+        let first = site.start(0).await;
+        until("it looks for the others", async || {
+            let status = first.cluster.status();
+            status.peers.iter().all(|peer| !peer.error.is_empty())
+        })
+        .await;
+        assert!(!forgotten(&first), "alone it forgets nobody");
+        let second = site.start(1).await;
+        for node in [&first, &second] {
+            until("it is forgotten", async || {
+                forgotten(node) && node.cluster.has_heard_all()
+            })
+            .await;
+        }
     });
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io;
+use std::sync::Arc;
 
 use registry_facts::name::NodeName;
 use registry_facts::record::{FILLING, Fact, Key, Membership, Vector};
@@ -113,19 +114,28 @@ impl Store {
         self.inner.noted.lock().clone()
     }
 
-    /// Notes something else of the nodes, durably.
+    /// Changes what the disk notes of the nodes, durably. One change follows the other, so that none is lost.
     ///
     /// # Errors
     ///
-    /// Fails as the disk does.
-    pub async fn note(&self, noted: Noted) -> Result<(), StoreError> {
-        let text = noted.text();
+    /// Fails as the disk does; nothing has changed then.
+    pub async fn note(
+        &self,
+        change: impl FnOnce(&mut Noted) + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let inner = Arc::clone(&self.inner);
         let write = move |disk: &dyn Disk, layout: &Layout| {
-            write_whole(disk, &layout.mark(NAME), text.as_bytes())
+            let _alone = inner.noting.lock();
+            let before = inner.noted.lock().clone();
+            let mut noted = before.clone();
+            change(&mut noted);
+            if noted != before {
+                write_whole(disk, &layout.mark(NAME), noted.text().as_bytes())?;
+                *inner.noted.lock() = noted;
+            }
+            Ok(())
         };
-        self.on_disk("note the nodes", write).await?;
-        *self.inner.noted.lock() = noted;
-        Ok(())
+        self.on_disk("note the nodes", write).await
     }
 
     /// Has the next start set the journal aside and begin with an empty one. Content stays.
@@ -181,6 +191,8 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disk::RealDisk;
+    use crate::{IndexKind, Settings};
 
     #[test]
     fn what_is_noted_reads_and_writes_the_same() {
@@ -200,5 +212,36 @@ mod tests {
         ] {
             assert_eq!(Noted::parse(damaged), None, "{damaged:?}");
         }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn no_note_is_lost_among_others() {
+        const NOTES: u64 = 16;
+        let directory = tempfile::tempdir().unwrap();
+        let settings = || {
+            let mut settings = Settings::new(directory.path().to_owned(), "a".parse().unwrap());
+            settings.index = IndexKind::Memory;
+            settings
+        };
+        let (store, _) = Store::open(settings(), Arc::new(RealDisk)).await.unwrap();
+        let notes = (1..=NOTES).map(|began| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let name: NodeName = format!("node-{began}").parse().unwrap();
+                let change = move |noted: &mut Noted| {
+                    noted.began = noted.began.max(began);
+                    noted.seen.insert(name, began);
+                };
+                store.note(change).await
+            })
+        });
+        for note in notes.collect::<Vec<_>>() {
+            note.await.unwrap().unwrap();
+        }
+        let noted = store.noted();
+        assert_eq!(noted.began, NOTES);
+        assert_eq!(noted.seen.len() as u64, NOTES);
+        let read = Noted::read(&RealDisk, store.layout()).unwrap();
+        assert_eq!(read, noted);
     }
 }
