@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand};
 use daemon::args::{AdminArgs, ServeArgs, StatusArgs};
 use oci::digest::Digest;
 use oci::reference::{Reference, RepositoryName};
+use registry_facts::name::NodeName;
 
 use crate::args::transfer::{ExportArgs, ImportArgs, PullArgs, PushArgs};
 
@@ -93,6 +94,9 @@ pub enum Verb {
         #[command(flatten)]
         ask: DaemonArgs,
     },
+    /// List the nodes of the site, take one in, or forget one
+    #[command(subcommand)]
+    Node(NodeVerb),
     /// Take away what no manifest refers to
     ///
     /// The running daemon collects the garbage while clients push and pull. Without a daemon the
@@ -132,6 +136,45 @@ pub enum Verb {
         /// Cost of a verification: each step doubles it
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(4..=15))]
         cost: u32,
+    },
+}
+
+/// What is done with the nodes of the site.
+#[derive(Debug, Subcommand)]
+pub enum NodeVerb {
+    /// List the other nodes, also those that were forgotten, and which of them deletion waits for
+    List(DaemonArgs),
+    /// Take a node in
+    ///
+    /// All nodes follow it from then on, without a restart. A node that no configuration names needs its address;
+    /// write it into `cluster.peers` of the configurations too, so that a node that begins empty finds it.
+    Add {
+        /// The node, as its certificate names it
+        #[arg(value_name = "NODE")]
+        node: NodeName,
+        /// Where the other nodes find it
+        #[arg(value_name = "HOST:PORT")]
+        address: Option<String>,
+        /// The running daemon.
+        #[command(flatten)]
+        ask: DaemonArgs,
+    },
+    /// Forget a node that is gone
+    ///
+    /// Nothing waits for it any more: content that nobody needs is deleted, and a majority is one of the other nodes.
+    /// Should it come back, it sets its journal aside and begins anew, because it could bring back deleted
+    /// content; images that only it has keep their content and lose their names, which `registry-svc recover` lists there.
+    /// A node that has been away for 30 days is forgotten without this.
+    Forget {
+        /// The node
+        #[arg(value_name = "NODE")]
+        node: NodeName,
+        /// Also while no more than half of the known nodes are connected
+        #[arg(long)]
+        force: bool,
+        /// The running daemon.
+        #[command(flatten)]
+        ask: DaemonArgs,
     },
 }
 

@@ -9,11 +9,12 @@ mod transfer;
 use std::io::Read as _;
 use std::process::ExitCode;
 
+use config_text::web::encoded;
 use daemon::args;
 use daemon::config::{Problem, Problems};
 use daemon::{errln, exit, outln, run};
 
-use crate::args::{Cli, ConfigArgs, Verb};
+use crate::args::{Cli, ConfigArgs, NodeVerb, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
 use crate::maintenance::Task;
 use crate::service::{self, Registry};
@@ -49,6 +50,18 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Push(args) => transfer::push(&args),
         Verb::Pull(args) => transfer::pull(&args),
         Verb::Diff { node, ask } => query::diff(&node, &query::status_args(&ask)),
+        Verb::Node(NodeVerb::List(ask)) => query::nodes(&query::status_args(&ask)),
+        Verb::Node(NodeVerb::Add { node, address, ask }) => {
+            let mut query = format!("?add={node}");
+            if let Some(address) = address {
+                query += &format!("&address={}", encoded(&address));
+            }
+            query::change_nodes(&query, &query::status_args(&ask))
+        }
+        Verb::Node(NodeVerb::Forget { node, force, ask }) => {
+            let force = if force { "&force=1" } else { "" };
+            query::change_nodes(&format!("?forget={node}{force}"), &query::status_args(&ask))
+        }
         Verb::Gc {
             dry_run: true,
             look,

@@ -11,13 +11,16 @@
 //! | `GET /recover` | manifests that no repository has |
 //! | `POST /recover?digest=&repository=[&tag=]` | gives one of them a name |
 //! | `POST /recover?done=1` | removes the damaged journal |
+//! | `GET /nodes` | the other nodes, also those that were forgotten |
+//! | `POST /nodes?add=[&address=]` | takes a node in |
+//! | `POST /nodes?forget=[&force=1]` | forgets one |
 //! | `POST /upkeep?task=` | starts one: `sweep`, `dry-run`, `scrub`, `verify` |
 
 use api::registry_svc::Started;
 use daemon::admin::{Reply, Request, Routes};
 use daemon::exit;
-use registry_cluster::Cluster;
 use registry_cluster::compare::CompareError;
+use registry_cluster::{Cluster, MemberError};
 use registry_store::{Store, StoreError, recover};
 use tokio::runtime::Handle;
 
@@ -30,6 +33,9 @@ pub(crate) const DIFF: &str = "/diff";
 
 /// Names that a damaged journal has lost.
 pub(crate) const RECOVER: &str = "/recover";
+
+/// The other nodes.
+pub(crate) const NODES: &str = "/nodes";
 
 /// The sweep and the scrub.
 pub(crate) const UPKEEP: &str = "/upkeep";
@@ -79,6 +85,22 @@ pub(crate) fn add(routes: &Routes, shown: &Shown) {
     routes.get(UPKEEP, move |_| {
         let status = upkeep.status();
         async move { Reply::json(200, &status) }
+    });
+    let listed = shown.clone();
+    routes.get(NODES, move |_| {
+        let nodes = listed.cluster.as_ref().map(status::nodes);
+        async move { nodes.map_or_else(alone, |nodes| Reply::json(200, &nodes)) }
+    });
+    let changed = shown.clone();
+    routes.post(NODES, move |request| {
+        let (cluster, workers) = (changed.cluster.clone(), changed.workers.clone());
+        async move {
+            on(
+                &workers,
+                async move { change_nodes(cluster, &request).await },
+            )
+            .await
+        }
     });
     for is_post in [false, true] {
         let shown = shown.clone();
@@ -187,9 +209,49 @@ async fn name(store: &Store, request: &Request) -> Reply {
     }
 }
 
+fn alone() -> Reply {
+    Reply::text(404, "this node has no others beside it\n")
+}
+
+async fn change_nodes(cluster: Option<Cluster>, request: &Request) -> Reply {
+    let Some(cluster) = cluster else {
+        return alone();
+    };
+    let changed = match (request.parameter("add"), request.parameter("forget")) {
+        (Some(name), None) => {
+            let Ok(name) = name.parse() else {
+                return refusal(&ViewError::Parameter("add"));
+            };
+            let address = request.parameter("address");
+            cluster.add_node(&name, address.as_deref()).await
+        }
+        (None, Some(name)) => {
+            let Ok(name) = name.parse() else {
+                return refusal(&ViewError::Parameter("forget"));
+            };
+            let forced = request.parameter("force").is_some();
+            cluster.forget_node(&name, forced).await
+        }
+        _ => return Reply::text(400, "say add= or forget=\n"),
+    };
+    match changed {
+        Ok(true) => Reply::text(200, "done\n"),
+        Ok(false) => Reply::text(200, "it was so before\n"),
+        Err(error) => {
+            let code = match &error {
+                MemberError::Unknown(_) => 404,
+                MemberError::Address(_) => 400,
+                MemberError::Own(_) | MemberError::NoMajority(_) | MemberError::NoAddress(_) => 409,
+                MemberError::Store { .. } => 500,
+            };
+            Reply::text(code, format!("{}\n", exit::chain(&error)))
+        }
+    }
+}
+
 async fn diff(shown: &Shown, request: &Request) -> Reply {
     let Some(cluster) = &shown.cluster else {
-        return Reply::text(404, "this node has no others beside it\n");
+        return alone();
     };
     let Some(node) = request.parameter("node") else {
         return Reply::text(400, "which node? say node=\n");

@@ -43,6 +43,7 @@ use registry_store::others::Others;
 use registry_store::space::Space;
 use registry_store::{Settings, Store, StoreError};
 use registry_webhook::Webhooks;
+use rustix::process::{Signal, getpid, kill_process};
 use rustls::ServerConfig;
 use tokio::task::JoinHandle;
 
@@ -69,6 +70,9 @@ const LOOK_AT_DAMAGE: Duration = Duration::from_secs(1);
 
 /// How soon `/readyz` tells that the clock of this node is wrong, or right again.
 const LOOK_AT_CLOCK: Duration = Duration::from_secs(1);
+
+/// The interval of looks whether the other nodes have forgotten this one.
+const LOOK_AT_STANDING: Duration = Duration::from_secs(1);
 
 /// The name of the listeners among inherited sockets.
 pub const SOCKET: &str = "registry";
@@ -364,6 +368,7 @@ impl Registry {
         }
         if let Some(cluster) = &self.cluster {
             drop(workers.spawn(say_clock(cluster.clone(), self.readiness.clone())));
+            drop(workers.spawn(say_forgotten(cluster.clone(), self.readiness.clone())));
         }
         // A read-only disk takes no reserve, has no sessions, and nothing on it can be healed.
         if !self.store.is_on_read_only_disk() {
@@ -515,6 +520,18 @@ async fn say_clock(cluster: Cluster, readiness: Readiness) {
     }
 }
 
+/// Says that the other nodes have forgotten this one, and ends the process so that its next start begins anew.
+async fn say_forgotten(cluster: Cluster, readiness: Readiness) {
+    while !cluster.has_to_begin() {
+        tokio::time::sleep(LOOK_AT_STANDING).await;
+    }
+    let reason = "the other nodes have forgotten this one: it begins anew at its next start";
+    readiness.set_reason("forgotten", Some(reason.to_owned()));
+    if let Err(error) = kill_process(getpid(), Signal::TERM) {
+        tracing::error!(%error, "This process cannot be ended: restart it");
+    }
+}
+
 /// The listeners that were inherited, else new ones.
 fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
     Ok(listen::tcp(inherited, SOCKET, &config.listen())?)
@@ -549,6 +566,12 @@ async fn open(
         sessions = recovery.n_sessions,
         "The store is open"
     );
+    if recovery.has_begun_anew {
+        tracing::warn!(
+            set_aside = %store.layout().set_aside().display(),
+            "The other nodes had forgotten this one, so it begins anew: `registry-svc recover` lists images that only this node had"
+        );
+    }
     // A store that is new has nothing that an index could have been made of.
     if let Some(reason) = recovery.rebuilt.as_ref().filter(|_| recovery.n_records > 0) {
         tracing::info!(reason, "The index was made again from the journal");

@@ -1,12 +1,12 @@
 //! The output of `status`: as JSON from the running registry, and in lines for people.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
 use api::registry_svc::{
-    self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Outcome,
-    Peer, Repositories, Space, Tags, Unnamed, UnnamedManifest, Upkeep, Webhook,
+    self as shown, Damage, DamagedBlob, Detail, Differences, Document, Held, Manifest, Member,
+    Outcome, Peer, Repositories, Space, Tags, Unnamed, UnnamedManifest, Upkeep, Webhook,
 };
 use config_text::{counted, counted_as};
 use daemon::calendar::Timestamp;
@@ -16,6 +16,7 @@ use oci::digest::Digest;
 use registry_cluster::{Cluster, PeerStatus};
 use registry_cluster_core::buckets::Difference;
 use registry_cluster_core::clocks::Fault;
+use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, Key, Stamped};
 use registry_facts::usage::Usage;
 use registry_store::Store;
@@ -44,7 +45,37 @@ pub fn cluster(cluster: &Cluster) -> shown::Cluster {
         fetching: status.fetching,
         missing_blobs: status.missing.len(),
         peers: status.peers.iter().map(peer).collect(),
+        members: members(&status),
+        begins_anew: status.has_to_begin,
     }
+}
+
+/// All nodes beside this one.
+pub fn nodes(cluster: &Cluster) -> shown::Nodes {
+    shown::Nodes {
+        nodes: members(&cluster.status()),
+    }
+}
+
+fn members(status: &registry_cluster::Status) -> Vec<Member> {
+    let time = |milliseconds: u64| {
+        let time = UNIX_EPOCH + Duration::from_millis(milliseconds);
+        Timestamp(time).to_string()
+    };
+    let holding = |name: &NodeName| {
+        let mut peers = status.peers.iter();
+        peers.any(|peer| peer.name == *name && peer.holds_deletion)
+    };
+    let member = |one: &registry_cluster::Member| Member {
+        name: one.name.as_str().to_owned(),
+        address: one.address.clone(),
+        member: one.is_member,
+        configured: one.is_configured,
+        forgotten: one.forgotten.map(time),
+        seen: one.seen.map(time),
+        holds_deletion: holding(&one.name),
+    };
+    status.members.iter().map(member).collect()
 }
 
 /// A fault of this node's clock in words.
@@ -210,6 +241,7 @@ pub fn differences(differences: &[Difference]) -> Differences {
                     format!("manifest {digest} in {repository}")
                 }
                 Key::Tag { repository, tag } => format!("tag {repository}:{tag}"),
+                Key::Node { name } => format!("node {name}"),
             },
             here: statement(here.as_ref()),
             there: statement(there.as_ref()),
@@ -228,6 +260,7 @@ fn statement(register: Option<&Stamped>) -> String {
             target: Some(digest),
             ..
         }) => digest.to_string(),
+        Some(Fact::Node { membership, .. }) if !membership.is_member => "forgotten".to_owned(),
         Some(fact) if fact.is_tombstone() => "removed".to_owned(),
         Some(_) => "held".to_owned(),
     }
@@ -435,7 +468,54 @@ fn write_cluster(text: &mut String, cluster: &shown::Cluster) -> std::fmt::Resul
         }
         writeln!(text)?;
     }
+    for member in &cluster.members {
+        if member.holds_deletion {
+            writeln!(
+                text,
+                "deletion waits for {}, {}",
+                member.name,
+                last_seen(member)
+            )?;
+        }
+        if let (false, Some(forgotten)) = (member.member, &member.forgotten) {
+            writeln!(text, "node {} was forgotten at {forgotten}", member.name)?;
+        }
+    }
+    if cluster.begins_anew {
+        writeln!(
+            text,
+            "THE OTHER NODES HAVE FORGOTTEN THIS ONE: it begins anew at its next start"
+        )?;
+    }
     Ok(())
+}
+
+fn last_seen(member: &Member) -> String {
+    match &member.seen {
+        Some(seen) => format!("connected last at {seen}"),
+        None => "not connected yet".to_owned(),
+    }
+}
+
+/// All nodes beside the one that answers, in lines.
+#[must_use]
+pub fn node_lines(view: &shown::Nodes) -> String {
+    let mut text = String::new();
+    for node in &view.nodes {
+        let address = node.address.as_deref().unwrap_or("address unknown");
+        let membership = match (node.member, &node.forgotten) {
+            (true, _) => last_seen(node),
+            (false, Some(forgotten)) => format!("FORGOTTEN at {forgotten}"),
+            (false, None) => "FORGOTTEN".to_owned(),
+        };
+        let holds = match node.holds_deletion {
+            true => ", deletion waits for it",
+            false => "",
+        };
+        // Writing to a string does not fail.
+        let _written = writeln!(text, "{}  {address}  {membership}{holds}", node.name);
+    }
+    text
 }
 
 /// The differences between two nodes, in lines.

@@ -137,6 +137,38 @@ pub struct Cluster {
     pub missing_blobs: usize,
     /// The other nodes.
     pub peers: Vec<Peer>,
+    /// All nodes beside this one that were ever named, also those that were forgotten.
+    #[serde(default)]
+    pub members: Vec<Member>,
+    /// Whether the other nodes have forgotten this one, which begins anew at its next start.
+    #[serde(default)]
+    pub begins_anew: bool,
+}
+
+/// The answer of `GET /nodes`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// All nodes beside the one that answers that were ever named.
+    pub nodes: Vec<Member>,
+}
+
+/// A node of the site, or one that was forgotten.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub name: String,
+    /// Its address; none when neither the journal nor the configuration has one.
+    pub address: Option<String>,
+    /// Whether it is one of the site's; else it was forgotten.
+    pub member: bool,
+    /// Whether the configuration of this node names it.
+    pub configured: bool,
+    /// When it was forgotten last (RFC 3339); none when it never was.
+    pub forgotten: Option<String>,
+    /// When it was connected last (RFC 3339); none when it never was.
+    pub seen: Option<String>,
+    /// Whether sweeps keep content until it is heard.
+    pub holds_deletion: bool,
 }
 
 /// Another node.

@@ -1,7 +1,7 @@
 //! When a write is safe on enough nodes to tell the client so.
 //!
 //! Each peer that follows this node's journal says how far it is on disk. A write is acknowledged
-//! when a majority of the configured nodes has it. A site must take pushes when two of its three
+//! when a majority of the known nodes has it. A site must take pushes when two of its three
 //! nodes are dead, so by default fewer do when no more can be reached, and the answer says so; a site
 //! that prefers consistency has such writes refused.
 //!
@@ -83,6 +83,11 @@ impl Followers {
             configured: peers + 1,
             followers: BTreeMap::new(),
         }
+    }
+
+    /// So many other nodes should follow from now on.
+    pub fn set_peers(&mut self, peers: usize) {
+        self.configured = peers + 1;
     }
 
     /// A peer has said how far it is.
@@ -233,5 +238,9 @@ mod tests {
         assert_eq!(ack.warning().unwrap(), "299 - \"stored on 1 of 3 nodes\"");
         followers.gone(&"b".parse().unwrap());
         assert_eq!(followers.reachable(now).count(), 1);
+        // Both others were forgotten.
+        followers.set_peers(0);
+        let ack = followers.decide(&position(5), later, false).unwrap();
+        assert_eq!(ack.outcome, Outcome::Enough);
     }
 }

@@ -103,6 +103,7 @@ pub fn bucket_of(key: &Key) -> u8 {
             hash(&["m", repository.as_str(), &digest.to_string()])
         }
         Key::Tag { repository, tag } => hash(&["t", repository.as_str(), tag.as_str()]),
+        Key::Node { name } => hash(&["n", name.as_str()]),
     };
     hash.shard()
 }
@@ -118,14 +119,24 @@ fn hash_of(register: &Stamped) -> u64 {
             repository,
             digest,
             size,
-        } => ("b", repository, digest.to_string(), format!("{size:?}")),
+        } => (
+            "b",
+            repository.as_str(),
+            digest.to_string(),
+            format!("{size:?}"),
+        ),
         Fact::Manifest {
             repository,
             digest,
             link,
         } => {
             let value = link.as_ref().map(|link| (&link.media_type, link.size));
-            ("m", repository, digest.to_string(), format!("{value:?}"))
+            (
+                "m",
+                repository.as_str(),
+                digest.to_string(),
+                format!("{value:?}"),
+            )
         }
         Fact::Tag {
             repository,
@@ -133,18 +144,19 @@ fn hash_of(register: &Stamped) -> u64 {
             target,
         } => {
             let target = target.as_ref().map(ToString::to_string);
-            ("t", repository, tag.to_string(), target.unwrap_or_default())
+            (
+                "t",
+                repository.as_str(),
+                tag.to_string(),
+                target.unwrap_or_default(),
+            )
+        }
+        Fact::Node { name, membership } => {
+            ("n", "", name.as_str().to_owned(), format!("{membership:?}"))
         }
     };
     let [stamp, origin] = &rank;
-    short(&hash(&[
-        kind,
-        repository.as_str(),
-        &name,
-        &value,
-        stamp,
-        origin,
-    ]))
+    short(&hash(&[kind, repository, &name, &value, stamp, origin]))
 }
 
 /// The hash of a list of texts that do not contain the separator.

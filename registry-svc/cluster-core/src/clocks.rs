@@ -10,7 +10,7 @@
 //!
 //! Never reads a clock: times are handed in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use registry_facts::hlc::{Hlc, TimeRange};
@@ -49,6 +49,11 @@ impl Clocks {
     /// Another node has said its time.
     pub fn heard(&mut self, name: NodeName, time: u64, now: Instant) {
         self.heard.insert(name, (time, now));
+    }
+
+    /// Other nodes than these are the site's no longer.
+    pub fn keep(&mut self, names: &BTreeSet<&NodeName>) {
+        self.heard.retain(|name, _| names.contains(name));
     }
 
     /// How far the clock of another node is ahead of `here`, the wall clock, in milliseconds; negative

@@ -10,6 +10,7 @@ pub mod acknowledge;
 pub mod buckets;
 pub mod clocks;
 pub mod intake;
+pub mod members;
 #[cfg(test)]
 mod simulation;
 pub mod wire;

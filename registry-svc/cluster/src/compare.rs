@@ -356,5 +356,9 @@ fn shown(fact: &Fact) -> String {
             let target = target.as_ref().map(ToString::to_string).unwrap_or_default();
             format!("tag {}:{} {target}", repository.as_str(), tag.as_str())
         }
+        Fact::Node { name, membership } => match membership.is_member {
+            true => format!("node {name}"),
+            false => format!("node {name} forgotten"),
+        },
     }
 }

@@ -19,17 +19,19 @@ use parking_lot::{Mutex, MutexGuard};
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, RecordError, Vector};
 use registry_proto as wire;
-use registry_store::Store;
+use registry_store::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Streaming};
 
 use super::counters::Counters;
 use super::fetch::Fetcher;
+use super::members::Members;
 use super::peer::Peer;
 use registry_cluster_core::clocks::{Clocks, Fault};
 use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
+use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
 
 /// How often a follower says what it holds, and waits are looked at.
@@ -63,6 +65,7 @@ pub(super) struct Feed(Arc<Inner>);
 struct Inner {
     store: Store,
     fetcher: Fetcher,
+    members: Members,
     counters: Counters,
     clocks: Mutex<Clocks>,
     intake: Mutex<Intake>,
@@ -87,12 +90,24 @@ pub(super) enum FeedError {
     OtherName(String),
     #[error("the peer has this node's own name in another life: two nodes have one name")]
     Twin,
+    #[error("the peer has forgotten this node, which begins anew")]
+    Refused,
+    #[error("the peer was forgotten; it is followed once it has begun anew")]
+    Forgotten,
+    #[error(
+        "this node begins and takes nothing yet: the peer has been apart from most nodes for as long as deletions are \
+         remembered, and may bring back what was deleted"
+    )]
+    Apart,
+    #[error("what the peer says of this node cannot be noted")]
+    Note(#[from] StoreError),
 }
 
 impl Feed {
     pub(super) fn new(
         store: Store,
         fetcher: Fetcher,
+        members: Members,
         counters: Counters,
         clock_bound: Duration,
         limits: Limits,
@@ -101,6 +116,7 @@ impl Feed {
             intake: Mutex::new(Intake::new(limits, store.vector())),
             store,
             fetcher,
+            members,
             counters,
             clocks: Mutex::new(Clocks::new(clock_bound)),
             restarts: watch::Sender::new(0),
@@ -177,7 +193,14 @@ impl Feed {
         let mut client = peer.control();
         let opening = client.journal(ReceiverStream::new(queue));
         let opened = tokio::time::timeout(SILENCE, opening).await;
-        let mut responses = opened.map_err(|_| FeedError::Silent)??.into_inner();
+        let opened = opened.map_err(|_| FeedError::Silent)?;
+        if let Err(status) = &opened
+            && status.code() == Code::FailedPrecondition
+        {
+            self.0.members.refused_by(&peer.name);
+            return Err(FeedError::Refused);
+        }
+        let mut responses = opened?.into_inner();
         let mut changes = self.0.store.changes();
         let mut beat = tokio::time::interval(BEAT);
         let mut is_new = true;
@@ -185,6 +208,7 @@ impl Feed {
             tokio::select! {
                 response = next(&mut responses) => {
                     let response = response?;
+                    self.receive(peer, &response).await?;
                     self.heard(peer, &response, is_new)?;
                     self.find_lost_records(peer).await;
                     is_new = false;
@@ -208,11 +232,39 @@ impl Feed {
 
     fn statement(&self) -> wire::JournalRequest {
         let waiting = self.lock().n_waiting();
+        let claim = self.0.members.claim();
         wire::JournalRequest {
             node: Some((&self.0.store.origin()).into()),
             holds: Some(form::vector(&self.0.store.vector())),
             waiting: waiting as u64,
             from: None,
+            began: claim.began,
+            taken_in: claim.is_taken_in,
+        }
+    }
+
+    /// Whether this node may take what a peer sends, and notes before when it was forgotten itself.
+    async fn receive(
+        &self,
+        peer: &Peer,
+        response: &wire::JournalResponse,
+    ) -> Result<(), FeedError> {
+        let members = &self.0.members;
+        members.taken_by(&peer.name, response.forgotten).await?;
+        let holds = form::read_vector(response.holds.clone())?;
+        let claim = Claim {
+            began: response.began,
+            is_taken_in: response.taken_in,
+        };
+        match members.receive(&peer.name, claim, &holds) {
+            Reception::Member => {}
+            // It notes when it was forgotten when it follows this node.
+            Reception::Beginner | Reception::Refused => return Err(FeedError::Forgotten),
+        }
+        // Both times are of the peer's clock; one of an earlier version has neither.
+        match members.takes_from(response.together, response.time).await? {
+            true => Ok(()),
+            false => Err(FeedError::Apart),
         }
     }
 
@@ -258,6 +310,7 @@ impl Feed {
             if let Some(holds) = holds {
                 known.holds = holds;
             }
+            known.together = response.together;
             match lag {
                 Some(0) => known.behind_since = None,
                 Some(_) => known.behind_since = known.behind_since.or(Some(now)),
@@ -372,6 +425,12 @@ impl Feed {
         self.0.clocks.lock().fault(here, now)
     }
 
+    /// These alone are the site's: the clocks of others tell nothing.
+    pub(super) fn keep(&self, peers: &[Arc<Peer>]) {
+        let names = peers.iter().map(|peer| &peer.name).collect();
+        self.0.clocks.lock().keep(&names);
+    }
+
     /// How far the clock of a peer is ahead of this node's, in milliseconds.
     pub(super) fn clock_of(&self, peer: &NodeName) -> Option<i64> {
         let here = milliseconds(self.0.store.wall());
@@ -468,7 +527,7 @@ impl Feed {
                 let repository = record
                     .facts
                     .first()
-                    .map(|fact| fact.repository().to_string());
+                    .and_then(|fact| fact.repository().map(ToString::to_string));
                 tracing::error!(
                     origin = %record.origin,
                     sequence = record.sequence,

@@ -30,6 +30,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::counters::Counters;
+use super::members::Members;
 use super::peer::Peer;
 use super::throttle::Throttle;
 
@@ -88,7 +89,7 @@ pub(super) struct Fetcher(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     store: Store,
-    peers: Vec<Arc<Peer>>,
+    members: Members,
     counters: Counters,
     throttle: Throttle,
     /// Flights of replication.
@@ -118,14 +119,14 @@ struct Progress {
 impl Fetcher {
     pub(super) fn new(
         store: Store,
-        peers: Vec<Arc<Peer>>,
+        members: Members,
         counters: Counters,
         fetches: usize,
         bandwidth: Option<u64>,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
-            peers,
+            members,
             counters,
             throttle: Throttle::new(bandwidth),
             slots: Arc::new(Semaphore::new(fetches.max(1))),
@@ -180,8 +181,8 @@ impl Fetcher {
     }
 
     /// The peers that content comes from.
-    pub(super) fn peers(&self) -> &[Arc<Peer>] {
-        &self.0.peers
+    pub(super) fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+        self.0.members.peers()
     }
 
     /// How many blobs are on their way here.
@@ -280,7 +281,7 @@ impl Fetcher {
     /// copy was bad.
     fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
         let suspects = self.suspects();
-        let mut peers: Vec<Arc<Peer>> = self.0.peers.iter().map(Arc::clone).collect();
+        let mut peers: Vec<Arc<Peer>> = self.peers().iter().map(Arc::clone).collect();
         peers.sort_by_key(|peer| {
             (
                 suspects.contains(&(peer.name.clone(), *digest)),
@@ -293,7 +294,7 @@ impl Fetcher {
 
     /// The outcome of an incomplete transfer.
     fn verdict(&self, report: &Report, first: Option<&NodeName>) -> TransferOutcome {
-        let peers = &self.0.peers;
+        let peers = self.peers();
         let asked = match first {
             Some(first) => report.denied.contains(first),
             None => report.denied.len() == peers.len(),

@@ -30,7 +30,7 @@ use hyper::body::{Body as HttpBody, Incoming};
 use hyper::{Request, Response};
 use oci::digest::Digest;
 use registry_facts::name::NodeName;
-use registry_facts::record::Position;
+use registry_facts::record::{Position, Vector};
 use registry_store::Store;
 use registry_store::others::{Fetched, Others};
 use tokio::net::TcpListener;
@@ -41,6 +41,7 @@ use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
 use self::feed::{BEAT, Feed};
 use self::fetch::Fetcher;
+use self::members::Members;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
@@ -53,6 +54,7 @@ pub mod compare;
 pub mod counters;
 mod feed;
 mod fetch;
+mod members;
 mod peer;
 pub mod proxy;
 mod read_through;
@@ -65,6 +67,7 @@ mod throttle;
 
 pub use daemon::node_tls::TlsError;
 pub use fetch::Body;
+pub use members::{Member, MemberError};
 pub use read_through::Remote;
 pub use server::Caller;
 
@@ -79,7 +82,7 @@ pub struct Cluster(Arc<Inner>);
 struct Inner {
     settings: Settings,
     store: Store,
-    peers: Vec<Arc<Peer>>,
+    members: Members,
     identity: Option<Arc<Identity>>,
     counters: Counters,
     fetcher: Fetcher,
@@ -114,15 +117,11 @@ impl Cluster {
             Some(files) => Some(Arc::new(Identity::read(&settings.node, files)?)),
             None => None,
         };
-        let peers: Vec<Arc<Peer>> = settings
-            .peers
-            .iter()
-            .map(|peer| Arc::new(Peer::new(peer, identity.as_ref())))
-            .collect();
+        let members = Members::new(&settings, &store, identity.as_ref());
         let counters = Counters::default();
         let fetcher = Fetcher::new(
             store.clone(),
-            peers.clone(),
+            members.clone(),
             counters.clone(),
             settings.fetches,
             settings.bandwidth,
@@ -130,33 +129,40 @@ impl Cluster {
         let feed = Feed::new(
             store.clone(),
             fetcher.clone(),
+            members.clone(),
             counters.clone(),
             settings.clock_bound,
             limits,
         );
-        let followers = Followers::new(settings.acknowledge, peers.len());
-        let server = Server::new(
-            store.clone(),
-            peers.iter().map(|peer| peer.name.clone()).collect(),
-            identity.clone(),
-            followers,
-        );
+        let followers = Followers::new(settings.acknowledge, members.peers().len());
+        let server = Server::new(store.clone(), members.clone(), identity.clone(), followers);
         let mut tasks = JoinSet::new();
         tasks.spawn(feed.clone().beat());
-        for peer in &peers {
-            tasks.spawn(feed.clone().follow(Arc::clone(peer)));
-            let comparison = Comparison {
-                store: store.clone(),
-                feed: feed.clone(),
-                fetcher: fetcher.clone(),
-                counters: counters.clone(),
-            };
-            tasks.spawn(comparison.run(Arc::clone(peer), settings.compare_interval));
-        }
+        let comparison = Comparison {
+            store: store.clone(),
+            feed: feed.clone(),
+            fetcher: fetcher.clone(),
+            counters: counters.clone(),
+        };
+        let (following, interval) = (feed.clone(), settings.compare_interval);
+        let begin = move |peer: &Arc<Peer>| {
+            let mut tasks = JoinSet::new();
+            tasks.spawn(following.clone().follow(Arc::clone(peer)));
+            tasks.spawn(comparison.clone().run(Arc::clone(peer), interval));
+            tasks
+        };
+        let (looking, counting) = (feed.clone(), server.clone());
+        let looked = move |peers: &[Arc<Peer>]| {
+            looking.keep(peers);
+            counting.set_peers(peers.len());
+        };
+        let clocks = feed.clone();
+        let clocks_agree = move || clocks.clock_fault().is_none();
+        tasks.spawn(members.clone().watch(begin, looked, clocks_agree));
         Ok(Self(Arc::new(Inner {
             settings,
             store,
-            peers,
+            members,
             identity,
             counters,
             fetcher,
@@ -245,12 +251,9 @@ impl Cluster {
     #[must_use]
     pub fn has_heard_all(&self) -> bool {
         let holds = self.0.store.vector();
-        let mut peers = self.0.peers.iter();
-        let is_heard = |peer: &Arc<Peer>| {
-            let known = peer.known();
-            peer.is_connected() && feed::behind(&holds, &known.holds) == 0
-        };
-        peers.all(is_heard) && self.0.feed.waiting().0 == 0
+        let peers = self.peers();
+        let mut peers = peers.iter();
+        peers.all(|peer| is_heard(peer, &holds)) && self.0.feed.waiting().0 == 0
     }
 
     //--- Content
@@ -258,7 +261,7 @@ impl Cluster {
     /// Whether some peer that may be reached holds content, whatever repository has it.
     pub async fn has(&self, digest: &Digest) -> bool {
         let mut asked = JoinSet::new();
-        for peer in self.0.peers.iter().filter(|peer| peer.may_answer()) {
+        for peer in self.peers().iter().filter(|peer| peer.may_answer()) {
             let mut client = peer.control();
             let request = registry_proto::HasRequest {
                 digests: vec![digest.to_string()],
@@ -289,6 +292,36 @@ impl Cluster {
         self.0.feed.clock_fault()
     }
 
+    //--- The nodes
+
+    /// Takes a node in, also one that no configuration names; true when it was not one of the site's, or had
+    /// another address.
+    ///
+    /// # Errors
+    /// When it cannot be taken in.
+    pub async fn add_node(
+        &self,
+        name: &NodeName,
+        address: Option<&str>,
+    ) -> Result<bool, MemberError> {
+        self.0.members.add(name, address).await
+    }
+
+    /// Forgets a node: nothing waits for it any more, and it begins anew should it come back. Without a
+    /// majority of the known nodes only when `forced`. True unless it was forgotten already.
+    ///
+    /// # Errors
+    /// When it must not be forgotten.
+    pub async fn forget_node(&self, name: &NodeName, forced: bool) -> Result<bool, MemberError> {
+        self.0.members.forget(name, forced).await
+    }
+
+    /// Whether the other nodes have forgotten this one: its journal is set aside at the next start.
+    #[must_use]
+    pub fn has_to_begin(&self) -> bool {
+        self.0.members.has_to_begin()
+    }
+
     //--- Views
 
     /// The differences between this node and another one.
@@ -296,7 +329,8 @@ impl Cluster {
     /// # Errors
     /// When they cannot be compared.
     pub async fn diff(&self, node: &str) -> Result<Vec<Difference>, CompareError> {
-        let peer = self.0.peers.iter().find(|peer| peer.name.as_str() == node);
+        let peers = self.peers();
+        let peer = peers.iter().find(|peer| peer.name.as_str() == node);
         let peer = peer.ok_or_else(|| CompareError::NoPeer(node.to_owned()))?;
         let comparison = Comparison {
             store: self.0.store.clone(),
@@ -321,7 +355,9 @@ impl Cluster {
             });
             said.collect::<std::collections::BTreeMap<_, _>>()
         });
-        let peers = self.0.peers.iter().map(|peer| {
+        let peers = self.peers();
+        let now = feed::milliseconds(self.0.store.stated_time());
+        let peers = peers.iter().map(|peer| {
             let known = peer.known();
             let follower = followers.get(&peer.name);
             PeerStatus {
@@ -347,12 +383,16 @@ impl Cluster {
                 waits: follower.map_or(0, |(_, waiting)| *waiting),
                 differences: known.differences,
                 missing_blobs: known.missing_blobs,
+                holds_deletion: !is_heard(peer, &holds),
             }
         });
         Status {
             node: self.0.store.origin().to_string(),
             acknowledge: self.0.settings.acknowledge,
             peers: peers.collect(),
+            members: self.0.members.all(),
+            now,
+            has_to_begin: self.0.members.has_to_begin(),
             clock: self.0.feed.clock_fault(),
             waiting: n_waiting,
             missing,
@@ -372,17 +412,22 @@ impl Cluster {
         &self.0.store
     }
 
-    fn peers(&self) -> &[Arc<Peer>] {
-        &self.0.peers
+    fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+        self.0.members.peers()
     }
 
-    fn peer(&self, name: &NodeName) -> Option<&Arc<Peer>> {
-        self.0.peers.iter().find(|peer| peer.name == *name)
+    fn peer(&self, name: &NodeName) -> Option<Arc<Peer>> {
+        self.0.members.peer(name)
     }
 
     fn fetcher(&self) -> &Fetcher {
         &self.0.fetcher
     }
+}
+
+/// Whether all that a node has acknowledged is known here, but for what is on its way.
+fn is_heard(peer: &Peer, holds: &Vector) -> bool {
+    peer.is_connected() && feed::behind(holds, &peer.known().holds) == 0
 }
 
 /// Whether the files that prove who a node is can be used.
@@ -410,6 +455,12 @@ pub struct Status {
     pub acknowledge: Mode,
     /// The other nodes.
     pub peers: Vec<PeerStatus>,
+    /// All nodes that were ever named, also those that were forgotten.
+    pub members: Vec<Member>,
+    /// The time that statements are stamped with, in milliseconds since 1970.
+    pub now: u64,
+    /// Whether the other nodes have forgotten this one: its journal is set aside at the next start.
+    pub has_to_begin: bool,
     /// The fault of this node's clock.
     pub clock: Option<Fault>,
     /// Records that wait here for their content.
@@ -451,6 +502,8 @@ pub struct PeerStatus {
     pub differences: u64,
     /// Blobs this node holds and it does not, at the last comparison.
     pub missing_blobs: u64,
+    /// Whether sweeps keep content for it: it is not connected, or not all of its records are here.
+    pub holds_deletion: bool,
 }
 
 /// The address of a caller without a certificate.

@@ -59,6 +59,8 @@ pub(super) struct Known {
     pub(super) node: Option<NodeId>,
     /// The records that it holds.
     pub(super) holds: Vector,
+    /// When it had last caught up with a majority, as it says.
+    pub(super) together: u64,
     /// Since when it has had records that this node has not; none while it has none.
     pub(super) behind_since: Option<Instant>,
     /// When it was last heard of.

@@ -115,7 +115,7 @@ impl Cluster {
     /// Asks all peers that may be reached. Content with a digest is the same everywhere: the first
     /// response counts. For a tag the latest statement counts.
     async fn find(&self, wanted: &Search) -> Option<Remote> {
-        let mut asked = ask(self.peers(), wanted);
+        let mut asked = ask(&self.peers(), wanted);
         let first_does = !matches!(&wanted.what, SearchKey::Manifest(Reference::Tag(_)));
         let mut best: Option<(NodeName, Found)> = None;
         while let Some(answer) = asked.join_next().await {

@@ -44,8 +44,10 @@ use tower_service::Service as _;
 use self::shown::find;
 use super::compare::Content;
 use super::feed::learn_of_own_records;
+use super::members::Members;
 use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
 use registry_cluster_core::acknowledge::Followers;
+use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::Search;
 
@@ -77,7 +79,7 @@ pub(super) struct Server(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    peers: Vec<NodeName>,
+    members: Members,
     store: Store,
     identity: Option<Arc<Identity>>,
     followers: Mutex<Followers>,
@@ -101,12 +103,12 @@ pub struct Caller {
 impl Server {
     pub(super) fn new(
         store: Store,
-        peers: Vec<NodeName>,
+        members: Members,
         identity: Option<Arc<Identity>>,
         followers: Followers,
     ) -> Self {
         Self(Arc::new(Inner {
-            peers,
+            members,
             store,
             identity,
             followers: Mutex::new(followers),
@@ -120,6 +122,11 @@ impl Server {
     /// Looks at the followers.
     pub(super) fn followers<R>(&self, look: impl FnOnce(&Followers) -> R) -> R {
         look(&self.lock())
+    }
+
+    /// So many other nodes should follow.
+    pub(super) fn set_peers(&self, n_peers: usize) {
+        self.lock().set_peers(n_peers);
     }
 
     /// Moves when a follower has said something.
@@ -192,13 +199,12 @@ impl Server {
                 return;
             }
         };
+        let names = self.0.members.names();
         let certificates = stream.get_ref().1.peer_certificates();
         let own = certificates.and_then(|certificates| certificates.first());
-        let node = own
-            .and_then(|own| node_of(own, self.0.peers.iter()))
-            .cloned();
+        let node = own.and_then(|own| node_of(own, names.iter())).cloned();
         if node.is_none() {
-            tracing::warn!(%address, "A connection for peers is refused: its certificate is for no configured peer");
+            tracing::warn!(%address, "A connection for peers is refused: its certificate is for no node of the site");
             return;
         }
         let caller = Caller { node, address };
@@ -292,6 +298,9 @@ impl Replication for Service {
         self.admit(&node)?;
         let from = form::read_vector(first.from.clone()).map_err(malformed)?;
         let inner = &self.server.0;
+        let holds = form::read_vector(first.holds.clone()).map_err(malformed)?;
+        let members = &inner.members;
+        admitted(members, &node.name, claim_of(&first), &holds).await?;
         // With what waits at the peer: a vector of what it holds does not show that.
         let own = inner.store.origin();
         let known = from.of(&own);
@@ -423,10 +432,10 @@ impl Service {
             .node
             .as_ref()
             .is_none_or(|name| *name == node.name);
-        match proven && inner.peers.contains(&node.name) {
+        match proven && inner.members.names().contains(&node.name) {
             true => Ok(()),
             false => Err(Status::permission_denied(
-                "no configured peer has this name",
+                "no node of the site has this name",
             )),
         }
     }
@@ -452,6 +461,31 @@ fn batches<T, M>(mut list: Vec<T>, message: impl Fn(Vec<T>) -> M) -> Vec<Result<
 
 fn malformed(error: RecordError) -> Status {
     Status::invalid_argument(error.to_string())
+}
+
+fn claim_of(request: &wire::JournalRequest) -> Claim {
+    Claim {
+        began: request.began,
+        is_taken_in: request.taken_in,
+    }
+}
+
+/// Whether a node may follow the journal here. One that was forgotten is taken in again.
+async fn admitted(
+    members: &Members,
+    name: &NodeName,
+    claim: Claim,
+    holds: &Vector,
+) -> Result<(), Status> {
+    match members.receive(name, claim, holds) {
+        Reception::Member | Reception::Beginner => {
+            members.take_in(name).await;
+            Ok(())
+        }
+        Reception::Refused => Err(Status::failed_precondition(
+            "this node was forgotten: it has to begin anew",
+        )),
+    }
 }
 
 fn failed(error: &StoreError) -> Status {

@@ -1,6 +1,7 @@
 //! Nodes on loopback with real stores.
 
 mod clocks;
+mod members;
 mod read_through;
 mod sweeping;
 mod trust;

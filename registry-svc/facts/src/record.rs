@@ -132,6 +132,29 @@ pub enum Fact {
         /// The manifest; none when the tag was deleted.
         target: Option<Digest>,
     },
+    /// A node is one of the site's, or was forgotten.
+    Node {
+        /// The node.
+        name: NodeName,
+        /// Its membership.
+        membership: Membership,
+    },
+}
+
+/// The time at which a node had last caught up with a majority, when it has taken records of one that had,
+/// and has not caught up itself; 0 before that.
+pub const FILLING: u64 = 1;
+
+/// The membership of a node among those of the site.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Membership {
+    /// Whether it is one of them; else it was forgotten.
+    pub is_member: bool,
+    /// Where the others find it, as `host:port`; none when their configurations say so.
+    pub address: Option<Arc<str>>,
+    /// When it was forgotten last, in milliseconds since 1970, and more than each time before; 0 when it
+    /// never was.
+    pub forgotten: u64,
 }
 
 /// The facts about a manifest that need no look into it.
@@ -168,16 +191,18 @@ impl Fact {
                 repository: repository.clone(),
                 tag: tag.clone(),
             },
+            Self::Node { name, .. } => Key::Node { name: name.clone() },
         }
     }
 
-    /// The repository it is about.
+    /// The repository it is about; none for a node.
     #[must_use]
-    pub fn repository(&self) -> &RepositoryName {
+    pub fn repository(&self) -> Option<&RepositoryName> {
         match self {
             Self::Blob { repository, .. }
             | Self::Manifest { repository, .. }
-            | Self::Tag { repository, .. } => repository,
+            | Self::Tag { repository, .. } => Some(repository),
+            Self::Node { .. } => None,
         }
     }
 
@@ -195,17 +220,21 @@ impl Fact {
                 link: Some(_),
                 ..
             } => Some(*digest),
-            Self::Blob { .. } | Self::Manifest { .. } | Self::Tag { .. } => None,
+            Self::Blob { .. } | Self::Manifest { .. } | Self::Tag { .. } | Self::Node { .. } => {
+                None
+            }
         }
     }
 
-    /// Whether it says that something is gone.
+    /// Whether it says that something is gone, and may be forgotten itself later. That a node was
+    /// forgotten is never forgotten: the node may come back after any time.
     #[must_use]
     pub fn is_tombstone(&self) -> bool {
         match self {
             Self::Blob { size, .. } => size.is_none(),
             Self::Manifest { link, .. } => link.is_none(),
             Self::Tag { target, .. } => target.is_none(),
+            Self::Node { .. } => false,
         }
     }
 }
@@ -226,6 +255,11 @@ pub enum Key {
         repository: RepositoryName,
         /// The manifest.
         digest: Digest,
+    },
+    /// A node.
+    Node {
+        /// Its name.
+        name: NodeName,
     },
     /// A tag of a repository.
     Tag {
@@ -422,6 +456,12 @@ impl From<&Fact> for wire::Fact {
                 tag: tag.to_string(),
                 target: target.as_ref().map(ToString::to_string).unwrap_or_default(),
             }),
+            Fact::Node { name, membership } => wire::fact::Kind::Node(wire::NodeFact {
+                name: name.as_str().to_owned(),
+                present: membership.is_member,
+                address: membership.address.as_deref().unwrap_or_default().to_owned(),
+                forgotten: membership.forgotten,
+            }),
         };
         Self { kind: Some(kind) }
     }
@@ -447,6 +487,14 @@ impl TryFrom<wire::Fact> for Fact {
                 tag: parsed(&tag.tag, "tag")?,
                 target: optional(&tag.target, "target")?,
             }),
+            wire::fact::Kind::Node(node) => Ok(Self::Node {
+                name: parsed(&node.name, "node")?,
+                membership: Membership {
+                    is_member: node.present,
+                    address: address(&node.address)?,
+                    forgotten: node.forgotten,
+                },
+            }),
         }
     }
 }
@@ -463,6 +511,17 @@ fn link(manifest: &wire::ManifestFact) -> Result<Link, RecordError> {
         size: manifest.size,
         subject: optional(&manifest.subject, "subject")?,
     })
+}
+
+/// The longest address: it has to fit a line of the index.
+const LONGEST_ADDRESS: usize = 255;
+
+fn address(text: &str) -> Result<Option<Arc<str>>, RecordError> {
+    let fits = text.len() <= LONGEST_ADDRESS && text.bytes().all(|octet| octet.is_ascii_graphic());
+    match fits {
+        true => Ok((!text.is_empty()).then(|| text.into())),
+        false => Err(RecordError::Field("address")),
+    }
 }
 
 fn parsed<T: std::str::FromStr>(text: &str, what: &'static str) -> Result<T, RecordError> {

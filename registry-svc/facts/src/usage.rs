@@ -42,7 +42,9 @@ impl Usage {
         if fact.is_tombstone() {
             return;
         }
-        let repository = fact.repository();
+        let Some(repository) = fact.repository() else {
+            return;
+        };
         if !self.repositories.contains_key(repository) {
             self.repositories
                 .insert(repository.clone(), Holding::default());
@@ -64,6 +66,7 @@ impl Usage {
                 self.content.insert(*digest, size);
             }
             Fact::Tag { .. } => holding.tags += 1,
+            Fact::Node { .. } => {}
         }
     }
 

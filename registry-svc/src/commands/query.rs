@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use api::registry_svc::Differences;
+use api::registry_svc::{Differences, Nodes};
 use config_text::web::encoded;
 use daemon::admin::Method;
 use daemon::args::StatusArgs;
@@ -50,6 +50,44 @@ pub(super) fn diff(node: &str, args: &StatusArgs) -> ExitCode {
     match view.differences.is_empty() {
         true => exit::code(exit::OK),
         false => exit::code(DIFFERENT),
+    }
+}
+
+/// Lists the other nodes.
+pub(super) fn nodes(args: &StatusArgs) -> ExitCode {
+    let text = match ask(args, routes::NODES) {
+        Ok(text) => text,
+        Err(code) => return code,
+    };
+    if args.json {
+        outln!("{}", text.trim_end());
+        return exit::code(exit::OK);
+    }
+    match serde_json::from_str::<Nodes>(&text) {
+        Ok(view) => {
+            print::out(format_args!("{}", status::node_lines(&view)));
+            exit::code(exit::OK)
+        }
+        Err(error) => {
+            errln!("the daemon's answer cannot be understood: {error}");
+            exit::code(exit::SOFTWARE)
+        }
+    }
+}
+
+/// Has a node taken in or forgotten, as a query says.
+pub(super) fn change_nodes(query: &str, args: &StatusArgs) -> ExitCode {
+    let path = format!("{}{query}", routes::NODES);
+    match run::ask(args, DEFAULT_ADMIN, &path, Method::Post) {
+        Ok(response) if response.is_success() => {
+            outln!("{}", response.text().trim_end());
+            exit::code(exit::OK)
+        }
+        Ok(response) => {
+            errln!("{}", response.text().trim_end());
+            exit::code(exit::DATA)
+        }
+        Err(code) => code,
     }
 }
 

@@ -25,6 +25,7 @@ pub mod store;
 pub mod sweep;
 
 pub use store::damage;
+pub use store::membership::Noted;
 pub use store::{
     BlobReader, IndexKind, NewManifest, Pushed, Recovery, Settings, Store, StoreError, Stored,
     Subject,

@@ -17,6 +17,7 @@ mod incoming;
 pub mod layout;
 pub mod lock;
 pub mod manifest;
+pub mod membership;
 mod naming;
 mod open;
 pub mod reader;
@@ -56,6 +57,7 @@ use cache::Cache;
 use damage::Damage;
 use layout::Layout;
 use lock::{Alone, Locks, Shared};
+use membership::Noted;
 use naming::Naming;
 use open::Clean;
 use reader::Buffers;
@@ -136,6 +138,8 @@ pub struct Recovery {
     pub missing: Vec<Digest>,
     /// Records that the journal had lost and its copy still had.
     pub n_put_back: u64,
+    /// Whether the journal was set aside because the other nodes had forgotten this one.
+    pub has_begun_anew: bool,
     /// How the journal was damaged, and what could be read of it; none when it was whole.
     pub damaged_journal: Option<(String, Salvaged)>,
 }
@@ -209,6 +213,10 @@ pub(crate) struct Inner {
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
+    /// What the disk notes of the nodes.
+    noted: Mutex<Noted>,
+    /// Held by the one who changes that, on the disk first.
+    noting: Mutex<()>,
     /// Nothing is stated any more: the end has begun.
     is_closed: AtomicBool,
     is_on_read_only_disk: bool,
@@ -269,8 +277,12 @@ impl Store {
         let directory = opened.directory.clone();
         let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
+        let was_damaged = recovery.damaged_journal.is_some();
+        let noted = Noted::beside(&*disk, &layout, &settings.node, &opened.vector, was_damaged)
+            .map_err(StoreError::io("read what is noted of nodes"))?;
         let taken = Arc::new(Taken::new(opened.vector));
         let own = Own::new(opened.origin, opened.stamp, settings.wall);
+        remember_unheard(settings, &noted, &own);
         let renewal = renewal(&disk, &layout, &settings.node);
         let is_copied = Arc::clone(&opened.directory.is_copied);
         let start = |(segment, copy)| {
@@ -294,7 +306,7 @@ impl Store {
             Some(segment) => start(segment).map_err(StoreError::io("start the journal"))?,
             None => Writer::read_only(),
         };
-        let inner = Inner {
+        let inner = Arc::new(Inner {
             layout,
             disk,
             node: settings.node.clone(),
@@ -315,15 +327,15 @@ impl Store {
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names::new()),
             buffers: Arc::default(),
+            noted: Mutex::new(noted),
+            noting: Mutex::default(),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,
             index: opened.index,
             _lock: opened.lock,
-        };
-        let inner = Arc::new(inner);
-        for digest in &recovery.missing {
-            inner.list_missing(digest);
-        }
+        });
+        let missing = recovery.missing.iter();
+        missing.for_each(|digest| inner.list_missing(digest));
         Ok((Self { inner }, recovery))
     }
 
@@ -381,6 +393,11 @@ impl Store {
     /// Bounds the times that statements are stamped with.
     pub fn bound_time(&self, range: TimeRange) {
         self.inner.own.bound(range);
+    }
+
+    /// Remembers deletions that were stated since, in milliseconds since 1970, whatever their age.
+    pub fn remember_deletions_since(&self, unheard: u64) {
+        self.inner.own.remember_since(unheard);
     }
 
     /// The time that a statement is stamped with now, which stamps are compared with.
@@ -629,6 +646,14 @@ impl Inner {
         let mut leases = self.leases.lock();
         leases.end(digest);
     }
+}
+
+/// Has deletions remembered that other nodes may not have heard of. Before these are looked at, all that the
+/// configuration names count.
+fn remember_unheard(settings: &Settings, noted: &Noted, own: &Own) {
+    let seen = |name| noted.seen.get(name).copied().unwrap_or(0);
+    let unheard = settings.others.iter().map(seen).min();
+    own.remember_since(unheard.unwrap_or(u64::MAX));
 }
 
 /// Makes incarnations of a node.

@@ -1,6 +1,7 @@
 //! Three nodes of a registry on machines of their own: pushed to one, pulled from any; apart and
 //! together again; wiped; killed in the middle of a push.
 
+mod membership;
 mod name;
 
 use std::fmt::Write as _;

@@ -153,7 +153,7 @@ pub(super) fn content_of(record: &Record) -> Vec<(Digest, Kind)> {
             } => {
                 content.insert(*digest, Kind::Manifest);
             }
-            Fact::Blob { .. } | Fact::Manifest { .. } | Fact::Tag { .. } => {}
+            Fact::Blob { .. } | Fact::Manifest { .. } | Fact::Tag { .. } | Fact::Node { .. } => {}
         }
     }
     content.into_iter().collect()

@@ -100,7 +100,7 @@ impl Feed {
     }
 
     async fn link(&self, wanted: &Search) -> Option<Stamped> {
-        let mut asked = ask(self.0.fetcher.peers(), wanted);
+        let mut asked = ask(&self.0.fetcher.peers(), wanted);
         while let Some(answer) = asked.join_next().await {
             if let Some((_, found)) = answer.ok().flatten()
                 && found.link.fact.key() == wanted.key()

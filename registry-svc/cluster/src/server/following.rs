@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
-use super::{Following, RECORDS};
+use super::{Following, RECORDS, admitted, claim_of, malformed};
 use crate::feed::{BEAT, milliseconds};
 use registry_cluster_core::acknowledge::Follower;
 use registry_cluster_core::wire as form;
@@ -28,11 +28,21 @@ impl Following {
             waiting: request.waiting,
             heard: Instant::now().into_std(),
         };
-        if self.streams().get(&self.name) == Some(&self.number) {
+        // One that was forgotten counts when it is taken in again.
+        let counts = self.server.0.members.is_member(&self.name);
+        if counts && self.streams().get(&self.name) == Some(&self.number) {
             self.server.lock().heard(self.name.clone(), follower);
             self.server.0.heard.send_modify(|count| *count += 1);
         }
         Ok(())
+    }
+
+    /// Takes note of what the peer says, as long as it may follow.
+    async fn hear(&self, request: wire::JournalRequest) -> Result<(), Status> {
+        let holds = form::read_vector(request.holds.clone()).map_err(malformed)?;
+        let claim = claim_of(&request);
+        admitted(&self.server.0.members, &self.name, claim, &holds).await?;
+        self.said(request).map_err(malformed)
     }
 
     pub(super) async fn run(
@@ -46,9 +56,15 @@ impl Following {
         let mut batch = Vec::with_capacity(RECORDS);
         while !(guard.is_asked() && records.is_empty()) {
             let entries = tokio::select! {
-                request = requests.message() => match request.map(|request| request.map(|said| self.said(said))) {
-                    Ok(Some(Ok(()))) => continue,
-                    Ok(None | Some(Err(_))) | Err(_) => break,
+                request = requests.message() => match request {
+                    Ok(Some(request)) => match self.hear(request).await {
+                        Ok(()) => continue,
+                        Err(status) => {
+                            drop(responses.send(Err(status)).await);
+                            break;
+                        }
+                    },
+                    Ok(None) | Err(_) => break,
                 },
                 n_records = records.recv_many(&mut batch, RECORDS) => match n_records {
                     // The store is closed.
@@ -62,11 +78,16 @@ impl Following {
                 () = guard.asked(), if !guard.is_asked() => continue,
             };
             let store = &self.server.0.store;
+            let claim = self.server.0.members.claim();
             let response = wire::JournalResponse {
                 node: Some((&store.origin()).into()),
                 entries,
                 holds: Some(form::vector(&store.vector())),
                 time: milliseconds(store.wall()),
+                began: claim.began,
+                taken_in: claim.is_taken_in,
+                together: self.server.0.members.together(),
+                forgotten: self.server.0.members.forgotten(&self.name),
             };
             if responses.send(Ok(response)).await.is_err() {
                 break;

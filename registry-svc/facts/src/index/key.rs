@@ -5,6 +5,7 @@
 //! | `b` repository NUL digest | register | a blob in a repository |
 //! | `m` repository NUL digest | register | a manifest in a repository |
 //! | `t` repository NUL tag | register | a tag |
+//! | `n` name | register | a node |
 //! | `d` digest kind repository | | the repositories that have a digest, as a blob or as a manifest |
 //! | `s` repository NUL subject digest | | the manifests of a repository that refer to a digest |
 //! | `r` repository | two counts | the blobs and manifests a repository has |
@@ -18,7 +19,7 @@ use oci::reference::{RepositoryName, Tag};
 
 use super::IndexError;
 use crate::hlc::Hlc;
-use crate::record::{Fact, Key, Link, NodeId, Rank, Stamped};
+use crate::record::{Fact, Key, Link, Membership, NodeId, Rank, Stamped};
 
 /// The prefix of the registers of blobs.
 pub const BLOB: u8 = b'b';
@@ -26,6 +27,8 @@ pub const BLOB: u8 = b'b';
 pub const MANIFEST: u8 = b'm';
 /// The prefix of the registers of tags.
 pub const TAG: u8 = b't';
+/// The prefix of the registers of nodes.
+pub const NODE: u8 = b'n';
 /// The prefix of the digests that repositories have.
 pub const DIGEST: u8 = b'd';
 /// The prefix of the subjects that manifests refer to.
@@ -42,6 +45,7 @@ pub fn register(key: &Key) -> Vec<u8> {
         Key::Blob { repository, digest } => of_digest(BLOB, repository, digest),
         Key::Manifest { repository, digest } => of_digest(MANIFEST, repository, digest),
         Key::Tag { repository, tag } => of_tag(repository, tag.as_str()),
+        Key::Node { name } => [&[NODE], name.as_str().as_bytes()].concat(),
     }
 }
 
@@ -111,6 +115,9 @@ pub fn repository(name: &str) -> Vec<u8> {
 /// Fails on what is no key of a register.
 pub fn parse_register(key: &[u8]) -> Result<Key, IndexError> {
     let (&kind, rest) = key.split_first().ok_or(IndexError::Malformed)?;
+    if kind == NODE {
+        return Ok(Key::Node { name: parse(rest)? });
+    }
     let nul = rest.iter().position(|&octet| octet == 0);
     let (name, rest) = nul
         .and_then(|nul| rest.split_at_checked(nul))
@@ -200,6 +207,14 @@ pub fn value(stamped: &Stamped) -> Vec<u8> {
                 put_digest(&mut value, target);
             }
         }
+        Fact::Node { membership, .. } => {
+            value.put_u8(membership.is_member.into());
+            value.put_u64(membership.forgotten);
+            put_text(
+                &mut value,
+                membership.address.as_deref().unwrap_or_default(),
+            );
+        }
     }
     value
 }
@@ -226,6 +241,10 @@ pub fn parse_value(key: Key, value: &[u8]) -> Result<Stamped, IndexError> {
             repository,
             tag,
             target: parse_target(body)?,
+        },
+        Key::Node { name } => Fact::Node {
+            name,
+            membership: parse_membership(body)?,
         },
     };
     Ok(Stamped {
@@ -298,6 +317,18 @@ pub fn parse_link(mut body: &[u8]) -> Result<Option<Link>, IndexError> {
 /// Fails on what is no such statement.
 pub fn parse_target(body: &[u8]) -> Result<Option<Digest>, IndexError> {
     (!body.is_empty()).then(|| parse_digest(body)).transpose()
+}
+
+/// Parses the statement about a node.
+fn parse_membership(mut body: &[u8]) -> Result<Membership, IndexError> {
+    let is_member = body.try_get_u8().map_err(|_| IndexError::Malformed)? != 0;
+    let forgotten = take_u64(&mut body)?;
+    let address = take_text(&mut body)?;
+    Ok(Membership {
+        is_member,
+        address: (!address.is_empty()).then(|| address.into()),
+        forgotten,
+    })
 }
 
 /// A tag from the key of its register.

@@ -12,7 +12,7 @@ use oci::digest::Digest;
 use oci::reference::{RepositoryName, Tag};
 use parking_lot::Mutex;
 
-use super::key::{self, BLOB, MANIFEST, REPOSITORY, TAG};
+use super::key::{self, BLOB, MANIFEST, NODE, REPOSITORY, TAG};
 use super::{Batch, Index, IndexError, SCAN};
 use crate::hlc::Hlc;
 use crate::record::{Fact, Key, Link, Record, Stamped};
@@ -258,7 +258,7 @@ impl View {
     pub fn registers(&self, after: Option<&Key>, limit: usize) -> Result<Vec<Stamped>, IndexError> {
         let mut registers = Vec::new();
         let after = after.map(key::register);
-        for kind in [BLOB, MANIFEST, TAG] {
+        for kind in [BLOB, MANIFEST, NODE, TAG] {
             let left = limit - registers.len();
             let is_past = after
                 .as_ref()
@@ -271,6 +271,18 @@ impl View {
             }
         }
         Ok(registers)
+    }
+
+    /// Registers of nodes.
+    ///
+    /// # Errors
+    ///
+    /// Fails when the index is not to be trusted.
+    pub fn nodes(&self, limit: usize) -> Result<Vec<Stamped>, IndexError> {
+        let entries = self.index.scan(&[NODE], None, limit)?;
+        let stamped =
+            |(key, value): &(Vec<u8>, Vec<u8>)| key::parse_value(key::parse_register(key)?, value);
+        entries.iter().map(stamped).collect()
     }
 
     /// Hands all entries behind a prefix to `visit`, until it has seen enough.
@@ -417,14 +429,14 @@ impl<'a> Pending<'a> {
                 self.hold(repository, digest, MANIFEST, was_there, is_there)?;
                 let old_link = old.and_then(|old| match old.fact {
                     Fact::Manifest { link, .. } => link,
-                    Fact::Blob { .. } | Fact::Tag { .. } => None,
+                    Fact::Blob { .. } | Fact::Tag { .. } | Fact::Node { .. } => None,
                 });
                 let old_subject = old_link.and_then(|link| link.subject);
                 self.refer(repository, digest, old_subject.as_ref(), None);
                 let subject = link.as_ref().and_then(|link| link.subject.as_ref());
                 self.refer(repository, digest, subject, Some(Vec::new()));
             }
-            Fact::Tag { .. } => {}
+            Fact::Tag { .. } | Fact::Node { .. } => {}
         }
         Ok(())
     }

@@ -48,6 +48,18 @@ fn record() -> Record {
                 tag: "4.16".parse().unwrap(),
                 target: None,
             },
+            Fact::Node {
+                name: "master-1".parse().unwrap(),
+                membership: Membership {
+                    is_member: true,
+                    address: Some("[fd00::1]:5444".into()),
+                    forgotten: 2,
+                },
+            },
+            Fact::Node {
+                name: "master-2".parse().unwrap(),
+                membership: Membership::default(),
+            },
         ],
     }
 }

@@ -9,7 +9,7 @@ use registry_facts::index::key::{BLOB, MANIFEST};
 use registry_facts::index::memory::MemoryIndex;
 use registry_facts::index::view::View;
 use registry_facts::index::{Batch, Entry, Index, IndexError, Summary, summary};
-use registry_facts::record::{Fact, Link, NodeId, Record};
+use registry_facts::record::{Fact, Link, Membership, NodeId, Record};
 
 use super::sled::SledIndex;
 use crate::disk::faulty::Chance;
@@ -104,7 +104,7 @@ fn fact(chance: &mut Chance) -> Fact {
     let repository = repository(chance.below(4));
     let digest = digest(chance.below(6));
     let is_there = chance.permille(650);
-    match chance.below(3) {
+    match chance.below(4) {
         0 => Fact::Blob {
             repository,
             digest,
@@ -118,6 +118,14 @@ fn fact(chance: &mut Chance) -> Fact {
                 size: chance.below(9),
                 subject: chance.permille(500).then(|| self::digest(chance.below(6))),
             }),
+        },
+        2 => Fact::Node {
+            name: node(chance.below(3)).name,
+            membership: Membership {
+                is_member: is_there,
+                address: chance.permille(500).then(|| "192.0.2.1:5444".into()),
+                forgotten: chance.below(9),
+            },
         },
         _ => Fact::Tag {
             repository,
@@ -216,7 +224,7 @@ fn check_repository(
     let facts: Vec<&Fact> = registers
         .iter()
         .map(|register| &register.fact)
-        .filter(|fact| fact.repository() == name && !fact.is_tombstone())
+        .filter(|fact| fact.repository() == Some(name) && !fact.is_tombstone())
         .collect();
     let has_any = facts.iter().any(|fact| !matches!(fact, Fact::Tag { .. }));
     assert_eq!(view.has(name), Ok(has_any));
@@ -248,6 +256,7 @@ fn check_repository(
                     tags.push(tag.clone());
                 }
             }
+            Fact::Node { name, .. } => panic!("the node {name} is of no repository"),
         }
     }
     assert_eq!(view.tags(name, None, 99).unwrap(), tags);

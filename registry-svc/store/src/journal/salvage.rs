@@ -6,6 +6,8 @@
 //! comparison what only this node has. The damaged files are moved to a directory of their own; those of
 //! the copy are read and then replaced.
 //!
+//! The journal of a node that begins anew is replaced in the same way, by an empty one.
+//!
 //! A crash at any step leaves the damaged journal or the new one.
 
 use std::path::Path;
@@ -35,6 +37,15 @@ pub struct Salvaged {
     pub n_records: u64,
     /// Octets that are in no whole record.
     pub n_lost: u64,
+}
+
+/// What a journal keeps of the one that it replaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All statements that can be read.
+    Records,
+    /// None of them.
+    Nothing,
 }
 
 /// Applies what can be read of a journal to a view.
@@ -92,16 +103,27 @@ pub(super) fn read_files(
 /// # Errors
 ///
 /// Fails as [`read`] does.
-pub fn replace(directory: &Directory, set_aside: &Path) -> Result<Salvaged, JournalError> {
+pub fn replace(
+    directory: &Directory,
+    set_aside: &Path,
+    keep: Keep,
+) -> Result<Salvaged, JournalError> {
     let doing = || JournalError::io("set the damaged journal aside");
     let (disk, path) = (&*directory.disk, &directory.path);
     disk.create_directory(path).map_err(doing())?;
-    let view = View::new(Arc::new(MemoryIndex::default()));
+    let mut view = View::new(Arc::new(MemoryIndex::default()));
     let salvaged = read(disk, path, &view)?;
     let damaged = names(disk, path)?;
     // Each may have what the other has lost.
     let copied = names(disk, &directory.copy).unwrap_or_default();
     read_files(disk, &directory.copy, copied.clone(), &view)?;
+    if keep == Keep::Nothing {
+        // A crash may have left an empty journal in its place, and what is aside must stay then.
+        if salvaged.n_records == 0 {
+            return Ok(salvaged);
+        }
+        view = View::new(Arc::new(MemoryIndex::default()));
+    }
     let numbers = damaged.iter().chain(&copied);
     let next = numbers.filter_map(|name| number(name)).max();
     let next = next.unwrap_or(0).saturating_add(1);

@@ -2,8 +2,8 @@
 //!
 //! A snapshot begins with a record without facts for each origin, which carries the vector, and has
 //! a record for each register. It may hold what was stated after the segment it precedes was begun:
-//! taking that again changes nothing. Tombstones older than [`TOMBSTONES`] are left out, and the
-//! index forgets them.
+//! taking that again changes nothing. Tombstones older than [`TOMBSTONES`] that every
+//! node has heard of are left out, and the index forgets them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,7 @@ use super::{JournalError, Place};
 use crate::disk::{Access, Disk, File};
 use crate::journal::current::Current;
 
-/// The time that deletions are remembered: longer than any node is away. A node that was away
-/// longer has to begin empty, or it would bring back deleted content.
+/// The time that deletions are remembered, and longer while a node that counts may not have heard of them.
 pub const TOMBSTONES: Duration = Duration::from_hours(30 * 24);
 
 /// The end of the records that a snapshot replaces.
@@ -35,8 +34,8 @@ pub struct Boundary {
     pub segment: u64,
     /// The accepted records when that segment was begun.
     pub vector: Vector,
-    /// The time that was stamped with then, in milliseconds since 1970.
-    pub milliseconds: u64,
+    /// Deletions that were stated before are forgotten, in milliseconds since 1970.
+    pub forgotten_before: u64,
 }
 
 /// The directory of a journal, and who may take files from it.
@@ -174,8 +173,7 @@ impl Directory {
                 facts: Vec::new(),
             })?;
         }
-        let age = u64::try_from(TOMBSTONES.as_millis()).unwrap_or(u64::MAX);
-        let forgotten = Hlc::at(boundary.milliseconds.saturating_sub(age));
+        let forgotten = Hlc::at(boundary.forgotten_before);
         let mut after = None;
         loop {
             let registers = current

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use daemon::clock;
@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::copy::Copy;
 use super::feed::Taken;
 use super::files;
-use super::snapshot::{Boundary, Directory};
+use super::snapshot::{Boundary, Directory, TOMBSTONES};
 use super::{JournalError, Place};
 use crate::disk::File;
 use crate::journal::current::Current;
@@ -39,6 +39,9 @@ const QUEUE: usize = 1024;
 
 /// Statements that share one sync.
 const MOST_AT_ONCE: usize = 1024;
+
+/// How long news to a connected node take at most.
+const NEWS: Duration = Duration::from_hours(24);
 
 /// Reads the wall clock: milliseconds since 1970.
 pub type WallClock = fn() -> u64;
@@ -62,6 +65,8 @@ pub struct Own {
     /// The times that may be stamped with, and when that was found out.
     range: Mutex<(TimeRange, Instant)>,
     wall: WallClock,
+    /// Since when deletions are remembered whatever their age, in milliseconds since 1970.
+    unheard: AtomicU64,
 }
 
 impl Own {
@@ -72,6 +77,7 @@ impl Own {
             stamp: AtomicU64::new(stamp.to_bits()),
             range: Mutex::new((TimeRange::default(), clock::now())),
             wall,
+            unheard: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -88,6 +94,20 @@ impl Own {
     /// Bounds the times that are stamped with.
     pub fn bound(&self, range: TimeRange) {
         *self.range.lock() = (range, clock::now());
+    }
+
+    /// Remembers deletions that were stated since, whatever their age.
+    pub fn remember_since(&self, unheard: u64) {
+        self.unheard.store(unheard, Ordering::Release);
+    }
+
+    /// Deletions that were stated before are forgotten, in milliseconds since 1970.
+    fn forgotten_before(&self) -> u64 {
+        let before = |time: u64, age: Duration| {
+            time.saturating_sub(u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
+        };
+        let unheard = self.unheard.load(Ordering::Acquire);
+        before(self.now(), TOMBSTONES).min(before(unheard, NEWS))
     }
 
     /// The time that a statement is stamped with now, in milliseconds since 1970.
@@ -572,7 +592,7 @@ impl State {
         let boundary = Boundary {
             segment,
             vector: self.taken.vector(),
-            milliseconds: self.own.now(),
+            forgotten_before: self.own.forgotten_before(),
         };
         let (directory, current) = (self.directory.clone(), Arc::clone(&self.current));
         let work = move || match directory.compact(&current, &boundary) {

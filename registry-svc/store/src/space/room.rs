@@ -215,8 +215,8 @@ impl Space {
             let is_last = step.len() < STEP;
             for stamped in step {
                 let key = stamped.fact.key();
-                let is_of_it =
-                    stamped.fact.repository() == repository && std::mem::discriminant(&key) == kind;
+                let is_of_it = stamped.fact.repository() == Some(repository)
+                    && std::mem::discriminant(&key) == kind;
                 if !is_of_it {
                     return sum;
                 }
@@ -234,7 +234,7 @@ fn octets(fact: &Fact) -> u64 {
     match fact {
         Fact::Blob { size, .. } => size.unwrap_or(0),
         Fact::Manifest { link, .. } => link.as_ref().map_or(0, |link| link.size),
-        Fact::Tag { .. } => 0,
+        Fact::Tag { .. } | Fact::Node { .. } => 0,
     }
 }
 

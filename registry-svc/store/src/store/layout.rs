@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! VERSION  node-id  clean  lock          marks: written aside, synced, renamed, synced
+//! members  begin-anew                    likewise: what is noted of the nodes, and that the journal is to go
 //! blobs/sha256/ab/<64 hex>               immutable, for everybody to read; also sha512
 //! uploads/<number>  <number>.session     an upload session: its content, and whose it is
 //! uploads/<number>.part                  content on its way to no session; gone after a restart

@@ -8,6 +8,9 @@
 //! another is made of what can be read of it, and the node begins a new incarnation: nothing tells which
 //! of its records are lost.
 //!
+//! The journal of a node that the others have forgotten is set aside whole: it would bring back what was
+//! deleted meanwhile.
+//!
 //! On a read-only file system nothing is changed, and the store serves what is there.
 
 use std::collections::HashSet;
@@ -25,13 +28,14 @@ use registry_facts::record::{Fact, NodeId, Record, Vector};
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::layout::{Layout, read_whole, remove_if_there, write_whole};
+use super::membership::{self, BEGIN_ANEW};
 use super::{IndexKind, Recovery, Settings, StoreError};
 use crate::database::sled::SledIndex;
 use crate::database::trial;
 use crate::disk::{Access, Disk, File};
 use crate::journal::copy::{self, Compared, Copy};
 use crate::journal::files::{self, Replayed};
-use crate::journal::salvage;
+use crate::journal::salvage::{self, Keep};
 use crate::journal::snapshot::Directory;
 use crate::journal::{JournalError, Place};
 
@@ -308,10 +312,38 @@ fn set_aside(
     damage: String,
     recovery: &mut Recovery,
 ) -> Result<NodeId, StoreError> {
+    if has_to_begin(&*directory.disk, layout)? {
+        return begin_anew(settings, layout, directory, recovery);
+    }
     let origin = new_incarnation(&*directory.disk, layout, &settings.node)
         .map_err(StoreError::io("note a new incarnation"))?;
-    let salvaged = salvage::replace(directory, &layout.set_aside())?;
+    let salvaged = salvage::replace(directory, &layout.set_aside(), Keep::Records)?;
     recovery.damaged_journal = Some((damage, salvaged));
+    Ok(origin)
+}
+
+/// Whether the other nodes have forgotten this one.
+fn has_to_begin(disk: &dyn Disk, layout: &Layout) -> Result<bool, StoreError> {
+    let mark = disk.status(&layout.mark(BEGIN_ANEW));
+    Ok(mark.map_err(StoreError::io("look for a mark"))?.is_some())
+}
+
+/// Sets the journal aside for an empty one; returns the new incarnation of this node.
+fn begin_anew(
+    settings: &Settings,
+    layout: &Layout,
+    directory: &Directory,
+    recovery: &mut Recovery,
+) -> Result<NodeId, StoreError> {
+    let doing = || StoreError::io("begin anew");
+    let disk = &*directory.disk;
+    let origin = new_incarnation(disk, layout, &settings.node).map_err(doing())?;
+    salvage::replace(directory, &layout.set_aside(), Keep::Nothing)?;
+    // When nodes were connected tells nothing any more.
+    remove_if_there(disk, &layout.mark(membership::NAME)).map_err(doing())?;
+    remove_if_there(disk, &layout.mark(BEGIN_ANEW)).map_err(doing())?;
+    disk.sync_directory(layout.root()).map_err(doing())?;
+    recovery.has_begun_anew = true;
     Ok(origin)
 }
 
@@ -347,6 +379,9 @@ fn whole(
     recovery: &mut Recovery,
 ) -> Result<Indexed, StoreError> {
     let damaged = |what: &str| Err(StoreError::DamagedJournal(what.to_owned()));
+    if has_to_begin(&*directory.disk, layout)? {
+        return damaged("the other nodes have forgotten this one");
+    }
     let listed = directory.disk.list(&directory.path);
     if listed
         .map_err(StoreError::io("list the journal"))?

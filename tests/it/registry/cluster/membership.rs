@@ -1,0 +1,233 @@
+//! Nodes that are forgotten, come back and are taken in while the others run.
+
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tests::daemon::run;
+use tests::wait;
+
+use super::{
+    Node, OCI_IMAGE, OPEN, PATIENCE, REPOSITORY, Site, certificate, config, image, layer, sha256,
+};
+
+/// Sweeps all the time, and waits for hardly anything but for other nodes.
+const EAGER: &str = "[sweep]\ninterval = \"1s\"\ngrace = \"200ms\"\ntrash = \"200ms\"\n";
+
+/// Longer than deletions are remembered.
+const FORTY_DAYS: u64 = 40 * 24 * 3_600_000;
+
+impl Site {
+    fn eager() -> Self {
+        let site = Self::with(|_| OPEN.to_owned(), |_| EAGER.to_owned());
+        site.wait_connected();
+        site
+    }
+
+    /// What a command of registry-svc prints on a node, when it succeeds.
+    fn ask(&self, at: usize, arguments: &[&str]) -> String {
+        let mut command = self.nodes[at]
+            .machine
+            .command(super::binary("registry-svc"));
+        command.args(arguments);
+        let (status, out, error) = run(command);
+        assert!(status.success(), "{arguments:?}: {out}{error}");
+        out
+    }
+
+    fn wait_status(&self, at: usize, text: &str) {
+        wait::for_it(text, PATIENCE, || self.ask(at, &["status"]).contains(text));
+    }
+
+    /// Whether the disk of a node has this content, be it in the trash.
+    fn has_file(&self, at: usize, content: &[u8]) -> bool {
+        let hex = sha256(content).hex().to_owned();
+        holds(&self.scratch.join(&format!("root-{at}")), &hex)
+    }
+
+    fn delete(&self, at: usize, layer: &[u8]) {
+        let manifest = sha256(image(layer).1.as_bytes());
+        let path = format!("/v2/{REPOSITORY}/manifests/{manifest}");
+        let (status, head) = self.nodes[at].send("DELETE", &path, None, OCI_IMAGE);
+        assert_eq!(status, 202, "{head}");
+    }
+
+    fn wait_deleted(&self, nodes: &[usize], content: &[u8]) {
+        for at in nodes {
+            wait::for_it("deleted content leaves the disk", PATIENCE, || {
+                !self.has_file(*at, content)
+            });
+        }
+    }
+
+    /// A node that was forgotten starts, is refused, ends by itself and starts again.
+    fn begin_anew(&mut self, at: usize) {
+        self.start(at);
+        let mut refused = self.nodes[at].daemon.take().expect("the node runs");
+        let ended = refused.wait();
+        assert!(ended.success(), "{ended}");
+        let log = refused.log();
+        assert!(
+            log.contains("The other nodes have forgotten this one"),
+            "{log}"
+        );
+        self.start(at);
+        self.wait_connected();
+        self.wait_equal();
+    }
+}
+
+fn holds(directory: &Path, name: &str) -> bool {
+    // Files come and go while this looks.
+    let Ok(entries) = fs::read_dir(directory) else {
+        return false;
+    };
+    entries.filter_map(Result::ok).any(|entry| {
+        entry.file_name().to_string_lossy().contains(name) || holds(&entry.path(), name)
+    })
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
+    let mut site = Site::eager();
+    let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
+    for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
+        let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
+        assert_eq!(status, 201, "{head}");
+    }
+    site.wait_equal();
+    site.kill(2);
+    site.delete(0, &deleted);
+    // Sweeps keep what the one that is away might still refer to.
+    site.wait_status(0, "deletion waits for master-2, connected last at ");
+    for _ in 0..2 {
+        let report = site.ask(0, &["gc"]);
+        assert!(report.contains("kept until all other nodes"), "{report}");
+    }
+    assert!(site.has_file(0, &deleted) && site.has_file(1, &deleted));
+
+    assert_eq!(site.ask(0, &["node", "forget", "master-2"]), "done\n");
+    assert_eq!(
+        site.ask(0, &["node", "forget", "master-2"]),
+        "it was so before\n"
+    );
+    site.wait_deleted(&[0, 1], &deleted);
+    for at in [0, 1] {
+        site.wait_status(at, "node master-2 was forgotten at ");
+        let listed = site.ask(at, &["node", "list"]);
+        assert!(
+            listed.contains("master-2  192.168.7.15:5444  FORGOTTEN at "),
+            "{listed}"
+        );
+    }
+
+    site.begin_anew(2);
+    let listed = site.ask(0, &["node", "list"]);
+    assert!(!listed.contains("FORGOTTEN"), "{listed}");
+    for node in &site.nodes {
+        node.pull(&site.scratch, "kept", &kept).unwrap();
+        assert!(node.pull(&site.scratch, "deleted", &deleted).is_err());
+    }
+    // Alone, it has what the others held.
+    site.nodes[2].machine.cut_off();
+    site.nodes[2].pull(&site.scratch, "kept", &kept).unwrap();
+    site.nodes[2].machine.join();
+    site.wait_deleted(&[2], &deleted);
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn two_of_three_forget_a_node_that_is_away_for_as_long_as_deletions_are_remembered() {
+    let mut site = Site::eager();
+    let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
+    for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
+        let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
+        assert_eq!(status, 201, "{head}");
+    }
+    site.wait_equal();
+    (0..3).for_each(|at| site.kill(at));
+    for at in [0, 1] {
+        away_for_forty_days(
+            &site.scratch.join(&format!("root-{at}/members")),
+            "master-2",
+        );
+    }
+    site.start(0);
+    // Alone it forgets nobody.
+    site.wait_status(0, "deletion waits for master-2, connected last at ");
+    let listed = site.ask(0, &["node", "list"]);
+    assert!(!listed.contains("FORGOTTEN"), "{listed}");
+    site.delete(0, &deleted);
+    site.start(1);
+    for at in [0, 1] {
+        site.wait_status(at, "node master-2 was forgotten at ");
+    }
+    site.wait_deleted(&[0, 1], &deleted);
+    site.begin_anew(2);
+    site.nodes[2].pull(&site.scratch, "kept", &kept).unwrap();
+    assert!(
+        site.nodes[2]
+            .pull(&site.scratch, "deleted", &deleted)
+            .is_err()
+    );
+}
+
+/// Has the disk note that a node was connected forty days ago.
+fn away_for_forty_days(mark: &Path, node: &str) {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let long_ago = u64::try_from(now.as_millis()).unwrap() - FORTY_DAYS;
+    let text = fs::read_to_string(mark).unwrap();
+    let begin = format!("seen {node} ");
+    assert!(text.contains(&begin), "{text}");
+    let lines = text.lines().map(|line| match line.starts_with(&begin) {
+        true => format!("{begin}{long_ago}\n"),
+        false => format!("{line}\n"),
+    });
+    fs::write(mark, lines.collect::<String>()).unwrap();
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn a_node_is_taken_in_while_the_others_run() {
+    let mut site = Site::eager();
+    let content = layer(1, 100_000);
+    let (status, head) = site.nodes[0].push(&site.scratch, "before", &content);
+    assert_eq!(status, 201, "{head}");
+    // No configuration but its own names it.
+    certificate(site.scratch.path(), "master-3");
+    let text = config(site.scratch.path(), 3).replace("plain = true\n", OPEN) + EAGER;
+    site.scratch.write("master-3.toml", &text);
+    let address = "192.168.7.16";
+    site.nodes.push(Node {
+        name: "master-3".to_owned(),
+        address: address.to_owned(),
+        machine: site.network.machine("master-3", &format!("{address}/24")),
+        daemon: None,
+    });
+    let added = site.ask(0, &["node", "add", "master-3", "192.168.7.16:5444"]);
+    assert_eq!(added, "done\n");
+    site.wait_status(1, "peer master-3 192.168.7.16:5444: ");
+    site.start(3);
+    for at in 0..3 {
+        site.wait_status(at, "peer master-3 192.168.7.16:5444: connected");
+        let listed = site.ask(at, &["node", "list"]);
+        assert!(listed.contains("master-3  192.168.7.16:5444  "), "{listed}");
+    }
+    wait::for_it("the new node is filled", PATIENCE, || {
+        site.has_file(3, &content) && site.diff(3, 0) == (Some(0), String::new())
+    });
+    site.nodes[3].machine.cut_off();
+    site.nodes[3]
+        .pull(&site.scratch, "before", &content)
+        .unwrap();
+    site.nodes[3].machine.join();
+
+    // It states what the others take, and they have it without their configurations.
+    let content = layer(2, 100_000);
+    let (status, head) = site.nodes[3].push(&site.scratch, "after", &content);
+    assert_eq!(status, 201, "{head}");
+    for node in &site.nodes {
+        node.pull(&site.scratch, "after", &content).unwrap();
+    }
+}
