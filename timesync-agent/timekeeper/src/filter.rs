@@ -15,10 +15,24 @@ use time_model::view::SourceStatistics;
 
 /// Wander of an oscillator in a second: from one in an oven to one beside a fan.
 const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
-/// Parts of the visible jitter that are noise of the clocks, not of the path.
-const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
-/// How credible that is before there are samples, as logarithms: on most paths round trips explain everything.
-const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
+/// What jitter is: the part of the visible one that is noise of the clocks and not of the path; how one-sided the waiting is, in usual
+/// waits; and how credible that is before there are samples, as a logarithm. On most paths round trips explain everything, and both
+/// ways wait alike.
+const JITTERS: [(f64, f64, f64); 9] = [
+    (0.0, 0.0, 0.0),
+    (0.2, 0.0, -1.5),
+    (1.0, 0.0, -4.0),
+    (0.0, 1.0, -6.0),
+    (0.0, -1.0, -6.0),
+    (0.0, 8.0, -6.0),
+    (0.0, -8.0, -6.0),
+    (0.0, 60.0, -6.0),
+    (0.0, -60.0, -6.0),
+];
+/// The first so many of them have both ways wait alike.
+const EVEN: usize = 3;
+/// A model that is less credible than the best by this, as a logarithm, changes nothing.
+const NEGLIGIBLE: f64 = 20.0;
 /// The decay of a sample's likelihood with each later one: about fifty samples decide.
 const MEMORY: f64 = 0.98;
 /// Credit of the belief that what was learned of the frequency has become wrong, as a logarithm.
@@ -191,14 +205,14 @@ impl Filter {
             self.points.pop_front();
         }
         self.points.push_back(point);
-        let moved = self.path.observe(delay);
+        let moved = self.path.observe(delay, self.one_sided());
         let likelihood = if self.points.len() <= QUICK {
             self.refilter()
         } else {
             self.merge_priors();
             // On a way that is another one by so much, the offset may be off by half of it, there or back.
             for model in &mut self.bank {
-                model.offset_variance += moved * moved / 4.0;
+                model.alter(|estimate| estimate.offset_variance += moved * moved / 4.0);
             }
             self.weigh(point)
         };
@@ -225,7 +239,7 @@ impl Filter {
     /// The clock of the source jumps by this many seconds at once, as at a leap second.
     pub(super) fn shift(&mut self, seconds: f64) {
         for model in &mut self.bank {
-            model.offset += seconds;
+            model.alter(|estimate| estimate.offset += seconds);
         }
         for point in &mut self.points {
             point.offset += seconds;
@@ -234,40 +248,19 @@ impl Filter {
 
     /// The estimate at or after the last sample.
     pub(super) fn estimate(&self, at: RawTime) -> Option<Estimate> {
-        let best = self
-            .bank
-            .iter()
-            .map(|m| m.credit)
-            .fold(f64::NEG_INFINITY, f64::max);
-        let mut total = 0.0;
-        let mut mean = Estimate::default();
-        let ahead: Vec<(f64, Model)> = self
-            .bank
-            .iter()
-            .map(|model| {
-                let mut model = *model;
-                model.predict((at - self.at).seconds().max(0.0));
-                ((model.credit - best).exp(), model)
-            })
-            .collect();
-        for (weight, model) in &ahead {
-            total += weight;
-            mean.offset += weight * model.offset;
-            mean.frequency += weight * model.frequency;
+        let seconds = (at - self.at).seconds().max(0.0);
+        let mut sum: Option<(f64, Estimate)> = None;
+        for (weight, model) in self.weighted() {
+            let other = model.estimate(seconds);
+            match &mut sum {
+                Some((total, mean)) => {
+                    *total += weight;
+                    mean.mix(&other, weight / *total);
+                }
+                None => sum = Some((weight, other)),
+            }
         }
-        if total <= 0.0 {
-            return None;
-        }
-        mean.offset /= total;
-        mean.frequency /= total;
-        for (weight, model) in &ahead {
-            let weight = weight / total;
-            let (offset, frequency) =
-                (model.offset - mean.offset, model.frequency - mean.frequency);
-            mean.offset_variance += weight * (model.offset_variance + offset * offset);
-            mean.covariance += weight * (model.covariance + offset * frequency);
-            mean.frequency_variance += weight * (model.frequency_variance + frequency * frequency);
-        }
+        let (_, mut mean) = sum?;
         mean.offset += self.tempered.at(at);
         mean.frequency += self.tempered.rate;
         Some(mean)
@@ -275,14 +268,8 @@ impl Filter {
 
     /// The growth of the variance of the offset in this many seconds.
     pub(super) fn growth(&self, seconds: f64) -> f64 {
-        let best = self
-            .bank
-            .iter()
-            .map(|m| m.credit)
-            .fold(f64::NEG_INFINITY, f64::max);
         let (mut total, mut growth) = (0.0, 0.0);
-        for model in &self.bank {
-            let weight = (model.credit - best).exp();
+        for (weight, model) in self.weighted() {
             total += weight;
             growth += weight * model.growth(seconds);
         }
@@ -291,6 +278,34 @@ impl Filter {
         } else {
             f64::INFINITY
         }
+    }
+
+    /// All models, and how credible each is beside the best.
+    fn weighted(&self) -> impl Iterator<Item = (f64, &Model)> {
+        let best = self
+            .bank
+            .iter()
+            .map(|model| model.credit)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let credible = move |model: &&Model| model.credit > best - NEGLIGIBLE;
+        self.bank
+            .iter()
+            .filter(credible)
+            .map(move |model| ((model.credit - best).exp(), model))
+    }
+
+    /// How sure it is that one way alone waits.
+    fn one_sided(&self) -> f64 {
+        let (mut total, mut tilted) = (0.0, 0.0);
+        for (weight, model) in self.weighted() {
+            total += weight;
+            if model.tilt != 0.0 {
+                tilted += weight;
+            }
+        }
+        let given = 2.0 * self.asymmetry.unwrap_or(0.0).abs();
+        let learned = if total > 0.0 { tilted / total } else { 0.0 };
+        learned.max(given).min(1.0)
     }
 
     /// Statistics in chronyc's terms. `frequency` is of the clock as it is corrected.
@@ -329,10 +344,16 @@ impl Filter {
     /// Everything that is remembered, weighed with what is known of the path by the end.
     fn refilter(&mut self) -> f64 {
         let points: Vec<Point> = self.points.drain(..).collect();
+        // A few samples seem one-sided by chance.
+        let jitters = if points.len() < QUICK {
+            JITTERS.get(..EVEN).unwrap_or_default()
+        } else {
+            &JITTERS
+        };
         let mut likelihood = 1.0;
         for (index, point) in points.into_iter().enumerate() {
             if index == 0 {
-                self.begin(point);
+                self.begin(point, jitters);
             }
             self.points.push_back(point);
             if index > 0 {
@@ -343,10 +364,10 @@ impl Filter {
     }
 
     /// The first sample.
-    fn begin(&mut self, point: Point) {
+    fn begin(&mut self, point: Point, jitters: &[(f64, f64, f64)]) {
         self.bank.clear();
         self.at = point.at;
-        let edges = self.edges(&point, 0.0);
+        let edges = self.edges(&point, 0.0, 0.0);
         let half = (edges.high - edges.low) / 2.0;
         let deviation = edges.softness.hypot(half / 1.732);
         // The learned values may have become wrong since: one of the beliefs is always that they are unknown.
@@ -354,18 +375,17 @@ impl Filter {
         let doubt = if self.prior.is_some() { UNLEARNED } else { 0.0 };
         let learned = self.prior.unwrap_or((0.0, usual));
         for ((frequency, skew), doubt) in [(learned, 0.0), ((0.0, any), doubt)] {
-            for (noise, credit) in NOISES.into_iter().zip(NOISE_CREDITS) {
+            let estimate = Estimate {
+                offset: (edges.low + edges.high) / 2.0,
+                frequency,
+                offset_variance: deviation * deviation,
+                covariance: 0.0,
+                frequency_variance: skew * skew,
+            };
+            for &(noise, tilt, credit) in jitters {
                 for wander in WANDERS {
-                    self.bank.push(Model {
-                        wander: wander * wander,
-                        noise,
-                        offset: (edges.low + edges.high) / 2.0,
-                        frequency,
-                        offset_variance: deviation * deviation,
-                        covariance: 0.0,
-                        frequency_variance: skew * skew,
-                        credit: credit + doubt,
-                    });
+                    self.bank
+                        .push(Model::new(wander, noise, tilt, credit + doubt, estimate));
                 }
             }
         }
@@ -373,7 +393,7 @@ impl Filter {
 
     /// The initial frequency does not matter any more: keeps the better beginning of each belief.
     fn merge_priors(&mut self) {
-        let n = WANDERS.len() * NOISES.len();
+        let n = WANDERS.len() * JITTERS.len();
         if self.bank.len() <= n {
             return;
         }
@@ -416,7 +436,7 @@ impl Filter {
         self.path = Path::new(self.path.given());
         let delays: Vec<f64> = self.points.iter().map(|point| point.delay).collect();
         for delay in delays {
-            self.path.observe(delay);
+            self.path.observe(delay, 0.0);
         }
         self.refilter();
     }
@@ -435,18 +455,17 @@ impl Filter {
         let elapsed = (point.at - self.at).seconds().max(0.0);
         self.at = point.at;
         let visible = self.visible_noise();
+        let width = self.edges(&point, visible, 0.0).width();
         let mut bank = std::mem::take(&mut self.bank);
         let mut likelihood: f64 = 0.0;
         let mut residual = (0.0, f64::NEG_INFINITY);
         for model in &mut bank {
-            model.predict(elapsed);
             if model.credit > residual.1 {
-                residual = (point.offset - model.offset, model.credit);
+                let ahead = model.estimate(elapsed).offset;
+                residual = (point.offset - ahead, model.credit);
             }
-            let edges = self.edges(&point, model.noise * visible);
-            let own = model.update(edges);
-            likelihood = likelihood.max(own);
-            model.credit = MEMORY * model.credit + own.ln();
+            let edges = self.edges(&point, model.noise * visible, model.tilt);
+            likelihood = likelihood.max(model.update(edges, elapsed, MEMORY, width));
         }
         let best = bank
             .iter()
@@ -463,19 +482,23 @@ impl Filter {
     }
 
     /// The offset from one sample alone.
-    fn edges(&self, point: &Point, noise: f64) -> Edges {
+    fn edges(&self, point: &Point, noise: f64, tilt: f64) -> Edges {
         let excess = (point.delay - self.path.floor()).max(0.0);
+        // A round trip that is too short has a stamp that is wrong.
+        let lack = (self.path.floor() - point.delay).max(0.0) / 2.0;
         let floor_error = self.path.floor_error() / 2.0;
         let stamps = STAMP_NOISE * point.dispersion;
-        let softness = (floor_error * floor_error + stamps * stamps + noise * noise).sqrt();
-        // If the configuration names the slow direction, the offset is towards the other end, though not all of it.
+        let softness =
+            (floor_error * floor_error + stamps * stamps + noise * noise + lack * lack).sqrt();
+        // If the configuration names the slow direction, the offset is at the other end, but for a little of the rest.
         let asymmetry = self.asymmetry.unwrap_or(0.0);
         let centre = point.offset + asymmetry * excess;
-        let half = (0.5 - asymmetry.abs()).max(0.05) * excess;
+        let half = (0.5 - asymmetry.abs()).max(0.01) * excess;
         Edges {
             low: centre - half,
             high: centre + half,
-            softness,
+            softness: softness.max(1e-10),
+            tilt: tilt / self.path.spread().max(1e-9),
         }
     }
 

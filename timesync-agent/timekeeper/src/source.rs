@@ -198,7 +198,7 @@ impl Source {
     }
 
     /// As long as the uncertainty stays below the noise of a sample, a longer interval costs nothing. It grows by one with
-    /// each sample at most.
+    /// each sample at most, and becomes as short as it has to at once: a frequency that has jumped does not wait.
     fn update_poll(&mut self) {
         let spread = self.filter.path_spread().max(self.filter.noise());
         let aim = f64::from(self.options.polltarget) / 8.0;
@@ -207,7 +207,11 @@ impl Source {
         let enough = self.filter.n_samples() >= FIRST_BURST;
         let poll = self.poll.clamp(self.options.minpoll, self.options.maxpoll);
         self.poll = if !fits(poll) {
-            poll.saturating_sub(1).max(self.options.minpoll)
+            let shorter = (self.options.minpoll..poll).rev();
+            shorter
+                .into_iter()
+                .find(|poll| fits(*poll))
+                .unwrap_or(self.options.minpoll)
         } else if enough && poll < self.options.maxpoll && fits(poll + 1) {
             poll + 1
         } else {

@@ -21,14 +21,18 @@ const FIRST_SPREAD: f64 = 0.1;
 pub(super) struct Path {
     /// The latest, the newest last.
     recent: VecDeque<f64>,
-    /// Shortest of each full block, the newest last.
-    blocks: VecDeque<f64>,
-    /// Shortest of the block that is being filled, and how many it has.
-    block: Option<(f64, usize)>,
+    /// Shortest few of each full block, the newest last.
+    blocks: VecDeque<Shortest>,
+    /// Shortest few of the block that is being filled, and how many it has.
+    block: Option<(Shortest, usize)>,
     /// Given by the configuration.
     given: Option<f64>,
-    /// Shortest of all that are remembered.
+    /// The shortest of all that are remembered, but for one or two that may have a wrong stamp.
     shortest: f64,
+    /// How many are no longer than that one.
+    rank: usize,
+    /// How sure it is that one way alone waits.
+    one_sided: f64,
     /// Their number.
     n: usize,
     /// Mean of what one of both ways adds, from the median.
@@ -46,8 +50,8 @@ impl Path {
     }
 
     /// Takes a round trip. If it shows that the way is another one, or that it was never known how short it is, gives by how
-    /// much the floor has moved; else 0.
-    pub(super) fn observe(&mut self, delay: f64) -> f64 {
+    /// much the floor has moved; else 0. `one_sided` is how sure it is that one way alone waits.
+    pub(super) fn observe(&mut self, delay: f64, one_sided: f64) -> f64 {
         let before = (self.n > 0).then(|| self.floor());
         if self.recent.len() == RECENT {
             self.recent.pop_front();
@@ -56,9 +60,10 @@ impl Path {
             self.usual = self.spread;
         }
         self.recent.push_back(delay);
-        let (shortest, n) = self
-            .block
-            .map_or((delay, 1), |(b, n)| (b.min(delay), n + 1));
+        self.one_sided = one_sided;
+        let (mut shortest, n) = self.block.unwrap_or_default();
+        let n = n + 1;
+        shortest.take(delay);
         if n == RECENT {
             if self.blocks.len() == BLOCKS {
                 self.blocks.pop_front();
@@ -80,9 +85,9 @@ impl Path {
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
     pub(super) fn floor(&self) -> f64 {
-        self.given.unwrap_or_else(|| {
-            (self.shortest - FLOOR_SHIFT * self.spread / self.count().sqrt()).max(0.0)
-        })
+        let (two, one) = (FLOOR_SHIFT[self.rank()], self.rank.max(1) as f64);
+        self.given
+            .unwrap_or_else(|| (self.shortest - self.blend(two, one)).max(0.0))
     }
 
     /// Standard error of that.
@@ -90,7 +95,19 @@ impl Path {
         if self.given.is_some() {
             return 0.0;
         }
-        FLOOR_ERROR * self.spread / self.count().sqrt()
+        self.blend(FLOOR_ERROR[self.rank()], (self.rank.max(1) as f64).sqrt())
+    }
+
+    /// Where both ways wait, few round trips are near the floor, and distances are in spreads over the root of n. Where one does,
+    /// most are, and distances are in its mean over n.
+    fn blend(&self, two: f64, one: f64) -> f64 {
+        let two = two * self.spread / self.count().sqrt();
+        let one = one * MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
+        two + self.one_sided * (one.min(two) - two)
+    }
+
+    fn rank(&self) -> usize {
+        self.rank.clamp(1, FEW) - 1
     }
 
     /// The floor that the configuration gives.
@@ -121,13 +138,21 @@ impl Path {
     }
 
     fn measure(&mut self) {
-        self.shortest = self
+        let mut shortest = Shortest::default();
+        for few in self
             .blocks
             .iter()
-            .copied()
-            .chain(self.block.map(|(b, _)| b))
-            .fold(f64::INFINITY, f64::min);
+            .chain(self.block.as_ref().map(|(few, _)| few))
+        {
+            few.0.iter().for_each(|delay| shortest.take(*delay));
+        }
         self.n = self.blocks.len() * RECENT + self.block.map_or(0, |(_, n)| n);
+        self.rank = match self.n {
+            0..64 => 1,
+            64..96 => 2,
+            _ => FEW,
+        };
+        self.shortest = shortest.0[self.rank()];
         let median = (self.quantile(0.5) - self.shortest) / MEDIAN_OF_TWO;
         // One sample says nothing of the spread, a few say little.
         let first = FIRST_SPREAD * self.shortest / (self.count() * self.count());
@@ -163,16 +188,40 @@ impl Path {
         self.recent.drain(..self.recent.len().saturating_sub(kept));
         self.usual = 0.0;
         self.blocks.clear();
-        let shortest = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut shortest = Shortest::default();
+        self.recent.iter().for_each(|delay| shortest.take(*delay));
         self.block = Some((shortest, self.recent.len()));
         self.measure();
     }
 }
 
-/// The shortest of n is above the floor by this, in spreads over the root of n: Γ(3/2)·√2.
-const FLOOR_SHIFT: f64 = 1.253;
-/// With this standard error: √(2 − π/2).
-const FLOOR_ERROR: f64 = 0.655;
+/// Of so many of the shortest, all but the last may have a wrong stamp: one that is measured too short must not count for hours.
+const FEW: usize = 3;
+
+/// The shortest few round trips, in order.
+#[derive(Clone, Copy, Debug)]
+struct Shortest([f64; FEW]);
+
+impl Default for Shortest {
+    fn default() -> Self {
+        Self([f64::INFINITY; FEW])
+    }
+}
+
+impl Shortest {
+    fn take(&mut self, mut delay: f64) {
+        for own in &mut self.0 {
+            if delay < *own {
+                std::mem::swap(own, &mut delay);
+            }
+        }
+    }
+}
+
+/// The k-th shortest of n is above the floor by this, in spreads over the root of n: √2·Γ(k + 1/2)/Γ(k).
+const FLOOR_SHIFT: [f64; FEW] = [1.253, 1.880, 2.350];
+/// With this standard error: √(2k − that²).
+const FLOOR_ERROR: [f64; FEW] = [0.655, 0.683, 0.691];
 
 #[expect(
     clippy::cast_possible_truncation,

@@ -64,6 +64,50 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
     }
 }
 
+/// The RMS of the error of the estimate from sample 300 on, of samples in 16 s each; sample 100 has a stamp that is late by this.
+fn error_after(late: f64) -> f64 {
+    let (mut n, mut squares) = (0.0, 0.0);
+    for seed in 0..4 {
+        let mut random = Random::new(seed);
+        let mut filter = Filter::new(None, None);
+        let mut clock = LocalClock::new(0.0, 30e-6, 1e-9);
+        let mut now = 0.0;
+        for index in 0..500 {
+            for _ in 0..16 {
+                clock.run(1.0);
+                now += 1.0;
+                clock.wander(now, &mut random);
+            }
+            let reading = clock.reading();
+            let (there, back) = (random.exponential() * 1e-5, random.exponential() * 1e-5);
+            let wrong = if index == 100 { late } else { 0.0 };
+            let truth = -clock.offset(now);
+            let ahead = Span::from_seconds(truth + (there - back - wrong) / 2.0);
+            let delay = 1e-4 + there + back - wrong;
+            filter.sample(reading.raw, ahead.0, delay, 1e-7);
+            if index >= 300 {
+                let estimate = filter.estimate(reading.raw).unwrap();
+                let error = Span(filter.base()).seconds() + estimate.offset - truth;
+                n += 1.0;
+                squares += error * error;
+            }
+        }
+    }
+    f64::sqrt(squares / n)
+}
+
+#[test]
+fn sim_one_round_trip_that_is_too_short_is_forgotten() {
+    let usual = error_after(0.0);
+    for late in [35e-6, 70e-6] {
+        let after = error_after(late);
+        assert!(
+            after < 1.3 * usual,
+            "{late}: {after} after, {usual} without"
+        );
+    }
+}
+
 #[test]
 fn sim_the_estimate_is_as_good_as_it_says() {
     let (mut n, mut inside) = (0, 0);
