@@ -1,7 +1,8 @@
 //! The command line of `outpost`.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use daemon::config::HumanDuration;
@@ -74,6 +75,14 @@ pub(crate) enum Command {
     #[command(after_long_help = STATUS_NOTES)]
     Status(StatusArgs),
 
+    /// Say how this node answers a name or serves an address, and why
+    ///
+    /// Follows the way of a client: the route and the cache of dns-recursor; the zone, the record and its targets in
+    /// dns-authd; the state of each target in healthd and what the probes of each node find; the frontends, servers and
+    /// queues of lb-proxy, and the holder of a virtual address. Sends no query and changes nothing.
+    #[command(after_long_help = EXPLAIN_NOTES)]
+    Explain(ExplainArgs),
+
     /// Build images of the services
     Image(ImageArgs),
 
@@ -145,6 +154,10 @@ pub(crate) enum Command {
 
     /// Make, renew and show the certificates of a site
     Pki(PkiArgs),
+
+    /// Print what a shell needs to complete the words of a command line
+    #[command(after_long_help = COMPLETIONS_NOTES)]
+    Completions(CompletionsArgs),
 
     /// Become another program that ends when its parent ends
     #[command(hide = true)]
@@ -275,6 +288,48 @@ pub(crate) struct StatusArgs {
     #[arg(long, value_name = "USER", default_value = "core")]
     pub(crate) login: String,
 
+    /// Print JSON; with --watch, a line for each look
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Look again and again, until Ctrl-C, with this pause [default: 2s]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, require_equals = true, default_missing_value = "2s")]
+    watch: Option<HumanDuration>,
+
+    /// Run directory of the site, if `outpost up` was given one
+    #[arg(long, value_name = "DIR")]
+    pub(crate) run_dir: Option<PathBuf>,
+}
+
+impl StatusArgs {
+    /// The pause between two looks, if there are to be several.
+    pub(crate) fn pause(&self) -> Option<Duration> {
+        self.watch.map(|pause| pause.0.max(SHORTEST_PAUSE))
+    }
+}
+
+/// Looks cost the services an answer each: no more than five a second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(200);
+
+/// Arguments of `explain`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// Name, such as api.ocp4.redhat.ren; or IP address of a server or a virtual address, with or without a port
+    #[arg(value_name = "NAME|ADDRESS[:PORT]")]
+    pub(crate) about: String,
+
+    /// Type of the records, for a name
+    #[arg(long = "type", value_name = "TYPE", default_value = "A")]
+    pub(crate) rtype: String,
+
+    /// Client that would ask [default: one that may]
+    #[arg(long, value_name = "IP")]
+    pub(crate) client: Option<IpAddr>,
+
+    /// Ask the services of this node, even where a site runs
+    #[arg(long, conflicts_with = "run_dir")]
+    pub(crate) node: bool,
+
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -367,6 +422,13 @@ pub(crate) struct SwapOptions {
     /// Directory in place of /, for tests
     #[arg(long, value_name = "DIR", default_value = "/", hide = true)]
     pub(crate) root: PathBuf,
+}
+
+/// Arguments of `completions`.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    pub(crate) shell: clap_complete::Shell,
 }
 
 /// Arguments of `exec-child`.
@@ -474,12 +536,25 @@ Examples:
   outpost status
   outpost status --node --json
   outpost status --site site.toml --login core
+  outpost status --watch
+  outpost status --watch=5s --json
 
 Exit status:
   0   every service that is here serves and is ready
   64  the command line is wrong
   69  a service is not ready, or systemd, healthd or a node gave no answer
   78  the site file has a problem";
+
+const EXPLAIN_NOTES: &str = "\
+Examples:
+  outpost explain api.ocp4.redhat.ren
+  outpost explain api.ocp4.redhat.ren --type AAAA --client 192.168.7.50
+  outpost explain 192.168.7.13:6443 --json
+
+Exit status:
+  0   every service that has a part in it was asked
+  64  the command line is wrong
+  69  a service could not be asked, or did not understand the question";
 
 const SWAP_NOTES: &str = "\
 Examples:
@@ -504,6 +579,16 @@ Exit status:
   0   listed
   64  the command line is wrong
   69  this node has no image of the service, or its archives cannot be read";
+
+const COMPLETIONS_NOTES: &str = "\
+Examples:
+  outpost completions bash > /etc/bash_completion.d/outpost
+  outpost completions zsh > ~/.zfunc/_outpost
+  outpost completions fish > ~/.config/fish/completions/outpost.fish
+
+Exit status:
+  0   printed
+  64  the command line is wrong";
 
 const EXIT_STATUS: &str = "\
 Examples:

@@ -11,6 +11,8 @@
 //!                   swap, rollback  another version of a service takes over
 //!                   history         the versions that can
 //!                   status          the running site, this node, all nodes
+//!                   completions     for shells
+//!                   explain         how a name is answered or an address served, and why
 //! ```
 //!
 //! Each module is a verb, with its command line and its output. The decisions of verbs are in crates of their own:
@@ -32,7 +34,9 @@
 mod args;
 mod bundle;
 mod check;
+mod completions;
 mod exec_child;
+mod explain;
 mod image;
 mod images;
 mod install;
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
             )
         }
         Command::Status(args) => show_status(args),
+        Command::Explain(args) => explain::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Bundle(args) => bundle::run(&args),
         Command::Install(args) => install::run(&args),
@@ -94,6 +99,7 @@ pub fn run() -> ExitCode {
         Command::History(args) => swap::history(&args),
         Command::Render(args) => render::run(&args),
         Command::Pki(args) => pki::run(&args),
+        Command::Completions(args) => completions::run(args),
         Command::ExecChild(args) => exec_child::run(&args),
     }
 }
@@ -105,7 +111,18 @@ fn show_status(args: StatusArgs) -> ExitCode {
     if args.node || args.site.is_some() || (!is_up_here && status::is_node()) {
         return status::run(&args);
     }
-    request(args.run_dir, &Request::Status { json: args.json })
+    let wanted = Request::Status { json: args.json };
+    let Some(pause) = args.pause() else {
+        return request(args.run_dir, &wanted);
+    };
+    let run_dir = args.run_dir.unwrap_or_else(RunDir::default_path);
+    loop {
+        match ask(&run_dir, &wanted) {
+            Ok(text) if status::watch::show(&text, args.json).is_ok() => std::thread::sleep(pause),
+            Ok(_) => return exit::code(exit::OK),
+            Err(error) => return unavailable(&error),
+        }
+    }
 }
 
 /// Asks the running site and prints its answer.
@@ -115,9 +132,11 @@ fn request(run_dir: Option<PathBuf>, request: &Request) -> ExitCode {
             outln!("{text}");
             exit::code(exit::OK)
         }
-        Err(error) => {
-            errln!("outpost: {error:#}");
-            exit::code(exit::UNAVAILABLE)
-        }
+        Err(error) => unavailable(&error),
     }
+}
+
+fn unavailable(error: &anyhow::Error) -> ExitCode {
+    errln!("outpost: {error:#}");
+    exit::code(exit::UNAVAILABLE)
 }

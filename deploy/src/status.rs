@@ -6,18 +6,21 @@
 mod queues;
 mod remote;
 mod show;
+pub(crate) mod watch;
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use api::outpost::{self, Down, Node, Reached, Unknown};
+use daemon::config::Problems;
 use daemon::{errln, exit, outln, run};
 use proto::wire::Liveness;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
-use crate::json::print_json;
+use crate::json::json;
+use site::Site;
 use site::paths;
 use site::service::Service;
 use site::slot::Slot;
@@ -40,23 +43,52 @@ pub(crate) fn is_node() -> bool {
     Path::new(paths::ETC).is_dir() && Path::new(paths::STATE).is_dir()
 }
 
-/// Shows this node, or all of a site.
+/// Shows this node, or all of a site; again and again if that is wanted.
 pub(crate) fn run(args: &StatusArgs) -> ExitCode {
     run::verb(async {
-        exit::code(match &args.site {
-            None => this(args.json).await,
-            Some(site) => all(site, &args.login, args.json).await,
-        })
+        loop {
+            let shown = match view(args).await {
+                Ok(shown) => shown,
+                Err(problems) => {
+                    errln!("{problems}");
+                    return exit::code(exit::CONFIG);
+                }
+            };
+            let Some(pause) = args.pause() else {
+                outln!("{}", shown.text);
+                return exit::code(shown.code);
+            };
+            if watch::show(&shown.text, args.json).is_err() {
+                return exit::code(shown.code);
+            }
+            tokio::time::sleep(pause).await;
+        }
     })
 }
 
-async fn this(json: bool) -> u8 {
-    let status = node(&NodePaths::below(Path::new("/"))).await.shown();
-    match json {
-        true => print_json(&status),
-        false => outln!("{}", show::node(&status).trim_end()),
+/// A status as text, and what it says to the caller.
+struct View {
+    text: String,
+    code: u8,
+}
+
+/// Fails where the site file cannot be used.
+async fn view(args: &StatusArgs) -> Result<View, Problems> {
+    match &args.site {
+        None => Ok(this(args.json).await),
+        Some(site) => Ok(all(&site_file::read(site)?, &args.login, args.json).await),
     }
-    code_of(&status)
+}
+
+async fn this(is_json: bool) -> View {
+    let status = node(&NodePaths::below(Path::new("/"))).await.shown();
+    View {
+        text: match is_json {
+            true => json(&status),
+            false => show::node(&status).trim_end().to_owned(),
+        },
+        code: code_of(&status),
+    }
 }
 
 /// 0 when everything is known, and every service that is here serves and is ready.
@@ -72,14 +104,7 @@ fn code_of(status: &Node) -> u8 {
 
 //--- A site
 
-async fn all(site: &Path, login: &str, json: bool) -> u8 {
-    let site = match site_file::read(site) {
-        Ok(site) => site,
-        Err(problems) => {
-            errln!("{problems}");
-            return exit::CONFIG;
-        }
-    };
+async fn all(site: &Site, login: &str, is_json: bool) -> View {
     // All at once: one that is silent delays no other.
     let asked: Vec<_> = site
         .nodes
@@ -94,26 +119,25 @@ async fn all(site: &Path, login: &str, json: bool) -> u8 {
     for (node, asked) in site.nodes.iter().zip(asked) {
         let asked = asked.await.unwrap_or_else(|error| Err(error.into()));
         code = code.max(asked.as_ref().map_or(exit::UNAVAILABLE, code_of));
-        let reached = match asked {
+        shown.push(match asked {
             Ok(status) => Reached::Node(status),
             Err(error) => Reached::Unreachable {
                 node: node.name.clone(),
                 error: format!("{error:#}"),
             },
-        };
-        match &reached {
-            _ if json => {}
-            Reached::Node(status) => outln!("{}", show::node(status).trim_end()),
-            Reached::Unreachable { node, error } => {
-                outln!("{}", show::unreachable(node, error).trim_end());
-            }
-        }
-        shown.push(reached);
+        });
     }
-    if json {
-        print_json(&shown);
+    let lines = shown.iter().map(|reached| match reached {
+        Reached::Node(status) => show::node(status),
+        Reached::Unreachable { node, error } => show::unreachable(node, error),
+    });
+    View {
+        text: match is_json {
+            true => json(&shown),
+            false => lines.collect::<String>().trim_end().to_owned(),
+        },
+        code,
     }
-    code
 }
 
 //--- A node

@@ -32,14 +32,14 @@ use std::time::Duration;
 use daemon::clock;
 use daemon::succession::{Lock, LockError};
 use daemon::{errln, exit, outln, run};
-use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::canary::Life;
 use self::executor::{Executor, Source};
 pub(crate) use self::history::history;
 use crate::args::{RollbackArgs, SwapArgs, SwapOptions};
-use api::outpost::LastSwap;
+use crate::json::print_line;
+use api::outpost::{LastSwap, SwapEnd, SwapStep};
 use site::service::Service;
 use site_node::paths::NodePaths;
 use site_node::record::{self, Record};
@@ -263,16 +263,18 @@ impl Teller {
             None => ("interrupted", String::new()),
         };
         if self.json {
-            let mut line = json!({
-                "service": self.service.name(), "step": verb, "slot": slot,
-                "result": mark, "said": text, "took_seconds": took.as_secs_f64(),
+            let (lines, command) = (log.lines.clone(), log.command.clone());
+            let has_log = !command.is_empty();
+            print_line(&SwapStep {
+                service: self.service.name().to_owned(),
+                step: verb.to_owned(),
+                slot: slot.map(str::to_owned),
+                result: mark.to_owned(),
+                said: text,
+                took_seconds: took.as_secs_f64(),
+                log: has_log.then_some(lines),
+                look_at: has_log.then_some(command),
             });
-            let fields = line.as_object_mut().filter(|_| !log.command.is_empty());
-            if let Some(fields) = fields {
-                fields.insert("log".to_owned(), json!(log.lines));
-                fields.insert("look_at".to_owned(), json!(log.command));
-            }
-            outln!("{line}");
         } else {
             let mark = if mark == "ok" { " " } else { "!" };
             let slot = slot.unwrap_or(" ");
@@ -291,10 +293,12 @@ impl Teller {
 
     fn end(&self, word: &str, live: &str, reason: Option<&str>, sentence: &str, code: u8) {
         if self.json {
-            let line = json!({
-                "service": self.service.name(), "outcome": word, "live": live, "reason": reason,
+            print_line(&SwapEnd {
+                service: self.service.name().to_owned(),
+                outcome: word.to_owned(),
+                live: live.to_owned(),
+                reason: reason.map(str::to_owned),
             });
-            outln!("{line}");
         } else if code == exit::OK {
             outln!("{sentence}");
         } else {

@@ -138,7 +138,7 @@ fn run_in(
             program: binaries.of(service).clone(),
             config: layout.directory.join(site::paths::config_name(service)),
             notify: layout.directory.join(format!("{service}.notify")),
-            admin: layout.directory.join(format!("{service}.admin")),
+            admin: RunDir::admin_socket(&layout.directory, service),
         }),
         listens: listens(&at),
         registry: at.registry,

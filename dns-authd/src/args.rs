@@ -2,6 +2,7 @@
 
 #![expect(clippy::doc_markdown, reason = "help is printed as it is written")]
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -53,6 +54,23 @@ pub enum Verb {
     },
     /// Show the state of the running server
     Status(StatusArgs),
+    /// Say how a name is answered, and why
+    ///
+    /// Asks the running server for the zone and its serial, the place of the name in it, the programs that make
+    /// the answer, the targets that they follow, and the response.
+    Explain {
+        /// The name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The type of the records
+        #[arg(value_name = "TYPE", default_value = "A")]
+        rtype: String,
+        /// The client that would ask [default: this node]
+        #[arg(long, value_name = "IP")]
+        client: Option<IpAddr>,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// List, show, check, reload or accept zones, and go back to older versions
     Zone {
         #[command(subcommand)]

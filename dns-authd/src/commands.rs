@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use ::config::Draft;
 use ::config::dns_authd::DnsAuthd;
 use api::dns_authd::{Reloaded, Zone, ZoneDifference, ZoneHistory};
+use api::explain::dns_authd::Explanation;
 use config_text::web::with_query;
 use config_text::{Problem, Rejected, counted};
 use daemon::admin::Method;
@@ -14,6 +15,7 @@ use daemon::clock;
 use daemon::config::Problems;
 use daemon::run;
 use daemon::{errln, exit, outln};
+use dns_serve::question;
 use dns_wire::Name;
 
 use crate::args::{Cli, ConfigArgs, Format, Verb, ZoneVerb, split_settings};
@@ -44,6 +46,15 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, |answer| {
             status::render(answer, clock::wall())
         }),
+        Verb::Explain {
+            name,
+            rtype,
+            client,
+            status,
+        } => {
+            let path = question::path(name, rtype, client);
+            run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
+        }
         Verb::Zone { verb } => zone(verb),
     }
 }

@@ -426,6 +426,11 @@ fn answers(file: &DnsAuthd, host: &str) -> Settings {
     };
     Settings {
         udp_payload: file.answers.udp_payload.get(),
+        nocookie_payload: file
+            .cookies
+            .nocookie_udp_size
+            .get()
+            .min(file.answers.udp_payload.get()),
         any: file.answers.any,
         chaos: chaos(&file.answers.version, id.as_deref()),
         nsid: id.map(|id: String| id.into_bytes().into()),

@@ -184,5 +184,6 @@ fn client(waiting: &Waiting, can_wait: bool) -> Client {
         can_wait,
         // Only a query with access gets to wait.
         may_ask: true,
+        clock: dns_serve::cookies::clock,
     }
 }

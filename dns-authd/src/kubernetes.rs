@@ -27,8 +27,8 @@ use crate::publisher::{Command, Rendered};
 const SUBSCRIBER: &str = "dns-authd";
 /// The key of the reason on `/readyz`.
 const REASON: &str = "kubernetes";
-/// The interval of looks at the connection.
-const LOOK: Duration = Duration::from_millis(500);
+/// The interval of looks at the reason while clusterd is away; a connection made or lost is seen at once.
+const LOOK: Duration = Duration::from_secs(2);
 
 /// The part of the configuration that names of a cluster depend on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,6 @@ impl Follower {
     async fn run(mut self) {
         let mut link = Link::default();
         let mut socket = None;
-        let mut look = tokio::time::interval(LOOK);
         loop {
             let settings = self.settings.borrow_and_update().clone();
             let wanted = settings.options.as_ref().map(|_| settings.socket.clone());
@@ -120,6 +119,7 @@ impl Follower {
                 socket = wanted;
             }
             let mut snapshots = link.reader();
+            let mut connection = link.is_connected();
             let give = |snapshot| {
                 self.inputs.publish(Input {
                     options: settings.options.clone(),
@@ -141,8 +141,7 @@ impl Follower {
                         }
                     },
                     snapshot = next(&mut snapshots) => give(snapshot),
-                    // Without names of a cluster there is no connection to look at.
-                    _ = look.tick(), if settings.options.is_some() => {}
+                    () = look(&mut connection) => {}
                 }
             }
         }
@@ -157,6 +156,19 @@ async fn next(snapshots: &mut Option<Reader<Snapshot>>) -> Arc<Snapshot> {
             snapshots.shared()
         }
         None => pending().await,
+    }
+}
+
+/// Ends when the reason on `/readyz` may be another: never without clusterd.
+async fn look(connection: &mut Option<Reader<bool>>) {
+    let Some(connection) = connection else {
+        return pending().await;
+    };
+    match *connection.shared() {
+        true => connection.changed().await,
+        false => {
+            let _passed = tokio::time::timeout(LOOK, connection.changed()).await;
+        }
     }
 }
 

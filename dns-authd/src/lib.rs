@@ -26,6 +26,7 @@ pub mod args;
 pub mod check;
 pub mod commands;
 pub mod config;
+mod explain;
 pub mod health;
 pub mod histories;
 pub mod hold;

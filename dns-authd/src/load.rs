@@ -52,7 +52,7 @@ impl Source {
             Self::Toml(path) => {
                 let document = daemon::config::read(path)?;
                 let home = path.parent();
-                Config::from_document(
+                let mut config = Config::from_document(
                     &document,
                     &host,
                     |named| {
@@ -60,7 +60,9 @@ impl Source {
                         Ok(read_named_conf(&named)?)
                     },
                     &mut |secret| read_secret(home, secret),
-                )
+                )?;
+                config.answers.cookies = dns_serve::cookies::load(&config.file.cookies, home)?;
+                Ok(config)
             }
             Self::Pdns { path, arguments } => {
                 let (pdns, named) = read_pdns_conf(path, arguments)?;
@@ -186,7 +188,7 @@ pub fn zone(declared: &ZoneDecl, options: &Options, seed: Seed, lua: bool) -> Lo
                 message: "LUA records are not enabled: this one is left out".to_owned(),
             }));
         }
-        let zone = Zone::build(&declared.name, &records, seed)?;
+        let zone = Zone::build_of(&declared.name, records, seed)?;
         Ok(Fresh {
             zone: Arc::new(zone),
             warnings,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use daemon::latest::Latest;
 use daemon::metrics::{Page, float, labels};
-use dns_answer::tally::{FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
+use dns_answer::tally::{COOKIES, FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
 use dns_serve::Counters;
 use parking_lot::RwLock;
@@ -43,6 +43,8 @@ pub const EXPIRED: &str = "dns_authd_expired_zones";
 pub const TRANSFERS: &str = "dns_authd_transfers";
 /// Signed queries (TSIG) whose signature was refused.
 pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
+/// Queries with a cookie, by what it `proves`.
+pub const COOKIE_QUERIES: &str = "dns_authd_cookie_queries";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
@@ -116,6 +118,7 @@ pub struct ThreadTotals {
     ignored: AtomicU64,
     outsiders: AtomicU64,
     rejected: AtomicU64,
+    cookies: [AtomicU64; COOKIES.len()],
 }
 
 impl Default for ThreadTotals {
@@ -129,6 +132,7 @@ impl Default for ThreadTotals {
             ignored: AtomicU64::new(0),
             outsiders: AtomicU64::new(0),
             rejected: AtomicU64::new(0),
+            cookies: Default::default(),
         }
     }
 }
@@ -173,6 +177,9 @@ impl ThreadTotals {
         add(&self.ignored, tally.ignored);
         add(&self.outsiders, tally.outsiders);
         add(&self.rejected, tally.rejected);
+        for (total, count) in self.cookies.iter().zip(tally.cookies) {
+            add(total, count);
+        }
     }
 
     fn add_to(&self, sum: &mut Tally) {
@@ -192,6 +199,9 @@ impl ThreadTotals {
         sum.ignored += read(&self.ignored);
         sum.outsiders += read(&self.outsiders);
         sum.rejected += read(&self.rejected);
+        for (sum, total) in sum.cookies.iter_mut().zip(&self.cookies) {
+            *sum += read(total);
+        }
     }
 }
 
@@ -285,6 +295,13 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         SIGNATURES_REFUSED,
         "Signed queries whose signature was refused",
         totals.sum().rejected,
+    )?;
+    let cookies = COOKIES.iter().zip(totals.sum().cookies);
+    let cookies = cookies.map(|((_, proves), count)| (labels(&[("proves", proves)]), count));
+    page.counters(
+        COOKIE_QUERIES,
+        "Queries with a DNS cookie by what it proves",
+        cookies.collect(),
     )?;
     let notify = &totals.notify;
     page.counter(

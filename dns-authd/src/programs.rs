@@ -72,6 +72,8 @@ pub struct LiveReport {
     pub members: Vec<String>,
     /// The TTL of its answers.
     pub ttl: u32,
+    /// The targets that its programs name.
+    pub targets: Vec<Watched>,
     /// Messages of its programs.
     pub messages: Vec<String>,
 }
@@ -201,6 +203,7 @@ impl Known {
             certainty: self.certainty.filter(|_| self.answer.failure.is_none()),
             members: self.answer.members(),
             ttl: self.answer.ttl,
+            targets: self.targets.iter().cloned().collect(),
             messages: self
                 .messages
                 .iter()

@@ -18,6 +18,7 @@ const CLIENT: Client = Client {
     transport: Transport::Tcp,
     can_wait: false,
     may_ask: true,
+    clock: dns_serve::cookies::clock,
 };
 
 /// The class of the internet (RFC 1035 §3.2.4).

@@ -82,6 +82,7 @@ impl Respond for Answerer {
             transport: Transport::Udp,
             can_wait: true,
             may_ask: self.access.get().may_ask(peer.ip()),
+            clock: dns_serve::cookies::clock,
         };
         let message = datagram.payload();
         let responder = &mut self.responder;

@@ -36,7 +36,9 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
-use crate::{health, kubernetes, notify, random, routes, secondary, self_check, server, status};
+use crate::{
+    explain, health, kubernetes, notify, random, routes, secondary, self_check, server, status,
+};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -123,11 +125,7 @@ impl Service for Authd {
             Arc::clone(&access),
             totals.clone(),
         );
-        let (asked, cell) = (Arc::clone(&shared), Arc::clone(&stock.cell));
-        context.admin.self_check(move || {
-            let checked = self_check::run(&asked, &cell.current().table);
-            async move { checked }
-        });
+        check_self(context, &shared, &stock.cell);
         let connections = shared.counters().clone();
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let parts = WorkerParts {
@@ -160,6 +158,7 @@ impl Service for Authd {
             &stock.publisher.sender(),
             &secondaries,
         );
+        explain::add(&context.admin, &stock.explained(&access));
         Ok(Self {
             engine,
             waiting,
@@ -227,7 +226,27 @@ impl Service for Authd {
     }
 }
 
+/// Lets the process be asked whether it works: it answers a client of its own.
+fn check_self(context: &Context, shared: &Arc<Shared>, cell: &Arc<Latest<Snapshot>>) {
+    let (shared, cell) = (Arc::clone(shared), Arc::clone(cell));
+    context.admin.self_check(move || {
+        let checked = self_check::run(&shared, &cell.current().table);
+        async move { checked }
+    });
+}
+
 impl Stock {
+    /// The sources of explanations.
+    fn explained(&self, access: &Arc<Latest<Access>>) -> explain::Sources {
+        explain::Sources {
+            cell: Arc::clone(&self.cell),
+            reports: Arc::clone(&self.reports),
+            histories: self.histories.clone(),
+            access: Arc::clone(access),
+            link: self.link.clone(),
+        }
+    }
+
     /// Begins to load the zones, and to follow files and healthd. Returns before they are loaded: each answers
     /// when it is. Only while another process answers from the same sockets, it waits for all of them.
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {

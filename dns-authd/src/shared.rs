@@ -119,6 +119,7 @@ impl Shared {
             },
             can_wait,
             may_ask: self.access.current().may_ask(client.peer.ip()),
+            clock: dns_serve::cookies::clock,
         }
     }
 

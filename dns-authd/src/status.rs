@@ -112,19 +112,25 @@ fn live_set(set: &LiveReport) -> LiveSet {
     LiveSet {
         owner: set.owner.to_string(),
         rtype: set.rtype.to_string(),
-        certainty: match set.certainty {
-            Some(dns_lua::Certainty::Known) => Certainty::Known,
-            Some(dns_lua::Certainty::AllDown) => Certainty::AllDown,
-            Some(dns_lua::Certainty::Unknown) => Certainty::Unknown,
-            None => Certainty::Failed,
-        },
+        certainty: certainty(set),
         members: set.members.clone(),
         ttl: set.ttl,
         messages: set.messages.clone(),
     }
 }
 
-fn health(reports: &Reports, link: &Link) -> Health {
+/// The certainty of a live set.
+pub(crate) const fn certainty(set: &LiveReport) -> Certainty {
+    match set.certainty {
+        Some(dns_lua::Certainty::Known) => Certainty::Known,
+        Some(dns_lua::Certainty::AllDown) => Certainty::AllDown,
+        Some(dns_lua::Certainty::Unknown) => Certainty::Unknown,
+        None => Certainty::Failed,
+    }
+}
+
+/// The connection to healthd.
+pub(crate) fn health(reports: &Reports, link: &Link) -> Health {
     let targets = reports.n_targets;
     match link.state() {
         None => Health {

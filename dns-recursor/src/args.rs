@@ -5,6 +5,7 @@
     reason = "these comments are what `--help` prints"
 )]
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
@@ -57,6 +58,23 @@ pub enum Verb {
     },
     /// Show the state of the running server
     Status(StatusArgs),
+    /// Say how a name is answered, and why
+    ///
+    /// Asks the running server for the route of the name and its upstreams, the entries of its cache, and the answer
+    /// that a client would get. It asks no upstream, and the cache stays as it is.
+    Explain {
+        /// The name
+        #[arg(value_name = "NAME")]
+        name: String,
+        /// The type of the records
+        #[arg(value_name = "TYPE", default_value = "A")]
+        rtype: String,
+        /// The client that would ask [default: one that may]
+        #[arg(long, value_name = "IP")]
+        client: Option<IpAddr>,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// Show or flush the running server's cache
     Cache {
         #[command(subcommand)]

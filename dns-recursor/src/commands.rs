@@ -5,6 +5,7 @@ use std::slice;
 
 use ::config::Draft;
 use ::config::dns_recursor::DnsRecursor;
+use api::explain::dns_recursor::Explanation;
 use config_text::web::encoded;
 use daemon::admin::Method;
 use daemon::args::{self, ServeArgs};
@@ -12,6 +13,7 @@ use daemon::config::Problems;
 use daemon::disk::Disk;
 use daemon::run;
 use daemon::{errln, exit, outln};
+use dns_serve::question;
 
 use crate::args::{CacheVerb, Cli, ConfigArgs, Format, Verb, split_settings};
 use crate::config::{Config, DEFAULT_ADMIN};
@@ -38,6 +40,15 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         Verb::Check(args) => check(&args),
         Verb::Import { format } => import(&format),
         Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+        Verb::Explain {
+            name,
+            rtype,
+            client,
+            status,
+        } => {
+            let path = question::path(name, rtype, client);
+            run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
+        }
         Verb::Cache { verb } => cache(&verb),
     }
 }

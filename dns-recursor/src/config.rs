@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread;
 
 use ::config::dns_recursor::{self as file, ADMIN_PORT, DnsRecursor};
@@ -10,6 +11,7 @@ use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
+use dns_cookie::Cookies;
 use dns_front::local::Local;
 use dns_iterate::hints;
 use dns_resolve::forward::{DnssecMode, ForwardMode, Mode, Policy, Protocol, Route, Table};
@@ -41,6 +43,8 @@ pub struct Config {
     pub anchors: Anchors,
     /// The addresses of the root's servers.
     pub root: Vec<IpAddr>,
+    /// The answer to cookies.
+    pub cookies: Option<Arc<Cookies>>,
     /// Settings that are understood, but odd.
     pub warnings: Vec<Problem>,
 }
@@ -160,6 +164,7 @@ impl Config {
             source,
             anchors,
             root: hints::public(),
+            cookies: None,
             warnings,
             file,
         })

@@ -24,6 +24,7 @@ pub mod commands;
 pub mod config;
 pub mod driver;
 pub mod entropy;
+mod explain;
 pub mod healthd;
 pub mod import;
 pub mod load;

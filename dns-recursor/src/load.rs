@@ -13,6 +13,7 @@ use daemon::exit;
 use daemon::tls::Certificates;
 use dns_iterate::hints;
 use dns_resolve::own_addresses::OwnAddresses;
+use dns_serve::cookies;
 use peer_recursor_conf::RecursorConf;
 
 use crate::config::{self, Config};
@@ -46,6 +47,7 @@ impl Source {
                 if let Some(hints) = &config.file.recursion.root_hints {
                     config.root = root_hints(hints)?;
                 }
+                config.cookies = cookies::load(&config.file.cookies, path.parent())?;
                 Ok(config)
             }
             Self::RecursorConf {
@@ -64,6 +66,7 @@ impl Source {
                     Config::from_document(&Document::inline(name, written.to_string()))?;
                 // The notes have the places in the file itself.
                 config.warnings = draft.notes.iter().map(Note::problem).collect();
+                config.cookies = cookies::load(&config.file.cookies, None)?;
                 Ok(config)
             }
         }

@@ -20,7 +20,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::link::Link;
 
 use crate::driver::{Latency, Observed};
-use crate::totals::{ARRIVALS, BUCKETS, SOURCES, Sum, TYPES, Totals, bucket_bound};
+use crate::totals::{ARRIVALS, BUCKETS, COOKIES, SOURCES, Sum, TYPES, Totals, bucket_bound};
 
 /// Queries by `proto`, `family` and `type`.
 pub const REQUESTS: &str = "coredns_dns_requests";
@@ -64,6 +64,8 @@ pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
 pub const EVENTS: &str = "dns_recursor_resolver_events";
 /// Answers that were validated, by `state`.
 pub const VALIDATED: &str = "dns_recursor_validated_answers";
+/// Queries with a cookie, by what it `proves`.
+pub const COOKIE_QUERIES: &str = "dns_recursor_cookie_queries";
 /// Open connections.
 pub const TCP_CONNECTIONS: &str = "dns_recursor_tcp_connections";
 /// Connections refused because of a limit.
@@ -182,6 +184,13 @@ impl Scrape {
             CACHE_PREFETCHES,
             "Entries refreshed ahead",
             one(sum.prefetches),
+        )?;
+        let cookies = COOKIES.iter().zip(sum.cookies);
+        let cookies = cookies.map(|((_, proves), count)| (labels(&[("proves", proves)]), count));
+        page.counters(
+            COOKIE_QUERIES,
+            "Queries with a DNS cookie by what it proves",
+            cookies.collect(),
         )
     }
 

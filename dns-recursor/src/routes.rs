@@ -14,8 +14,7 @@ use dns_cache::cache::{Cache, Entry, Reach};
 use dns_cache::instant::Instant;
 use dns_cache::key;
 use dns_cache::message::Pool;
-use dns_wire::records::uncompressed_rdata;
-use dns_wire::{Name, NameError, Records, rdata};
+use dns_wire::{Name, NameError, Records, records};
 
 use crate::clock::Clock;
 
@@ -120,16 +119,8 @@ fn write_entry(text: &mut String, name: &Name, entry: &Entry<'_>) -> std::fmt::R
     )?;
     let bytes = message.bytes();
     for record in Records::new(bytes).into_iter().flatten().flatten() {
-        let owner = Name::read(bytes, record.name_offset);
-        let data = uncompressed_rdata(bytes, &record);
-        if let (Ok((owner, _)), Ok(data)) = (owner, data) {
-            let ttl = record.ttl.saturating_sub(entry.age);
-            let data = rdata::display(record.rtype, &data);
-            writeln!(
-                text,
-                "{owner} {ttl} {} {} {data}",
-                record.class, record.rtype
-            )?;
+        if let Some(line) = records::line(bytes, &record, entry.age) {
+            writeln!(text, "{line}")?;
         }
     }
     Ok(())

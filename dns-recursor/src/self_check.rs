@@ -62,6 +62,7 @@ async fn look_up(zone: &Name, jobs: &mpsc::Sender<Job>, clock: Clock) -> Result<
         question: &question,
         edns: None,
         limit: LIMIT,
+        cookie: None,
     };
     let arrival = Arrival {
         transport: Transport::Tcp,

@@ -132,17 +132,21 @@ impl Responder {
             view: &snapshot.view,
             cache: &self.cache,
             now: self.now,
+            client: peer,
+            clock: dns_serve::cookies::clock,
         };
         let Judged {
             verdict,
             source,
             qtype,
+            cookie_state,
         } = front.judge(message, permissions, transport, &mut self.key, out);
         let arrival = Arrival {
             transport,
             ipv6: peer.is_ipv6(),
         };
         self.counts.request(arrival, qtype);
+        self.counts.cookie(cookie_state);
         match verdict {
             Verdict::Reply(length) => self.replied(source, length, out),
             Verdict::ReplyAndRefresh(length) => {

@@ -35,7 +35,7 @@ use crate::metrics::Scrape;
 use crate::server::{Resources, Responder, Snapshot};
 use crate::status::Report;
 use crate::totals::Totals;
-use crate::{load, routes, self_check, tcp};
+use crate::{explain, load, routes, self_check, tcp};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -258,6 +258,15 @@ impl Recursor {
             server: first.map_or_else(String::new, |address| format!("dns://{address}")),
         }));
         routes::add(&context.admin, &self.cache, self.clock);
+        explain::add(
+            &context.admin,
+            &explain::Sources {
+                cell: Arc::clone(&self.cell),
+                cache: Arc::clone(&self.cache),
+                observed: self.driver.observed(),
+                clock: self.clock,
+            },
+        );
         // The resolver ends when the last sender of questions is dropped.
         let (cell, jobs, clock) = (Arc::clone(&self.cell), self.driver.jobs(), self.clock);
         let jobs = jobs.downgrade();
@@ -299,6 +308,8 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
             outsiders: config.file.outsiders,
             stale_ttl: config.file.stale.ttl.0,
             prefetch: config.file.cache.prefetch,
+            cookies: config.cookies.clone(),
+            nocookie_limit: config.file.cookies.nocookie_udp_size.get().into(),
         }),
         allow: config.allow.networks(),
         notify: config.file.notify_from.0.clone(),

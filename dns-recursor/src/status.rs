@@ -12,6 +12,7 @@ use dns_cache::cache::Usage;
 use dns_cache::instant::Instant;
 use dns_front::front::Source;
 use dns_resolve::forward::{self, DnssecMode, Mode, Table};
+use dns_resolve::resolver::UpstreamView;
 use dns_wire::Name;
 
 use crate::driver::Observed;
@@ -46,13 +47,8 @@ impl Report<'_> {
             dnssec: mode(route.dnssec).to_owned(),
             upstreams: route.upstreams.iter().map(ToString::to_string).collect(),
         });
-        let upstreams = self.observed.upstreams.iter().map(|view| Upstream {
-            address: view.address.to_string(),
-            state: fitness(view.fitness),
-            why: view.absence.map(|why| why.to_string()),
-            since_seconds: self.now.since(view.since).as_secs(),
-            round_trip_ms: view.round_trip.map(|time| time.as_secs_f64() * 1e3),
-        });
+        let upstreams = self.observed.upstreams.iter();
+        let upstreams = upstreams.map(|view| upstream(view, self.now));
         Detail {
             queries: self.sum.n_requests(),
             answers: Answers {
@@ -91,8 +87,19 @@ impl Report<'_> {
     }
 }
 
+/// An upstream.
+pub(crate) fn upstream(view: &UpstreamView, now: Instant) -> Upstream {
+    Upstream {
+        address: view.address.to_string(),
+        state: fitness(view.fitness),
+        why: view.absence.map(|why| why.to_string()),
+        since_seconds: now.since(view.since).as_secs(),
+        round_trip_ms: view.round_trip.map(|time| time.as_secs_f64() * 1e3),
+    }
+}
+
 /// The configuration's word for a mode.
-const fn mode(mode: DnssecMode) -> &'static str {
+pub(crate) const fn mode(mode: DnssecMode) -> &'static str {
     match mode {
         DnssecMode::Off => "off",
         DnssecMode::Process => "process",
@@ -218,7 +225,6 @@ mod tests {
 
     use super::*;
     use dns_resolve::forward::Route;
-    use dns_resolve::resolver::UpstreamView;
     use dns_resolve::upstream_state::Absence;
 
     #[test]

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dns_cache::answer::Transport;
+use dns_cookie::CookieState;
 use dns_front::front::Source;
 use dns_wire::{Rcode, Type};
 use parking_lot::RwLock;
@@ -41,6 +42,13 @@ pub const SOURCES: [(Source, &str); 8] = [
     (Source::Resolver, "forward"),
     (Source::Error, "error"),
     (Source::Dropped, "dropped"),
+];
+/// The states of cookies, by their names in metrics.
+pub const COOKIES: [(CookieState, &str); 4] = [
+    (CookieState::New, "new"),
+    (CookieState::Bad, "bad"),
+    (CookieState::Proven, "proven"),
+    (CookieState::Malformed, "malformed"),
 ];
 /// Transport and address family of queries.
 pub const ARRIVALS: [(&str, &str); 4] = [("udp", "1"), ("udp", "2"), ("tcp", "1"), ("tcp", "2")];
@@ -95,6 +103,7 @@ pub struct Counts {
     responses: [[Count; RCODES]; SOURCES.len()],
     latency: [Count; BUCKETS + 1],
     latency_micros: Count,
+    cookies: [Count; COOKIES.len()],
     /// Entries that were refreshed before they expired.
     pub prefetches: Count,
     /// Queries refused because too many wait.
@@ -108,6 +117,7 @@ impl Default for Counts {
             responses: array::from_fn(|_| array::from_fn(|_| Count::default())),
             latency: array::from_fn(|_| Count::default()),
             latency_micros: Count::default(),
+            cookies: array::from_fn(|_| Count::default()),
             prefetches: Count::default(),
             overload: Count::default(),
         }
@@ -128,6 +138,16 @@ impl Counts {
             .and_then(|row| row.get(qtype))
         {
             count.add(1);
+        }
+    }
+
+    /// Counts the cookie of a query, if it has one.
+    pub fn cookie(&self, cookie_state: CookieState) {
+        if cookie_state != CookieState::None {
+            let place = COOKIES.iter().position(|(known, _)| *known == cookie_state);
+            if let Some(count) = place.and_then(|place| self.cookies.get(place)) {
+                count.add(1);
+            }
         }
     }
 
@@ -190,6 +210,8 @@ pub struct Sum {
     pub latency: [u64; BUCKETS + 1],
     /// The sum of all latencies, in microseconds.
     pub latency_micros: u64,
+    /// Queries with a cookie, by what it proves.
+    pub cookies: [u64; COOKIES.len()],
     /// Entries refreshed ahead.
     pub prefetches: u64,
     /// Queries refused because too many wait.
@@ -222,6 +244,7 @@ impl Totals {
                     counts.responses.as_flattened(),
                 ),
                 (&mut sum.latency[..], &counts.latency[..]),
+                (&mut sum.cookies[..], &counts.cookies[..]),
             ];
             for (to, from) in pairs {
                 for (to, from) in to.iter_mut().zip(from) {

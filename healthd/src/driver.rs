@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 use daemon::clock;
 use daemon::run::Heartbeat;
 use parking_lot::{Mutex, MutexGuard};
-use proto::health::{Liveness, Target, Terms};
+use proto::health::{AdminState, Liveness, Target, Terms};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
 use crate::leases::LeaseTable;
 use crate::metrics::Counters;
+use crate::trail::{Change, Outcome, Trail};
 use exchange::members::{Contact, PeerId, is_shared};
 use health_probe::Prober;
 use liveness::admin_rules::Decision;
@@ -53,6 +54,7 @@ struct Shared {
     prober: Prober,
     counters: Counters,
     heartbeat: Heartbeat,
+    trail: Mutex<Trail>,
 }
 
 impl Driver {
@@ -83,6 +85,7 @@ impl Driver {
                 prober: Prober::new(),
                 counters,
                 heartbeat,
+                trail: Mutex::default(),
             }),
         }
     }
@@ -99,9 +102,19 @@ impl Driver {
         let result = step(&mut monitor, now());
         let changes = self.shared.announce(&mut monitor);
         drop(monitor);
-        log_changes(changes);
+        self.shared.log_changes(changes);
         self.shared.wake.notify_one();
         result
+    }
+
+    /// Reads the recent past, or adds to it. A caller may hold the monitor; `look` must not take it.
+    pub(crate) fn trail<R>(&self, look: impl FnOnce(&mut Trail) -> R) -> R {
+        look(&mut self.shared.trail.lock())
+    }
+
+    /// Keeps a change.
+    pub(crate) fn note(&self, change: Change) {
+        self.shared.note(change);
     }
 
     /// Looks at the monitor.
@@ -202,13 +215,19 @@ impl Shared {
         let ended = monitor.take_ended();
         let changes = self.announce(&mut monitor);
         drop(monitor);
-        log_changes(changes);
+        self.log_changes(changes);
         for (scope, decision) in ended {
             let Decision {
                 state,
                 terms: Terms { reason, by, .. },
             } = decision;
             tracing::info!(%scope, %state, reason, by, "Administrative state has ended; probes decide again");
+            self.note(Change {
+                what: scope.to_string(),
+                state: AdminState::Ready.to_string(),
+                why: format!("{state} has ended"),
+                by: String::new(),
+            });
         }
         (probes, deadline)
     }
@@ -216,18 +235,38 @@ impl Shared {
     fn finish(&self, id: TargetId, target: &Target, finding: Finding) {
         self.counters.count(target, &finding);
         let (reason, good) = (finding.reason.clone(), finding.good);
+        let outcome = Outcome {
+            good,
+            seconds: finding.latency.as_secs_f32(),
+        };
         let mut monitor = self.lock();
         let first = monitor
             .table()
             .get(id)
             .is_some_and(|entry| entry.state.liveness() == Liveness::Unknown);
         let effect = monitor.finish(id, finding, now());
+        let is_known = |id| monitor.table().get(id).is_some();
+        if is_known(id) {
+            self.trail.lock().note_result(id, outcome, is_known);
+        }
         let is_shared = monitor.exchanged().is_some() && is_shared(target);
         let changes = self.announce(&mut monitor);
         drop(monitor);
         self.wake.notify_one();
         let is_logged = changes.iter().any(|change| *change.target == *target);
-        log_changes(changes);
+        self.log_changes(changes);
+        if effect == Effect::Flipped && !is_logged {
+            let state = if good { Liveness::Up } else { Liveness::Down };
+            self.note(Change {
+                what: target.to_string(),
+                state: match is_shared {
+                    true => format!("{state} by this node"),
+                    false => state.to_string(),
+                },
+                why: reason.clone(),
+                by: String::new(),
+            });
+        }
         match (effect, good) {
             (Effect::Flipped, _) if is_logged => {}
             (Effect::Flipped, true) if is_shared => {
@@ -252,41 +291,62 @@ impl Shared {
             moved
         });
         let contact = monitor.contact().map(|(contact, _)| contact);
-        self.contact.send_if_modified(|known| {
+        let moved = self.contact.send_if_modified(|known| {
             let moved = *known != contact;
             *known = contact;
             moved
         });
+        if let Some(contact) = contact.filter(|_| moved) {
+            self.note(Change {
+                what: "this node".to_owned(),
+                state: crate::status::contact_of(contact).to_string(),
+                ..Change::default()
+            });
+        }
         monitor.take_site_changes()
     }
 
     fn lock(&self) -> MutexGuard<'_, Monitor> {
         self.monitor.lock()
     }
+
+    fn note(&self, change: Change) {
+        self.trail.lock().note(clock::since_1970(), change);
+    }
+
+    fn log_changes(&self, changes: Vec<SiteChange>) {
+        for change in changes {
+            self.note(Change {
+                what: change.target.to_string(),
+                state: change.after.to_string(),
+                why: change.words.clone(),
+                by: String::new(),
+            });
+            log_change(change);
+        }
+    }
 }
 
-fn log_changes(changes: Vec<SiteChange>) {
-    for change in changes {
-        let SiteChange {
-            target,
-            before,
-            after,
-            own,
-            words,
-        } = change;
-        let contradicts = own != after && own != Liveness::Unknown;
-        match after {
-            Liveness::Up if contradicts => {
-                tracing::warn!(%target, words, "Target is up, and cannot be reached from this node");
-            }
-            Liveness::Down if contradicts => {
-                tracing::warn!(%target, words, "Target is down, although this node reaches it");
-            }
-            Liveness::Down if before == Liveness::Up => {
-                tracing::warn!(%target, words, "Target is down");
-            }
-            after => tracing::info!(%target, words, "Target is {after}"),
+fn log_change(change: SiteChange) {
+    let SiteChange {
+        target,
+        before,
+        after,
+        own,
+        words,
+    } = change;
+    let contradicts = own != after && own != Liveness::Unknown;
+    match after {
+        Liveness::Up if contradicts => {
+            tracing::warn!(%target, words, "Target is up, and cannot be reached from this node");
         }
+        Liveness::Down if contradicts => {
+            tracing::warn!(%target, words, "Target is down, although this node reaches it");
+        }
+        Liveness::Down if before == Liveness::Up => {
+            tracing::warn!(%target, words, "Target is down");
+        }
+        after => tracing::info!(%target, words, "Target is {after}"),
     }
 }
 

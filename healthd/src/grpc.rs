@@ -22,8 +22,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::driver::Driver;
 use crate::marks::{self, MarkError};
-use crate::wire_form;
+use crate::trail::Change;
+use crate::{status, wire_form};
 use liveness::admin_rules::Scope;
+use liveness::clocks::TooManyClocks;
 use liveness::monitor::{Changes, Limits, Monitor, Statement, SubscriberId};
 
 /// Responses that wait for a subscriber to read. Changes beyond them become one delta.
@@ -179,12 +181,27 @@ impl HealthApi {
     /// Keeps a report, and says so when the state is another.
     fn take_clock(&self, report: ClockReport) -> Result<(), Status> {
         let (name, state) = (report.reporter.clone(), report.state);
-        let taken = self
-            .driver
-            .step(|monitor, now| monitor.clocks_mut().report(report, now));
+        let offset = status::seconds(report.offset);
+        let taken = self.driver.step(|monitor, now| {
+            let before = monitor.clocks_mut().report(report, now)?;
+            let is_known = |name: &str| {
+                monitor
+                    .clocks()
+                    .iter()
+                    .any(|one| one.report.reporter == name)
+            };
+            self.driver
+                .trail(|trail| trail.note_offset(&name, offset, is_known));
+            Ok::<_, TooManyClocks>(before)
+        });
         let before = taken.map_err(|error| Status::resource_exhausted(error.to_string()))?;
         if let Some(before) = before {
             tracing::info!(name, %before, %state, "Clock changed its state");
+            self.driver.note(Change {
+                what: format!("clock of {name}"),
+                state: state.to_string(),
+                ..Change::default()
+            });
         }
         Ok(())
     }

@@ -5,7 +5,7 @@
 //! Report ─────► grpc ───►│ driver  │────────►│ health-probe │──► targets
 //!        ◄─────          │(monitor)│◄────────│              │◄──
 //!                        └────┬────┘ findings└──────────────┘
-//!                             └──► saver, state (disk), metrics, collector, status, page
+//!                             └──► saver, state (disk), metrics, collector, status, trail, page
 //! ```
 //!
 //! The crate `liveness` decides: the [`driver`] holds its `Monitor` and passes it the time. The crate
@@ -15,6 +15,7 @@
 pub mod collector;
 pub mod config;
 pub mod driver;
+mod explain;
 pub mod grpc;
 pub mod grpc_health;
 mod leases;
@@ -27,5 +28,7 @@ pub mod saver;
 pub mod service;
 pub mod state;
 pub mod status;
+pub mod trail;
 pub mod verbs;
+mod view;
 pub mod wire_form;

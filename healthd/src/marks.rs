@@ -11,6 +11,7 @@ use liveness::admin_rules::{AdminRules, Decision, Scope};
 use proto::health::AdminState;
 
 use crate::driver::Driver;
+use crate::trail::Change;
 
 /// The path at which operators decide.
 pub(crate) const PATH: &str = "/marks";
@@ -104,6 +105,12 @@ pub(crate) async fn set(
     });
     let (targets, generation) = set.ok_or(MarkError::TooMany)?;
     tracing::info!(%scope, %state, until, reason, by, n_targets = targets, "Administrative state set");
+    driver.note(Change {
+        what: scope.to_string(),
+        state: state.to_string(),
+        why: reason,
+        by,
+    });
     match driver.is_saved(generation, ON_DISK).await {
         true => Ok(Marked {
             targets,

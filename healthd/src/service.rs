@@ -1,5 +1,7 @@
 //! The daemon: it opens listeners and the state at the start, applies a reload, and saves at the end.
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +9,7 @@ use std::time::Duration;
 use ::config::healthd::Healthd as HealthdFile;
 use api::healthd::Detail;
 use config_text::{counted, counted_as};
-use daemon::admin::{Reply, Routes};
+use daemon::admin::Routes;
 use daemon::clock;
 use daemon::config::{Common, Problems};
 use daemon::drain::Drain;
@@ -22,15 +24,17 @@ use proto::wire::{self, health_server::Health as _};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::collector::TargetCollector;
-use crate::config::Config;
+use crate::config::{Config, ExchangeConfig};
 use crate::driver::Driver;
 use crate::grpc::{HealthApi, warn_of_waiting};
 use crate::listener::Listeners;
 use crate::metrics::Counters;
+use crate::page::Page;
+use crate::page::services::Listeners as ServiceListeners;
 use crate::peers::Exchange;
 use crate::saver::Saver;
 use crate::state::{self, Store};
-use crate::{marks, page, status};
+use crate::{explain, marks, status, view};
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
 
 /// Descriptors that are not probes': listeners, subscribers, files.
@@ -79,6 +83,8 @@ impl Service for Healthd {
         let lock = take_state(&config, context).await?;
         // Its predecessor holds the socket and the port until then, where systemd does not.
         let listeners = Listeners::open(&mut context.inherited, &config.file.listen)?;
+        let services = ServiceListeners::of(&config.file, config.common.admin);
+        let node_names = node_names(config.exchange.as_ref());
         let exchange = match config.exchange.clone() {
             Some(exchange) => Some(Exchange::open(exchange, context)?),
             None => None,
@@ -108,8 +114,10 @@ impl Service for Healthd {
         context.metrics.register_collector(Box::new(collector));
         let saver = Saver::start(store, driver.clone(), context.readiness.clone());
         let names = listeners.names();
-        add_page(&context.admin, &driver, &names);
+        let page = Page::new(driver.clone(), &names, node_names, services);
+        page.add_to(&context.admin);
         marks::add(&context.admin, &driver);
+        explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
         let bound = listeners.serve(&driver, &guard)?;
@@ -154,7 +162,7 @@ impl Service for Healthd {
     }
 
     fn status(&self) -> Detail {
-        detail(&self.driver, &self.names)
+        view::detail(&self.driver, &self.names).0
     }
 
     async fn drain(self, deadline: Duration) -> bool {
@@ -198,22 +206,14 @@ fn check_self(admin: &Routes, driver: &Driver) {
     });
 }
 
-fn detail(driver: &Driver, names: &[String]) -> Detail {
-    let errors = driver.peer_errors();
-    let mut detail = driver.look_now(|monitor, now| status::detail(monitor, names, &errors, now));
-    if let Some(exchange) = &mut detail.exchange {
-        exchange.leases = driver.leases().shown(&exchange.node);
-    }
-    detail
-}
-
-/// The site's page, for a browser.
-fn add_page(admin: &Routes, driver: &Driver, names: &[String]) {
-    let (driver, names) = (driver.clone(), names.to_owned());
-    admin.get("/", move |_| {
-        let detail = detail(&driver, &names);
-        async move { Reply::html(page::render(&detail)) }
+/// The names of the other nodes by their addresses, as far as the file has addresses.
+fn node_names(exchange: Option<&ExchangeConfig>) -> BTreeMap<IpAddr, String> {
+    let peers = exchange.into_iter().flat_map(|exchange| &exchange.peers);
+    let named = peers.filter_map(|peer| {
+        let address: SocketAddr = peer.address.to_string().parse().ok()?;
+        Some((address.ip(), peer.name.to_string()))
     });
+    named.collect()
 }
 
 /// Takes over the state directory: two healthds would probe everything twice, and each would overwrite the

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, UNIX_EPOCH};
 
 use api::Status;
+pub(crate) use api::explain::healthd::verdict_words;
 use api::healthd::{
     Clock, Contact, Decision, Detail, Deviation, Exchange, Lease, Peer, Probes, Subscriber, Target,
 };
@@ -14,7 +15,7 @@ use daemon::decision;
 use daemon::run::headline;
 
 use exchange::members::{self, PeerId};
-use proto::health::{AdminState, Leap, Liveness, Verdict};
+use proto::health::{AdminState, Leap, Liveness};
 
 use crate::wire_form;
 use liveness::admin_rules::{self, Scope};
@@ -77,17 +78,22 @@ fn exchange(monitor: &Monitor, errors: &BTreeMap<PeerId, String>, now: Now) -> O
     });
     Some(Exchange {
         node: settings.node.clone(),
-        contact: match contact {
-            members::Contact::Joining => Contact::Joining,
-            members::Contact::Connected => Contact::Connected,
-            members::Contact::Alone => Contact::Alone,
-            members::Contact::CutOff => Contact::CutOff,
-        },
+        contact: contact_of(contact),
         contact_seconds: now.steady.saturating_duration_since(since).as_secs_f64(),
         peers: peers.collect(),
         // They are no matter of the monitor.
         leases: Vec::new(),
     })
+}
+
+/// The contact with the other nodes, as the status shows it.
+pub(crate) const fn contact_of(contact: members::Contact) -> Contact {
+    match contact {
+        members::Contact::Joining => Contact::Joining,
+        members::Contact::Connected => Contact::Connected,
+        members::Contact::Alone => Contact::Alone,
+        members::Contact::CutOff => Contact::CutOff,
+    }
 }
 
 /// The service in a few words: `9 targets, 6 up`.
@@ -101,7 +107,8 @@ pub fn serves(monitor: &Monitor) -> String {
 /// Targets without room that are named.
 const NAMED: usize = 8;
 
-fn target(monitor: &Monitor, entry: &Entry) -> Target {
+/// A target and its state.
+pub(crate) fn target(monitor: &Monitor, entry: &Entry) -> Target {
     let seen = Seen::from(entry);
     let schedule = seen.schedule();
     let views = monitor.views(&entry.target);
@@ -127,7 +134,8 @@ fn target(monitor: &Monitor, entry: &Entry) -> Target {
     }
 }
 
-fn decision((scope, decision): (Scope, &admin_rules::Decision)) -> Decision {
+/// A decision, with its place.
+pub(crate) fn decision((scope, decision): (Scope, &admin_rules::Decision)) -> Decision {
     Decision {
         place: scope.to_string(),
         state: decision.state,
@@ -167,7 +175,7 @@ fn clock(clock: &clocks::Clock, now: Now) -> Clock {
     clippy::cast_precision_loss,
     reason = "exact to the nanosecond for a hundred days"
 )]
-fn seconds(nanoseconds: i64) -> f64 {
+pub(crate) fn seconds(nanoseconds: i64) -> f64 {
     nanoseconds as f64 / 1e9
 }
 
@@ -280,20 +288,6 @@ pub(crate) fn peer_words(peer: &Peer) -> String {
     format!("{}: {heard}, {findings}{ignored}{error}", peer.name)
 }
 
-/// Why the liveness of a target is what it is: `by site: master-0 up (connected), master-1 down (…)`.
-pub(crate) fn verdict_words(verdict: &Verdict) -> String {
-    let findings = verdict.findings.iter();
-    let findings = findings.map(|finding| {
-        let reason = match finding.reason.as_str() {
-            "" => String::new(),
-            reason => format!(" ({reason})"),
-        };
-        format!("{} {}{reason}", finding.node, finding.liveness)
-    });
-    let findings: Vec<String> = findings.collect();
-    format!("by {}: {}", verdict.basis, findings.join(", "))
-}
-
 /// A deviation in a line: `down to 1 subscriber with fall 1, since …, generation 7`.
 pub(crate) fn deviation_words(deviation: &Deviation) -> String {
     format!(
@@ -374,7 +368,7 @@ pub(crate) fn or_dash(text: Option<&str>) -> &str {
 #[cfg(test)]
 mod tests {
     use api::Terms;
-    use proto::health::{Basis, NodeFinding};
+    use proto::health::{Basis, NodeFinding, Verdict};
 
     use super::*;
 

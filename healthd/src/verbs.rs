@@ -7,15 +7,17 @@ mod watch;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use api::explain::healthd::Explanation;
 use clap::{Parser, Subcommand};
 use config_text::counted_as;
+use config_text::web::with_query;
 use daemon::args::{ServeArgs, StatusArgs};
 use daemon::run;
 use proto::endpoint::Endpoint;
 
 use crate::config::{Config, DEFAULT_ADMIN, Overrides};
 use crate::service::Healthd;
-use crate::status;
+use crate::{explain, status};
 
 /// Probes each target once for all subscribers, and publishes liveness
 ///
@@ -48,6 +50,17 @@ enum Verb {
     Check(ConfigArgs),
     /// Show what the running daemon knows
     Status(StatusArgs),
+    /// Say why a target is up or down
+    ///
+    /// Asks the running daemon for the target's state, since when it is so, what the probes of each node find,
+    /// the decisions of operators, and the services that ask for the target.
+    Explain {
+        /// IP address, with or without a port; or the target as `healthd status` names it, such as `tcp 192.0.2.13:6443`
+        #[arg(value_name = "TARGET")]
+        target: String,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// Print states and their changes as they happen
     Watch(watch::Args),
     /// Probe once from here, without a daemon, and print what was found
@@ -103,6 +116,10 @@ impl Command {
                 })
             }
             Verb::Status(args) => run::status(&args, DEFAULT_ADMIN, status::render),
+            Verb::Explain { target, status } => {
+                let path = with_query(explain::PATH, &[("target", Some(target))]);
+                run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
+            }
             Verb::Watch(args) => run::verb(watch::run(args)),
             Verb::Probe(args) => run::verb(probe::run(*args)),
             Verb::Mark(args) => mark::run(&args),

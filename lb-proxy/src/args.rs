@@ -101,11 +101,14 @@ pub enum Verb {
         #[command(subcommand)]
         verb: BackendVerb,
     },
-    /// Say why each server is or is not chosen
+    /// Say why each server is or is not chosen, and who holds a virtual address
+    ///
+    /// Asks the running proxy for frontends with their backends, servers with weights, queues and the reasons of the
+    /// choice, and virtual addresses with their holder and the reason.
     Explain {
-        /// Only this backend.
-        #[arg(value_name = "BACKEND")]
-        backend: Option<String>,
+        /// Only this frontend, backend or virtual address, by name or as ADDRESS or ADDRESS:PORT of clients or of a server.
+        #[arg(value_name = "NAME|ADDRESS[:PORT]")]
+        about: Option<String>,
         /// The running proxy.
         #[command(flatten)]
         status: StatusArgs,

@@ -5,6 +5,7 @@ use std::slice;
 
 use ::config::Draft;
 use ::config::lb_proxy::LbProxy;
+use api::explain::lb_proxy::Explanation;
 use api::lb_proxy::{Killed, Session};
 use config_text::counted;
 use config_text::web::with_query;
@@ -17,6 +18,7 @@ use serde::de::DeserializeOwned;
 
 use crate::args::{BackendVerb, Cli, ConfigArgs, Format, SessionArgs, Verb};
 use crate::config::{Config, DEFAULT_ADMIN};
+use crate::explain;
 use crate::host;
 use crate::import;
 use crate::service::Proxy;
@@ -41,9 +43,9 @@ pub fn run(arguments: Vec<String>) -> ExitCode {
         }
         Verb::Kill { which, all, status } => kill(&which, all, &status),
         Verb::Backend { verb } => backend(&verb),
-        Verb::Explain { backend, status } => {
-            let path = with_query("/backends/explain", &[("backend", backend)]);
-            ask(&status, &path, Method::Get, str::to_owned)
+        Verb::Explain { about, status } => {
+            let path = with_query(explain::PATH, &[("about", about)]);
+            run::explain::<Explanation>(&status, DEFAULT_ADMIN, &path)
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod commands;
 pub mod config;
 mod datagrams;
 mod decisions;
+mod explain;
 pub mod health;
 pub mod host;
 pub mod import;

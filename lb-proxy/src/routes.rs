@@ -4,14 +4,12 @@
 //! | --- | --- |
 //! | `GET /sessions?frontend=&backend=&server=&client=&id=` | lists sessions, flows of datagrams and what the kernel forwards, as JSON |
 //! | `POST /sessions/kill` with the same parameters | resets them, and says how many |
-//! | `GET /backends/explain?backend=` | says why each server is or is not chosen |
 //! | `GET /backends/overrides` | the operators' overrides, for a successor |
 //! | `POST /backends/state?backend=&server=&state=` | `ready`, `drain` or `maintenance` |
 //! | `POST /backends/weight?backend=&server=&weight=` | a number or `reset` |
 //! | `POST /backends/max-connections?backend=&server=&most=` | a number, `none` or `reset` |
 //! | `GET /sources?frontend=` | the busiest sources of frontends with limits |
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -29,7 +27,7 @@ use crate::datagrams::Datagrams;
 use crate::decisions::{self, Decisions};
 use crate::kernel_path::{self, KernelPath};
 use crate::self_check;
-use crate::table_builder::{NoSuchServer, ServerKey, TableBuilder, View};
+use crate::table_builder::{NoSuchServer, TableBuilder, View};
 
 use crate::sources;
 
@@ -67,11 +65,6 @@ pub(crate) fn add(
         let (engine, builder) = &checked;
         let checked = self_check::run(engine.listening().len(), &builder.view());
         async move { checked }
-    });
-    let known = Arc::clone(builder);
-    routes.get("/backends/explain", move |request| {
-        let reply = explain(&request, &known.view());
-        async move { reply }
     });
     let known = Arc::clone(builder);
     routes.get("/backends/overrides", move |_| {
@@ -301,64 +294,6 @@ async fn kill(
 }
 
 //--- Servers
-
-fn explain(request: &Request, view: &View) -> Reply {
-    let wanted = request.parameter("backend");
-    let now = clock::now();
-    let mut text = String::new();
-    for backend in &view.table.backends {
-        let name = &*backend.pool.name;
-        if wanted.as_deref().is_some_and(|wanted| wanted != name) {
-            continue;
-        }
-        for line in backend.pool.explain(now) {
-            let key = (Arc::clone(&backend.pool.name), Arc::clone(&line.server));
-            // Writing to a string does not fail.
-            let _written = writeln!(
-                text,
-                "{name}/{}: {}{}",
-                line.server,
-                line.reason,
-                why(view, &key)
-            );
-        }
-    }
-    match (text.is_empty(), wanted) {
-        (true, Some(wanted)) => Reply::text(404, format!("there is no backend {wanted}\n")),
-        _ => Reply::text(200, text),
-    }
-}
-
-/// The source of the state, and healthd's last finding.
-fn why(view: &View, key: &ServerKey) -> String {
-    let mut text = String::new();
-    if let Some(said) = view.overrides.get(key) {
-        for (decided, terms) in said.decisions() {
-            text.push_str(&format!(
-                "; an operator said {decided}{}",
-                decision::shown(terms)
-            ));
-        }
-    }
-    let config = view.config.as_deref();
-    let server = config.and_then(|config| config.server(&key.0, &key.1));
-    match server.and_then(|server| server.target.as_ref()) {
-        None => text.push_str("; it is not checked"),
-        Some(target) => match view.snapshot.watched(target) {
-            None => text.push_str(&format!("; nothing is known of {target}")),
-            Some(status) => {
-                text.push_str(&format!("; {target} is {}", status.liveness));
-                if status.admin != AdminState::Ready {
-                    text.push_str(&format!(", {} at healthd", status.admin));
-                }
-                if !status.reason.is_empty() {
-                    text.push_str(&format!(" ({})", status.reason));
-                }
-            }
-        },
-    }
-    text
-}
 
 fn server(request: &Request) -> Result<(String, String), Reply> {
     match (request.parameter("backend"), request.parameter("server")) {

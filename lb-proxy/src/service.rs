@@ -28,6 +28,7 @@ use crate::cluster::{self, ClusterServers};
 use crate::config::Config;
 use crate::datagrams::Datagrams;
 use crate::decisions::Decisions;
+use crate::explain;
 use crate::health::{self, FailureReports};
 use crate::host;
 use crate::kernel_path::{self, KernelPath};
@@ -394,6 +395,18 @@ impl Proxy {
             &self.datagrams,
             &self.kernel,
             &self.decisions,
+        );
+        explain::add(
+            &context.admin,
+            &explain::Sources {
+                engine: Arc::clone(&self.engine),
+                builder: Arc::clone(&self.builder),
+                link: self.link.clone(),
+                datagrams: self.datagrams.clone(),
+                kernel: self.kernel.clone(),
+                routers: self.vips.board(),
+                leases: self.vips.leases(),
+            },
         );
     }
 }

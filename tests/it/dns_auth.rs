@@ -3,6 +3,7 @@
 mod access;
 mod across;
 mod change;
+mod cookies;
 mod encrypted;
 mod history;
 mod kubernetes;

@@ -4,6 +4,7 @@ mod authorities;
 mod cache;
 mod clients;
 mod delegation;
+mod explain;
 mod links;
 mod safety;
 mod validation;

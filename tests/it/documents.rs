@@ -197,7 +197,12 @@ impl Page {
                 page.verbs.extend(verb.map(str::to_owned));
             } else if line.trim_start().starts_with('-') {
                 let names = line.trim_start().split("  ").next().unwrap_or_default();
-                let has_value = names.contains(['<', '[']);
+                // `--watch[=<TIME>]`: a value may follow, within the same word.
+                let (names, may_follow) = match names.split_once("[=") {
+                    Some((names, _)) => (names, true),
+                    None => (names, false),
+                };
+                let has_value = !may_follow && names.contains(['<', '[']);
                 for name in names.split([' ', ',']).filter(|it| it.starts_with('-')) {
                     let name = name.trim_end_matches("...").to_owned();
                     // Examples below the options may begin with a flag too.

@@ -1,6 +1,7 @@
 //! Answers follow liveness, and outlive everyone who finds it out.
 
 mod exchange;
+mod ingress;
 mod leases;
 mod one_truth;
 
@@ -194,9 +195,15 @@ fn the_page_shows_what_is_answered() {
         let (status, page) = cluster.site.get("healthd", "/");
         assert_eq!(status, 200);
         let [up, down, _] = cluster.masters;
+        // Those of one purpose are together; without a balancer that is the port.
+        let row = |address: Ipv4Addr, state: &str| {
+            let address = at(address, PORT);
+            format!("{address}</span><span class=\"{state}\">{state}</span>")
+        };
         page.contains("3 targets, 1 up")
-            && page.contains(&format!("<h2>{up}: 1 of 1 up</h2>"))
-            && page.contains(&format!("<h2>{down}: 0 of 1 up</h2>"))
+            && page.contains(&format!("<h3>tcp, port {PORT}: 1 of 3 up</h3>"))
+            && page.contains(&row(up, "up"))
+            && page.contains(&row(down, "down"))
     });
     assert_eq!(
         cluster.working(cluster.site.authority()),

@@ -20,5 +20,6 @@ mod site;
 mod swap;
 mod swap_datagrams;
 mod vip_edit;
+mod vip_explain;
 mod vip_kernel;
 mod vip_swap;

@@ -1,9 +1,11 @@
 //! Three nodes of the example site, each a whole system: systemd, podman, a disk, an address.
 
 mod boot;
+mod boot_time;
 mod install;
 mod native;
 mod power;
+mod readme;
 mod rollback;
 mod serve;
 mod status;

@@ -1,5 +1,7 @@
 //! `outpost up`, from the outside: the whole site on loopback addresses, its commands and its end.
 
+mod explain;
+
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -8,8 +10,8 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use api::outpost::{UpService, UpSite};
 use rustix::process::Signal;
-use serde_json::Value;
 use tests::binaries::{ALL_SERVICES, SERVICES, binary};
 use tests::daemon::{Daemon, run};
 use tests::dns::{self, Question, ask_a};
@@ -88,23 +90,20 @@ impl Place {
         Daemon::start("outpost up", command)
     }
 
-    fn status(&self) -> Value {
+    fn status(&self) -> UpSite {
         let (status, text, complaint) = run(self.outpost(&["status", "--json"]));
         assert!(status.success(), "{complaint}");
         serde_json::from_str(&text).expect("status is JSON")
     }
 
-    fn services(&self) -> Vec<Value> {
-        self.status()["services"]
-            .as_array()
-            .expect("a list of services")
-            .clone()
+    fn services(&self) -> Vec<UpService> {
+        self.status().services
     }
 
-    fn pids(&self) -> Vec<u64> {
+    fn pids(&self) -> Vec<u32> {
         self.services()
             .iter()
-            .filter_map(|service| service["pid"].as_u64())
+            .filter_map(|service| service.pid)
             .collect()
     }
 
@@ -146,14 +145,14 @@ impl Place {
 }
 
 /// Whether a process has ended, be it that its adoptive parent has not noticed yet.
-fn is_gone(pid: u64) -> bool {
+fn is_gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ")
         .is_none_or(|(_, state)| state.starts_with('Z'))
 }
 
 /// Leftovers that must not be there once a site has ended.
-fn assert_nothing_is_left(place: &Place, pids: &[u64]) {
+fn assert_nothing_is_left(place: &Place, pids: &[u32]) {
     for pid in pids {
         assert!(is_gone(*pid), "process {pid} is left");
     }
@@ -306,7 +305,7 @@ fn a_site_answers_follows_its_masters_and_leaves_nothing_behind() {
         let (_, body) = answer.split_once("\r\n\r\n").expect("HTTP");
         serde_json::from_str(body).expect("JSON")
     });
-    for document in of_services.chain([place.status()]) {
+    for document in of_services.chain([serde_json::to_value(place.status()).expect("JSON")]) {
         assert_eq!(odd_keys(&document), Vec::<String>::new(), "{document:#}");
     }
 
@@ -351,8 +350,8 @@ fn a_directory_of_manifests_is_the_cluster_of_the_site() {
 
     let services = place.services();
     let clusterd = &services[1];
-    assert_eq!(clusterd["name"], "clusterd", "{services:?}");
-    assert_eq!(clusterd["state"], "ready", "{clusterd}");
+    assert_eq!(clusterd.name, "clusterd", "{services:?}");
+    assert_eq!(clusterd.state, "ready", "{clusterd:?}");
     let get = || {
         let mut command = Command::new(binary("clusterd"));
         let socket = place.run_dir().join("clusterd.sock");
@@ -414,7 +413,7 @@ fn a_service_that_dies_is_started_again() {
     signal(victim, Signal::KILL);
     wait::for_it("dns-authd is ready again", PATIENCE, || {
         let authd = &place.services()[1];
-        authd["restarts"] == 1 && authd["state"] == "ready"
+        authd.restarts == 1 && authd.state == "ready"
     });
     assert!(site.log().is_empty(), "nothing is amiss: {}", site.log());
     let pids = place.pids();
@@ -486,6 +485,29 @@ fn a_second_site_in_the_same_directory_is_refused() {
 }
 
 #[test]
+fn a_watch_shows_the_status_again_and_again_until_the_site_ends() {
+    let place = Place::new("up-watch");
+    let site = place.start();
+    let shown = place.scratch.join("shown");
+    let mut command = place.outpost(&["status", "--json", "--watch=200ms"]);
+    command.stdout(std::fs::File::create(&shown).unwrap());
+    command.stderr(Stdio::null());
+    let mut watch = command.spawn().unwrap();
+    let looks = || {
+        let text = std::fs::read_to_string(&shown).unwrap();
+        let lines = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        lines.collect::<Vec<UpSite>>()
+    };
+    wait::for_it("three looks", PATIENCE, || looks().len() >= 3);
+    assert!(looks().iter().all(|look| !look.services.is_empty()));
+    site.stop();
+    let ended = wait::until("the watch ends", PATIENCE, || watch.try_wait().unwrap());
+    assert_eq!(ended.code(), Some(69));
+}
+
+#[test]
 fn a_command_without_a_site_says_so() {
     let place = Place::new("up-none");
     for arguments in [&["status"][..], &["master", "down", "1"]] {
@@ -495,7 +517,7 @@ fn a_command_without_a_site_says_so() {
     }
 }
 
-fn signal(pid: u64, signal: Signal) {
+fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);

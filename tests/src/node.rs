@@ -17,6 +17,7 @@
 //! - an overlay cannot lie on an overlay: container storage and the state of Outpost are bound from
 //!   where the disk of the node lies, which is memory where there is enough (`disk.rs`).
 
+pub mod bare;
 mod cgroup;
 mod disk;
 mod images;
@@ -43,7 +44,7 @@ use crate::wait;
 use cgroup::Cgroup;
 pub use images::{Images, images_or_skip};
 pub use outside::Outside;
-pub use root::{Root, or_skip};
+pub use root::{Root, bare_or_skip, or_skip};
 
 /// A node: its disk, and while it runs its processes.
 #[derive(Debug)]

@@ -205,6 +205,30 @@ pub struct Deviation {
     pub generation: u64,
 }
 
+/// The answer of `GET /events`: the last changes, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Events {
+    /// How many changes there were since the start; the oldest are forgotten.
+    pub total: u64,
+    /// Those that are kept.
+    pub events: Vec<Event>,
+}
+
+/// A change in a target, a decision, or the contact with other nodes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// When it happened (RFC 3339).
+    pub at: String,
+    /// The changed thing, such as `tcp 192.0.2.13:6443`.
+    pub what: String,
+    /// Its new state in a word.
+    pub state: String,
+    /// The reason, in words; may be empty.
+    pub why: String,
+    /// The operator who decided it; empty where probes decide.
+    pub by: String,
+}
+
 /// A clock that a time service reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {

@@ -7,6 +7,7 @@
 pub mod clusterd;
 pub mod dns_authd;
 pub mod dns_recursor;
+pub mod explain;
 pub mod healthd;
 pub mod lb_proxy;
 pub mod outpost;

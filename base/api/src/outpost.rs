@@ -183,3 +183,103 @@ pub struct LastSwap {
     #[serde(default)]
     pub image: Option<String>,
 }
+
+/// A step of a swap, as `outpost swap --json` prints it: one a line.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SwapStep {
+    /// The name of the service.
+    pub service: String,
+    /// The step: `load`, `start`, `watch`, …
+    pub step: String,
+    /// The slot of the step; none for `verify`.
+    pub slot: Option<String>,
+    /// `ok`, `failed` or `interrupted`.
+    pub result: String,
+    /// The deed in words, or the error.
+    pub said: String,
+    /// How long it took.
+    pub took_seconds: f64,
+    /// The last lines that the process logged, when the step failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<Vec<String>>,
+    /// The command that shows the rest of its log, when the step failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub look_at: Option<String>,
+}
+
+/// The end of a swap, as `outpost swap --json` prints it in the last line.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwapEnd {
+    /// The name of the service.
+    pub service: String,
+    /// The outcome in a word: `swapped`, `kept`, …
+    pub outcome: String,
+    /// The slot on record: `a` or `b`.
+    pub live: String,
+    /// The reason, when the swap did not go as it should.
+    pub reason: Option<String>,
+}
+
+/// The site that `outpost up` runs, as `outpost status --json --run-dir` prints it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UpSite {
+    /// The name of the site.
+    pub site: String,
+    /// Its domain.
+    pub domain: String,
+    /// The IP address and port of its resolver.
+    pub dns: String,
+    /// Whether every service is ready.
+    pub ready: bool,
+    /// Seconds since it started.
+    pub uptime_seconds: u64,
+    /// The services that run.
+    pub services: Vec<UpService>,
+    /// The masters that `outpost up` plays.
+    pub masters: Vec<UpMaster>,
+}
+
+/// A service that `outpost up` runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UpService {
+    /// The name of the service.
+    pub name: String,
+    /// The state in a word: `starting`, `ready`, `not ready`, `died`, …
+    pub state: String,
+    /// The reason for the state, if there is more to say.
+    pub reason: Option<String>,
+    /// The process, while it has one.
+    pub pid: Option<u32>,
+    /// Seconds since that process started.
+    pub uptime_seconds: Option<u64>,
+    /// How often it started after the first time.
+    pub restarts: u32,
+    /// A summary of what it serves.
+    pub serves: String,
+    /// How much of that per second.
+    pub rate: Option<f64>,
+}
+
+/// A master that `outpost up` plays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpMaster {
+    /// The name of the node.
+    pub name: String,
+    /// Its IP address.
+    pub address: String,
+    /// Whether the user took it down.
+    pub taken_down: bool,
+    /// The ports that it offers.
+    pub offers: Vec<UpOffer>,
+}
+
+/// A port of a master.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpOffer {
+    /// Its name, such as `api`.
+    pub what: String,
+    /// The port.
+    pub port: u16,
+    /// The liveness, from healthd: `up`, `down` or `unknown`.
+    pub state: String,
+}

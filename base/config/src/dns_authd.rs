@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
-use crate::{Address, Admin, ByteSize, Every, HumanDuration, Ip, Log, Networks, Positive, Whole};
+use crate::{
+    Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive, Whole,
+};
 
 /// The port of dns-authd's admin listener.
 pub const ADMIN_PORT: u16 = 9402;
@@ -93,6 +95,8 @@ pub struct DnsAuthd {
     pub health: Health,
     /// Answers.
     pub answers: Answers,
+    /// DNS cookies (RFC 7873, RFC 9018). A valid cookie proves that a client owns its address.
+    pub cookies: Cookies,
     /// Bounds of TCP (RFC 7766 §6), DNS over TLS and DNS over HTTPS together.
     pub tcp: Tcp,
     /// One table for each key of transaction signatures (TSIG, RFC 8945). dns-authd answers a query that is signed with
@@ -129,6 +133,7 @@ impl Default for DnsAuthd {
             lua: Lua::default(),
             health: Health::default(),
             answers: Answers::default(),
+            cookies: Cookies::default(),
             tcp: Tcp::default(),
             key: Vec::new(),
             history: History::default(),

@@ -10,7 +10,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Admin, ByteSize, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks, Positive, Whole,
+    Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
+    Positive, Whole,
 };
 
 /// The port of dns-recursor's admin listener.
@@ -94,6 +95,9 @@ pub struct DnsRecursor {
     pub resolve: Resolve,
     /// Queries from the root's servers downwards, for zones with `mode = "recurse"` or `"forward-first"`.
     pub recursion: Recursion,
+    /// DNS cookies (RFC 7873, RFC 9018). A valid cookie proves that a client owns its address. dns-recursor never sends more than
+    /// 1232 octets over UDP, so a larger `nocookie-udp-size` has no effect.
+    pub cookies: Cookies,
     /// Bounds of TCP (RFC 7766 §6) and DNS over TLS.
     pub tcp: Tcp,
     /// DNS over TLS (RFC 7858); off without this table. dns-recursor reads the certificate again when its file changes,
@@ -127,6 +131,7 @@ impl Default for DnsRecursor {
             stale: Stale::default(),
             resolve: Resolve::default(),
             recursion: Recursion::default(),
+            cookies: Cookies::default(),
             tcp: Tcp::default(),
             tls: None,
             dnssec: Dnssec::default(),

@@ -11,7 +11,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::nodes::{NodeFiles, Peer, everywhere};
-use crate::{Address, Admin, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole};
+use crate::{
+    Address, Admin, AdminListen, ByteSize, DurationWithin, HumanDuration, Ip, Log, Positive, Whole,
+};
 use config_toml::as_text;
 
 /// The port of healthd's admin listener.
@@ -75,6 +77,12 @@ kind = "ntp"
 address = "192.168.7.1:123"
 "#;
 
+/// A page without one of the services, for the manual.
+const PAGE: &str = r#"
+[page.services]
+registry-svc = "none"
+"#;
+
 /// Another schedule for some targets, for the manual.
 const OVERRIDES: &str = r#"
 [[override]]
@@ -126,6 +134,11 @@ pub struct Healthd {
     /// `hold`. With two nodes, healthd shows the findings of the other one, and its own probes decide.
     #[schemars(extend("x-example" = EXCHANGE, "x-reload" = "restart"))]
     pub exchange: Option<Exchange>,
+    /// The site's page.
+    ///
+    /// healthd shows it at `/` of its admin listener. The page follows healthd for as long as a browser shows it.
+    #[schemars(extend("x-example" = PAGE))]
+    pub page: Page,
     /// healthd always probes these targets, also without a subscriber. A subscriber that states the same target shares
     /// the probe. The schedule that a target gives here is its schedule for every subscriber.
     #[schemars(extend("x-example" = TARGETS))]
@@ -145,6 +158,7 @@ impl Default for Healthd {
             probes: Probes::default(),
             metrics: Metrics::default(),
             exchange: None,
+            page: Page::default(),
             target: Vec::new(),
         }
     }
@@ -324,6 +338,37 @@ impl Exchange {
     fn default_hold() -> DurationWithin<0, 3_600_000> {
         DurationWithin::clamped(Duration::from_mins(1))
     }
+}
+
+//--- The page
+
+/// The site's page.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Page {
+    /// The admin listeners of the other services of this node: an address, or `none` for a service that the page leaves
+    /// out. Default: at the address of healthd's own admin listener, and as far from its port as the default port
+    /// of the service is from 9401. healthd asks them only while a browser shows the page.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub services: PageServices,
+}
+
+/// The admin listeners of the other services of this node.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PageServices {
+    /// That of dns-authd.
+    pub dns_authd: Option<AdminListen>,
+    /// That of dns-recursor.
+    pub dns_recursor: Option<AdminListen>,
+    /// That of lb-proxy.
+    pub lb_proxy: Option<AdminListen>,
+    /// That of registry-svc.
+    pub registry_svc: Option<AdminListen>,
+    /// That of timesync-agent.
+    pub timesync_agent: Option<AdminListen>,
+    /// That of clusterd.
+    pub clusterd: Option<AdminListen>,
 }
 
 //--- Targets

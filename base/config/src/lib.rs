@@ -18,6 +18,7 @@
 
 mod admin;
 pub mod clusterd;
+mod dns;
 pub mod dns_authd;
 pub mod dns_recursor;
 pub mod healthd;
@@ -36,4 +37,5 @@ pub use config_toml::{
     Seconds, SizeWithin, Step, TextError, UnitError, Whole, Written, at, nearest, restart_needed,
     schema,
 };
+pub use dns::Cookies;
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};

@@ -13,6 +13,7 @@
 //! socket of the process (`--admin-socket`) takes it from processes with the right role ([`crate::caller`]).
 
 mod client;
+mod flow;
 mod server;
 
 use std::collections::BTreeMap;
@@ -23,12 +24,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config_text::web;
+use hyper::body::Bytes;
 use parking_lot::RwLock;
 use serde::Serialize;
+use tokio::sync::mpsc;
 
 use crate::caller::Role;
 
-pub use client::{ClientError, Place, Response, control, get, post};
+pub use client::{ClientError, Place, Response, control, get, get_within, post};
+pub use flow::Flow;
 pub(crate) use server::{Caller, Server, Shared};
 
 /// The path at which a process does its own work once.
@@ -133,6 +137,9 @@ pub enum Method {
 type Answer = Pin<Box<dyn Future<Output = Reply> + Send>>;
 type Handler = Arc<dyn Fn(Request) -> Answer + Send + Sync>;
 
+/// Makes what a client of a stream gets.
+type Source = Arc<dyn Fn() -> mpsc::Receiver<Bytes> + Send + Sync>;
+
 /// A handler, and the least role that it serves.
 type Entry = (Role, Handler);
 
@@ -145,6 +152,7 @@ pub struct Routes {
 #[derive(Default)]
 struct Table {
     handlers: BTreeMap<(String, Method), Entry>,
+    streams: BTreeMap<String, (&'static str, Source)>,
 }
 
 impl Routes {
@@ -173,6 +181,20 @@ impl Routes {
         F: Future<Output = Reply> + Send + 'static,
     {
         self.add((Method::Get, Role::Operator), path, handler);
+    }
+
+    /// Answers `GET path` with a body that continues for as long as the client reads it and `source` has something to
+    /// send. There are few such clients at a time; more get 503.
+    pub fn stream(
+        &self,
+        path: impl Into<String>,
+        content_type: &'static str,
+        source: impl Fn() -> mpsc::Receiver<Bytes> + Send + Sync + 'static,
+    ) {
+        self.write(|table| {
+            let entry: (_, Source) = (content_type, Arc::new(source));
+            table.streams.insert(path.into(), entry);
+        });
     }
 
     /// Answers `POST path`, to operators.
@@ -221,13 +243,18 @@ impl Routes {
         table.handlers.get(&(path.to_owned(), method)).cloned()
     }
 
+    fn source(&self, path: &str) -> Option<(&'static str, Source)> {
+        self.table.read().streams.get(path).cloned()
+    }
+
     fn paths(&self) -> Vec<String> {
         let table = self.table.read();
         let line = |(path, method): &(String, Method)| match method {
             Method::Get => format!("GET {path}"),
             Method::Post => format!("POST {path}"),
         };
-        table.handlers.keys().map(line).collect()
+        let streams = table.streams.keys().map(|path| format!("GET {path}"));
+        table.handlers.keys().map(line).chain(streams).collect()
     }
 }
 

@@ -59,7 +59,7 @@ use host::{Before, Host};
 pub use crate::life::{Life, State};
 pub use crate::progress::{Beats, Heartbeat, Progress};
 pub use predecessor::Predecessor;
-pub use verbs::{ask, check, headline, import, import_text, status, verb};
+pub use verbs::{ask, check, explain, headline, import, import_text, status, verb};
 
 /// The name of the admin listener among inherited sockets.
 pub const ADMIN_SOCKET: &str = "admin";

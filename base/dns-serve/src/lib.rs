@@ -14,11 +14,15 @@
 //! TCP and QUIC have the same bounds, and count their connections apart: addresses of QUIC's first packets may
 //! be forged, and must not take the room of TCP.
 //!
+//! [`cookies`] has the secrets of DNS cookies, which datagrams need too.
+//!
 //! Never decides an answer, and reads no configuration.
 
 mod accept;
+pub mod cookies;
 mod framed;
 mod https;
+pub mod question;
 mod quic;
 mod service;
 mod streams;

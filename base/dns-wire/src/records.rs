@@ -127,6 +127,17 @@ impl Iterator for Records<'_> {
     }
 }
 
+/// A record as a line of a master file, its TTL counted down by `age` seconds; `None` when it is damaged.
+#[must_use]
+pub fn line(message: &[u8], record: &RecordRef, age: u32) -> Option<String> {
+    let (owner, _) = Name::read(message, record.name_offset).ok()?;
+    let data = uncompressed_rdata(message, record).ok()?;
+    let data = crate::rdata::display(record.rtype, &data);
+    let ttl = record.ttl.saturating_sub(age);
+    let (class, rtype) = (record.class, record.rtype);
+    Some(format!("{owner} {ttl} {class} {rtype} {data}"))
+}
+
 /// A record's RDATA with every name in it decompressed.
 ///
 /// # Errors

@@ -284,4 +284,6 @@ pub fn import_bytes(data: &[u8]) -> Result<String, Problems> {
 }
 
 #[cfg(test)]
+mod corpus;
+#[cfg(test)]
 mod tests;

@@ -186,6 +186,39 @@ impl Yaml {
     }
 }
 
+#[cfg(test)]
+impl Yaml {
+    /// Every single value in it with the way to it; those of lists have the way of their list.
+    pub(crate) fn values(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        self.collect(&Table::new("", Vec::new()), "", &mut found);
+        found
+    }
+
+    fn collect(&self, above: &Table, key: &str, found: &mut Vec<(String, String)>) {
+        match &self.content {
+            Content::Nothing => {}
+            Content::Text(text) if text.is_empty() => {}
+            Content::Text(text) => found.push((above.way(key), text.clone())),
+            Content::List(items) => {
+                for item in items {
+                    item.collect(above, key, found);
+                }
+            }
+            Content::Table(entries) => {
+                let way = match key {
+                    "" => String::new(),
+                    key => above.way(key),
+                };
+                let table = Table::new(&way, Vec::new());
+                for entry in entries {
+                    entry.value.collect(&table, &entry.name, found);
+                }
+            }
+        }
+    }
+}
+
 //--- Reading
 
 /// A value as serde hands it over.

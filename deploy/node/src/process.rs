@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use api::Status;
 use daemon::admin::{self, ClientError, Place, Response, SELF_CHECK};
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 /// How long a process on this node may take to answer; a self-check may wait for an outside server.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -26,7 +26,7 @@ pub enum QueryError {
     /// It does not answer in time.
     #[error("{0} gives no answer within {time} s", time = ANSWER.as_secs())]
     Slow(Place),
-    /// The answer is no status.
+    /// The answer is not what was asked for.
     #[error("the answer of {place} cannot be understood")]
     Answer {
         /// The process.
@@ -38,6 +38,15 @@ pub enum QueryError {
     /// The exchange failed.
     #[error(transparent)]
     Failed(#[from] ClientError),
+}
+
+/// A refusal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The HTTP status.
+    pub status: u16,
+    /// The reason, in a line.
+    pub text: String,
 }
 
 impl Process {
@@ -95,6 +104,29 @@ impl Process {
             place: self.place.clone(),
             error,
         })
+    }
+
+    /// Its answer to `GET path`, which may carry a query.
+    ///
+    /// # Errors
+    /// When it cannot be asked.
+    pub async fn get_json<T: DeserializeOwned>(
+        &self,
+        path: &str,
+    ) -> Result<Result<T, Refusal>, QueryError> {
+        let answer = self.get(path).await?;
+        if !answer.is_success() {
+            return Ok(Err(Refusal {
+                status: answer.status,
+                text: one_line(&answer.text()),
+            }));
+        }
+        serde_json::from_slice(&answer.body)
+            .map(Ok)
+            .map_err(|error| QueryError::Answer {
+                place: self.place.clone(),
+                error,
+            })
     }
 
     async fn get(&self, path: &str) -> Result<Response, QueryError> {

@@ -74,19 +74,8 @@ impl Install<'_> {
             record.write(self.root)?;
             outln!("The machine does not run: it starts its services when it starts.");
         }
-        outln!("{}: {}", self.node.name, self.summary());
+        outln!("{}: {}", self.node.name, summary(self.plan));
         Ok(())
-    }
-
-    fn summary(&self) -> String {
-        let plan = self.plan;
-        format!(
-            "{} written, {} removed, {} put by, {} enabled",
-            counted(plan.writes.len(), "file"),
-            plan.removals.len(),
-            counted(plan.archives.len(), "image"),
-            counted(plan.enable.len(), "unit")
-        )
     }
 
     //--- The record
@@ -431,6 +420,17 @@ impl Install<'_> {
         );
         Ok(())
     }
+}
+
+/// A plan in one line.
+pub(crate) fn summary(plan: &Plan) -> String {
+    format!(
+        "{} written, {} removed, {} put by, {} enabled",
+        counted(plan.writes.len(), "file"),
+        plan.removals.len(),
+        counted(plan.archives.len(), "image"),
+        counted(plan.enable.len(), "unit")
+    )
 }
 
 /// The member that is the image of a service, its digest and its size.

@@ -7,6 +7,7 @@ use config_text::counted;
 use daemon::{outln, print};
 use similar::TextDiff;
 
+use crate::install::apply::summary;
 use crate::install::found;
 use crate::install::record::below;
 use install_plan::plan::{Action, DesiredState, FileState, Plan, Write};
@@ -76,6 +77,14 @@ pub(crate) fn show(
     }
     for action in &plan.actions {
         outln!("{action}");
+    }
+    if !plan.is_empty() {
+        outln!(
+            "dry run of {}: {}, {}; nothing was changed",
+            node.name,
+            summary(plan),
+            counted(plan.actions.len(), "further step")
+        );
     }
     Ok(())
 }

@@ -313,10 +313,9 @@ impl Life {
         let result = match call.request {
             Request::Status { json } => {
                 self.refresh();
-                Ok(if json {
-                    self.view.to_json().to_string()
-                } else {
-                    screen::text(&self.view)
+                Ok(match json {
+                    true => crate::json::line(&self.view.facts()),
+                    false => screen::text(&self.view),
                 })
             }
             Request::Switch { masters, up } => self.switch_named(&masters, up).await,

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use rustix::fs::{FlockOperation, flock};
+use site::service::Service;
 
 /// The directory, as long as the site runs.
 #[derive(Debug)]
@@ -35,6 +36,11 @@ impl RunDir {
                 std::env::temp_dir().join(format!("outpost-up-{uid}"))
             }
         }
+    }
+
+    /// The admin socket of a service, in the directory of a site.
+    pub(crate) fn admin_socket(directory: &Path, service: Service) -> PathBuf {
+        directory.join(format!("{service}.admin"))
     }
 
     /// Makes the directory, or takes over one that a killed `outpost up` left behind.

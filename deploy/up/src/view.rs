@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use api::outpost::{UpMaster, UpOffer, UpService, UpSite};
 
 use crate::event::Event;
 use site::service::{PerService, Service};
@@ -188,53 +188,54 @@ impl View {
     }
 
     /// The view for programs.
-    pub fn to_json(&self) -> Value {
-        let services: Vec<Value> = self
-            .running()
-            .map(|(service, view)| {
-                json!({
-                    "name": service.name(),
-                    "state": view.state.word(),
-                    "reason": view.state.reason(),
-                    "pid": view.pid,
-                    "uptime_seconds": view.uptime.map(|uptime| uptime.as_secs()),
-                    "restarts": view.restarts,
-                    "serves": view.serves,
-                    "rate": view.rate,
-                })
-            })
-            .collect();
-        let masters: Vec<Value> = self
-            .masters
-            .iter()
-            .map(|master| self.master_json(master))
-            .collect();
-        json!({
-            "site": self.site,
-            "domain": self.domain,
-            "dns": self.dns.to_string(),
-            "ready": self.is_ready(),
-            "uptime_seconds": self.elapsed.as_secs(),
-            "services": services,
-            "masters": masters,
-        })
+    pub fn facts(&self) -> UpSite {
+        UpSite {
+            site: self.site.clone(),
+            domain: self.domain.clone(),
+            dns: self.dns.to_string(),
+            ready: self.is_ready(),
+            uptime_seconds: self.elapsed.as_secs(),
+            services: self
+                .running()
+                .map(|(service, view)| view.facts(service))
+                .collect(),
+            masters: self
+                .masters
+                .iter()
+                .map(|master| self.master(master))
+                .collect(),
+        }
     }
 
-    fn master_json(&self, master: &MasterView) -> Value {
-        let offers: Vec<Value> = self
-            .offers
-            .iter()
-            .zip(&master.seen)
-            .map(|(offer, seen)| {
-                json!({ "what": offer.what, "port": offer.port, "state": seen.word() })
-            })
-            .collect();
-        json!({
-            "name": master.name,
-            "address": master.address.to_string(),
-            "taken_down": master.taken_down,
-            "offers": offers,
-        })
+    fn master(&self, master: &MasterView) -> UpMaster {
+        let offers = self.offers.iter().zip(&master.seen);
+        UpMaster {
+            name: master.name.clone(),
+            address: master.address.to_string(),
+            taken_down: master.taken_down,
+            offers: offers
+                .map(|(offer, seen)| UpOffer {
+                    what: offer.what.clone(),
+                    port: offer.port,
+                    state: seen.word().to_owned(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl ServiceView {
+    fn facts(&self, service: Service) -> UpService {
+        UpService {
+            name: service.name().to_owned(),
+            state: self.state.word().to_owned(),
+            reason: self.state.reason().map(str::to_owned),
+            pid: self.pid,
+            uptime_seconds: self.uptime.map(|uptime| uptime.as_secs()),
+            restarts: self.restarts,
+            serves: self.serves.clone(),
+            rate: self.rate,
+        }
     }
 }
 

@@ -32,4 +32,6 @@ pub struct Client {
     pub can_wait: bool,
     /// Whether the access list admits the sender.
     pub may_ask: bool,
+    /// The clock of cookies, in seconds since 1970 modulo 2³²: only a query with a cookie reads it.
+    pub clock: fn() -> u32,
 }

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use dns_cookie::CookieState;
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
@@ -43,13 +44,18 @@ impl<'q, 'o> Draft<'q, 'o> {
         let end = header::LENGTH + query.question.len();
         out.get_mut(header::LENGTH..end)?
             .copy_from_slice(query.question);
-        let limit = match client.transport {
-            Transport::Udp => query.udp_limit().min(usize::from(settings.udp_payload)),
-            _ => MAX_MESSAGE,
-        };
         let options = match &query.edns {
             Some(edns) if !edns.options.is_empty() => Options::read(edns, client, settings),
             _ => Options::default(),
+        };
+        let limit = match (client.transport, options.cookie_state()) {
+            (Transport::Udp, CookieState::Proven) => {
+                query.udp_limit().min(usize::from(settings.udp_payload))
+            }
+            (Transport::Udp, _) => query
+                .udp_limit()
+                .min(usize::from(settings.nocookie_payload)),
+            _ => MAX_MESSAGE,
         };
         let reserved = match query.edns {
             Some(_) => edns::OPT_LENGTH + options.length(),
@@ -68,6 +74,20 @@ impl<'q, 'o> Draft<'q, 'o> {
             subnet: options.subnet(),
             options,
         })
+    }
+
+    /// Whether the client has to come again with the cookie of this response (RFC 7873 §5.2.3). A client without cookies need
+    /// not, nor one whose transport proves its address.
+    #[inline]
+    pub(crate) fn needs_cookie(&self, settings: &Settings) -> bool {
+        matches!(
+            self.options.cookie_state(),
+            CookieState::New | CookieState::Bad
+        ) && self.client.transport == Transport::Udp
+            && settings
+                .cookies
+                .as_ref()
+                .is_some_and(|cookies| cookies.is_required)
     }
 
     /// Copies a rendered response.

@@ -1,5 +1,6 @@
 //! EDNS options of a response.
 
+use dns_cookie::{Cookie, CookieState, LENGTH as COOKIE_LENGTH};
 use dns_wire::edns::{ClientSubnet, Edns, extended_error, option};
 use dns_wire::header;
 
@@ -12,6 +13,8 @@ pub(crate) struct Options<'q> {
     nsid: Option<&'q [u8]>,
     keepalive: Option<u16>,
     subnet: Option<ClientSubnet>,
+    cookie: Option<Cookie>,
+    cookie_state: CookieState,
     extended_error: Option<u16>,
     /// The text of the extended error; may be empty.
     text: &'static str,
@@ -46,6 +49,17 @@ impl<'q> Options<'q> {
                         ..subnet
                     });
                 }
+                option::COOKIE if options.cookie_state == CookieState::None => {
+                    if let Some(cookies) = &settings.cookies {
+                        let client_address = client.peer.ip();
+                        let checked = cookies
+                            .secrets
+                            .check(data, client_address, (client.clock)());
+                        options.cookie = checked.cookie;
+                        options.cookie_state = checked.cookie_state;
+                        options.is_malformed |= checked.cookie_state == CookieState::Malformed;
+                    }
+                }
                 _ => {}
             }
         }
@@ -56,6 +70,12 @@ impl<'q> Options<'q> {
     #[inline]
     pub(crate) const fn subnet(&self) -> Option<ClientSubnet> {
         self.subnet
+    }
+
+    /// The state of the query's cookie.
+    #[inline]
+    pub(crate) const fn cookie_state(&self) -> CookieState {
+        self.cookie_state
     }
 
     /// The number of bits of the client's network that the answer holds for (RFC 7871 §7.2.1).
@@ -92,6 +112,7 @@ impl<'q> Options<'q> {
         self.nsid.is_none()
             && self.keepalive.is_none()
             && self.subnet.is_none()
+            && self.cookie.is_none()
             && self.extended_error.is_none()
     }
 
@@ -103,6 +124,7 @@ impl<'q> Options<'q> {
             + self
                 .subnet
                 .map_or(0, |subnet| HEAD + subnet.compose().len())
+            + self.cookie.map_or(0, |_| HEAD + COOKIE_LENGTH)
     }
 
     /// Writes the options behind an OPT record that ends at `at`; returns the end.
@@ -117,6 +139,9 @@ impl<'q> Options<'q> {
         }
         if let Some(subnet) = self.subnet {
             end = push(out, end, option::CLIENT_SUBNET, &subnet.compose())?;
+        }
+        if let Some(cookie) = &self.cookie {
+            end = push(out, end, option::COOKIE, cookie)?;
         }
         if let Some(why) = self.extended_error {
             let data = [&why.to_be_bytes(), self.text.as_bytes()].concat();

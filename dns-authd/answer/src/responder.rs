@@ -93,6 +93,7 @@ impl<P: Programs> Responder<P> {
             return verdict;
         }
         self.tally.count(&query, client, draft.rcode, draft.flags);
+        self.tally.count_cookie(draft.options.cookie_state());
         draft
             .finish(&snapshot.settings)
             .map_or(Verdict::Silent, Verdict::Reply)
@@ -151,6 +152,7 @@ impl<P: Programs> Responder<P> {
             None => {}
         }
         self.tally.count(&query, client, draft.rcode, draft.flags);
+        self.tally.count_cookie(draft.options.cookie_state());
         draft
             .finish(&snapshot.settings)
             .and_then(|length| session.sign(out, length, now))
@@ -244,8 +246,12 @@ impl<P: Programs> Responder<P> {
             return None;
         }
         if draft.options.is_malformed() {
-            // RFC 7871 §7.2.1.
+            // RFC 7871 §7.2.1, RFC 7873 §5.2.2.
             draft.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
+            return None;
+        }
+        if draft.needs_cookie(&snapshot.settings) {
+            draft.rcode = Rcode::BADCOOKIE;
             return None;
         }
         if query.qclass != Class::IN && !draft.asks_every_class() {

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use dns_cookie::Cookies;
 use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
@@ -13,6 +14,10 @@ pub use config::dns_authd::Any;
 pub struct Settings {
     /// The largest UDP response; OPT records announce it.
     pub udp_payload: u16,
+    /// The largest UDP response to a client without a valid cookie; no larger than `udp_payload`.
+    pub nocookie_payload: u16,
+    /// The answer to cookies (RFC 7873); none ignores them.
+    pub cookies: Option<Arc<Cookies>>,
     /// The answer to type ANY.
     pub any: Any,
     /// Answers to CHAOS TXT questions, by name.
@@ -42,6 +47,8 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             udp_payload: 1232,
+            nocookie_payload: 1232,
+            cookies: None,
             any: Any::One,
             chaos: Vec::new(),
             nsid: None,

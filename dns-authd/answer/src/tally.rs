@@ -3,6 +3,7 @@
 //! Plain numbers, added to the process's counters once per batch: counting a query touches no
 //! memory that another thread writes.
 
+use dns_cookie::CookieState;
 use dns_wire::header::Flags;
 use dns_wire::{Query, QueryError, Rcode, Type};
 
@@ -40,7 +41,7 @@ pub const TYPES: [(Type, &str); 14] = [
 
 /// Response codes with a counter of their own, in the order of the counters; one more counts all
 /// others.
-pub const RCODES: [(Rcode, &str); 9] = [
+pub const RCODES: [(Rcode, &str); 10] = [
     (Rcode::NOERROR, "NOERROR"),
     (Rcode::FORMERR, "FORMERR"),
     (Rcode::SERVFAIL, "SERVFAIL"),
@@ -50,6 +51,15 @@ pub const RCODES: [(Rcode, &str); 9] = [
     (Rcode::YXDOMAIN, "YXDOMAIN"),
     (Rcode::NOTAUTH, "NOTAUTH"),
     (Rcode::BADVERS, "BADVERS"),
+    (Rcode::BADCOOKIE, "BADCOOKIE"),
+];
+
+/// The states of cookies, in the order of the counters.
+pub const COOKIES: [(CookieState, &str); 4] = [
+    (CookieState::New, "new"),
+    (CookieState::Bad, "bad"),
+    (CookieState::Proven, "proven"),
+    (CookieState::Malformed, "malformed"),
 ];
 
 /// Counts since they were last taken.
@@ -71,6 +81,8 @@ pub struct Tally {
     pub outsiders: u64,
     /// Signed queries whose signature was refused.
     pub rejected: u64,
+    /// Queries with a cookie, by what it proves.
+    pub cookies: [u64; COOKIES.len()],
 }
 
 impl Tally {
@@ -116,6 +128,15 @@ impl Tally {
     #[cold]
     pub(crate) const fn count_rejected(&mut self) {
         self.rejected += 1;
+    }
+
+    /// Counts the cookie of a query, if it has one.
+    #[inline]
+    pub(crate) fn count_cookie(&mut self, cookie_state: CookieState) {
+        if cookie_state != CookieState::None {
+            let place = COOKIES.iter().position(|(known, _)| *known == cookie_state);
+            bump(place.and_then(|place| self.cookies.get_mut(place)));
+        }
     }
 
     /// Counts an answer drawn from a live set.

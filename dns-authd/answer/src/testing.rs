@@ -9,7 +9,7 @@ use dns_wire::hash::Seed;
 use dns_wire::header::Flags;
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Class, Name, Records, Section, Type, rdata};
-use dns_zone::{Record, RecordData, Zone};
+use dns_zone::{ProgramText, Record, RecordData, Zone};
 
 use crate::client::{Client, Transport};
 use crate::live::LiveSets;
@@ -59,8 +59,10 @@ fn record(line: usize, text: &str) -> Record {
             let (rtype, code) = data.split_once(' ').expect("tests write what can be read");
             RecordData::Lua {
                 rtype: rtype.parse().expect("tests write what can be read"),
-                code: code.to_owned(),
-                parts: Arc::from([Box::from(code)]),
+                program: Box::new(ProgramText {
+                    code: code.to_owned(),
+                    parts: Arc::from([Box::from(code)]),
+                }),
             }
         }
         _ => {
@@ -118,6 +120,7 @@ pub fn client(transport: Transport) -> Client {
         transport,
         can_wait: true,
         may_ask: true,
+        clock: || 1_559_731_985,
     }
 }
 

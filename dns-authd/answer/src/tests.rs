@@ -2,6 +2,7 @@
 
 mod across;
 mod answers;
+mod cookies;
 mod loops;
 mod random_zones;
 mod reference;

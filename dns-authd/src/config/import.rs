@@ -6,7 +6,7 @@ use std::time::Duration;
 use ::config::dns_authd::{
     Answers, Any, DnsAuthd, Health, Lua, Notify, Tcp, Transfers, Zone, Zones,
 };
-use ::config::{Address, Class, Draft, Every, HumanDuration, Notes, Whole};
+use ::config::{Address, Class, Cookies, Draft, Every, HumanDuration, Notes, Whole};
 use config_text::{Position, Problem};
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 use peer_pdns::{LuaRecords, PdnsConf, ServerId, Version};
@@ -94,6 +94,12 @@ pub fn pdns_conf(pdns: &PdnsConf, named: &NamedConf, version: Option<&str>) -> D
             ..Health::default()
         },
         answers: answers(pdns, version),
+        // pdns answers no cookies without a secret, and cuts all clients' answers at the same size.
+        cookies: Cookies {
+            answer_cookie: false,
+            nocookie_udp_size: Whole::clamped(4096),
+            ..Cookies::default()
+        },
         tcp: Tcp {
             connections: network.tcp_connections,
             per_client: network.tcp_connections,

@@ -71,7 +71,7 @@ impl ZoneReport {
         Self::named(declared.name.clone(), declared.file.clone())
     }
 
-    pub(super) fn named(name: Name, file: Option<PathBuf>) -> Self {
+    pub(crate) fn named(name: Name, file: Option<PathBuf>) -> Self {
         Self {
             name,
             file,

@@ -2,133 +2,166 @@
 //! TTL for each set, the lowest (RFC 2181 §5.2).
 
 use std::borrow::Cow;
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::hash::{Hash, Hasher};
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
 use config_text::Position;
+use dns_wire::Type;
+use dns_wire::hash::{Seed, Suffixes};
 use dns_wire::layout::{Field, Layout};
 use dns_wire::name::wire_length;
-use dns_wire::{Name, Type};
 
 use crate::record::{Record, RecordData};
 
 /// Removes duplicates and levels TTLs; `warn` gets each.
 pub(crate) fn merge(records: &mut Vec<Record>, mut warn: impl FnMut(&Position, String)) {
-    let (set_of, mut sets) = sets(records);
-    let mut keep = distinct(records, &mut warn).into_iter();
-    for (index, (record, set)) in records.iter_mut().zip(set_of).enumerate() {
-        let Some(set) = set.and_then(|set| sets.get_mut(set)) else {
-            continue;
-        };
-        if set.first_other == Some(index) {
-            let (owner, rtype, lowest) = (&record.owner, record.rtype(), set.lowest);
+    let mut findings = Findings::default();
+    let order = order(records);
+    for alike in order.chunk_by(|(hash, _), (other, _)| hash == other) {
+        if alike.len() > 1 {
+            findings.look_at(records, alike);
+        }
+    }
+    drop(order);
+    findings.sort();
+    let at = |number: usize| records.get(number).map(|record| &record.position);
+    for (number, first) in &findings.repeated {
+        if let (Some(here), Some(first)) = (at(*number), at(*first)) {
+            let line = first.line;
+            warn(here, format!("the same record is on line {line}"));
+        }
+    }
+    for (number, lowest) in &findings.odd_ttls {
+        if let Some(record) = records.get(*number) {
+            let (owner, rtype) = (&record.owner, record.rtype());
             let message = format!("{owner} {rtype} has different TTLs; {lowest} is used for all");
             warn(&record.position, message);
         }
-        record.ttl = set.lowest;
     }
-    records.retain(|_| keep.next().unwrap_or(true));
-}
-
-//--- Sets
-
-/// The TTLs of the records that share owner and type.
-struct Set {
-    first: u32,
-    lowest: u32,
-    /// The first record with another TTL than the first's.
-    first_other: Option<usize>,
-}
-
-/// The set that each record belongs to, and the sets.
-fn sets(records: &[Record]) -> (Vec<Option<usize>>, Vec<Set>) {
-    let mut numbers: HashMap<(&Name, Type), usize> = HashMap::with_capacity(records.len());
-    let mut sets: Vec<Set> = Vec::with_capacity(records.len());
-    let mut set_of = Vec::with_capacity(records.len());
-    for (index, record) in records.iter().enumerate() {
-        // Signatures have the TTL of the set they sign (RFC 4034 §3): those of one name differ.
-        if record.rtype() == Type::RRSIG {
-            set_of.push(None);
-            continue;
+    for (number, lowest) in findings.higher {
+        if let Some(record) = records.get_mut(number) {
+            record.ttl = lowest;
         }
-        let ttl = record.ttl;
-        let number = *numbers
-            .entry((&record.owner, record.rtype()))
-            .or_insert(sets.len());
-        match sets.get_mut(number) {
-            None => sets.push(Set {
-                first: ttl,
-                lowest: ttl,
-                first_other: None,
-            }),
-            Some(set) => {
-                set.lowest = set.lowest.min(ttl);
-                if ttl != set.first {
-                    set.first_other.get_or_insert(index);
+    }
+    if findings.repeated.is_empty() {
+        return;
+    }
+    let mut repeated = findings.repeated.iter().map(|(number, _)| *number);
+    let mut next = repeated.next();
+    let mut number = 0;
+    records.retain(|_| {
+        let is_repeated = next == Some(number);
+        if is_repeated {
+            next = repeated.next();
+        }
+        number += 1;
+        !is_repeated
+    });
+}
+
+/// The numbers of the records, those of one owner and type together: by a hash of both, then as in the file.
+///
+/// Most sets have one record. A sorted list finds the others in far less memory than a table of all sets.
+fn order(records: &[Record]) -> Vec<(u64, u32)> {
+    let seed = Seed(RandomState::new().hash_one(0));
+    let mut suffixes = Suffixes::default();
+    let numbered = (0..).zip(records);
+    let mut order: Vec<(u64, u32)> = numbered
+        .map(|(number, record)| {
+            suffixes.read(seed, record.owner.as_wire());
+            let owner = suffixes.hash(suffixes.n_labels());
+            let rtype = record.rtype().0.to_be_bytes();
+            (Suffixes::child_hash(owner, &rtype), number)
+        })
+        .collect();
+    order.sort_unstable();
+    order
+}
+
+/// Oddities of RRsets, by the numbers of records.
+#[derive(Default)]
+struct Findings {
+    /// The records that repeat an earlier one, with that one.
+    repeated: Vec<(usize, usize)>,
+    /// The first record of each set whose TTL is not the first's, with the lowest.
+    odd_ttls: Vec<(usize, u32)>,
+    /// The records whose TTL is not the lowest of their set, with the lowest.
+    higher: Vec<(usize, u32)>,
+}
+
+impl Findings {
+    /// Looks at records whose owners and types have one hash: nearly always one set.
+    fn look_at(&mut self, records: &[Record], alike: &[(u64, u32)]) {
+        let numbers = alike.iter().map(|(_, number)| *number as usize);
+        let mut rest: Vec<(usize, &Record)> = numbers
+            .filter_map(|number| Some((number, records.get(number)?)))
+            .collect();
+        while let Some((_, first)) = rest.first().copied() {
+            let is_of_set = |(_, it): &mut (usize, &Record)| {
+                it.owner == first.owner && it.rtype() == first.rtype()
+            };
+            let set: Vec<(usize, &Record)> = rest.extract_if(.., is_of_set).collect();
+            self.look_at_set(first, &set);
+        }
+    }
+
+    fn look_at_set(&mut self, first: &Record, set: &[(usize, &Record)]) {
+        let mut seen: HashSet<Content<'_>> = HashSet::with_capacity(set.len());
+        for (number, record) in set {
+            let content = Content::of(*number, record);
+            match seen.get(&content) {
+                Some(earlier) => self.repeated.push((*number, earlier.number)),
+                None => {
+                    seen.insert(content);
                 }
             }
         }
-        set_of.push(Some(number));
+        // Signatures have the TTL of the set they sign (RFC 4034 §3): those of one name differ.
+        if first.rtype() == Type::RRSIG {
+            return;
+        }
+        let ttls = set.iter().map(|(_, record)| record.ttl);
+        let lowest = ttls.min().unwrap_or(first.ttl);
+        let odd = set.iter().find(|(_, it)| it.ttl != first.ttl);
+        self.odd_ttls
+            .extend(odd.map(|(number, _)| (*number, lowest)));
+        let higher = set.iter().filter(|(_, it)| it.ttl != lowest);
+        self.higher
+            .extend(higher.map(|(number, _)| (*number, lowest)));
     }
-    (set_of, sets)
+
+    /// Orders what people read as their file is.
+    fn sort(&mut self) {
+        self.repeated.sort_unstable();
+        self.odd_ttls.sort_unstable();
+    }
 }
 
-//--- Duplicates
+/// The data of a record in a set; names in it compare without regard to case.
+struct Content<'a> {
+    number: usize,
+    /// Whether it is a program, which no plain data equals.
+    is_program: bool,
+    octets: Cow<'a, [u8]>,
+}
 
-/// Marks the first record of each kind.
-fn distinct(records: &[Record], warn: &mut impl FnMut(&Position, String)) -> Vec<bool> {
-    let mut seen: HashMap<Content<'_>, &Position> = HashMap::with_capacity(records.len());
-    let mut keep = Vec::with_capacity(records.len());
-    for record in records {
-        match seen.entry(Content(record)) {
-            Entry::Occupied(first) => {
-                let line = first.get().line;
-                warn(
-                    &record.position,
-                    format!("the same record is on line {line}"),
-                );
-                keep.push(false);
-            }
-            Entry::Vacant(vacant) => {
-                vacant.insert(&record.position);
-                keep.push(true);
-            }
+impl<'a> Content<'a> {
+    fn of(number: usize, record: &'a Record) -> Self {
+        let (is_program, octets) = match &record.data {
+            RecordData::Wire { rtype, rdata } => (false, canonical(*rtype, rdata)),
+            RecordData::Lua { program, .. } => (true, Cow::Borrowed(program.code.as_bytes())),
+        };
+        Self {
+            number,
+            is_program,
+            octets,
         }
     }
-    keep
 }
-
-/// A record by owner, type and data; names in the data compare without regard to case.
-struct Content<'a>(&'a Record);
 
 impl PartialEq for Content<'_> {
     fn eq(&self, other: &Self) -> bool {
-        if self.0.owner != other.0.owner {
-            return false;
-        }
-        match (&self.0.data, &other.0.data) {
-            (
-                RecordData::Wire { rtype, rdata },
-                RecordData::Wire {
-                    rtype: their_type,
-                    rdata: their_rdata,
-                },
-            ) => {
-                rtype == their_type
-                    && (rdata == their_rdata
-                        || canonical(*rtype, rdata) == canonical(*rtype, their_rdata))
-            }
-            (
-                RecordData::Lua { rtype, code, .. },
-                RecordData::Lua {
-                    rtype: their_type,
-                    code: their_code,
-                    ..
-                },
-            ) => rtype == their_type && code == their_code,
-            _ => false,
-        }
+        (self.is_program, &self.octets) == (other.is_program, &other.octets)
     }
 }
 
@@ -136,14 +169,7 @@ impl Eq for Content<'_> {}
 
 impl Hash for Content<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.owner.as_wire().to_ascii_lowercase().hash(state);
-        match &self.0.data {
-            RecordData::Wire { rtype, rdata } => {
-                rtype.hash(state);
-                canonical(*rtype, rdata).hash(state);
-            }
-            RecordData::Lua { rtype, code, .. } => (rtype, code).hash(state),
-        }
+        (self.is_program, &self.octets).hash(state);
     }
 }
 

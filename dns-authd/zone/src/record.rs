@@ -49,11 +49,18 @@ pub enum RecordData {
     Lua {
         /// The type of the records it makes.
         rtype: Type,
-        /// The program's text.
-        code: String,
-        /// The strings it was written in.
-        parts: Arc<[Box<str>]>,
+        /// The program.
+        program: Box<ProgramText>,
     },
+}
+
+/// The text of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramText {
+    /// The text.
+    pub code: String,
+    /// The strings it was written in.
+    pub parts: Arc<[Box<str>]>,
 }
 
 impl Record {

@@ -12,11 +12,13 @@
 mod build;
 pub mod cursor;
 mod denial;
+mod place;
 mod proof;
 mod rendering;
 mod resolve;
 pub mod split;
 
+pub use place::NamePlace;
 pub use resolve::{Asked, MAX_CHAIN};
 
 use std::collections::BTreeMap;

@@ -5,6 +5,7 @@
 //! (RFC 6891 §6.1.1). An answer that exceeds the client's limit goes out empty with TC set (RFC 2181 §9).
 //! Allocates nothing.
 
+use dns_cookie::{Cookie, LENGTH as COOKIE_LENGTH};
 use dns_wire::{Flags, Query, Rcode, edns, header};
 
 use crate::message::{MAX_MESSAGE, Message};
@@ -14,6 +15,8 @@ use crate::message::{MAX_MESSAGE, Message};
 pub const UDP_PAYLOAD: u16 = 1232;
 /// An extended error without text: option code, length, info-code (RFC 8914 §2).
 const EXTENDED_ERROR_LENGTH: usize = 6;
+/// A cookie: option code, length, the client's and the server's (RFC 7873 §4).
+const COOKIE_OPTION_LENGTH: usize = 4 + COOKIE_LENGTH;
 
 /// The parts of a query that its response depends on.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +31,8 @@ pub struct Asker<'a> {
     pub edns: Option<DnssecOk>,
     /// The longest response the client takes over its transport.
     pub limit: usize,
+    /// The cookie for the client, which has an OPT record then.
+    pub cookie: Option<Cookie>,
 }
 
 /// The DO bit (RFC 3225).
@@ -57,6 +62,7 @@ impl<'a> Asker<'a> {
                 Transport::Udp => query.udp_limit().min(usize::from(UDP_PAYLOAD)),
                 Transport::Tcp => MAX_MESSAGE,
             },
+            cookie: None,
         }
     }
 }
@@ -128,15 +134,12 @@ pub fn error(
     };
     let flags = flags.with(available);
     let length = empty_body(asker, out)?;
-    if let (true, Some(DnssecOk(dnssec_ok))) = (rcode.high() > 0, asker.edns) {
-        let opt = edns::opt_record(UDP_PAYLOAD, rcode.high(), dnssec_ok);
-        out.get_mut(length..length + opt.len())?
-            .copy_from_slice(&opt);
-        header::set_word(out, 10, 1);
-        write_head(asker, flags, out);
-        return Some(length + opt.len());
+    let end = finish(asker, flags, length, extended_error, out)?;
+    if asker.edns.is_some() {
+        // The high octet of the code is the first of the record's TTL.
+        *out.get_mut(length + 5)? = rcode.high();
     }
-    finish(asker, flags, length, extended_error, out)
+    Some(end)
 }
 
 fn empty(
@@ -172,13 +175,24 @@ fn finish(
         out.get_mut(length..length + opt.len())?
             .copy_from_slice(&opt);
         length += opt.len();
+        let options = length;
+        if let Some(cookie) = &asker.cookie {
+            let room = out.get_mut(length..length + COOKIE_OPTION_LENGTH)?;
+            let (head, body) = room.split_at_mut_checked(4)?;
+            let [code_high, code_low] = edns::option::COOKIE.to_be_bytes();
+            head.copy_from_slice(&[code_high, code_low, 0, 24]);
+            body.copy_from_slice(cookie);
+            length += COOKIE_OPTION_LENGTH;
+        }
         if let Some(info_code) = extended_error {
             let [high, low] = info_code.to_be_bytes();
             let [code_high, code_low] = edns::option::EXTENDED_ERROR.to_be_bytes();
             out.get_mut(length..length + EXTENDED_ERROR_LENGTH)?
                 .copy_from_slice(&[code_high, code_low, 0, 2, high, low]);
-            header::set_word(out, length - 2, 6);
             length += EXTENDED_ERROR_LENGTH;
+        }
+        if length > options {
+            header::set_word(out, options - 2, u16::try_from(length - options).ok()?);
         }
         let additional = header::word(out, 10)?.saturating_add(1);
         header::set_word(out, 10, additional);
@@ -194,11 +208,12 @@ fn write_head(asker: &Asker<'_>, flags: Flags, out: &mut [u8]) {
 
 /// The length that the client's OPT record adds.
 fn tail_length(asker: &Asker<'_>, extended_error: Option<u16>) -> usize {
-    match (asker.edns, extended_error) {
-        (None, _) => 0,
-        (Some(_), None) => edns::OPT_LENGTH,
-        (Some(_), Some(_)) => edns::OPT_LENGTH + EXTENDED_ERROR_LENGTH,
+    if asker.edns.is_none() {
+        return 0;
     }
+    edns::OPT_LENGTH
+        + extended_error.map_or(0, |_| EXTENDED_ERROR_LENGTH)
+        + asker.cookie.map_or(0, |_| COOKIE_OPTION_LENGTH)
 }
 
 #[cfg(test)]

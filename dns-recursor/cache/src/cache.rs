@@ -177,6 +177,18 @@ impl Cache {
         self.shard(key)?.look_up(key, now).map(then)
     }
 
+    /// Shows the entry of a question to `then`, and changes nothing: it counts no use and no refresh follows.
+    pub fn peek<R>(
+        &self,
+        key: &Key,
+        now: Instant,
+        then: impl FnOnce(&Entry<'_>) -> R,
+    ) -> Option<R> {
+        let shard = self.shard(key)?;
+        let entry = shard.peek(key, now)?;
+        Some(then(&entry))
+    }
+
     /// Stores a message, and replaces the entry of its question.
     pub fn store(&self, key: &Key, message: Message, keep: Keep, now: Instant) {
         if let Some(mut shard) = self.shard(key) {
@@ -278,11 +290,13 @@ impl Cache {
     }
 }
 
-/// An entry as [`Cache::visit`] shows it.
+/// An entry as [`Cache::visit`] and [`Cache::peek`] show it.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// The message.
     pub message: &'a Message,
+    /// Its use at this time.
+    pub state: State,
     /// The bits of the question that change the answer.
     pub variant: Variant,
     /// The pool that it counts against.

@@ -9,6 +9,7 @@
 //!
 //! A cache hit allocates nothing. Reads no clock and no socket. Datagrams and streams take the same way.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,9 @@ use dns_cache::cache::{Cache, Found, Reach, State};
 use dns_cache::instant::Instant;
 use dns_cache::key::{Key, Variant};
 use dns_cache::message::Pool;
+use dns_cookie::{CookieState, Cookies};
 use dns_resolve::forward::Table;
-use dns_wire::edns::extended_error;
+use dns_wire::edns::{extended_error, option};
 use dns_wire::query::{reply_to_error, reply_to_signed};
 use dns_wire::{Class, Flags, Name, Opcode, Query, QueryError, Rcode, Type};
 
@@ -37,6 +39,10 @@ pub struct View {
     pub stale_ttl: Duration,
     /// Whether names in demand are refreshed before they expire.
     pub prefetch: bool,
+    /// The answer to cookies (RFC 7873); none ignores them.
+    pub cookies: Option<Arc<Cookies>>,
+    /// The longest response over UDP to a client without a valid cookie.
+    pub nocookie_limit: usize,
 }
 
 /// The transport's facts about a client.
@@ -95,6 +101,8 @@ pub struct Judged<'a> {
     pub source: Source,
     /// The question's type, when the message has a question.
     pub qtype: Option<Type>,
+    /// The state of the query's cookie.
+    pub cookie_state: CookieState,
 }
 
 /// The judge of questions.
@@ -106,6 +114,10 @@ pub struct Front<'v> {
     pub cache: &'v Cache,
     /// The time.
     pub now: Instant,
+    /// The client's address.
+    pub client: IpAddr,
+    /// The clock of cookies, in seconds since 1970 modulo 2³²: only a query with a cookie reads it.
+    pub clock: fn() -> u32,
 }
 
 impl Front<'_> {
@@ -133,7 +145,27 @@ impl Front<'_> {
             }
             Err(_) => return Judged::from_reply(None, None),
         };
-        let asker = Asker::new(&query, transport);
+        let mut asker = Asker::new(&query, transport);
+        let cookie_state = self.check_cookie(&query, transport, &mut asker);
+        self.read_key(&query, key);
+        let judged = match self.refusal(&query, transport, cookie_state) {
+            Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
+            None if query.qclass == Class::CH => self.chaos(&asker, key, out),
+            None => match self.cached(&asker, key, out) {
+                Looked::Done(judged) => judged,
+                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
+            },
+        };
+        Judged {
+            qtype: Some(query.qtype),
+            cookie_state,
+            ..judged
+        }
+    }
+
+    /// Reads the question, and the kind of answer that its client wants.
+    #[inline]
+    pub(crate) fn read_key(&self, query: &Query<'_>, key: &mut Key) {
         let variant = Variant::new(query.dnssec_ok(), query.flags.has(Flags::CD));
         key.read(self.cache.seed(), query.question, variant);
         // The answers for clients that do not ask for validation are those without it.
@@ -147,17 +179,62 @@ impl Front<'_> {
             let unchecked = Variant::new(variant.dnssec_ok(), true);
             key.read(self.cache.seed(), query.question, unchecked);
         }
-        let judged = match policy::refusal(&query) {
-            Some(rcode) => Judged::from_reply(answer::error(&asker, rcode, None, out), None),
-            None if query.qclass == Class::CH => self.chaos(&asker, key, out),
-            None => match self.cached(&asker, key, out) {
-                Looked::Done(judged) => judged,
-                Looked::Resolve { has_stale } => self.uncached(asker, key, has_stale, out),
-            },
+    }
+
+    /// Checks the query's cookie, and puts the one for the response and the limit of its length into `asker`.
+    #[inline]
+    fn check_cookie(
+        &self,
+        query: &Query<'_>,
+        transport: Transport,
+        asker: &mut Asker<'_>,
+    ) -> CookieState {
+        let cookie_state = match query.edns {
+            Some(edns) if !edns.options.is_empty() => {
+                let cookies = self.view.cookies.as_ref();
+                let checked = cookies
+                    .zip(edns.option(option::COOKIE))
+                    .map(|(cookies, data)| {
+                        cookies.secrets.check(data, self.client, (self.clock)())
+                    });
+                asker.cookie = checked.and_then(|checked| checked.cookie);
+                checked.map_or(CookieState::None, |checked| checked.cookie_state)
+            }
+            _ => CookieState::None,
         };
-        Judged {
-            qtype: Some(query.qtype),
-            ..judged
+        if transport == Transport::Udp && cookie_state != CookieState::Proven {
+            asker.limit = asker.limit.min(self.view.nocookie_limit);
+        }
+        cookie_state
+    }
+
+    /// The response code of a query that is not answered.
+    fn refusal(
+        &self,
+        query: &Query<'_>,
+        transport: Transport,
+        cookie_state: CookieState,
+    ) -> Option<Rcode> {
+        let refusal = policy::refusal(query);
+        // The OPT record of another version may mean something else.
+        if refusal == Some(Rcode::BADVERS) {
+            return refusal;
+        }
+        match cookie_state {
+            // RFC 7873 §5.2.2.
+            CookieState::Malformed => Some(Rcode::FORMERR),
+            // RFC 7873 §5.2.3: the client comes again with the cookie of this response.
+            CookieState::New | CookieState::Bad
+                if transport == Transport::Udp
+                    && self
+                        .view
+                        .cookies
+                        .as_ref()
+                        .is_some_and(|cookies| cookies.is_required) =>
+            {
+                Some(Rcode::BADCOOKIE)
+            }
+            _ => refusal,
         }
     }
 
@@ -191,6 +268,7 @@ impl Front<'_> {
                 verdict,
                 source,
                 qtype: None,
+                cookie_state: CookieState::None,
             })
         });
         looked.unwrap_or(Looked::Resolve { has_stale: false })
@@ -220,6 +298,7 @@ impl Front<'_> {
             verdict: Verdict::Resolve { asker, has_stale },
             source: Source::Resolver,
             qtype: None,
+            cookie_state: CookieState::None,
         }
     }
 
@@ -263,7 +342,7 @@ impl Front<'_> {
         stale(found, asker, self.view.stale_ttl, out)
     }
 
-    fn is_unreachable(&self, key: &Key) -> bool {
+    pub(crate) fn is_unreachable(&self, key: &Key) -> bool {
         let route = self.view.table.find(key.name(), key.qtype());
         route.is_some_and(|route| route.is_down())
     }
@@ -298,11 +377,13 @@ impl Judged<'_> {
                 verdict: Verdict::Reply(length),
                 source: source.unwrap_or(Source::Error),
                 qtype: None,
+                cookie_state: CookieState::None,
             },
             None => Self {
                 verdict: Verdict::Silent,
                 source: Source::Dropped,
                 qtype: None,
+                cookie_state: CookieState::None,
             },
         }
     }

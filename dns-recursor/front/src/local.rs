@@ -80,6 +80,12 @@ impl Local {
         self.zones.longest(name).is_some() && !table.is_taken_over(name)
     }
 
+    /// The local zone that has a name, in wire form and lower case.
+    #[must_use]
+    pub fn zone_of(&self, name: &[u8]) -> Option<&Name> {
+        self.zones.longest(name).map(|(zone, _)| zone)
+    }
+
     /// The answer to a question of class IN that [`Local::covers`]; in lower case.
     #[must_use]
     pub fn answer(&self, question: &[u8]) -> Option<Message> {

@@ -6,6 +6,7 @@ use daemon::udp::ReturnPath;
 use dns_cache::answer::{Asker, DnssecOk};
 use dns_cache::instant::Instant;
 use dns_cache::key::Variant;
+use dns_cookie::Cookie;
 use dns_wire::Flags;
 use tokio::sync::mpsc;
 
@@ -35,6 +36,8 @@ pub struct Waiter {
     pub edns: Option<DnssecOk>,
     /// The longest response that the client takes.
     pub limit: usize,
+    /// The cookie for the client.
+    pub cookie: Option<Cookie>,
     /// The transport and address family of the query.
     pub arrival: Arrival,
     /// The time of the query.
@@ -63,6 +66,7 @@ impl Waiter {
             flags: asker.flags,
             edns: asker.edns,
             limit: asker.limit,
+            cookie: asker.cookie,
             arrival,
             asked,
             to,
@@ -93,6 +97,7 @@ impl Client {
             question: &self.question,
             edns: self.waiter.edns,
             limit: self.waiter.limit,
+            cookie: self.waiter.cookie,
         }
     }
 }

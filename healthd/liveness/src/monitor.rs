@@ -334,6 +334,16 @@ impl Monitor {
         })
     }
 
+    /// The subscribers that ask for a target.
+    pub fn watchers(&self, target: &Target) -> impl Iterator<Item = &Subscriber> {
+        let id = self.table.find(target);
+        let holds = move |subscriber: &&Subscriber| {
+            let mut held = subscriber.held.iter();
+            held.any(|(key, _)| Some(key.target) == id)
+        };
+        self.subscribers.values().filter(holds)
+    }
+
     //--- Holding
 
     /// Holds a target that may be new; `None` when there is no room for it.

@@ -81,7 +81,7 @@ fn the_keys_that_need_a_restart_are_told_from_the_others() {
     };
     assert_eq!(changed(OWN), ["plain"]);
     let several = "plain = true\nlisten = [\"127.0.0.1:5000\"]\nworkers = 2\nroot = \"/srv\"\n\
-        [limits]\nconnections = 9\nbody-timeout = \"2m\"\nblob = \"1GiB\"\n[index]\nkind = \"memory\"\n\
+        [limits]\nconnections = 9\nbody-timeout = \"2m\"\nblob = \"1GiB\"\n[index]\nkind = \"sled\"\n\
         [[mirror]]\nupstream = \"https://a.example\"\nprefix = \"a\"\n\
         [cluster]\nnode = \"a\"\nca = \"a\"\ncertificate = \"b\"\nkey = \"c\"\n\
         [s3]\nbucket = \"b\"\naccess-key-file = \"a\"\nsecret-key-file = \"b\"\n";

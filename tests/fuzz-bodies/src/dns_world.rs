@@ -51,6 +51,7 @@ impl World {
             transport,
             can_wait: false,
             may_ask: true,
+            clock: || 0,
         };
         let mut verdict = self
             .responder

@@ -15,6 +15,8 @@ mod chrony_keys;
 mod client_hello;
 #[cfg(feature = "cmdmon")]
 mod cmdmon;
+#[cfg(feature = "cookie")]
+mod cookie;
 #[cfg(any(feature = "query", feature = "zone"))]
 mod dns_world;
 #[cfg(feature = "handover")]
@@ -133,6 +135,13 @@ pub const TARGETS: &[Target] = &[
         body: cmdmon::body,
         words: &[],
         steps: 10_000,
+    },
+    #[cfg(feature = "cookie")]
+    Target {
+        name: "cookie",
+        body: cookie::body,
+        words: &[],
+        steps: 20_000,
     },
     #[cfg(feature = "handover")]
     Target {

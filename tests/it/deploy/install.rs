@@ -80,6 +80,10 @@ fn a_dry_run_shows_all_and_changes_nothing() {
     assert!(said.contains("image of healthd: none to sha256:"), "{said}");
     assert!(said.contains("node.key\n(private, not shown)"), "{said}");
     assert!(!said.contains("PRIVATE KEY"));
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("dry run of master-"), "{last}");
+    assert!(last.ends_with("; nothing was changed"), "{last}");
+    assert!(!last.contains(" 0 files"), "{last}");
     assert!(tree(root.path()).is_empty());
 }
 

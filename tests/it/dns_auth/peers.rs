@@ -54,7 +54,15 @@ fn zone(number: usize) -> String {
 }
 
 /// The answers that differ from both peers', and why.
-const REASONS: [(&str, &str); 9] = [
+const REASONS: [(&str, &str); 11] = [
+    (
+        "udp www.t.example 1 cookie of 7",
+        "FORMERR as NSD, and with an OPT record, as to every query that has one (RFC 6891 §6.1.1)",
+    ),
+    (
+        "udp www.t.example 1 cookie of 9",
+        "FORMERR as NSD, and with an OPT record, as to every query that has one (RFC 6891 §6.1.1)",
+    ),
     (
         "udp t.example 251",
         "IXFR that does not say what it knows breaks its format (RFC 1995 §3)",
@@ -159,7 +167,7 @@ fn start_nsd(files: &Scratch, server: SocketAddr) -> Daemon {
     let home = files.join("nsd");
     let home = home.display();
     let mut text = format!(
-        "server:\n  ip-address: {}@{}\n  server-count: 1\n  username: \"\"\n  zonesdir: \"\"\n  database: \"\"\n  \
+        "server:\n  ip-address: {}@{}\n  server-count: 1\n  answer-cookie: yes\n  username: \"\"\n  zonesdir: \"\"\n  database: \"\"\n  \
          pidfile: \"{home}/pid\"\n  xfrdfile: \"{home}/xfrd\"\n  xfrdir: \"{home}\"\n  zonelistfile: \"{home}/list\"\n  \
          rrl-ratelimit: 0\n  round-robin: no\n  minimal-responses: yes\nremote-control:\n  control-enable: no\n",
         server.ip(),

@@ -37,11 +37,12 @@ pub(super) struct Node {
 
 pub(super) struct Site {
     _network: Network,
-    _files: Scratch,
+    /// The site file, certificates, and what was rendered.
+    pub(super) files: Scratch,
     pub(super) nodes: Vec<Node>,
 }
 
-fn outpost(arguments: &[&str]) {
+pub(super) fn outpost(arguments: &[&str]) {
     let mut command = Command::new(binary("outpost"));
     command.args(arguments);
     let (status, stdout, stderr) = run(command);
@@ -54,12 +55,22 @@ impl Site {
         let files = Scratch::new("health-exchange");
         let from = checkout().join("tests/data/deploy/seed");
         crate::deploy::copy_site(&from, &files);
+        let (site, mut beside) = Self::of(files, &NODES, &[("beside", "192.168.7.40/24")]);
+        (site, beside.remove(0))
+    }
+
+    /// The masters of the site whose file is in a directory, and machines beside them; nothing runs yet.
+    pub(super) fn of(
+        files: Scratch,
+        masters: &[(&str, &str)],
+        beside: &[(&str, &str)],
+    ) -> (Self, Vec<Machine>) {
         let site = files.join("site.toml").display().to_string();
         let output = files.join("out").display().to_string();
         outpost(&["pki", "make", &site]);
         outpost(&["render", &site, "--output", &output]);
         let mut network = Network::new();
-        let nodes = NODES.map(|(name, address)| {
+        let nodes = masters.iter().map(|&(name, address)| {
             let machine = network.machine(name, address);
             let directory = files.join(name);
             std::fs::create_dir(&directory).unwrap();
@@ -81,11 +92,14 @@ impl Site {
                 watcher: None,
             }
         });
-        let beside = network.machine("beside", "192.168.7.40/24");
+        let nodes = nodes.collect();
+        let beside = beside.iter();
+        let beside = beside.map(|(name, address)| network.machine(name, address));
+        let beside = beside.collect();
         let site = Self {
-            nodes: nodes.into_iter().collect(),
+            nodes,
             _network: network,
-            _files: files,
+            files,
         };
         (site, beside)
     }

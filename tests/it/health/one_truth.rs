@@ -31,14 +31,15 @@ const ADDRESSES: [&str; 3] = ["192.168.7.13", "192.168.7.14", "192.168.7.15"];
 /// The addresses that are up, as one service has them.
 type Set = BTreeSet<String>;
 
-struct Services {
+/// dns-authd and lb-proxy of a node.
+pub(super) struct Services {
     _authd: Daemon,
     _lb: Daemon,
 }
 
 impl Services {
     /// Starts the services of a node by their rendered files; only the places of their own files are others.
-    fn start(node: &Node) -> Self {
+    pub(super) fn start(node: &Node) -> Self {
         let path = |name: &str| node.directory.join(name);
         let endpoint = format!("unix:{}", path("healthd.sock").display());
         let serve = |service: &str, config: PathBuf| {
@@ -78,7 +79,7 @@ fn detail(port: u16) -> Value {
     status["detail"].clone()
 }
 
-fn authority() -> SocketAddr {
+pub(super) fn authority() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 5301))
 }
 

@@ -18,7 +18,10 @@ fn after_a_failed_swap_every_earlier_version_can_be_gone_back_to() {
     for (archive, name) in [
         (images.new_build(SERVICE), "second"),
         (images.broken(SERVICE), "broken"),
-        (images.further_build(SERVICE, further.path()), "third"),
+        (
+            images.further_build(SERVICE, further.path(), b"a further build"),
+            "third",
+        ),
     ] {
         node.put(&archive, &incoming(name));
     }

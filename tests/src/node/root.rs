@@ -37,6 +37,20 @@ pub fn or_skip() -> Option<&'static Root> {
     }
 }
 
+/// A bare Debian 12 with these packages, or nothing where it cannot be had: the reason is printed then, loudly.
+#[must_use]
+pub fn bare_or_skip(packages: &[String]) -> Option<Root> {
+    let mut command = Command::new(checkout().join("tests/nodes/bare"));
+    command.arg(ROOTS).args(packages);
+    let root = succeed(command).map(|path| Root {
+        path: PathBuf::from(path.trim()),
+    });
+    root.inspect_err(|reason| {
+        eprintln!("!!! SKIPPED: there is no bare machine: {}", reason.trim());
+    })
+    .ok()
+}
+
 fn find() -> Result<Root, String> {
     for program in [
         "unshare",
@@ -78,7 +92,7 @@ fn build() -> Result<PathBuf, String> {
 /// Unpacks it below /var/tmp, unless it is there. Whoever is first renames the whole into place.
 fn unpack(archive: &Path) -> Result<Root, String> {
     let name = archive.file_stem().ok_or("the archive has no name")?;
-    let path = Path::new("/var/tmp/outpost-nodes").join(name);
+    let path = Path::new(ROOTS).join(name);
     if path.is_dir() {
         return Ok(Root { path });
     }
@@ -108,3 +122,6 @@ fn succeed(command: Command) -> Result<String, String> {
         Err(format!("{shown}: {status} {out}{complaint}"))
     }
 }
+
+/// The directory of the roots.
+const ROOTS: &str = "/var/tmp/outpost-nodes";

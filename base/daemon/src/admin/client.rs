@@ -9,7 +9,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::Method;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
-use hyper::header::{CONNECTION, HOST, HeaderValue};
+use hyper::header::{CONNECTION, HOST};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -78,10 +78,12 @@ pub enum ClientError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// It took too long.
-    #[error("the daemon at {address} gave no answer within {} s", TIMEOUT.as_secs())]
+    #[error("the daemon at {address} gave no answer within {} s", limit.as_secs())]
     TimedOut {
         /// The admin address.
         address: Place,
+        /// The time that it had.
+        limit: Duration,
     },
 }
 
@@ -134,7 +136,29 @@ impl From<&Path> for Place {
 ///
 /// When nothing answers there, or not in HTTP, or not in time.
 pub async fn get(address: impl Into<Place>, path: &str) -> Result<Response, ClientError> {
-    exchange(address.into(), Method::GET, path, Vec::new()).await
+    exchange(
+        address.into(),
+        Method::GET,
+        path,
+        Vec::new(),
+        TIMEOUT,
+        MAX_BODY,
+    )
+    .await
+}
+
+/// As [`get`], for an answer of at most `most` bytes that comes within `limit`.
+///
+/// # Errors
+///
+/// When nothing answers there, or not in HTTP, or not in time, or with more.
+pub async fn get_within(
+    address: impl Into<Place>,
+    path: &str,
+    limit: Duration,
+    most: usize,
+) -> Result<Response, ClientError> {
+    exchange(address.into(), Method::GET, path, Vec::new(), limit, most).await
 }
 
 /// Asks `path` to change something.
@@ -147,7 +171,8 @@ pub async fn post(
     path: &str,
     body: impl Into<Vec<u8>>,
 ) -> Result<Response, ClientError> {
-    exchange(address.into(), Method::POST, path, body.into()).await
+    let body = body.into();
+    exchange(address.into(), Method::POST, path, body, TIMEOUT, MAX_BODY).await
 }
 
 /// Finds the place at which the daemon at `address` takes changes: the socket that its status names, or the
@@ -178,6 +203,8 @@ async fn exchange(
     method: Method,
     path: &str,
     body: Vec<u8>,
+    limit: Duration,
+    most: usize,
 ) -> Result<Response, ClientError> {
     let talk = async {
         let not_running = |source: std::io::Error| {
@@ -190,27 +217,42 @@ async fn exchange(
         match &place {
             Place::Address(address) => {
                 let stream = TcpStream::connect(address).await.map_err(not_running)?;
-                talk(stream, &place, &address.to_string(), method, path, body).await
+                let request = request(&address.to_string(), method, path, body);
+                talk(stream, &place, request, most).await
             }
             Place::Socket(socket) => {
                 let stream = UnixStream::connect(socket).await.map_err(not_running)?;
-                talk(stream, &place, "localhost", method, path, body).await
+                let request = request("localhost", method, path, body);
+                talk(stream, &place, request, most).await
             }
         }
     };
-    let talked = tokio::time::timeout(TIMEOUT, talk).await;
+    let talked = tokio::time::timeout(limit, talk).await;
     talked.map_err(|_| ClientError::TimedOut {
         address: place.clone(),
+        limit,
     })?
+}
+
+fn request(
+    host: &str,
+    method: Method,
+    path: &str,
+    body: Vec<u8>,
+) -> hyper::http::Result<hyper::Request<Full<Bytes>>> {
+    hyper::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(HOST, host)
+        .header(CONNECTION, "close")
+        .body(Full::new(Bytes::from(body)))
 }
 
 async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     place: &Place,
-    host: &str,
-    method: Method,
-    path: &str,
-    body: Vec<u8>,
+    request: hyper::http::Result<hyper::Request<Full<Bytes>>>,
+    most: usize,
 ) -> Result<Response, ClientError> {
     let failed = |source| ClientError::Exchange {
         address: place.clone(),
@@ -219,21 +261,14 @@ async fn talk(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
         .map_err(|error| failed(error.into()))?;
-    let host = HeaderValue::from_str(host).map_err(|error| failed(error.into()))?;
-    let request = hyper::Request::builder()
-        .method(method)
-        .uri(path)
-        .header(HOST, host)
-        .header(CONNECTION, "close")
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| failed(error.into()))?;
+    let request = request.map_err(|error| failed(error.into()))?;
     let ask = async {
         let response = sender
             .send_request(request)
             .await
             .map_err(|error| failed(error.into()))?;
         let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), MAX_BODY)
+        let body = Limited::new(response.into_body(), most)
             .collect()
             .await
             .map_err(failed)?;

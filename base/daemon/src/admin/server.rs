@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::Status;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
 use hyper::server::conn::http1;
@@ -16,9 +16,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
-use super::{Method, Reply, Request, Routes};
+use super::{Flow, Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
 use crate::caller::Role;
 use crate::life::Life;
@@ -28,6 +28,9 @@ use crate::readiness::Readiness;
 
 /// Scrapers, probes and people at once; more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
+
+/// Clients of streams, such as browsers that show a page. They leave room for scrapers and probes.
+const MAX_STREAMS: usize = 16;
 
 /// A client sends its request head within this time, or is cut off.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -90,6 +93,7 @@ impl fmt::Display for Caller {
 pub(crate) struct Server {
     shared: Arc<Shared>,
     acceptor: Acceptor,
+    streams: Arc<Semaphore>,
 }
 
 impl Server {
@@ -97,6 +101,7 @@ impl Server {
         Self {
             shared,
             acceptor: Acceptor::waiting(MAX_CONNECTIONS),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }
 
@@ -109,22 +114,31 @@ impl Server {
         loop {
             let (stream, peer, permit) = self.acceptor.next(&listener).await;
             let caller = identify(&stream, peer);
-            let shared = Arc::clone(&self.shared);
+            let (shared, streams) = (Arc::clone(&self.shared), Arc::clone(&self.streams));
             tokio::spawn(async move {
-                serve_connection(shared, stream, caller).await;
+                serve_connection(shared, streams, stream, caller).await;
                 drop(permit);
             });
         }
     }
 }
 
-async fn serve_connection<S>(shared: Arc<Shared>, stream: S, caller: Caller)
-where
+async fn serve_connection<S>(
+    shared: Arc<Shared>,
+    streams: Arc<Semaphore>,
+    stream: S,
+    caller: Caller,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let shared = Arc::clone(&shared);
-        async move { Ok::<_, Infallible>(respond(&shared, request, caller).await) }
+        let (shared, streams) = (Arc::clone(&shared), Arc::clone(&streams));
+        async move {
+            Ok::<_, Infallible>(match flow(&shared, streams, &request, caller) {
+                Some(response) => response,
+                None => respond(&shared, request, caller).await.map(Either::Left),
+            })
+        }
     });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -135,6 +149,41 @@ where
     if let Err(error) = served {
         tracing::debug!(%caller, %error, "Admin connection ended early");
     }
+}
+
+/// The response of a stream, if the request is for one.
+fn flow(
+    shared: &Shared,
+    streams: Arc<Semaphore>,
+    request: &hyper::Request<Incoming>,
+    caller: Caller,
+) -> Option<hyper::Response<Either<Full<Bytes>, Flow>>> {
+    let is_get = request.method() == hyper::Method::GET;
+    if !is_get || caller == Caller::Process(Role::Other) {
+        return None;
+    }
+    let (content_type, source) = shared.routes.source(request.uri().path())?;
+    let Ok(permit) = streams.try_acquire_owned() else {
+        let full = format!("{MAX_STREAMS} clients follow this already\n");
+        return Some(response(Reply::text(503, full)).map(Either::Left));
+    };
+    let body = Either::Right(Flow::new(source(), permit));
+    let mut response = hyper::Response::new(body);
+    set_headers(response.headers_mut(), content_type);
+    Some(response)
+}
+
+fn set_headers(headers: &mut HeaderMap, content_type: &'static str) {
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+}
+
+fn response(reply: Reply) -> hyper::Response<Full<Bytes>> {
+    let mut response = hyper::Response::new(Full::new(Bytes::from(reply.body)));
+    *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
+        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    set_headers(response.headers_mut(), reply.content_type);
+    response
 }
 
 async fn respond(
@@ -151,14 +200,9 @@ async fn respond(
         }
         Err(_) => (Reply::text(504, "no answer in time\n"), None),
     };
-    let mut response = hyper::Response::new(Full::new(Bytes::from(reply.body)));
-    *response.status_mut() = hyper::StatusCode::from_u16(reply.status)
-        .unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.content_type));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = response(reply);
     if let Some(allowed) = allowed {
-        headers.insert(ALLOW, allowed);
+        response.headers_mut().insert(ALLOW, allowed);
     }
     response
 }
@@ -221,7 +265,9 @@ async fn route(
 
 /// The methods that a path takes, as `Allow` names them (RFC 9110 §10.2.1); none for a path that is not there.
 fn allowed(shared: &Shared, path: &str) -> Option<&'static str> {
-    let is_shown = BUILT_IN.contains(&path) || shared.routes.handler(Method::Get, path).is_some();
+    let is_shown = BUILT_IN.contains(&path)
+        || shared.routes.handler(Method::Get, path).is_some()
+        || shared.routes.source(path).is_some();
     let is_changed = shared.routes.handler(Method::Post, path).is_some();
     match (is_shown, is_changed) {
         (true, true) => Some("GET, HEAD, POST"),

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ::config::Draft;
 use api::Status;
+use api::explain::Tell;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -110,6 +111,29 @@ pub fn status<D: DeserializeOwned>(
         Ok(Shown::Json(value)) => outln!("{value:#}"),
         Ok(Shown::Status(status)) => outln!("{}", render(&status).trim_end()),
         Err(error) => return unavailable(&error),
+    }
+    exit::code(exit::OK)
+}
+
+/// Runs `explain`: asks the daemon at the admin address for an explanation, and prints its words, or the answer
+/// itself with `--json`.
+pub fn explain<E: DeserializeOwned + Tell>(
+    args: &StatusArgs,
+    default_admin: SocketAddr,
+    path: &str,
+) -> ExitCode {
+    let response = match ask(args, default_admin, path, Method::Get) {
+        Ok(response) => response,
+        Err(code) => return code,
+    };
+    let text = response.text();
+    if !response.is_success() {
+        errln!("{}", text.trim_end());
+        return exit::code(exit::DATA);
+    }
+    match serde_json::from_str::<E>(&text) {
+        Ok(explanation) if !args.json => outln!("{}", explanation.told().trim_end()),
+        _ => outln!("{}", text.trim_end()),
     }
     exit::code(exit::OK)
 }

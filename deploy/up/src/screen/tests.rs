@@ -188,7 +188,7 @@ fn clusterd_is_shown_where_it_runs() {
     view.services.clusterd.state = State::Ready;
     assert!(has(&view, Page::Site, " clusterd "));
     assert!(has(&view, Page::AskRestart, " c clusterd"));
-    assert_eq!(view.to_json()["services"][1]["name"], "clusterd");
+    assert_eq!(view.facts().services[1].name, "clusterd");
 }
 
 #[test]

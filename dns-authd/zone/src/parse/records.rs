@@ -9,7 +9,7 @@ use dns_wire::{Class, Name, Type};
 
 use super::{Fault, MAX_TTL, Parser, shown};
 use crate::program::unescape;
-use crate::record::{Record, RecordData};
+use crate::record::{ProgramText, Record, RecordData};
 
 /// Whether a word may be the mnemonic of a type that this version does not know.
 fn may_be_type(word: &str) -> bool {
@@ -198,10 +198,10 @@ impl Parser<'_> {
             // A string that ends inside a character is not text of its own.
             written = vec![code.as_str().into()];
         }
+        let parts = written.into();
         Ok(RecordData::Lua {
             rtype,
-            code,
-            parts: written.into(),
+            program: Box::new(ProgramText { code, parts }),
         })
     }
 
@@ -245,10 +245,10 @@ fn program_of_wire(octets: &[u8], at: usize) -> Result<RecordData, Fault> {
         rest = tail;
     }
     let code = String::from_utf8(code).map_err(|_| broken())?;
+    // Strings of octets are always joined without blanks.
+    let parts = Arc::from([code.as_str().into()]);
     Ok(RecordData::Lua {
         rtype: Type(u16::from_be_bytes(*rtype)),
-        // Strings of octets are always joined without blanks.
-        parts: Arc::from([code.as_str().into()]),
-        code,
+        program: Box::new(ProgramText { code, parts }),
     })
 }

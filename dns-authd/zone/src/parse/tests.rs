@@ -45,7 +45,7 @@ fn line(record: &Record) -> String {
         RecordData::Wire { rtype, rdata } => {
             format!("{owner} {ttl} {rtype} {}", rdata::display(*rtype, rdata))
         }
-        RecordData::Lua { rtype, code, .. } => format!("{owner} {ttl} LUA {rtype} {code}"),
+        RecordData::Lua { rtype, program } => format!("{owner} {ttl} LUA {rtype} {}", program.code),
     }
 }
 

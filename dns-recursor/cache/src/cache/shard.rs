@@ -189,23 +189,16 @@ impl Shard {
     }
 
     pub(super) fn visit(&self, now: Instant, visit: &mut impl FnMut(&Entry<'_>)) {
-        for slot in self
-            .arena
-            .entries()
-            .filter(|slot| slot.state(now).is_some())
-        {
-            let signed = |instant: Instant| i64::try_from(instant.as_millis()).unwrap_or(i64::MAX);
-            visit(&Entry {
-                message: &slot.message,
-                variant: slot.variant,
-                pool: slot.pool,
-                failure: slot.failure,
-                age: now.seconds_since(slot.stored),
-                left: signed(slot.expires)
-                    .saturating_sub(signed(now))
-                    .div_euclid(1000),
-            });
+        let entries = self.arena.entries();
+        for entry in entries.filter_map(|slot| slot.shown(now)) {
+            visit(&entry);
         }
+    }
+
+    pub(super) fn peek(&self, key: &Key, now: Instant) -> Option<Entry<'_>> {
+        let place = *self.index.get(&key.hash())?;
+        let slot = self.arena.entry(place)?;
+        slot.is_for(key).then(|| slot.shown(now)).flatten()
     }
 
     pub(super) const fn usage(&self) -> Usage {
@@ -331,6 +324,21 @@ impl Slot {
         self.variant == key.variant() && self.message.question() == key.question()
     }
 
+    /// The entry for people; `None` when it has no use any more.
+    fn shown(&self, now: Instant) -> Option<Entry<'_>> {
+        let signed = |instant: Instant| i64::try_from(instant.as_millis()).unwrap_or(i64::MAX);
+        let left = signed(self.expires).saturating_sub(signed(now));
+        Some(Entry {
+            message: &self.message,
+            state: self.state(now)?,
+            variant: self.variant,
+            pool: self.pool,
+            failure: self.failure,
+            age: now.seconds_since(self.stored),
+            left: left.div_euclid(1000),
+        })
+    }
+
     /// The use of the message at this time; `None` when it has none.
     #[inline]
     fn state(&self, now: Instant) -> Option<State> {
@@ -378,6 +386,10 @@ impl Arena {
     #[inline]
     fn entry_mut(&mut self, place: u32) -> Option<&mut Slot> {
         self.slots.get_mut(usize::try_from(place).ok()?)?.as_mut()
+    }
+
+    fn entry(&self, place: u32) -> Option<&Slot> {
+        self.slots.get(usize::try_from(place).ok()?)?.as_ref()
     }
 
     fn entries(&self) -> impl Iterator<Item = &Slot> {

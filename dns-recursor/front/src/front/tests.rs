@@ -6,12 +6,17 @@ use dns_resolve::forward::{Mode, Route};
 use dns_wire::{Section, header};
 
 use super::*;
+use crate::foresee::Foreseen;
 use crate::local::LocalOptions;
 
 const ALLOWED: Permissions = Permissions {
     ask: true,
     notify: true,
 };
+
+const CLIENT: std::net::Ipv4Addr = std::net::Ipv4Addr::new(198, 51, 100, 100);
+/// The time of cookies.
+const NOW: u32 = 1_559_731_985;
 
 /// A key that nobody here knows (RFC 8945 §4.2).
 const TSIG: &[u8] = b"\x03key\0\0\xfa\0\xff\0\0\0\0\0\x15\x01h\0\0\0\x12\x34\x56\x78\x01\x2c\
@@ -45,6 +50,8 @@ fn server() -> Server {
             outsiders: Outsiders::Refuse,
             stale_ttl: Duration::from_secs(30),
             prefetch: true,
+            cookies: None,
+            nocookie_limit: 1232,
         },
         cache: Cache::new(&options, Seed(3)),
         now: 0,
@@ -61,12 +68,18 @@ enum Done {
 }
 
 impl Server {
-    fn judge_as(&self, message: &[u8], permissions: Permissions) -> (Done, Source) {
-        let front = Front {
+    fn front(&self, now: u64) -> Front<'_> {
+        Front {
             view: &self.view,
             cache: &self.cache,
-            now: Instant::from_millis(self.now),
-        };
+            now: Instant::from_millis(now),
+            client: CLIENT.into(),
+            clock: || NOW,
+        }
+    }
+
+    fn judge_as(&self, message: &[u8], permissions: Permissions) -> (Done, Source) {
+        let front = self.front(self.now);
         let mut out = [0xee; 1500];
         let mut key = Key::default();
         let judged = front.judge(message, permissions, Transport::Udp, &mut key, &mut out);
@@ -344,4 +357,212 @@ fn a_signed_query_is_told_that_its_key_is_not_known() {
     };
     assert_eq!((rcode(&reply), source), (Rcode::NOTAUTH, Source::Error));
     assert_eq!(counts(&reply), [1, 0, 0, 1]);
+}
+
+/// Foresees a query, and then judges it: both agree.
+fn foreseen(server: &Server, message: &[u8], may_ask: bool) -> Foreseen {
+    let front = server.front(server.now);
+    let query = Query::parse(message).unwrap();
+    let mut key = Key::default();
+    let foreseen = front.foresee(&query, may_ask, &mut key);
+    let permissions = Permissions {
+        ask: may_ask,
+        notify: false,
+    };
+    let (done, source) = server.judge_as(message, permissions);
+    let expected = match foreseen {
+        Foreseen::Refused | Foreseen::Rejected => Source::Error,
+        Foreseen::Ignored => Source::Dropped,
+        Foreseen::Fresh if source == Source::Negative => Source::Negative,
+        Foreseen::Fresh => Source::Positive,
+        Foreseen::Failed => Source::Failure,
+        Foreseen::Held | Foreseen::Unreachable => Source::Stale,
+        Foreseen::Local => Source::Local,
+        Foreseen::Resolve { .. } | Foreseen::NoRoute => Source::Resolver,
+    };
+    assert_eq!(source, expected, "{foreseen:?}");
+    if let Foreseen::Resolve { has_stale } = foreseen {
+        assert_eq!(done, Done::Resolve { has_stale });
+    }
+    foreseen
+}
+
+#[test]
+fn what_is_foreseen_is_what_comes_and_changes_nothing() {
+    let mut server = server();
+    let asked = |server: &Server, name: &str| foreseen(server, &ask(name), true);
+    let unknown = Foreseen::Resolve { has_stale: false };
+    assert_eq!(asked(&server, "a.example"), unknown);
+    assert_eq!(asked(&server, "localhost"), Foreseen::Local);
+    let transfer = testing::query(7, &testing::question("example", Type::AXFR), None);
+    assert_eq!(foreseen(&server, &transfer, true), Foreseen::Rejected);
+    assert_eq!(
+        foreseen(&server, &ask("a.example"), false),
+        Foreseen::Refused
+    );
+    let soa = (Section::Authority, "example", Type::SOA, 60, "60");
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    server.store("x.example", Rcode::NXDOMAIN, &[soa]);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Fresh);
+    assert_eq!(asked(&server, "x.example"), Foreseen::Fresh);
+    let failure = Message::empty(&testing::question("f.example", Type::A), Rcode::SERVFAIL);
+    let second = Duration::from_secs(1);
+    server
+        .cache
+        .note_failure(&key("f.example"), failure, second, Instant::START);
+    assert_eq!(asked(&server, "f.example"), Foreseen::Failed);
+    server.now = 70_000;
+    let stale = Foreseen::Resolve { has_stale: true };
+    assert_eq!(asked(&server, "a.example"), stale);
+    server.view.table.routes().next().unwrap().set_down(true);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Unreachable);
+    server.view.table.routes().next().unwrap().set_down(false);
+    let now = Instant::from_millis(server.now);
+    server
+        .cache
+        .note_failure(&key("a.example"), None, second, now);
+    assert_eq!(asked(&server, "a.example"), Foreseen::Held);
+    server.view.outsiders = Outsiders::Ignore;
+    assert_eq!(
+        foreseen(&server, &ask("a.example"), false),
+        Foreseen::Ignored
+    );
+    server.view.table = Arc::new(Table::default());
+    assert_eq!(asked(&server, "b.example"), Foreseen::NoRoute);
+}
+
+#[test]
+fn a_look_ahead_asks_for_no_refresh() {
+    let mut server = server();
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let front = |server: &Server, now: u64| {
+        let message = ask("a.example");
+        let query = Query::parse(&message).unwrap();
+        let mut key = Key::default();
+        server.front(now).foresee(&query, true, &mut key)
+    };
+    for _ in 0..3 {
+        assert_eq!(front(&server, 1_000), Foreseen::Fresh);
+    }
+    server.now = 59_500;
+    let judged = server.judge(&ask("a.example"));
+    assert!(matches!(judged.0, Done::Reply(_)), "it is in no demand");
+    server.judge(&ask("a.example"));
+    for _ in 0..3 {
+        assert_eq!(front(&server, 59_600), Foreseen::Fresh);
+    }
+    assert!(
+        matches!(server.judge(&ask("a.example")).0, Done::Refresh(_)),
+        "the first client in demand asks for it"
+    );
+}
+
+/// A query with a COOKIE option.
+fn ask_with_cookie(name: &str, data: &[u8]) -> Vec<u8> {
+    let mut message = ask_with_edns(name);
+    let length = u8::try_from(data.len()).unwrap();
+    message.truncate(message.len() - 2);
+    message.extend([0, length + 4, 0, 10, 0, length]);
+    message.extend(data);
+    message
+}
+
+/// The option of a reply, which ends with it.
+fn cookie_of(reply: &[u8]) -> [u8; 24] {
+    let (rest, cookie) = reply.split_last_chunk().unwrap();
+    assert!(rest.ends_with(&[0, 28, 0, 10, 0, 24]), "{reply:?}");
+    *cookie
+}
+
+#[test]
+fn a_cookie_is_answered_from_the_cache_and_for_the_resolver() {
+    let mut server = server();
+    server.view.cookies = Some(Arc::new(Cookies {
+        secrets: dns_cookie::Secrets::alone([5; 16]),
+        is_required: false,
+    }));
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let own = [7; 8];
+    let cookie = cookie_of(&server.reply(&ask_with_cookie("a.example", &own)));
+    assert!(cookie.starts_with(&own));
+    // A good cookie comes back as it is; a bad one is answered as well.
+    let again = server.reply(&ask_with_cookie("a.example", &cookie));
+    assert_eq!((cookie_of(&again), rcode(&again)), (cookie, Rcode::NOERROR));
+    let mut bad = cookie;
+    bad[20] ^= 1;
+    assert_eq!(
+        cookie_of(&server.reply(&ask_with_cookie("a.example", &bad))),
+        cookie
+    );
+    // A broken option is refused, with an OPT record that has none.
+    let broken = server.reply(&ask_with_cookie("a.example", &own[..7]));
+    assert_eq!(
+        (rcode(&broken), counts(&broken)),
+        (Rcode::FORMERR, [1, 0, 0, 1])
+    );
+    assert!(broken.ends_with(&[0, 0]));
+    // Without the option there is none.
+    assert!(server.reply(&ask_with_edns("a.example")).ends_with(&[0, 0]));
+    // The resolver answers later, with the same cookie.
+    let message = ask_with_cookie("unknown.example", &own);
+    let front = server.front(0);
+    let (mut key, mut out) = (Key::default(), [0; 512]);
+    let judged = front.judge(&message, ALLOWED, Transport::Udp, &mut key, &mut out);
+    let Verdict::Resolve { asker, .. } = judged.verdict else {
+        panic!("{judged:?}");
+    };
+    assert_eq!(
+        (asker.cookie, judged.cookie_state),
+        (Some(cookie), CookieState::New)
+    );
+}
+
+#[test]
+fn a_required_cookie_is_asked_for_over_udp_alone() {
+    let mut server = server();
+    server.view.cookies = Some(Arc::new(Cookies {
+        secrets: dns_cookie::Secrets::alone([5; 16]),
+        is_required: true,
+    }));
+    server.store("a.example", Rcode::NOERROR, &[ADDRESS]);
+    let first = server.reply(&ask_with_cookie("a.example", &[7; 8]));
+    let cookie = cookie_of(&first);
+    // BADCOOKIE is 23: the low half in the header, the high one in the OPT record.
+    let high = first.len() - 28 - 6;
+    assert_eq!(
+        (first[3] & 15, first[high], counts(&first)),
+        (7, 1, [1, 0, 0, 1])
+    );
+    let second = server.reply(&ask_with_cookie("a.example", &cookie));
+    assert_eq!(counts(&second), [1, 1, 0, 1]);
+    assert_eq!(counts(&server.reply(&ask("a.example"))), [1, 1, 0, 0]);
+    let front = server.front(0);
+    let (mut key, mut out) = (Key::default(), [0; 512]);
+    let message = ask_with_cookie("a.example", &[7; 8]);
+    let judged = front.judge(&message, ALLOWED, Transport::Tcp, &mut key, &mut out);
+    assert!(matches!(judged.verdict, Verdict::Reply(_)));
+    assert_eq!(counts(&out), [1, 1, 0, 1]);
+}
+
+#[test]
+fn a_client_without_a_cookie_gets_less_over_udp() {
+    let mut server = server();
+    server.view.cookies = Some(Arc::new(Cookies {
+        secrets: dns_cookie::Secrets::alone([5; 16]),
+        is_required: false,
+    }));
+    server.view.nocookie_limit = 512;
+    let addresses: Vec<String> = (1..=40).map(|last| format!("192.0.2.{last}")).collect();
+    let row = |address| (Section::Answer, "a.example", Type::A, 60, address);
+    let rows: Vec<_> = addresses
+        .iter()
+        .map(|address| row(address.as_str()))
+        .collect();
+    server.store("a.example", Rcode::NOERROR, &rows);
+    let first = server.reply(&ask_with_cookie("a.example", &[7; 8]));
+    let is_cut = |reply: &[u8]| Flags::read(reply).unwrap().has(Flags::TC);
+    assert!(is_cut(&first) && first.len() < 100);
+    let second = server.reply(&ask_with_cookie("a.example", &cookie_of(&first)));
+    assert!(!is_cut(&second) && second.len() > 512);
+    assert!(is_cut(&server.reply(&ask_with_edns("a.example"))));
 }
