@@ -89,7 +89,7 @@ impl Estimate {
         2.0 * self.covariance * t + self.frequency_variance * t * t + wander * t * t * t / 3.0
     }
 
-    /// Takes a sample; gives its likelihood.
+    /// Takes a sample; gives its likelihood. One that it does not explain changes nothing, and gives 0.
     fn update(&mut self, edges: Edges) -> f64 {
         let deviation = self.offset_variance.sqrt();
         let soft = edges.softness;
@@ -103,7 +103,7 @@ impl Estimate {
             from = from.max(edges.high - reach - TILT_REACH / tilt);
         }
         if to <= from || deviation <= 0.0 {
-            return OUTLIER;
+            return 0.0;
         }
         let step = (to - from) / f64::from(POINTS);
         let (mut mass, mut first, mut second) = (0.0, 0.0, 0.0);
@@ -125,7 +125,7 @@ impl Estimate {
         // For a normal distribution, the sum over the steps would be √(2π)·deviation / step.
         let likelihood = mass * step / (deviation * 2.506_628_274_631);
         if likelihood < OUTLIER {
-            return OUTLIER;
+            return 0.0;
         }
         let mean = first / mass;
         let variance = (second / mass - mean * mean).clamp(1e-6, 1.0);
@@ -221,11 +221,14 @@ impl Model {
         let mut fresh = self.steady;
         self.steady.predict(seconds, self.wander);
         let likelihood = self.steady.update(edges);
-        let mut total = (1.0 - chance) * likelihood;
+        let mut explained = (1.0 - chance) * likelihood;
+        let stayed = (1.0 - chance) * likelihood.max(OUTLIER);
         let mut happened = 0.0;
         if let Some((_, jumped)) = &mut self.jumped {
             jumped.predict(seconds, self.wander);
-            happened = chance * jumped.update(edges);
+            let likelihood = jumped.update(edges);
+            explained += chance * likelihood;
+            happened = chance * likelihood.max(OUTLIER);
         }
         if likelihood < EXPLAINED {
             fresh.predict(seconds, self.wander);
@@ -234,10 +237,10 @@ impl Model {
             if now > happened {
                 self.jumped = Some((0.0, fresh));
             }
+            explained += now;
             happened += now;
         }
-        total += happened;
-        let chance = happened / total;
+        let chance = happened / (stayed + happened);
         match &mut self.jumped {
             Some((_, jumped)) if chance > HAPPENED => {
                 self.steady = *jumped;
@@ -247,9 +250,9 @@ impl Model {
             Some((known, _)) => *known = chance,
             None => {}
         }
-        let density = (total - OUTLIER).max(0.0) / edges.width() + OUTLIER / width;
+        let density = explained / edges.width() + OUTLIER / width;
         self.credit = self.prior + memory * (self.credit - self.prior) + density.ln();
-        total
+        explained
     }
 }
 

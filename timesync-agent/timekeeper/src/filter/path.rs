@@ -16,6 +16,9 @@ const MEDIAN_OF_TWO: f64 = 1.678;
 /// The assumed excess of a first round trip over the floor, as a part of it, before there is a second one to compare.
 const FIRST_SPREAD: f64 = 0.1;
 
+/// Round trips differ by as much, in seconds, whatever the way is like.
+const LEAST_SPREAD: f64 = 1e-8;
+
 /// Round trips of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
@@ -27,10 +30,8 @@ pub(super) struct Path {
     block: Option<(Shortest, usize)>,
     /// Given by the configuration.
     given: Option<f64>,
-    /// The shortest of all that are remembered, but for one or two that may have a wrong stamp.
+    /// The shortest of all that are remembered, but for those that have a wrong stamp.
     shortest: f64,
-    /// How many are no longer than that one.
-    rank: usize,
     /// How sure it is that one way alone waits.
     one_sided: f64,
     /// Their number.
@@ -85,9 +86,8 @@ impl Path {
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
     pub(super) fn floor(&self) -> f64 {
-        let (two, one) = (FLOOR_SHIFT[self.rank()], self.rank.max(1) as f64);
         self.given
-            .unwrap_or_else(|| (self.shortest - self.blend(two, one)).max(0.0))
+            .unwrap_or_else(|| (self.shortest - self.blend(FLOOR_SHIFT, 1.0)).max(0.0))
     }
 
     /// Standard error of that.
@@ -95,7 +95,7 @@ impl Path {
         if self.given.is_some() {
             return 0.0;
         }
-        self.blend(FLOOR_ERROR[self.rank()], (self.rank.max(1) as f64).sqrt())
+        self.blend(FLOOR_ERROR, 1.0)
     }
 
     /// Where both ways wait, few round trips are near the floor, and distances are in spreads over the root of n. Where one does,
@@ -104,10 +104,6 @@ impl Path {
         let two = two * self.spread / self.count().sqrt();
         let one = one * MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
         two + self.one_sided * (one.min(two) - two)
-    }
-
-    fn rank(&self) -> usize {
-        self.rank.clamp(1, FEW) - 1
     }
 
     /// The floor that the configuration gives.
@@ -147,16 +143,12 @@ impl Path {
             few.0.iter().for_each(|delay| shortest.take(*delay));
         }
         self.n = self.blocks.len() * RECENT + self.block.map_or(0, |(_, n)| n);
-        self.rank = match self.n {
-            0..64 => 1,
-            64..96 => 2,
-            _ => FEW,
-        };
-        self.shortest = shortest.0[self.rank()];
-        let median = (self.quantile(0.5) - self.shortest) / MEDIAN_OF_TWO;
+        let median = self.quantile(0.5);
+        self.shortest = shortest.without_wrong(self.n, median);
+        let spread = (median - self.shortest) / MEDIAN_OF_TWO;
         // One sample says nothing of the spread, a few say little.
         let first = FIRST_SPREAD * self.shortest / (self.count() * self.count());
-        self.spread = median.max(first);
+        self.spread = spread.max(first);
     }
 
     /// The way is longer if round trips are above the floor together, which is no chance, and by more than they differ among
@@ -197,6 +189,11 @@ impl Path {
 
 /// Of so many of the shortest, all but the last may have a wrong stamp: one that is measured too short must not count for hours.
 const FEW: usize = 3;
+/// With fewer round trips than these, no gap between them says anything.
+const TELLING: usize = 8;
+/// The shortest of n is below the next one by more than this, in spreads over the root of n, with a probability of exp(−this²/2)
+/// at most.
+const GAP: f64 = 5.0;
 
 /// The shortest few round trips, in order.
 #[derive(Clone, Copy, Debug)]
@@ -216,12 +213,32 @@ impl Shortest {
             }
         }
     }
+
+    /// The shortest of `n`, but for those that the others are too far above: they have a wrong stamp, or are of a shorter way,
+    /// of which more will come.
+    #[expect(clippy::cast_precision_loss, reason = "the number is below 2000")]
+    fn without_wrong(&self, n: usize, median: f64) -> f64 {
+        let is_gap = |shorter: f64, longer: f64| {
+            let spread = (median - longer) / MEDIAN_OF_TWO;
+            longer - shorter > GAP * spread.max(LEAST_SPREAD) / (n as f64).sqrt()
+        };
+        let [first, second, third] = self.0;
+        if n < TELLING {
+            first
+        } else if is_gap(second, third) {
+            third
+        } else if is_gap(first, second) {
+            second
+        } else {
+            first
+        }
+    }
 }
 
-/// The k-th shortest of n is above the floor by this, in spreads over the root of n: √2·Γ(k + 1/2)/Γ(k).
-const FLOOR_SHIFT: [f64; FEW] = [1.253, 1.880, 2.350];
-/// With this standard error: √(2k − that²).
-const FLOOR_ERROR: [f64; FEW] = [0.655, 0.683, 0.691];
+/// The shortest of n is above the floor by this, in spreads over the root of n: Γ(3/2)·√2.
+const FLOOR_SHIFT: f64 = 1.253;
+/// With this standard error: √(2 − π/2).
+const FLOOR_ERROR: f64 = 0.655;
 
 #[expect(
     clippy::cast_possible_truncation,
