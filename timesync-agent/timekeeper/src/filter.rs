@@ -9,7 +9,7 @@ mod path;
 use std::collections::VecDeque;
 
 use self::model::{Edges, Model};
-use self::path::Path;
+use self::path::{Moved, Path};
 use time_model::time::{RawTime, Span};
 use time_model::view::SourceStatistics;
 
@@ -51,6 +51,10 @@ const INCREDIBLE: f64 = 1e-4;
 const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
 /// An unknown frequency is within this many of the larger of them, or the clock is no crystal's.
 const FARTHEST: f64 = 4.0;
+/// Standard errors beyond which a jump of the samples is no chance.
+const SURE: f64 = 3.0;
+/// A way is as short as another one if their floors differ by less than this part of the move.
+const RETURN: f64 = 0.1;
 /// Random errors of stamps, as a part of the dispersion, which is a bound on them.
 const STAMP_NOISE: f64 = 0.1;
 
@@ -104,6 +108,15 @@ impl Tempered {
     }
 }
 
+/// A way of which one direction became longer than the other while the time was known: samples are off by as much, and the time is not.
+#[derive(Clone, Copy, Debug)]
+struct Detour {
+    /// The floor of the way before it.
+    home: f64,
+    /// How far samples are off.
+    shift: f64,
+}
+
 /// The estimate of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -118,6 +131,7 @@ pub(super) struct Filter {
     /// Subtracted from what samples are ahead, so that a nanosecond is not lost in a float.
     base: i64,
     tempered: Tempered,
+    detour: Option<Detour>,
     points: VecDeque<Point>,
     contradictions: u32,
 }
@@ -133,6 +147,7 @@ impl Filter {
             at: RawTime(0),
             base: 0,
             tempered: Tempered::default(),
+            detour: None,
             points: VecDeque::new(),
             contradictions: 0,
         }
@@ -196,7 +211,9 @@ impl Filter {
         }
         let point = Point {
             at,
-            offset: Span(ahead.saturating_sub(self.base)).seconds() - self.tempered.at(at),
+            offset: Span(ahead.saturating_sub(self.base)).seconds()
+                - self.tempered.at(at)
+                - self.detour.map_or(0.0, |detour| detour.shift),
             delay,
             dispersion,
             residual: 0.0,
@@ -210,11 +227,13 @@ impl Filter {
             self.refilter()
         } else {
             self.merge_priors();
-            // On a way that is another one by so much, the offset may be off by half of it, there or back.
-            for model in &mut self.bank {
-                model.alter(|estimate| estimate.offset_variance += moved * moved / 4.0);
+            if let Some(moved) = moved {
+                self.change_path(moved);
             }
-            self.weigh(point)
+            self.points
+                .back()
+                .copied()
+                .map_or(1.0, |point| self.weigh(point))
         };
         if likelihood > INCREDIBLE {
             self.contradictions = 0;
@@ -248,6 +267,14 @@ impl Filter {
 
     /// The estimate at or after the last sample.
     pub(super) fn estimate(&self, at: RawTime) -> Option<Estimate> {
+        let mut mean = self.mean(at)?;
+        mean.offset += self.tempered.at(at);
+        mean.frequency += self.tempered.rate;
+        Some(mean)
+    }
+
+    /// The same for a crystal of constant temperature.
+    fn mean(&self, at: RawTime) -> Option<Estimate> {
         let seconds = (at - self.at).seconds().max(0.0);
         let mut sum: Option<(f64, Estimate)> = None;
         for (weight, model) in self.weighted() {
@@ -260,10 +287,7 @@ impl Filter {
                 None => sum = Some((weight, other)),
             }
         }
-        let (_, mut mean) = sum?;
-        mean.offset += self.tempered.at(at);
-        mean.frequency += self.tempered.rate;
-        Some(mean)
+        sum.map(|(_, mean)| mean)
     }
 
     /// The growth of the variance of the offset in this many seconds.
@@ -363,6 +387,61 @@ impl Filter {
         likelihood
     }
 
+    /// The floor has moved, so that the offset may be off by half of that, there or back. But time does not jump when the way
+    /// changes: if the samples do, by no more than what one direction alone may have become longer, they are shifted back. The shortest
+    /// way is taken to be even.
+    fn change_path(&mut self, moved: Moved) {
+        let floor = self.path.floor();
+        let detour = self.detour.unwrap_or(Detour {
+            home: floor - moved.by,
+            shift: 0.0,
+        });
+        let near = RETURN * moved.by.abs();
+        let (n, jump) = match moved.n {
+            Some(n) if floor < detour.home + near => (n, Some(-detour.shift)),
+            Some(n) => (n, self.jump_of_samples(n, moved.by)),
+            None => (0, None),
+        };
+        let is_even = moved.n.is_some() && floor < detour.home - near;
+        if jump.is_none() || is_even {
+            let variance = moved.by * moved.by / 4.0;
+            for model in &mut self.bank {
+                model.alter(|estimate| estimate.offset_variance += variance);
+            }
+        }
+        let jump = jump.unwrap_or(0.0);
+        let first = self.points.len().saturating_sub(n);
+        for point in self.points.iter_mut().skip(first) {
+            point.offset -= jump;
+        }
+        let shift = detour.shift + jump;
+        self.detour = (shift != 0.0).then_some(Detour { shift, ..detour });
+    }
+
+    /// How far the `n` samples of another way are from what was known before, 0 if that may be chance; nothing if no change of one
+    /// direction explains it.
+    fn jump_of_samples(&self, n: usize, by: f64) -> Option<f64> {
+        let now = self.points.back()?.at;
+        let known = self.mean(now)?;
+        let latest = self.points.iter().rev().take(n);
+        let mut jumps: Vec<f64> = latest
+            .map(|point| {
+                let passed = (now - point.at).seconds();
+                point.offset - (known.offset - known.frequency * passed)
+            })
+            .collect();
+        jumps.sort_by(f64::total_cmp);
+        let jump = *jumps.get(jumps.len() / 2)?;
+        #[expect(clippy::cast_precision_loss, reason = "at most 64")]
+        let variance = self.path.spread().powi(2) / jumps.len() as f64;
+        let sure = SURE * (known.offset_variance + variance).sqrt();
+        if jump.abs() < sure {
+            Some(0.0)
+        } else {
+            (jump.abs() < by.abs() / 2.0 + sure).then_some(jump)
+        }
+    }
+
     /// The first sample.
     fn begin(&mut self, point: Point, jitters: &[(f64, f64, f64)]) {
         self.bank.clear();
@@ -425,6 +504,12 @@ impl Filter {
             && !is_known(frequency)
         {
             self.prior = Some((frequency, skew.max(AFTER_JUMP)));
+        }
+        // Nothing is known of the way either.
+        if let Some(detour) = self.detour.take() {
+            for point in &mut self.points {
+                point.offset += detour.shift;
+            }
         }
         if let Some(first) = self.points.front().copied() {
             let base = first.offset;

@@ -8,13 +8,22 @@ const RECENT: usize = 64;
 const BLOCKS: usize = 16;
 /// Pairs of a number of round trips and a number of spreads: this many round trips, all this far above the floor, mean a longer
 /// path. Many for a little, few for a lot.
-const CHANGES: [(usize, f64); 2] = [(16, 5.0), (RECENT, 1.5)];
+const CHANGES: [(usize, f64); 3] = [(4, 30.0), (16, 5.0), (RECENT, 1.5)];
 /// Logarithm of the probability of a false alarm at one sample.
 const CHANCE: f64 = -23.0;
 /// Median excess of the sum of two exponential delays, in means of one of them.
 const MEDIAN_OF_TWO: f64 = 1.678;
 /// The assumed excess of a first round trip over the floor, as a part of it, before there is a second one to compare.
 const FIRST_SPREAD: f64 = 0.1;
+
+/// The floor has moved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// By how much the floor has moved.
+    pub(super) by: f64,
+    /// How many of the latest round trips are of another way; nothing if the way was only never known to be so short.
+    pub(super) n: Option<usize>,
+}
 
 /// Round trips differ by as much, in seconds, whatever the way is like.
 const LEAST_SPREAD: f64 = 1e-8;
@@ -40,6 +49,8 @@ pub(super) struct Path {
     spread: f64,
     /// The floor before the latest few round trips, which may be of another path.
     usual: f64,
+    /// The spread of the way that was taken before, until it is known of this one.
+    carried: f64,
 }
 
 impl Path {
@@ -50,10 +61,10 @@ impl Path {
         }
     }
 
-    /// Takes a round trip. If it shows that the way is another one, or that it was never known how short it is, gives by how
-    /// much the floor has moved; else 0. `one_sided` is how sure it is that one way alone waits.
-    pub(super) fn observe(&mut self, delay: f64, one_sided: f64) -> f64 {
-        let before = (self.n > 0).then(|| self.floor());
+    /// Takes a round trip. Says so if it shows that the way is another one, or that it was never known how short it is.
+    /// `one_sided` is how sure it is that one way alone waits.
+    pub(super) fn observe(&mut self, delay: f64, one_sided: f64) -> Option<Moved> {
+        let before = (self.n > 0).then(|| (self.floor(), self.spread));
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -75,13 +86,27 @@ impl Path {
             self.block = Some((shortest, n));
         }
         self.measure();
+        let (before, spread) = before?;
         let changed = self.has_become_longer();
+        let changed = changed.or_else(|| self.has_become_shorter(before, spread));
         if let Some(n) = changed {
+            self.carried = spread;
             self.forget(n);
         }
-        let moved = before.map_or(0.0, |before| self.floor() - before);
-        let is_news = changed.is_some() || -moved > 3.0 * self.floor_error();
-        if is_news { moved.abs() } else { 0.0 }
+        let by = self.floor() - before;
+        let is_news = changed.is_some() || -by > 3.0 * self.floor_error();
+        is_news.then_some(Moved { by, n: changed })
+    }
+
+    /// The way is shorter if the shortest round trips, which are no wrong stamps, are below the floor by more than they differ. Gives
+    /// how many of the latest say so.
+    fn has_become_shorter(&self, before: f64, spread: f64) -> Option<usize> {
+        let bound = before - GAP * spread.max(LEAST_SPREAD);
+        if self.given.is_some() || self.n < TELLING || self.shortest > bound {
+            return None;
+        }
+        let latest = self.recent.iter().rev();
+        Some(latest.take_while(|delay| **delay <= bound).count().max(1))
     }
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
@@ -149,6 +174,9 @@ impl Path {
         // One sample says nothing of the spread, a few say little.
         let first = FIRST_SPREAD * self.shortest / (self.count() * self.count());
         self.spread = spread.max(first);
+        if self.n < TELLING {
+            self.spread = self.spread.max(self.carried);
+        }
     }
 
     /// The way is longer if round trips are above the floor together, which is no chance, and by more than they differ among

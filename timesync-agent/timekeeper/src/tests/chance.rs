@@ -64,8 +64,9 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
     }
 }
 
-/// The RMS of the error of the estimate from sample 300 on, of samples in 16 s each; sample 100 has a stamp that is late by this.
-fn error_after(late: f64) -> f64 {
+/// The RMS of the error of the estimate from sample 300 on, of 500 samples in 16 s each. `more` is what the way there and the way back
+/// take longer at a sample, and how late the stamp of the request is.
+fn error_with(more: impl Fn(usize) -> (f64, f64, f64)) -> f64 {
     let (mut n, mut squares) = (0.0, 0.0);
     for seed in 0..4 {
         let mut random = Random::new(seed);
@@ -79,12 +80,12 @@ fn error_after(late: f64) -> f64 {
                 clock.wander(now, &mut random);
             }
             let reading = clock.reading();
-            let (there, back) = (random.exponential() * 1e-5, random.exponential() * 1e-5);
-            let wrong = if index == 100 { late } else { 0.0 };
+            let (more_there, more_back, late) = more(index);
+            let there = 5e-5 + more_there + random.exponential() * 1e-5;
+            let back = 5e-5 + more_back + random.exponential() * 1e-5;
             let truth = -clock.offset(now);
-            let ahead = Span::from_seconds(truth + (there - back - wrong) / 2.0);
-            let delay = 1e-4 + there + back - wrong;
-            filter.sample(reading.raw, ahead.0, delay, 1e-7);
+            let ahead = Span::from_seconds(truth + (there - back - late) / 2.0);
+            filter.sample(reading.raw, ahead.0, there + back - late, 1e-7);
             if index >= 300 {
                 let estimate = filter.estimate(reading.raw).unwrap();
                 let error = Span(filter.base()).seconds() + estimate.offset - truth;
@@ -98,14 +99,54 @@ fn error_after(late: f64) -> f64 {
 
 #[test]
 fn sim_one_round_trip_that_is_too_short_is_forgotten() {
-    let usual = error_after(0.0);
-    for late in [35e-6, 70e-6] {
-        let after = error_after(late);
-        assert!(
-            after < 1.3 * usual,
-            "{late}: {after} after, {usual} without"
-        );
+    let usual = error_with(|_| (0.0, 0.0, 0.0));
+    // One, and two.
+    for last in [100, 101] {
+        for late in [35e-6, 70e-6] {
+            let wrong = |index| {
+                if (100..=last).contains(&index) {
+                    late
+                } else {
+                    0.0
+                }
+            };
+            let after = error_with(|index| (0.0, 0.0, wrong(index)));
+            assert!(
+                after < 1.3 * usual,
+                "{late} until {last}: {after} after, {usual} without"
+            );
+        }
     }
+}
+
+#[test]
+fn sim_a_direction_that_becomes_longer_does_not_move_the_clock() {
+    const MORE: f64 = 1e-3;
+    let usual = error_with(|_| (0.0, 0.0, 0.0));
+    // What each way takes longer before and after, and the greatest error in usual ones: a few samples say how long the detour is.
+    let cases = [
+        ("there", (0.0, 0.0), (MORE, 0.0), 8.0),
+        ("back", (0.0, 0.0), (0.0, MORE), 8.0),
+        (
+            "one more than the other",
+            (0.0, 0.0),
+            (0.8 * MORE, 0.2 * MORE),
+            8.0,
+        ),
+        ("both", (0.0, 0.0), (MORE, MORE), 2.0),
+        ("there is shorter", (MORE, 0.0), (0.0, 0.0), 2.0),
+        ("both are shorter", (MORE, MORE), (0.0, 0.0), 2.0),
+    ];
+    for (name, before, after, most) in cases {
+        let error = error_with(|index| {
+            let (there, back) = if index < 150 { before } else { after };
+            (there, back, 0.0)
+        });
+        assert!(error < most * usual, "{name}: {error}, {usual} without");
+    }
+    // There and home again, seven times: nothing adds up.
+    let error = error_with(|index| (if index / 60 % 2 == 1 { MORE } else { 0.0 }, 0.0, 0.0));
+    assert!(error < 8.0 * usual, "to and fro: {error}, {usual} without");
 }
 
 #[test]
