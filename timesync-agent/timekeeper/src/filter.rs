@@ -290,6 +290,12 @@ impl Filter {
         sum.map(|(_, mean)| mean)
     }
 
+    /// The standard deviation of the offset after the last sample.
+    pub(super) fn uncertainty(&self) -> f64 {
+        let estimate = self.estimate(self.at);
+        estimate.map_or(f64::INFINITY, |estimate| estimate.offset_variance.sqrt())
+    }
+
     /// The growth of the variance of the offset in this many seconds.
     pub(super) fn growth(&self, seconds: f64) -> f64 {
         let (mut total, mut growth) = (0.0, 0.0);
