@@ -13,8 +13,10 @@ const POLL_GROWTH: f64 = 0.65;
 /// And no more than that of this many times the uncertainty after the sample: where some samples say more than most, more of them are
 /// of use.
 const POLL_CERTAINTY: f64 = 1.6;
+/// But an uncertainty of this, in seconds, is not worth more requests.
+const POLL_ENOUGH: f64 = 10e-6;
 /// And no more than this, in seconds: a frequency that jumps shows at the next sample only.
-const POLL_BOUND: f64 = 100e-6;
+const POLL_BOUND: f64 = 80e-6;
 /// The first burst continues while the uncertainty at the first poll after it would be above this, in seconds.
 const BURST_GROWTH: f64 = 50e-6;
 /// This many samples are of the first burst.
@@ -206,7 +208,7 @@ impl Source {
     /// each sample at most, and becomes as short as it has to at once: a frequency that has jumped does not wait.
     fn update_poll(&mut self) {
         let spread = self.filter.path_spread().max(self.filter.noise());
-        let certainty = POLL_CERTAINTY * self.filter.uncertainty();
+        let certainty = (POLL_CERTAINTY * self.filter.uncertainty()).max(POLL_ENOUGH);
         let aim = f64::from(self.options.polltarget) / 8.0;
         let bound = (POLL_GROWTH * spread.min(certainty) / aim).min(POLL_BOUND);
         let fits = |poll: i8| self.filter.growth(f64::from(poll).exp2()) <= bound * bound;
