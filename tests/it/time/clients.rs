@@ -1,8 +1,10 @@
 //! The clients of the agent: any client of NTP, chronyd, chronyc.
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tests::daemon::Daemon;
 use tests::time::{
     Agent, Chronyd, PATIENCE, PORT, ask_over, ask_patiently, chronyd_measures, now, request,
 };
@@ -258,5 +260,56 @@ fn chronyc_asks_and_understands() {
     });
     let (code, text) = agent.chronyc_unix(&["online"]);
     assert!(code == Some(0) && text.contains("200 OK"), "{text}");
+    daemon.stop();
+}
+
+/// The threads of a process that answer NTP clients.
+fn answering(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = tasks
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.starts_with("ntp-udp-")).count()
+}
+
+#[test]
+fn threads_come_with_the_load_and_not_with_the_cores() {
+    let agent = Agent::on_loopback(ALONE);
+    let admin = agent.admin();
+    let daemon = Daemon::start("timesync-agent", agent.serve_by(admin, "threads = 3\n"));
+    agent.wait_state(&["local"]);
+    let n_threads = || answering(daemon.id());
+    assert_eq!(n_threads(), 1, "one for the only address");
+    for _ in 0..100 {
+        assert_eq!(ask_patiently(agent.address()).stratum, 8);
+    }
+    assert_eq!(n_threads(), 1, "a client is no load");
+    // More than any thread answers, from as many sockets as the kernel needs to spread them.
+    let address = agent.address();
+    let stop = AtomicBool::new(false);
+    let flood = || {
+        let sockets: Vec<UdpSocket> = (0..16)
+            .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+            .collect();
+        while !stop.load(Ordering::Relaxed) {
+            for socket in &sockets {
+                for _ in 0..BLOCK {
+                    let _full = socket.send_to(&request(1), address);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(flood);
+        scope.spawn(flood);
+        wait::for_it("all threads are there", PATIENCE, || n_threads() == 3);
+        stop.store(true, Ordering::Relaxed);
+    });
+    daemon.wait_log("More threads answer NTP clients");
+    // Whichever thread a client meets, it is answered.
+    for _ in 0..32 {
+        assert_eq!(ask_patiently(address).stratum, 8);
+    }
+    assert_eq!(n_threads(), 3, "and no more than that");
     daemon.stop();
 }
