@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tests::daemon::Daemon;
+use tests::scratch::loopback;
 use tests::time::{
     Agent, Chronyd, PATIENCE, PORT, ask_over, ask_patiently, chronyd_measures, now, request,
 };
@@ -50,8 +51,8 @@ fn what_is_no_request_of_a_client_is_not_answered() {
     let daemon = agent.start();
     agent.wait_state(&["local"]);
     let socket = client(&agent);
-    // Symmetric, server, broadcast, control and private: the last two are what servers were abused by.
-    for mode in [0, 1, 2, 4, 5, 6, 7] {
+    // Passive, server, broadcast, control and private: the last two are what servers were abused by.
+    for mode in [0, 2, 4, 5, 6, 7] {
         let mut octets = request(now());
         octets[0] = 4 << 3 | mode;
         socket.send(&octets).unwrap();
@@ -193,6 +194,41 @@ fn chronyd_asks_us_with_a_key_in_interleaved_mode() {
     });
     assert!(forged.is_err(), "{forged:?}");
     assert_eq!(ask_patiently(agent.address()).mode(), 4);
+    daemon.stop();
+}
+
+#[test]
+fn a_chronyd_that_has_us_as_its_peer_follows_us() {
+    let agent = Agent::on_loopback("");
+    let keys = agent.files.write(
+        "keys",
+        "1 SHA256 HEX:000102030405060708090a0b0c0d0e0f1011121314151617\n",
+    );
+    agent.configure(&format!("{ALONE}keyfile {}\n", keys.display()));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    for options in ["", "key 1", "key 1 xleave"] {
+        let chronyd = Chronyd::on_loopback(&format!(
+            "peer {} port {PORT} minpoll -2 maxpoll -2 {options}\nkeyfile {}\ncmdport 0\n\
+             port {PORT}\nbindaddress {}\n",
+            agent.ip,
+            keys.display(),
+            loopback()
+        ));
+        let tracking = chronyd.wait_synchronised();
+        assert_eq!(
+            tracking[2], "9",
+            "{options}, one stratum below: {tracking:?}"
+        );
+        let (_, text) = chronyd.chronyc(&["ntpdata"]);
+        let line = |name: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(name));
+            lines.next().unwrap_or_default().to_owned()
+        };
+        assert!(line("Mode").ends_with("Symmetric passive"), "{text}");
+        let is_signed = if options.is_empty() { "No" } else { "Yes" };
+        assert!(line("Authenticated").ends_with(is_signed), "{text}");
+    }
     daemon.stop();
 }
 

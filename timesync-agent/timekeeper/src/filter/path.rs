@@ -98,21 +98,22 @@ impl Path {
         is_news.then_some(Moved { by, n: changed })
     }
 
-    /// The way is shorter if the shortest round trips, which are no wrong stamps, are below the floor by more than they differ. Gives
-    /// how many of the latest say so.
+    /// The way is shorter if the shortest round trips, which are no wrong stamps, are below the floor by more than they differ, and
+    /// the latest is one of them. Gives how many of the latest say so.
     fn has_become_shorter(&self, before: f64, spread: f64) -> Option<usize> {
         let bound = before - GAP * spread.max(LEAST_SPREAD);
         if self.given.is_some() || self.n < TELLING || self.shortest > bound {
             return None;
         }
         let latest = self.recent.iter().rev();
-        Some(latest.take_while(|delay| **delay <= bound).count().max(1))
+        let n = latest.take_while(|delay| **delay <= bound).count();
+        (n > 0).then_some(n)
     }
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
     pub(super) fn floor(&self) -> f64 {
         self.given
-            .unwrap_or_else(|| (self.shortest - self.blend(FLOOR_SHIFT, 1.0)).max(0.0))
+            .unwrap_or_else(|| (self.shortest - self.blend(FLOOR_SHIFT)).max(0.0))
     }
 
     /// Standard error of that.
@@ -120,14 +121,14 @@ impl Path {
         if self.given.is_some() {
             return 0.0;
         }
-        self.blend(FLOOR_ERROR, 1.0)
+        self.blend(FLOOR_ERROR)
     }
 
     /// Where both ways wait, few round trips are near the floor, and distances are in spreads over the root of n. Where one does,
     /// most are, and distances are in its mean over n.
-    fn blend(&self, two: f64, one: f64) -> f64 {
+    fn blend(&self, two: f64) -> f64 {
         let two = two * self.spread / self.count().sqrt();
-        let one = one * MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
+        let one = MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
         two + self.one_sided * (one.min(two) - two)
     }
 
