@@ -4,8 +4,12 @@
 //! timestamps requests. The departure of a response is predicted, since those before it in the batch go first ([`transmit_times`]);
 //! for a response to a client in interleaved mode the kernel reports it afterwards.
 //!
+//! There is one thread for each address, until those that are there cannot keep up ([`Load`]): then each address gets another one.
+//! Threads sleep while no client asks.
+//!
 //! Without threads (`batch = false`) the loop that asks other servers answers too, by a responder of its own.
 
+mod load;
 mod transmit_times;
 
 use std::io;
@@ -16,7 +20,9 @@ use std::time::Duration;
 use daemon::latest::{Latest, Reader};
 use daemon::run::Heartbeat;
 use daemon::udp::{Counters, Datagram, Engine, EngineOptions, Fragments, Outcome, Respond};
+use load::Load;
 use rustix::time::{ClockId, clock_gettime};
+use tokio::sync::Notify;
 use transmit_times::TransmitTimes;
 
 use ntp::responder::{Answer, LONGEST_ANSWER, Policy, Receipt, Request, Responder, Tables};
@@ -43,6 +49,8 @@ pub struct AnswerData {
     pub reference: Arc<Latest<Reference>>,
     /// The memory of clients.
     pub tables: Arc<Tables>,
+    /// Notified when the threads that answer cannot keep up.
+    pub overload: Arc<Notify>,
 }
 
 /// Threads that answer. Dropping it stops them.
@@ -69,10 +77,32 @@ impl Server {
         Ok(Self { engine })
     }
 
+    /// Adds a thread for each of these sockets. Returns the names and heartbeats of the threads.
+    ///
+    /// # Errors
+    ///
+    /// As in [`Server::start`].
+    pub fn grow(
+        &mut self,
+        sockets: Vec<UdpSocket>,
+        supply: &AnswerData,
+        random: &mut Random,
+    ) -> io::Result<Vec<(String, Heartbeat)>> {
+        let threads = sockets.len();
+        self.engine
+            .grow(sockets, threads, |_| answerer(supply, random.fork()))
+    }
+
     /// Every thread's name and heartbeat.
     #[must_use]
     pub fn heartbeats(&self) -> Vec<(String, Heartbeat)> {
         self.engine.heartbeats()
+    }
+
+    /// The number of threads.
+    #[must_use]
+    pub fn n_threads(&self) -> usize {
+        self.engine.n_threads()
     }
 
     /// The counters of received and sent datagrams.
@@ -124,6 +154,8 @@ fn answerer(supply: &AnswerData, random: Random) -> Answerer {
         tables: Arc::clone(&supply.tables),
         now: wall_clock(),
         leaving: TransmitTimes::default(),
+        load: Load::default(),
+        overload: Arc::clone(&supply.overload),
         sent: Vec::with_capacity(BATCH),
     }
 }
@@ -148,6 +180,8 @@ struct Answerer {
     /// The wall clock at the beginning of the batch.
     now: UnixTime,
     leaving: TransmitTimes,
+    load: Load,
+    overload: Arc<Notify>,
     /// Answers of this batch of which it matters when they left.
     sent: Vec<Sent>,
 }
@@ -169,6 +203,7 @@ impl Respond for Answerer {
         };
         let (policy, reference) = (self.policy.get(), self.reference.get());
         let turn = datagram.turn();
+        self.load.taken();
         let leaving = &mut self.leaving;
         let clock = || leaving.foretell(turn, wall_clock);
         match self
@@ -226,6 +261,9 @@ impl Respond for Answerer {
     /// The batch was sent. Responses without a timestamp of the kernel keep the predicted one.
     fn settle(&mut self) {
         self.sent.clear();
+        if self.load.settled() {
+            self.overload.notify_one();
+        }
     }
 }
 

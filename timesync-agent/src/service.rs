@@ -62,6 +62,8 @@ pub struct Timesync {
     /// Whether the clock is corrected. A reload does not change it: the process may have given up the privilege.
     is_clock_corrected: bool,
     follower: JoinHandle<()>,
+    /// Adds threads that answer.
+    grower: JoinHandle<()>,
     /// The directory of the drift file, whose holder corrects the clock.
     lock: Option<Lock>,
 }
@@ -133,6 +135,7 @@ impl Service for Timesync {
             config.node(),
         ));
         succession::offer(context, lock.as_ref());
+        let grower = tokio::spawn(Arc::clone(&ntp_listeners).grow_with_load());
         let follower = show(&config, context, &views, &supply, &health);
         if config.file.sandbox {
             forbid();
@@ -151,6 +154,7 @@ impl Service for Timesync {
             health,
             is_clock_corrected: config.file.correct_clock,
             follower: tokio::spawn(follower.run()),
+            grower,
             lock,
         })
     }
@@ -184,6 +188,7 @@ impl Service for Timesync {
 
     async fn drain(self, _deadline: Duration) -> bool {
         self.follower.abort();
+        self.grower.abort();
         // Threads answer what they have read, and sockets that a successor shares stay open with it.
         let Self {
             ntp_listeners,
@@ -272,6 +277,7 @@ fn supply(settings: &Settings, keys: &KeyRing, precision: i8, random: &mut Rando
             settings.server.client_log_limit,
             [random.bits(), random.bits()],
         ),
+        overload: Arc::default(),
     }
 }
 

@@ -48,6 +48,7 @@ pub fn run(settings: &Settings, keys: KeyRing, corrects_clock: bool) -> Result<(
             [random.bits(), random.bits()],
         );
         options.supply = Some(AnswerData {
+            overload: Arc::default(),
             policy: Latest::new(policy),
             reference: Latest::new(Reference::default()),
             tables,

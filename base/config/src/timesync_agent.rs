@@ -125,7 +125,8 @@ pub struct TimesyncAgent {
     /// answers clients. Both use the sockets that systemd hands over.
     #[schemars(extend("x-reload" = "restart"))]
     pub batch: bool,
-    /// The number of these threads. Default: one for each core that the service may use and that is not isolated.
+    /// The largest number of these threads for each address. An address has one at first, and gets another one when those that
+    /// it has cannot keep up. Default: one for each core that the service may use and that is not isolated.
     #[serde(with = "As::<Option<Whole<usize, 1, MAX_THREADS>>>")]
     #[schemars(extend("x-example" = "2", "x-reload" = "restart"))]
     pub threads: Option<usize>,

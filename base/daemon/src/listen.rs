@@ -29,6 +29,8 @@ const RECEIVE_BUFFER: usize = 1 << 20;
 pub struct UdpOptions {
     /// Sockets of one address, among which the kernel spreads clients (`SO_REUSEPORT`); at least 1.
     pub per_address: usize,
+    /// Whether more sockets of the same address may [join](join_udp) later.
+    pub grows: bool,
     /// The receive buffer in bytes; 1 MiB, as far as the system grants it, unless given. Beyond
     /// `net.core.rmem_max` it takes `CAP_NET_ADMIN`.
     pub receive_buffer: Option<usize>,
@@ -40,6 +42,7 @@ impl Default for UdpOptions {
     fn default() -> Self {
         Self {
             per_address: 1,
+            grows: false,
             receive_buffer: None,
             freebind: false,
         }
@@ -123,6 +126,25 @@ pub fn udp(
     Ok(sockets)
 }
 
+/// One more socket for each of `addresses`, of which this process has one that [grows](UdpOptions::grows): the kernel spreads
+/// clients among all.
+///
+/// # Errors
+///
+/// The first address that cannot be bound.
+pub fn join_udp(
+    addresses: &[SocketAddr],
+    options: UdpOptions,
+) -> Result<Vec<UdpSocket>, ListenError> {
+    addresses
+        .iter()
+        .map(|&address| {
+            bind_udp(address, options, Sharing::Group)
+                .map_err(|source| ListenError::new(Transport::Udp, address, source))
+        })
+        .collect()
+}
+
 /// The TCP listeners called `name` that were inherited, else new ones on `addresses`.
 ///
 /// All are in non-blocking mode, as tokio wants them.
@@ -169,7 +191,7 @@ fn bind_group(address: SocketAddr, options: UdpOptions) -> io::Result<Vec<UdpSoc
     let first = bind_udp(address, options, Sharing::Alone)?;
     let address = first.local_addr()?;
     let mut sockets = vec![first];
-    if options.per_address > 1 {
+    if options.per_address > 1 || options.grows {
         // The group forms around a socket that was bound alone: strangers are kept out.
         socket2::SockRef::from(sockets.as_slice().first().ok_or(io::ErrorKind::NotFound)?)
             .set_reuse_port(true)?;

@@ -41,6 +41,7 @@ use std::time::Duration;
 pub use counters::{Collector, Counters};
 pub use path::ReturnPath;
 
+use parking_lot::RwLock;
 use sys::address::RawAddress;
 use sys::batch::Asked;
 use sys::option;
@@ -257,6 +258,7 @@ impl Default for EngineOptions {
 /// Threads that serve a set of sockets. Dropping it stops them.
 #[derive(Debug)]
 pub struct Engine {
+    options: EngineOptions,
     stop: Arc<AtomicBool>,
     alarm: Arc<Alarm>,
     threads: Vec<Thread>,
@@ -268,13 +270,13 @@ pub struct Engine {
 #[derive(Debug, Clone, Default)]
 pub struct Waker {
     /// One for each thread, which alone reads it.
-    events: Vec<Arc<OwnedFd>>,
+    events: Arc<RwLock<Vec<Arc<OwnedFd>>>>,
 }
 
 impl Waker {
     /// Wakes every thread that sleeps, or is about to.
     pub fn wake(&self) {
-        for event in &self.events {
+        for event in self.events.read().iter() {
             wait::count(event);
         }
     }
@@ -307,8 +309,32 @@ impl Engine {
         sockets: Vec<UdpSocket>,
         threads: usize,
         options: EngineOptions,
-        mut make: impl FnMut(usize) -> R,
+        make: impl FnMut(usize) -> R,
     ) -> io::Result<Self> {
+        // Dropped on an error, it stops the threads it has.
+        let mut engine = Self {
+            options,
+            stop: Arc::new(AtomicBool::new(false)),
+            alarm: Arc::default(),
+            threads: Vec::new(),
+            waker: Waker::default(),
+            counters: Counters::default(),
+        };
+        engine.grow(sockets, threads, make)?;
+        Ok(engine)
+    }
+
+    /// Adds sockets, and `threads` threads for them as in [`Engine::start`]. Returns the names and heartbeats of the threads.
+    ///
+    /// # Errors
+    ///
+    /// As in [`Engine::start`]; threads that were made before that serve.
+    pub fn grow<R: Respond>(
+        &mut self,
+        sockets: Vec<UdpSocket>,
+        threads: usize,
+        mut make: impl FnMut(usize) -> R,
+    ) -> io::Result<Vec<(String, Heartbeat)>> {
         if sockets.is_empty() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -317,44 +343,52 @@ impl Engine {
         }
         let sockets = sockets
             .into_iter()
-            .map(|socket| Socket::prepare(socket, &options))
+            .map(|socket| Socket::prepare(socket, &self.options))
             .collect::<io::Result<Vec<_>>>()?;
-        let n_threads = threads.max(sockets.len());
-        // Dropped on an error, it stops the threads it has.
-        let mut engine = Self {
-            stop: Arc::new(AtomicBool::new(false)),
-            alarm: Arc::default(),
-            threads: Vec::with_capacity(n_threads),
-            waker: Waker::default(),
-            counters: Counters::new(sockets.iter().map(|socket| socket.inode)),
-        };
-        for (number, socket) in sockets.iter().cycle().take(n_threads).enumerate() {
-            let name = format!("{}-udp-{number}", options.name);
-            let heartbeat = Heartbeat::default();
-            let event = Arc::new(wait::counter()?);
-            engine.waker.events.push(Arc::clone(&event));
-            let woken = Arc::clone(&event);
-            heartbeat.wake_by(move || wait::count(&woken));
-            let worker = Worker {
-                socket: socket.clone(),
-                options,
-                responder: make(number),
-                counts: engine.counters.add_thread(),
-                heartbeat: Arc::clone(&heartbeat),
-                stop: Arc::clone(&engine.stop),
-                alarm: Arc::clone(&engine.alarm),
-                event,
-            };
-            let handle = thread::Builder::new()
-                .name(name.clone())
-                .spawn(move || worker.run())?;
-            engine.threads.push(Thread {
-                name,
-                handle,
-                heartbeat,
-            });
+        for socket in &sockets {
+            self.counters.add_socket(socket.inode);
         }
-        Ok(engine)
+        let n_threads = threads.max(sockets.len());
+        let first = self.threads.len();
+        for socket in sockets.iter().cycle().take(n_threads) {
+            let number = self.threads.len();
+            self.add_thread(socket.clone(), make(number))?;
+        }
+        Ok(self.heartbeats().split_off(first))
+    }
+
+    fn add_thread<R: Respond>(&mut self, socket: Socket, responder: R) -> io::Result<()> {
+        let name = format!("{}-udp-{}", self.options.name, self.threads.len());
+        let heartbeat = Heartbeat::default();
+        let event = Arc::new(wait::counter()?);
+        let woken = Arc::clone(&event);
+        heartbeat.wake_by(move || wait::count(&woken));
+        let worker = Worker {
+            socket,
+            options: self.options,
+            responder,
+            counts: self.counters.add_thread(),
+            heartbeat: Arc::clone(&heartbeat),
+            stop: Arc::clone(&self.stop),
+            alarm: Arc::clone(&self.alarm),
+            event: Arc::clone(&event),
+        };
+        let handle = thread::Builder::new()
+            .name(name.clone())
+            .spawn(move || worker.run())?;
+        self.waker.events.write().push(event);
+        self.threads.push(Thread {
+            name,
+            handle,
+            heartbeat,
+        });
+        Ok(())
+    }
+
+    /// The number of threads.
+    #[must_use]
+    pub fn n_threads(&self) -> usize {
+        self.threads.len()
     }
 
     /// The counts of the threads so far; the handle outlives the engine.

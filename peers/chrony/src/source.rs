@@ -79,8 +79,9 @@ impl Reader<'_> {
         };
         self.host_makes_sense(line, host);
         if kind == Kind::Peer {
-            let how = "it works as `server`, and the other side may ask here as with `allow`; if both \
-                       sides name each other, each follows the other as it would in symmetric mode";
+            let how = "it works as `server`, and the other side may ask here as with `allow`, in \
+                       symmetric mode too; if both sides name each other, each follows the other as it \
+                       would in symmetric mode";
             self.differs(&line.start(), "peer", how);
         }
         let mut draft = Draft {

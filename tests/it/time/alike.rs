@@ -65,6 +65,7 @@ fn ours(addresses: &[SocketAddr], keys: KeyRing) -> (Server, AnswerData) {
         policy: Latest::new(policy),
         reference: Latest::new(reference),
         tables: Tables::new(1 << 16, [1, 2]),
+        overload: Arc::default(),
     };
     let sockets = addresses
         .iter()
@@ -147,10 +148,7 @@ fn datagrams(keys: &KeyRing) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for version in 0..8 {
         for mode in 0..8 {
-            // chronyd answers symmetric peers passively; this site has no use for that.
-            if mode != 1 {
-                all.push(header(version, mode));
-            }
+            all.push(header(version, mode));
         }
         for fill in [0, 1, 0xff] {
             for length in (0..=140).step_by(2) {
@@ -178,6 +176,8 @@ fn datagrams(keys: &KeyRing) -> Vec<Vec<u8>> {
     };
     for version in 1..=4 {
         for key in 1..=11 {
+            all.push(signed(header(version, 1), key, 0, false));
+            all.push(signed(header(version, 1), key, 0, true));
             all.push(signed(header(version, 3), key, 0, false));
             all.push(signed(header(version, 3), key, 0, true));
             all.push(signed(header(version, 3), key, 4, false));

@@ -1,8 +1,11 @@
 //! The clients of the agent: any client of NTP, chronyd, chronyc.
 
 use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use tests::daemon::Daemon;
+use tests::scratch::loopback;
 use tests::time::{
     Agent, Chronyd, PATIENCE, PORT, ask_over, ask_patiently, chronyd_measures, now, request,
 };
@@ -48,8 +51,8 @@ fn what_is_no_request_of_a_client_is_not_answered() {
     let daemon = agent.start();
     agent.wait_state(&["local"]);
     let socket = client(&agent);
-    // Symmetric, server, broadcast, control and private: the last two are what servers were abused by.
-    for mode in [0, 1, 2, 4, 5, 6, 7] {
+    // Passive, server, broadcast, control and private: the last two are what servers were abused by.
+    for mode in [0, 2, 4, 5, 6, 7] {
         let mut octets = request(now());
         octets[0] = 4 << 3 | mode;
         socket.send(&octets).unwrap();
@@ -195,6 +198,41 @@ fn chronyd_asks_us_with_a_key_in_interleaved_mode() {
 }
 
 #[test]
+fn a_chronyd_that_has_us_as_its_peer_follows_us() {
+    let agent = Agent::on_loopback("");
+    let keys = agent.files.write(
+        "keys",
+        "1 SHA256 HEX:000102030405060708090a0b0c0d0e0f1011121314151617\n",
+    );
+    agent.configure(&format!("{ALONE}keyfile {}\n", keys.display()));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    for options in ["", "key 1", "key 1 xleave"] {
+        let chronyd = Chronyd::on_loopback(&format!(
+            "peer {} port {PORT} minpoll -2 maxpoll -2 {options}\nkeyfile {}\ncmdport 0\n\
+             port {PORT}\nbindaddress {}\n",
+            agent.ip,
+            keys.display(),
+            loopback()
+        ));
+        let tracking = chronyd.wait_synchronised();
+        assert_eq!(
+            tracking[2], "9",
+            "{options}, one stratum below: {tracking:?}"
+        );
+        let (_, text) = chronyd.chronyc(&["ntpdata"]);
+        let line = |name: &str| {
+            let mut lines = text.lines().filter(|line| line.starts_with(name));
+            lines.next().unwrap_or_default().to_owned()
+        };
+        assert!(line("Mode").ends_with("Symmetric passive"), "{text}");
+        let is_signed = if options.is_empty() { "No" } else { "Yes" };
+        assert!(line("Authenticated").ends_with(is_signed), "{text}");
+    }
+    daemon.stop();
+}
+
+#[test]
 fn chronyc_asks_and_understands() {
     let source = tests::time::Server::on_loopback(tests::time::Says::default());
     let lines = format!(
@@ -258,5 +296,56 @@ fn chronyc_asks_and_understands() {
     });
     let (code, text) = agent.chronyc_unix(&["online"]);
     assert!(code == Some(0) && text.contains("200 OK"), "{text}");
+    daemon.stop();
+}
+
+/// The threads of a process that answer NTP clients.
+fn answering(pid: u32) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = tasks
+        .flatten()
+        .map(|task| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.starts_with("ntp-udp-")).count()
+}
+
+#[test]
+fn threads_come_with_the_load_and_not_with_the_cores() {
+    let agent = Agent::on_loopback(ALONE);
+    let admin = agent.admin();
+    let daemon = Daemon::start("timesync-agent", agent.serve_by(admin, "threads = 3\n"));
+    agent.wait_state(&["local"]);
+    let n_threads = || answering(daemon.id());
+    assert_eq!(n_threads(), 1, "one for the only address");
+    for _ in 0..100 {
+        assert_eq!(ask_patiently(agent.address()).stratum, 8);
+    }
+    assert_eq!(n_threads(), 1, "a client is no load");
+    // More than any thread answers, from as many sockets as the kernel needs to spread them.
+    let address = agent.address();
+    let stop = AtomicBool::new(false);
+    let flood = || {
+        let sockets: Vec<UdpSocket> = (0..16)
+            .map(|_| UdpSocket::bind("127.0.0.1:0").unwrap())
+            .collect();
+        while !stop.load(Ordering::Relaxed) {
+            for socket in &sockets {
+                for _ in 0..BLOCK {
+                    let _full = socket.send_to(&request(1), address);
+                }
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(flood);
+        scope.spawn(flood);
+        wait::for_it("all threads are there", PATIENCE, || n_threads() == 3);
+        stop.store(true, Ordering::Relaxed);
+    });
+    daemon.wait_log("More threads answer NTP clients");
+    // Whichever thread a client meets, it is answered.
+    for _ in 0..32 {
+        assert_eq!(ask_patiently(address).stratum, 8);
+    }
+    assert_eq!(n_threads(), 3, "and no more than that");
     daemon.stop();
 }

@@ -73,6 +73,8 @@ pub struct PollRequest {
     pub poll: i8,
     /// Continue a burst.
     pub wants_more: bool,
+    /// The last sample contradicts what was known: more of them show soon which is wrong.
+    pub is_contradicted: bool,
 }
 
 /// Due actions.
@@ -556,7 +558,7 @@ impl Association {
         }
         if verdict == Verdict::Good {
             self.counters.n_good = self.counters.n_good.saturating_add(1);
-            self.schedule.satisfied(wish.wants_more, now);
+            self.schedule.satisfied(wish, now);
         } else {
             self.schedule.answered(now);
         }

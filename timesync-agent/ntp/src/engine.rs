@@ -432,6 +432,7 @@ impl Engine {
         let wish = PollRequest {
             poll: self.timekeeper.advise_poll(id),
             wants_more: self.timekeeper.wants_more(id),
+            is_contradicted: self.timekeeper.is_contradicted(id),
         };
         let mut view = SourceView::default();
         self.timekeeper.source(id, now, &mut view);

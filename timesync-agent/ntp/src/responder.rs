@@ -1,9 +1,12 @@
 //! Answers to NTP clients (RFC 5905 §9.2, §14), as chronyd gives them.
 //!
 //! ```text
-//!  datagram ─► well formed? ─► allowed? ─► mode 3? ─► not too often? ─► verified? ─► answer
+//!  datagram ─► well formed? ─► allowed? ─► mode 3, 1? ─► not too often? ─► verified? ─► answer
 //!               wire            acl                    clients, rate     keys         interleaved, reference
 //! ```
+//!
+//! A peer in symmetric mode that polls this node (mode 1) gets the answer of a passive peer (mode 2), as from chronyd: no association is
+//! made for it, and its time is not followed.
 //!
 //! The responder answers only requests, in their own version, and never with more octets than they have: a sender cannot use it
 //! to hit a victim harder than the sender could alone. The memory of clients is bounded.
@@ -263,7 +266,10 @@ impl Responder {
         packet.receive = blurred(reference.time_at(request.received), random, policy);
         packet.receive.0 |= 1;
         packet.origin = message.packet.transmit;
-        let wants_interleaved = policy.log_clients && message.packet.origin.0 & 1 == 1;
+        // Interleaved mode is another one between peers (RFC 9769 §3): they get the basic one.
+        let wants_interleaved = policy.log_clients
+            && message.packet.mode != Mode::SymmetricActive
+            && message.packet.origin.0 & 1 == 1;
         let before = if wants_interleaved && message.packet.receive != message.packet.transmit {
             self.tables
                 .stamps
@@ -319,17 +325,23 @@ enum Direction {
     Transmitted,
 }
 
-/// Whether a packet asks for the time. Version 1 has no modes: 0 is a request unless it comes from a server's port.
+/// Whether a packet asks for the time. Version 1 has no modes: 0 is a request unless it comes from a server's port. No answer is a
+/// request, so that two nodes cannot be made to answer each other.
 fn is_request(packet: &Packet, port: u16) -> bool {
     match packet.mode {
-        Mode::Client => true,
+        Mode::Client | Mode::SymmetricActive => true,
         Mode::Reserved => packet.version == 1 && port != NTP_PORT,
-        Mode::SymmetricActive
-        | Mode::SymmetricPassive
-        | Mode::Server
-        | Mode::Broadcast
-        | Mode::Control
-        | Mode::Private => false,
+        Mode::SymmetricPassive | Mode::Server | Mode::Broadcast | Mode::Control | Mode::Private => {
+            false
+        }
+    }
+}
+
+/// The mode of the answer to a request.
+fn answering(mode: Mode) -> Mode {
+    match mode {
+        Mode::SymmetricActive => Mode::SymmetricPassive,
+        _ => Mode::Server,
     }
 }
 
@@ -355,7 +367,7 @@ fn told(request: &Packet, policy: &Policy, reference: &Reference, now: UnixTime)
     let packet = Packet {
         leap: Leap::Unsynchronised,
         version: request.version,
-        mode: Mode::Server,
+        mode: answering(request.mode),
         poll: request.poll.max(policy.minimum_poll),
         precision: policy.precision,
         root_delay: NtpShort::from_seconds(UNSYNCHRONISED_DISTANCE),
@@ -382,7 +394,7 @@ fn kiss(request: &Packet, policy: &Policy) -> Packet {
     Packet {
         leap: Leap::Unsynchronised,
         version: request.version,
-        mode: Mode::Server,
+        mode: answering(request.mode),
         stratum: 0,
         poll: request.poll.max(policy.minimum_poll),
         precision: policy.precision,

@@ -21,6 +21,8 @@ pub struct LocalClock {
     /// Temperature: amplitude of the frequency, and its period in seconds.
     wave: Option<(f64, f64)>,
     wave_frequency: f64,
+    /// From a moment on it gains so much more.
+    jump: Option<(f64, f64)>,
     /// Nanoseconds since true time 0.
     raw: f64,
     /// Wall time less true time 0, in nanoseconds.
@@ -46,6 +48,7 @@ impl LocalClock {
             wander,
             wave: None,
             wave_frequency: 0.0,
+            jump: None,
             raw: 0.0,
             wall: offset * 1e9,
             rate: 0.0,
@@ -57,6 +60,13 @@ impl LocalClock {
     #[must_use]
     pub fn in_temperature(mut self, amplitude: f64, period: f64) -> Self {
         self.wave = Some((amplitude, period));
+        self
+    }
+
+    /// From this second on it gains so much more in a second.
+    #[must_use]
+    pub fn jumping(mut self, at: f64, more: f64) -> Self {
+        self.jump = Some((at, more));
         self
     }
 
@@ -113,6 +123,9 @@ impl LocalClock {
     pub fn wander(&mut self, now: f64, random: &mut Random) {
         if self.wander > 0.0 {
             self.frequency += self.wander * random.normal();
+        }
+        if let Some((_, more)) = self.jump.take_if(|(at, _)| now >= *at) {
+            self.frequency += more;
         }
         if let Some((amplitude, period)) = self.wave {
             self.wave_frequency = amplitude * (std::f64::consts::TAU * now / period).sin();

@@ -22,6 +22,8 @@ pub struct Scenario {
     pub wander: f64,
     /// Amplitude and period of a change of frequency with temperature.
     pub wave: Option<(f64, f64)>,
+    /// From a second on it gains so much more.
+    pub jump: Option<(f64, f64)>,
     /// Between the client and each server.
     pub path: Path,
     /// The error of each server.
@@ -31,8 +33,12 @@ pub struct Scenario {
 impl Scenario {
     fn clock(&self) -> LocalClock {
         let clock = LocalClock::new(self.offset, self.frequency, self.wander);
-        match self.wave {
+        let clock = match self.wave {
             Some((amplitude, period)) => clock.in_temperature(amplitude, period),
+            None => clock,
+        };
+        match self.jump {
+            Some((at, more)) => clock.jumping(at, more),
             None => clock,
         }
     }
@@ -53,6 +59,7 @@ fn usual() -> Scenario {
         frequency: 100e-6,
         wander: 1e-9,
         wave: None,
+        jump: None,
         path: Path {
             base: 100e-6,
             jitter: Jitter::Exponential(100e-6),
@@ -204,6 +211,46 @@ pub fn endured() -> Vec<Scenario> {
                 }),
                 ..mild.path.clone()
             },
+            ..mild
+        },
+    ]
+}
+
+/// Those in which chronyd, in clknetsim, was better once, N to P.
+#[must_use]
+pub fn hard() -> Vec<Scenario> {
+    let mild = Scenario {
+        offset: 0.05,
+        frequency: 20e-6,
+        ..usual()
+    };
+    let busy = |there, back| Path {
+        jitter: Jitter::Exponential(10e-6),
+        congestion: Some(Congestion {
+            period: 1.0,
+            duration: 1.0,
+            there,
+            back,
+        }),
+        ..mild.path.clone()
+    };
+    vec![
+        Scenario {
+            name: "N",
+            what: "the way there always waits, exponential 2 ms",
+            path: busy(Jitter::Exponential(2e-3), Jitter::None),
+            ..mild.clone()
+        },
+        Scenario {
+            name: "O",
+            what: "the way back always waits, exponential 2 ms",
+            path: busy(Jitter::None, Jitter::Exponential(2e-3)),
+            ..mild.clone()
+        },
+        Scenario {
+            name: "P",
+            what: "the frequency jumps by 20 ppm",
+            jump: Some((4500.0, 20e-6)),
             ..mild
         },
     ]

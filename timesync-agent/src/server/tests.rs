@@ -34,6 +34,7 @@ fn supply() -> AnswerData {
         policy: Latest::new(policy),
         reference: Latest::new(reference),
         tables: Tables::new(settings.client_log_limit, [1, 2]),
+        overload: Arc::default(),
     }
 }
 

@@ -1,10 +1,14 @@
 //! The NTP listeners: sockets and threads, from the start or once a client is allowed.
 //!
+//! Each address has one socket and one thread at first. When they cannot keep up, it gets another of both, as many as `threads`
+//! allows. Sockets that systemd hands over have all their threads from the start.
+//!
 //! Open sockets stay open after the last client is denied; requests then get no answer.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::net::UdpSocket;
 use std::sync::Arc;
+use std::time::Duration;
 
 use daemon::cores;
 use daemon::listen::Inherited;
@@ -19,11 +23,21 @@ use ntp::keys::KeyRing;
 use random::Random;
 use time_model::settings::{ServerSettings, Settings};
 
+/// Threads that are added have this long to show what they are worth, before there are more.
+const SETTLING: Duration = Duration::from_millis(100);
+
+/// How more threads are made.
+struct Growth {
+    settings: ServerSettings,
+    /// More threads that each address may get.
+    left: usize,
+}
+
 /// Sockets, and threads that answer there.
 pub(super) struct NtpListeners {
     supply: AnswerData,
     precision: i8,
-    /// The number of sockets for each address, one for each thread; none if the poll loop answers.
+    /// The largest number of sockets for each address, one for each thread; none if the poll loop answers.
     threads: Option<usize>,
     progress: Progress,
     metrics: Metrics,
@@ -33,6 +47,7 @@ pub(super) struct NtpListeners {
 struct Held {
     random: Random,
     server: Option<Server>,
+    growth: Option<Growth>,
     listeners: Vec<String>,
 }
 
@@ -64,6 +79,7 @@ impl NtpListeners {
             held: Mutex::new(Held {
                 random,
                 server: None,
+                growth: None,
                 listeners: Vec::new(),
             }),
         })
@@ -80,18 +96,73 @@ impl NtpListeners {
             self.held().listeners = sockets::names(&sockets);
             return Ok(sockets);
         };
-        let sockets = sockets::open(inherited, settings, threads)?;
+        let handed_over = sockets::handed_over(inherited)?;
+        let is_own = handed_over.is_empty();
+        let sockets = if is_own {
+            sockets::open(settings)?
+        } else {
+            sockets::bind_devices(&handed_over, settings)?;
+            handed_over
+        };
         if sockets.is_empty() {
             return Ok(Vec::new());
         }
         let mut held = self.held();
         held.listeners = sockets::names(&sockets);
-        let server = Server::start(sockets, threads, &self.supply, &mut held.random)?;
+        // Another program has made sockets that were handed over: it may not share their addresses.
+        let at_once = if is_own { sockets.len() } else { threads };
+        let server = Server::start(sockets, at_once, &self.supply, &mut held.random)?;
+        held.growth = is_own.then(|| Growth {
+            settings: settings.clone(),
+            left: threads.saturating_sub(1),
+        });
         self.progress.register_all(server.heartbeats());
         let counters = udp::Collector::new("timesync", server.counters());
         self.metrics.register_collector(counters);
         held.server = Some(server);
         Ok(Vec::new())
+    }
+
+    /// Adds threads whenever those that are there cannot keep up.
+    pub(super) async fn grow_with_load(self: Arc<Self>) {
+        loop {
+            self.supply.overload.notified().await;
+            let own = Arc::clone(&self);
+            // A bind, and threads: nothing for the runtime to wait for.
+            let grown = tokio::task::spawn_blocking(move || own.grow()).await;
+            if let Ok(Err(error)) = grown {
+                let error: &dyn std::error::Error = &error;
+                tracing::warn!(error, "Cannot answer NTP clients with more threads");
+            }
+            tokio::time::sleep(SETTLING).await;
+        }
+    }
+
+    /// Gives each address one more socket and thread, if there may be more.
+    fn grow(&self) -> Result<(), StartError> {
+        let mut held = self.held();
+        let Held {
+            random,
+            server: Some(server),
+            growth: Some(growth),
+            ..
+        } = &mut *held
+        else {
+            return Ok(());
+        };
+        if growth.left == 0 {
+            return Ok(());
+        }
+        // Whatever comes of it: what failed once fails again.
+        growth.left -= 1;
+        let sockets = sockets::join(&growth.settings)?;
+        let heartbeats = server.grow(sockets, &self.supply, random)?;
+        tracing::info!(
+            threads = server.n_threads(),
+            "More threads answer NTP clients"
+        );
+        self.progress.register_all(heartbeats);
+        Ok(())
     }
 
     /// Changes settings and keys: the access list changes, and the first allowed client makes this open sockets.

@@ -1,7 +1,7 @@
 //! The sockets of the NTP listeners: those that systemd hands over, else those of the configuration.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 
 use daemon::listen::{self, Inherited, UdpOptions};
 use daemon::run::StartError;
@@ -11,36 +11,63 @@ use time_model::settings::ServerSettings;
 
 /// The name of the sockets among inherited ones.
 pub(super) const NAME: &str = "ntp";
+const OPTIONS: UdpOptions = UdpOptions {
+    per_address: 1,
+    grows: true,
+    receive_buffer: None,
+    freebind: false,
+};
 
-/// Opens all of them, `per_address` for each address so that each thread has one of its own. Opens none if no client may ask.
+/// Opens one for each address; more may [join]. Opens none if no client may ask.
 ///
 /// # Errors
 ///
 /// An address cannot be had.
-pub(super) fn open(
-    inherited: &mut Inherited,
-    settings: &ServerSettings,
-    per_address: usize,
-) -> Result<Vec<UdpSocket>, StartError> {
-    let options = UdpOptions {
-        per_address: per_address.max(1),
-        ..UdpOptions::default()
-    };
-    let addresses = match settings.is_open() {
-        true => settings.addresses(has_ipv6()),
-        false => Vec::new(),
-    };
-    let sockets = listen::udp(inherited, NAME, &addresses, options)?;
-    if let Some(device) = &settings.bind_device {
-        for socket in &sockets {
-            bind_device(socket, device)
-                .map_err(|error| StartError::io(format_args!("binddevice {device}"), &error))?;
-        }
-    }
+pub(super) fn open(settings: &ServerSettings) -> Result<Vec<UdpSocket>, StartError> {
+    let mut none = Inherited::none();
+    let sockets = listen::udp(&mut none, NAME, &addresses(settings), OPTIONS)?;
+    bind_devices(&sockets, settings)?;
     Ok(sockets)
 }
 
-/// Those that were handed over, for a loop that opens its own where there are none.
+/// Opens one more for each address.
+///
+/// # Errors
+///
+/// An address cannot be had.
+pub(super) fn join(settings: &ServerSettings) -> Result<Vec<UdpSocket>, StartError> {
+    let sockets = listen::join_udp(&addresses(settings), OPTIONS)?;
+    bind_devices(&sockets, settings)?;
+    Ok(sockets)
+}
+
+fn addresses(settings: &ServerSettings) -> Vec<SocketAddr> {
+    match settings.is_open() {
+        true => settings.addresses(has_ipv6()),
+        false => Vec::new(),
+    }
+}
+
+/// Binds them to the network interface of the settings, if there is one.
+///
+/// # Errors
+///
+/// The kernel refuses it.
+pub(super) fn bind_devices(
+    sockets: &[UdpSocket],
+    settings: &ServerSettings,
+) -> Result<(), StartError> {
+    let Some(device) = &settings.bind_device else {
+        return Ok(());
+    };
+    for socket in sockets {
+        bind_device(socket, device)
+            .map_err(|error| StartError::io(format_args!("binddevice {device}"), &error))?;
+    }
+    Ok(())
+}
+
+/// Those that were handed over.
 ///
 /// # Errors
 ///
@@ -92,20 +119,16 @@ mod tests {
             access: Vec::new(),
             ..settings(&["127.0.0.1"])
         };
-        let mut none = Inherited::none();
-        assert!(open(&mut none, &closed, 2).unwrap().is_empty());
+        assert!(open(&closed).unwrap().is_empty());
         let some = ServerSettings {
             port: 0,
             ..settings(&["127.0.0.1"])
         };
-        assert!(
-            open(&mut none, &some, 2).unwrap().is_empty(),
-            "port 0 is none"
-        );
+        assert!(open(&some).unwrap().is_empty(), "port 0 is none");
     }
 
     #[test]
-    fn each_thread_has_a_socket_of_each_address() {
+    fn each_thread_gets_a_socket_of_each_address() {
         // Ports of the tests' own range are not known here: the kernel gives one.
         let free = UdpSocket::bind("127.0.0.1:0")
             .unwrap()
@@ -115,8 +138,10 @@ mod tests {
             port: free.port(),
             ..settings(&["127.0.0.1"])
         };
-        let sockets = open(&mut Inherited::none(), &wanted, 2).unwrap();
-        assert_eq!(sockets.len(), 2);
+        let mut sockets = open(&wanted).unwrap();
+        assert_eq!(sockets.len(), 1);
+        // And later another one of the same address.
+        sockets.extend(join(&wanted).unwrap());
         assert_eq!(names(&sockets), [format!("udp 127.0.0.1:{}", free.port())]);
     }
 }

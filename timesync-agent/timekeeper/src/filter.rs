@@ -9,16 +9,30 @@ mod path;
 use std::collections::VecDeque;
 
 use self::model::{Edges, Model};
-use self::path::Path;
+use self::path::{Moved, Path};
 use time_model::time::{RawTime, Span};
 use time_model::view::SourceStatistics;
 
 /// Wander of an oscillator in a second: from one in an oven to one beside a fan.
 const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
-/// Parts of the visible jitter that are noise of the clocks, not of the path.
-const NOISES: [f64; 3] = [0.0, 0.2, 1.0];
-/// How credible that is before there are samples, as logarithms: on most paths round trips explain everything.
-const NOISE_CREDITS: [f64; 3] = [0.0, -1.5, -4.0];
+/// What jitter is: the part of the visible one that is noise of the clocks and not of the path; how one-sided the waiting is, in usual
+/// waits; and how credible that is before there are samples, as a logarithm. On most paths round trips explain everything, and both
+/// ways wait alike.
+const JITTERS: [(f64, f64, f64); 9] = [
+    (0.0, 0.0, 0.0),
+    (0.2, 0.0, -1.5),
+    (1.0, 0.0, -4.0),
+    (0.0, 1.0, -6.0),
+    (0.0, -1.0, -6.0),
+    (0.0, 8.0, -6.0),
+    (0.0, -8.0, -6.0),
+    (0.0, 60.0, -6.0),
+    (0.0, -60.0, -6.0),
+];
+/// The first so many of them have both ways wait alike.
+const EVEN: usize = 3;
+/// A model that is less credible than the best by this, as a logarithm, changes nothing.
+const NEGLIGIBLE: f64 = 20.0;
 /// The decay of a sample's likelihood with each later one: about fifty samples decide.
 const MEMORY: f64 = 0.98;
 /// Credit of the belief that what was learned of the frequency has become wrong, as a logarithm.
@@ -37,6 +51,10 @@ const INCREDIBLE: f64 = 1e-4;
 const ANY_FREQUENCY: [f64; 2] = [25e-6, 250e-6];
 /// An unknown frequency is within this many of the larger of them, or the clock is no crystal's.
 const FARTHEST: f64 = 4.0;
+/// Standard errors beyond which a jump of the samples is no chance.
+const SURE: f64 = 3.0;
+/// A way is as short as another one if their floors differ by less than this part of the move.
+const RETURN: f64 = 0.1;
 /// Random errors of stamps, as a part of the dispersion, which is a bound on them.
 const STAMP_NOISE: f64 = 0.1;
 
@@ -90,6 +108,15 @@ impl Tempered {
     }
 }
 
+/// A way of which one direction became longer than the other while the time was known: samples are off by as much, and the time is not.
+#[derive(Clone, Copy, Debug)]
+struct Detour {
+    /// The floor of the way before it.
+    home: f64,
+    /// How far samples are off.
+    shift: f64,
+}
+
 /// The estimate of one source.
 #[derive(Clone, Debug)]
 pub(super) struct Filter {
@@ -104,6 +131,7 @@ pub(super) struct Filter {
     /// Subtracted from what samples are ahead, so that a nanosecond is not lost in a float.
     base: i64,
     tempered: Tempered,
+    detour: Option<Detour>,
     points: VecDeque<Point>,
     contradictions: u32,
 }
@@ -119,6 +147,7 @@ impl Filter {
             at: RawTime(0),
             base: 0,
             tempered: Tempered::default(),
+            detour: None,
             points: VecDeque::new(),
             contradictions: 0,
         }
@@ -182,7 +211,9 @@ impl Filter {
         }
         let point = Point {
             at,
-            offset: Span(ahead.saturating_sub(self.base)).seconds() - self.tempered.at(at),
+            offset: Span(ahead.saturating_sub(self.base)).seconds()
+                - self.tempered.at(at)
+                - self.detour.map_or(0.0, |detour| detour.shift),
             delay,
             dispersion,
             residual: 0.0,
@@ -191,16 +222,18 @@ impl Filter {
             self.points.pop_front();
         }
         self.points.push_back(point);
-        let moved = self.path.observe(delay);
+        let moved = self.path.observe(delay, self.one_sided());
         let likelihood = if self.points.len() <= QUICK {
             self.refilter()
         } else {
             self.merge_priors();
-            // On a way that is another one by so much, the offset may be off by half of it, there or back.
-            for model in &mut self.bank {
-                model.offset_variance += moved * moved / 4.0;
+            if let Some(moved) = moved {
+                self.change_path(moved);
             }
-            self.weigh(point)
+            self.points
+                .back()
+                .copied()
+                .map_or(1.0, |point| self.weigh(point))
         };
         if likelihood > INCREDIBLE {
             self.contradictions = 0;
@@ -225,7 +258,7 @@ impl Filter {
     /// The clock of the source jumps by this many seconds at once, as at a leap second.
     pub(super) fn shift(&mut self, seconds: f64) {
         for model in &mut self.bank {
-            model.offset += seconds;
+            model.alter(|estimate| estimate.offset += seconds);
         }
         for point in &mut self.points {
             point.offset += seconds;
@@ -234,55 +267,39 @@ impl Filter {
 
     /// The estimate at or after the last sample.
     pub(super) fn estimate(&self, at: RawTime) -> Option<Estimate> {
-        let best = self
-            .bank
-            .iter()
-            .map(|m| m.credit)
-            .fold(f64::NEG_INFINITY, f64::max);
-        let mut total = 0.0;
-        let mut mean = Estimate::default();
-        let ahead: Vec<(f64, Model)> = self
-            .bank
-            .iter()
-            .map(|model| {
-                let mut model = *model;
-                model.predict((at - self.at).seconds().max(0.0));
-                ((model.credit - best).exp(), model)
-            })
-            .collect();
-        for (weight, model) in &ahead {
-            total += weight;
-            mean.offset += weight * model.offset;
-            mean.frequency += weight * model.frequency;
-        }
-        if total <= 0.0 {
-            return None;
-        }
-        mean.offset /= total;
-        mean.frequency /= total;
-        for (weight, model) in &ahead {
-            let weight = weight / total;
-            let (offset, frequency) =
-                (model.offset - mean.offset, model.frequency - mean.frequency);
-            mean.offset_variance += weight * (model.offset_variance + offset * offset);
-            mean.covariance += weight * (model.covariance + offset * frequency);
-            mean.frequency_variance += weight * (model.frequency_variance + frequency * frequency);
-        }
+        let mut mean = self.mean(at)?;
         mean.offset += self.tempered.at(at);
         mean.frequency += self.tempered.rate;
         Some(mean)
     }
 
+    /// The same for a crystal of constant temperature.
+    fn mean(&self, at: RawTime) -> Option<Estimate> {
+        let seconds = (at - self.at).seconds().max(0.0);
+        let mut sum: Option<(f64, Estimate)> = None;
+        for (weight, model) in self.weighted() {
+            let other = model.estimate(seconds);
+            match &mut sum {
+                Some((total, mean)) => {
+                    *total += weight;
+                    mean.mix(&other, weight / *total);
+                }
+                None => sum = Some((weight, other)),
+            }
+        }
+        sum.map(|(_, mean)| mean)
+    }
+
+    /// The standard deviation of the offset after the last sample.
+    pub(super) fn uncertainty(&self) -> f64 {
+        let estimate = self.estimate(self.at);
+        estimate.map_or(f64::INFINITY, |estimate| estimate.offset_variance.sqrt())
+    }
+
     /// The growth of the variance of the offset in this many seconds.
     pub(super) fn growth(&self, seconds: f64) -> f64 {
-        let best = self
-            .bank
-            .iter()
-            .map(|m| m.credit)
-            .fold(f64::NEG_INFINITY, f64::max);
         let (mut total, mut growth) = (0.0, 0.0);
-        for model in &self.bank {
-            let weight = (model.credit - best).exp();
+        for (weight, model) in self.weighted() {
             total += weight;
             growth += weight * model.growth(seconds);
         }
@@ -291,6 +308,34 @@ impl Filter {
         } else {
             f64::INFINITY
         }
+    }
+
+    /// All models, and how credible each is beside the best.
+    fn weighted(&self) -> impl Iterator<Item = (f64, &Model)> {
+        let best = self
+            .bank
+            .iter()
+            .map(|model| model.credit)
+            .fold(f64::NEG_INFINITY, f64::max);
+        let credible = move |model: &&Model| model.credit > best - NEGLIGIBLE;
+        self.bank
+            .iter()
+            .filter(credible)
+            .map(move |model| ((model.credit - best).exp(), model))
+    }
+
+    /// How sure it is that one way alone waits.
+    fn one_sided(&self) -> f64 {
+        let (mut total, mut tilted) = (0.0, 0.0);
+        for (weight, model) in self.weighted() {
+            total += weight;
+            if model.tilt != 0.0 {
+                tilted += weight;
+            }
+        }
+        let given = 2.0 * self.asymmetry.unwrap_or(0.0).abs();
+        let learned = if total > 0.0 { tilted / total } else { 0.0 };
+        learned.max(given).min(1.0)
     }
 
     /// Statistics in chronyc's terms. `frequency` is of the clock as it is corrected.
@@ -329,10 +374,16 @@ impl Filter {
     /// Everything that is remembered, weighed with what is known of the path by the end.
     fn refilter(&mut self) -> f64 {
         let points: Vec<Point> = self.points.drain(..).collect();
+        // A few samples seem one-sided by chance.
+        let jitters = if points.len() < QUICK {
+            JITTERS.get(..EVEN).unwrap_or_default()
+        } else {
+            &JITTERS
+        };
         let mut likelihood = 1.0;
         for (index, point) in points.into_iter().enumerate() {
             if index == 0 {
-                self.begin(point);
+                self.begin(point, jitters);
             }
             self.points.push_back(point);
             if index > 0 {
@@ -342,11 +393,66 @@ impl Filter {
         likelihood
     }
 
+    /// The floor has moved, so that the offset may be off by half of that, there or back. But time does not jump when the way
+    /// changes: if the samples do, by no more than what one direction alone may have become longer, they are shifted back. The shortest
+    /// way is taken to be even.
+    fn change_path(&mut self, moved: Moved) {
+        let floor = self.path.floor();
+        let detour = self.detour.unwrap_or(Detour {
+            home: floor - moved.by,
+            shift: 0.0,
+        });
+        let near = RETURN * moved.by.abs();
+        let (n, jump) = match moved.n {
+            Some(n) if floor < detour.home + near => (n, Some(-detour.shift)),
+            Some(n) => (n, self.jump_of_samples(n, moved.by)),
+            None => (0, None),
+        };
+        let is_even = moved.n.is_some() && floor < detour.home - near;
+        if jump.is_none() || is_even {
+            let variance = moved.by * moved.by / 4.0;
+            for model in &mut self.bank {
+                model.alter(|estimate| estimate.offset_variance += variance);
+            }
+        }
+        let jump = jump.unwrap_or(0.0);
+        let first = self.points.len().saturating_sub(n);
+        for point in self.points.iter_mut().skip(first) {
+            point.offset -= jump;
+        }
+        let shift = detour.shift + jump;
+        self.detour = (shift != 0.0).then_some(Detour { shift, ..detour });
+    }
+
+    /// How far the `n` samples of another way are from what was known before, 0 if that may be chance; nothing if no change of one
+    /// direction explains it.
+    fn jump_of_samples(&self, n: usize, by: f64) -> Option<f64> {
+        let now = self.points.back()?.at;
+        let known = self.mean(now)?;
+        let latest = self.points.iter().rev().take(n);
+        let mut jumps: Vec<f64> = latest
+            .map(|point| {
+                let passed = (now - point.at).seconds();
+                point.offset - (known.offset - known.frequency * passed)
+            })
+            .collect();
+        jumps.sort_by(f64::total_cmp);
+        let jump = *jumps.get(jumps.len() / 2)?;
+        #[expect(clippy::cast_precision_loss, reason = "at most 64")]
+        let variance = self.path.spread().powi(2) / jumps.len() as f64;
+        let sure = SURE * (known.offset_variance + variance).sqrt();
+        if jump.abs() < sure {
+            Some(0.0)
+        } else {
+            (jump.abs() < by.abs() / 2.0 + sure).then_some(jump)
+        }
+    }
+
     /// The first sample.
-    fn begin(&mut self, point: Point) {
+    fn begin(&mut self, point: Point, jitters: &[(f64, f64, f64)]) {
         self.bank.clear();
         self.at = point.at;
-        let edges = self.edges(&point, 0.0);
+        let edges = self.edges(&point, 0.0, 0.0);
         let half = (edges.high - edges.low) / 2.0;
         let deviation = edges.softness.hypot(half / 1.732);
         // The learned values may have become wrong since: one of the beliefs is always that they are unknown.
@@ -354,18 +460,17 @@ impl Filter {
         let doubt = if self.prior.is_some() { UNLEARNED } else { 0.0 };
         let learned = self.prior.unwrap_or((0.0, usual));
         for ((frequency, skew), doubt) in [(learned, 0.0), ((0.0, any), doubt)] {
-            for (noise, credit) in NOISES.into_iter().zip(NOISE_CREDITS) {
+            let estimate = Estimate {
+                offset: (edges.low + edges.high) / 2.0,
+                frequency,
+                offset_variance: deviation * deviation,
+                covariance: 0.0,
+                frequency_variance: skew * skew,
+            };
+            for &(noise, tilt, credit) in jitters {
                 for wander in WANDERS {
-                    self.bank.push(Model {
-                        wander: wander * wander,
-                        noise,
-                        offset: (edges.low + edges.high) / 2.0,
-                        frequency,
-                        offset_variance: deviation * deviation,
-                        covariance: 0.0,
-                        frequency_variance: skew * skew,
-                        credit: credit + doubt,
-                    });
+                    self.bank
+                        .push(Model::new(wander, noise, tilt, credit + doubt, estimate));
                 }
             }
         }
@@ -373,7 +478,7 @@ impl Filter {
 
     /// The initial frequency does not matter any more: keeps the better beginning of each belief.
     fn merge_priors(&mut self) {
-        let n = WANDERS.len() * NOISES.len();
+        let n = WANDERS.len() * JITTERS.len();
         if self.bank.len() <= n {
             return;
         }
@@ -406,6 +511,12 @@ impl Filter {
         {
             self.prior = Some((frequency, skew.max(AFTER_JUMP)));
         }
+        // Nothing is known of the way either.
+        if let Some(detour) = self.detour.take() {
+            for point in &mut self.points {
+                point.offset += detour.shift;
+            }
+        }
         if let Some(first) = self.points.front().copied() {
             let base = first.offset;
             self.base = self.base.saturating_add(Span::from_seconds(base).0);
@@ -416,7 +527,7 @@ impl Filter {
         self.path = Path::new(self.path.given());
         let delays: Vec<f64> = self.points.iter().map(|point| point.delay).collect();
         for delay in delays {
-            self.path.observe(delay);
+            self.path.observe(delay, 0.0);
         }
         self.refilter();
     }
@@ -435,18 +546,17 @@ impl Filter {
         let elapsed = (point.at - self.at).seconds().max(0.0);
         self.at = point.at;
         let visible = self.visible_noise();
+        let width = self.edges(&point, visible, 0.0).width();
         let mut bank = std::mem::take(&mut self.bank);
         let mut likelihood: f64 = 0.0;
         let mut residual = (0.0, f64::NEG_INFINITY);
         for model in &mut bank {
-            model.predict(elapsed);
             if model.credit > residual.1 {
-                residual = (point.offset - model.offset, model.credit);
+                let ahead = model.estimate(elapsed).offset;
+                residual = (point.offset - ahead, model.credit);
             }
-            let edges = self.edges(&point, model.noise * visible);
-            let own = model.update(edges);
-            likelihood = likelihood.max(own);
-            model.credit = MEMORY * model.credit + own.ln();
+            let edges = self.edges(&point, model.noise * visible, model.tilt);
+            likelihood = likelihood.max(model.update(edges, elapsed, MEMORY, width));
         }
         let best = bank
             .iter()
@@ -463,19 +573,23 @@ impl Filter {
     }
 
     /// The offset from one sample alone.
-    fn edges(&self, point: &Point, noise: f64) -> Edges {
+    fn edges(&self, point: &Point, noise: f64, tilt: f64) -> Edges {
         let excess = (point.delay - self.path.floor()).max(0.0);
+        // A round trip that is too short has a stamp that is wrong.
+        let lack = (self.path.floor() - point.delay).max(0.0) / 2.0;
         let floor_error = self.path.floor_error() / 2.0;
         let stamps = STAMP_NOISE * point.dispersion;
-        let softness = (floor_error * floor_error + stamps * stamps + noise * noise).sqrt();
-        // If the configuration names the slow direction, the offset is towards the other end, though not all of it.
+        let softness =
+            (floor_error * floor_error + stamps * stamps + noise * noise + lack * lack).sqrt();
+        // If the configuration names the slow direction, the offset is at the other end, but for a little of the rest.
         let asymmetry = self.asymmetry.unwrap_or(0.0);
         let centre = point.offset + asymmetry * excess;
-        let half = (0.5 - asymmetry.abs()).max(0.05) * excess;
+        let half = (0.5 - asymmetry.abs()).max(0.01) * excess;
         Edges {
             low: centre - half,
             high: centre + half,
-            softness,
+            softness: softness.max(1e-10),
+            tilt: tilt / self.path.spread().max(1e-9),
         }
     }
 

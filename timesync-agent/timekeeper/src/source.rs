@@ -10,12 +10,19 @@ use time_model::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 
 /// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
 const POLL_GROWTH: f64 = 0.65;
-/// And no more than this, in seconds: a clock that is to be within a millisecond has to be asked again before it is not.
-const POLL_BOUND: f64 = 300e-6;
+/// And no more than that of this many times the uncertainty after the sample: where some samples say more than most, more of them are
+/// of use.
+const POLL_CERTAINTY: f64 = 1.6;
+/// But an uncertainty of this, in seconds, is not worth more requests.
+const POLL_ENOUGH: f64 = 10e-6;
+/// And no more than this, in seconds: a frequency that jumps shows at the next sample only.
+const POLL_BOUND: f64 = 80e-6;
 /// The first burst continues while the uncertainty at the first poll after it would be above this, in seconds.
 const BURST_GROWTH: f64 = 50e-6;
 /// This many samples are of the first burst.
 const FIRST_BURST: usize = 8;
+/// The same of polls that are bursts after it.
+const BURST_BOUND: f64 = 300e-6;
 /// With this many samples there are no more bursts: uncertainty then has other reasons.
 const LAST_BURST: usize = 24;
 
@@ -192,22 +199,27 @@ impl Source {
         let bound = if n < FIRST_BURST {
             BURST_GROWTH
         } else {
-            POLL_BOUND
+            BURST_BOUND
         };
         n < LAST_BURST && growth > bound * bound
     }
 
-    /// As long as the uncertainty stays below the noise of a sample, a longer interval costs nothing. It grows by one with
-    /// each sample at most.
+    /// As long as the uncertainty hardly grows until the next sample, a longer interval costs nothing. It grows by one with
+    /// each sample at most, and becomes as short as it has to at once: a frequency that has jumped does not wait.
     fn update_poll(&mut self) {
         let spread = self.filter.path_spread().max(self.filter.noise());
+        let certainty = (POLL_CERTAINTY * self.filter.uncertainty()).max(POLL_ENOUGH);
         let aim = f64::from(self.options.polltarget) / 8.0;
-        let bound = (POLL_GROWTH * spread / aim).min(POLL_BOUND);
+        let bound = (POLL_GROWTH * spread.min(certainty) / aim).min(POLL_BOUND);
         let fits = |poll: i8| self.filter.growth(f64::from(poll).exp2()) <= bound * bound;
         let enough = self.filter.n_samples() >= FIRST_BURST;
         let poll = self.poll.clamp(self.options.minpoll, self.options.maxpoll);
         self.poll = if !fits(poll) {
-            poll.saturating_sub(1).max(self.options.minpoll)
+            let shorter = (self.options.minpoll..poll).rev();
+            shorter
+                .into_iter()
+                .find(|poll| fits(*poll))
+                .unwrap_or(self.options.minpoll)
         } else if enough && poll < self.options.maxpoll && fits(poll + 1) {
             poll + 1
         } else {

@@ -222,6 +222,13 @@ impl Timekeeper {
         }
     }
 
+    /// Whether the last sample of a source contradicts what was known of it.
+    #[must_use]
+    pub fn is_contradicted(&self, id: SourceId) -> bool {
+        let source = self.consensus.source(id);
+        source.is_some_and(|source| source.filter.doubt() > 0.0)
+    }
+
     /// Whether another request should follow soon, in a burst.
     #[must_use]
     pub fn wants_more(&self, id: SourceId) -> bool {

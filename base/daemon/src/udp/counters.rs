@@ -12,11 +12,11 @@ use crate::listen::queue_drops;
 use crate::metrics::Page;
 
 /// The counts of one engine over all its threads; clones share them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Counters {
     threads: Arc<RwLock<Vec<Arc<Counts>>>>,
     /// Inodes of the sockets, by which the kernel's table knows them.
-    sockets: Arc<[u64]>,
+    sockets: Arc<RwLock<Vec<u64>>>,
 }
 
 impl Counters {
@@ -61,14 +61,11 @@ impl Counters {
     /// Read from the kernel's table of sockets: not for a hot path.
     #[must_use]
     pub fn queue_drops(&self) -> u64 {
-        queue_drops(&self.sockets)
+        queue_drops(&self.sockets.read())
     }
 
-    pub(super) fn new(sockets: impl IntoIterator<Item = u64>) -> Self {
-        Self {
-            threads: Arc::default(),
-            sockets: sockets.into_iter().collect(),
-        }
+    pub(super) fn add_socket(&self, inode: u64) {
+        self.sockets.write().push(inode);
     }
 
     pub(super) fn add_thread(&self) -> Arc<Counts> {

@@ -1,5 +1,6 @@
 //! The times of polls: polling interval, bursts, and backoff.
 
+use super::PollRequest;
 use random::Random;
 use time_model::settings::{MAX_SUBSECOND_DELAY, SourceOptions};
 use time_model::time::{RawTime, Span};
@@ -8,6 +9,8 @@ use time_model::time::{RawTime, Span};
 const INITIAL_BURST: (u32, u32) = (4, 8);
 /// The same of `burst`.
 const POLL_BURST: (u32, u32) = (1, 4);
+/// The same of the burst that checks a sample which contradicts earlier ones.
+const CHECK_BURST: (u32, u32) = (3, 3);
 /// Between the requests of a burst, in seconds, where the polling interval is not shorter.
 const BURST_INTERVAL: f64 = 2.0;
 /// Between a request that goes ahead and the one that counts, in seconds; chrony's.
@@ -44,6 +47,8 @@ pub(super) struct Schedule {
     ahead_left: u8,
     /// Too little was learned so far: polls are bursts, too, where the start was one.
     wants_more: bool,
+    /// A burst has checked a sample that contradicts earlier ones, and no other sample has come since.
+    has_checked: bool,
     is_online: bool,
     /// The server is so near that it may be asked more than once a second.
     is_near: bool,
@@ -75,6 +80,7 @@ impl Schedule {
             n_ahead: if options.xleave { 2 } else { 1 },
             ahead_left: 0,
             wants_more: false,
+            has_checked: false,
             is_online: false,
             is_near: false,
             last: None,
@@ -227,8 +233,14 @@ impl Schedule {
     }
 
     /// And it gave a good sample. More of them may still be of use.
-    pub(super) fn satisfied(&mut self, wants_more: bool, now: RawTime) {
+    pub(super) fn satisfied(&mut self, wish: PollRequest, now: RawTime) {
+        let wants_more = wish.wants_more;
         self.wants_more = wants_more;
+        let is_idle = self.burst_left.is_none() && self.initial_burst.is_some();
+        if wish.is_contradicted && is_idle && !self.has_checked {
+            self.start(CHECK_BURST);
+        }
+        self.has_checked = wish.is_contradicted;
         if let Some(burst) = &mut self.burst_left {
             burst.good = burst.good.saturating_sub(1);
             if burst.good == 0 && !wants_more {

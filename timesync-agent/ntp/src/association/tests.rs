@@ -174,6 +174,7 @@ impl Client {
         let wish = PollRequest {
             poll,
             wants_more: false,
+            is_contradicted: false,
         };
         self.association.judge(verdict, wish, self.now);
     }

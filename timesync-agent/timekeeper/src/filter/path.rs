@@ -8,7 +8,7 @@ const RECENT: usize = 64;
 const BLOCKS: usize = 16;
 /// Pairs of a number of round trips and a number of spreads: this many round trips, all this far above the floor, mean a longer
 /// path. Many for a little, few for a lot.
-const CHANGES: [(usize, f64); 2] = [(16, 5.0), (RECENT, 1.5)];
+const CHANGES: [(usize, f64); 3] = [(4, 30.0), (16, 5.0), (RECENT, 1.5)];
 /// Logarithm of the probability of a false alarm at one sample.
 const CHANCE: f64 = -23.0;
 /// Median excess of the sum of two exponential delays, in means of one of them.
@@ -16,25 +16,41 @@ const MEDIAN_OF_TWO: f64 = 1.678;
 /// The assumed excess of a first round trip over the floor, as a part of it, before there is a second one to compare.
 const FIRST_SPREAD: f64 = 0.1;
 
+/// The floor has moved.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    /// By how much the floor has moved.
+    pub(super) by: f64,
+    /// How many of the latest round trips are of another way; nothing if the way was only never known to be so short.
+    pub(super) n: Option<usize>,
+}
+
+/// Round trips differ by as much, in seconds, whatever the way is like.
+const LEAST_SPREAD: f64 = 1e-8;
+
 /// Round trips of one source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Path {
     /// The latest, the newest last.
     recent: VecDeque<f64>,
-    /// Shortest of each full block, the newest last.
-    blocks: VecDeque<f64>,
-    /// Shortest of the block that is being filled, and how many it has.
-    block: Option<(f64, usize)>,
+    /// Shortest few of each full block, the newest last.
+    blocks: VecDeque<Shortest>,
+    /// Shortest few of the block that is being filled, and how many it has.
+    block: Option<(Shortest, usize)>,
     /// Given by the configuration.
     given: Option<f64>,
-    /// Shortest of all that are remembered.
+    /// The shortest of all that are remembered, but for those that have a wrong stamp.
     shortest: f64,
+    /// How sure it is that one way alone waits.
+    one_sided: f64,
     /// Their number.
     n: usize,
     /// Mean of what one of both ways adds, from the median.
     spread: f64,
     /// The floor before the latest few round trips, which may be of another path.
     usual: f64,
+    /// The spread of the way that was taken before, until it is known of this one.
+    carried: f64,
 }
 
 impl Path {
@@ -45,10 +61,10 @@ impl Path {
         }
     }
 
-    /// Takes a round trip. If it shows that the way is another one, or that it was never known how short it is, gives by how
-    /// much the floor has moved; else 0.
-    pub(super) fn observe(&mut self, delay: f64) -> f64 {
-        let before = (self.n > 0).then(|| self.floor());
+    /// Takes a round trip. Says so if it shows that the way is another one, or that it was never known how short it is.
+    /// `one_sided` is how sure it is that one way alone waits.
+    pub(super) fn observe(&mut self, delay: f64, one_sided: f64) -> Option<Moved> {
+        let before = (self.n > 0).then(|| (self.floor(), self.spread));
         if self.recent.len() == RECENT {
             self.recent.pop_front();
         }
@@ -56,9 +72,10 @@ impl Path {
             self.usual = self.spread;
         }
         self.recent.push_back(delay);
-        let (shortest, n) = self
-            .block
-            .map_or((delay, 1), |(b, n)| (b.min(delay), n + 1));
+        self.one_sided = one_sided;
+        let (mut shortest, n) = self.block.unwrap_or_default();
+        let n = n + 1;
+        shortest.take(delay);
         if n == RECENT {
             if self.blocks.len() == BLOCKS {
                 self.blocks.pop_front();
@@ -69,20 +86,34 @@ impl Path {
             self.block = Some((shortest, n));
         }
         self.measure();
+        let (before, spread) = before?;
         let changed = self.has_become_longer();
+        let changed = changed.or_else(|| self.has_become_shorter(before, spread));
         if let Some(n) = changed {
+            self.carried = spread;
             self.forget(n);
         }
-        let moved = before.map_or(0.0, |before| self.floor() - before);
-        let is_news = changed.is_some() || -moved > 3.0 * self.floor_error();
-        if is_news { moved.abs() } else { 0.0 }
+        let by = self.floor() - before;
+        let is_news = changed.is_some() || -by > 3.0 * self.floor_error();
+        is_news.then_some(Moved { by, n: changed })
+    }
+
+    /// The way is shorter if the shortest round trips, which are no wrong stamps, are below the floor by more than they differ, and
+    /// the latest is one of them. Gives how many of the latest say so.
+    fn has_become_shorter(&self, before: f64, spread: f64) -> Option<usize> {
+        let bound = before - GAP * spread.max(LEAST_SPREAD);
+        if self.given.is_some() || self.n < TELLING || self.shortest > bound {
+            return None;
+        }
+        let latest = self.recent.iter().rev();
+        let n = latest.take_while(|delay| **delay <= bound).count();
+        (n > 0).then_some(n)
     }
 
     /// The round trip without any waiting, estimated: the shortest of n is above it.
     pub(super) fn floor(&self) -> f64 {
-        self.given.unwrap_or_else(|| {
-            (self.shortest - FLOOR_SHIFT * self.spread / self.count().sqrt()).max(0.0)
-        })
+        self.given
+            .unwrap_or_else(|| (self.shortest - self.blend(FLOOR_SHIFT)).max(0.0))
     }
 
     /// Standard error of that.
@@ -90,7 +121,15 @@ impl Path {
         if self.given.is_some() {
             return 0.0;
         }
-        FLOOR_ERROR * self.spread / self.count().sqrt()
+        self.blend(FLOOR_ERROR)
+    }
+
+    /// Where both ways wait, few round trips are near the floor, and distances are in spreads over the root of n. Where one does,
+    /// most are, and distances are in its mean over n.
+    fn blend(&self, two: f64) -> f64 {
+        let two = two * self.spread / self.count().sqrt();
+        let one = MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
+        two + self.one_sided * (one.min(two) - two)
     }
 
     /// The floor that the configuration gives.
@@ -121,17 +160,24 @@ impl Path {
     }
 
     fn measure(&mut self) {
-        self.shortest = self
+        let mut shortest = Shortest::default();
+        for few in self
             .blocks
             .iter()
-            .copied()
-            .chain(self.block.map(|(b, _)| b))
-            .fold(f64::INFINITY, f64::min);
+            .chain(self.block.as_ref().map(|(few, _)| few))
+        {
+            few.0.iter().for_each(|delay| shortest.take(*delay));
+        }
         self.n = self.blocks.len() * RECENT + self.block.map_or(0, |(_, n)| n);
-        let median = (self.quantile(0.5) - self.shortest) / MEDIAN_OF_TWO;
+        let median = self.quantile(0.5);
+        self.shortest = shortest.without_wrong(self.n, median);
+        let spread = (median - self.shortest) / MEDIAN_OF_TWO;
         // One sample says nothing of the spread, a few say little.
         let first = FIRST_SPREAD * self.shortest / (self.count() * self.count());
-        self.spread = median.max(first);
+        self.spread = spread.max(first);
+        if self.n < TELLING {
+            self.spread = self.spread.max(self.carried);
+        }
     }
 
     /// The way is longer if round trips are above the floor together, which is no chance, and by more than they differ among
@@ -163,9 +209,58 @@ impl Path {
         self.recent.drain(..self.recent.len().saturating_sub(kept));
         self.usual = 0.0;
         self.blocks.clear();
-        let shortest = self.recent.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut shortest = Shortest::default();
+        self.recent.iter().for_each(|delay| shortest.take(*delay));
         self.block = Some((shortest, self.recent.len()));
         self.measure();
+    }
+}
+
+/// Of so many of the shortest, all but the last may have a wrong stamp: one that is measured too short must not count for hours.
+const FEW: usize = 3;
+/// With fewer round trips than these, no gap between them says anything.
+const TELLING: usize = 8;
+/// The shortest of n is below the next one by more than this, in spreads over the root of n, with a probability of exp(−this²/2)
+/// at most.
+const GAP: f64 = 5.0;
+
+/// The shortest few round trips, in order.
+#[derive(Clone, Copy, Debug)]
+struct Shortest([f64; FEW]);
+
+impl Default for Shortest {
+    fn default() -> Self {
+        Self([f64::INFINITY; FEW])
+    }
+}
+
+impl Shortest {
+    fn take(&mut self, mut delay: f64) {
+        for own in &mut self.0 {
+            if delay < *own {
+                std::mem::swap(own, &mut delay);
+            }
+        }
+    }
+
+    /// The shortest of `n`, but for those that the others are too far above: they have a wrong stamp, or are of a shorter way,
+    /// of which more will come.
+    #[expect(clippy::cast_precision_loss, reason = "the number is below 2000")]
+    fn without_wrong(&self, n: usize, median: f64) -> f64 {
+        let is_gap = |shorter: f64, longer: f64| {
+            let spread = (median - longer) / MEDIAN_OF_TWO;
+            longer - shorter > GAP * spread.max(LEAST_SPREAD) / (n as f64).sqrt()
+        };
+        let [first, second, third] = self.0;
+        if n < TELLING {
+            first
+        } else if is_gap(second, third) {
+            third
+        } else if is_gap(first, second) {
+            second
+        } else {
+            first
+        }
     }
 }
 

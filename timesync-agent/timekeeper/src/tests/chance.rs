@@ -64,6 +64,91 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
     }
 }
 
+/// The RMS of the error of the estimate from sample 300 on, of 500 samples in 16 s each. `more` is what the way there and the way back
+/// take longer at a sample, and how late the stamp of the request is.
+fn error_with(more: impl Fn(usize) -> (f64, f64, f64)) -> f64 {
+    let (mut n, mut squares) = (0.0, 0.0);
+    for seed in 0..4 {
+        let mut random = Random::new(seed);
+        let mut filter = Filter::new(None, None);
+        let mut clock = LocalClock::new(0.0, 30e-6, 1e-9);
+        let mut now = 0.0;
+        for index in 0..500 {
+            for _ in 0..16 {
+                clock.run(1.0);
+                now += 1.0;
+                clock.wander(now, &mut random);
+            }
+            let reading = clock.reading();
+            let (more_there, more_back, late) = more(index);
+            let there = 5e-5 + more_there + random.exponential() * 1e-5;
+            let back = 5e-5 + more_back + random.exponential() * 1e-5;
+            let truth = -clock.offset(now);
+            let ahead = Span::from_seconds(truth + (there - back - late) / 2.0);
+            filter.sample(reading.raw, ahead.0, there + back - late, 1e-7);
+            if index >= 300 {
+                let estimate = filter.estimate(reading.raw).unwrap();
+                let error = Span(filter.base()).seconds() + estimate.offset - truth;
+                n += 1.0;
+                squares += error * error;
+            }
+        }
+    }
+    f64::sqrt(squares / n)
+}
+
+#[test]
+fn sim_one_round_trip_that_is_too_short_is_forgotten() {
+    let usual = error_with(|_| (0.0, 0.0, 0.0));
+    // One, and two.
+    for last in [100, 101] {
+        for late in [35e-6, 70e-6] {
+            let wrong = |index| {
+                if (100..=last).contains(&index) {
+                    late
+                } else {
+                    0.0
+                }
+            };
+            let after = error_with(|index| (0.0, 0.0, wrong(index)));
+            assert!(
+                after < 1.3 * usual,
+                "{late} until {last}: {after} after, {usual} without"
+            );
+        }
+    }
+}
+
+#[test]
+fn sim_a_direction_that_becomes_longer_does_not_move_the_clock() {
+    const MORE: f64 = 1e-3;
+    let usual = error_with(|_| (0.0, 0.0, 0.0));
+    // What each way takes longer before and after, and the greatest error in usual ones: a few samples say how long the detour is.
+    let cases = [
+        ("there", (0.0, 0.0), (MORE, 0.0), 8.0),
+        ("back", (0.0, 0.0), (0.0, MORE), 8.0),
+        (
+            "one more than the other",
+            (0.0, 0.0),
+            (0.8 * MORE, 0.2 * MORE),
+            8.0,
+        ),
+        ("both", (0.0, 0.0), (MORE, MORE), 2.0),
+        ("there is shorter", (MORE, 0.0), (0.0, 0.0), 2.0),
+        ("both are shorter", (MORE, MORE), (0.0, 0.0), 2.0),
+    ];
+    for (name, before, after, most) in cases {
+        let error = error_with(|index| {
+            let (there, back) = if index < 150 { before } else { after };
+            (there, back, 0.0)
+        });
+        assert!(error < most * usual, "{name}: {error}, {usual} without");
+    }
+    // There and home again, seven times: nothing adds up.
+    let error = error_with(|index| (if index / 60 % 2 == 1 { MORE } else { 0.0 }, 0.0, 0.0));
+    assert!(error < 8.0 * usual, "to and fro: {error}, {usual} without");
+}
+
 #[test]
 fn sim_the_estimate_is_as_good_as_it_says() {
     let (mut n, mut inside) = (0, 0);

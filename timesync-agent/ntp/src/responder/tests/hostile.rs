@@ -13,7 +13,7 @@ fn nothing_but_requests_is_answered() {
                 let answer = desk.ask(&octets, from);
                 let wanted = match (version, mode) {
                     (0 | 5.., _) => Err(Reason::Malformed),
-                    (_, 3) => Ok(()),
+                    (_, 1 | 3) => Ok(()),
                     (1, 0) if is_client => Ok(()),
                     _ => Err(Reason::Mode),
                 };
@@ -23,7 +23,11 @@ fn nothing_but_requests_is_answered() {
                 );
                 if let Ok(answer) = answer {
                     let packet = packet_of(&answer);
-                    assert_eq!((packet.version, packet.mode), (version, Mode::Server));
+                    let answering = match mode {
+                        1 => Mode::SymmetricPassive,
+                        _ => Mode::Server,
+                    };
+                    assert_eq!((packet.version, packet.mode), (version, answering));
                 }
             }
         }
@@ -42,12 +46,15 @@ fn an_answer_is_no_request() {
     let mut desk = Desk::new(&settings());
     // Two servers that are made to talk to each other fall silent at once.
     for version in 1..=4 {
-        let asked = Packet {
-            version,
-            ..request()
-        };
-        let answer = desk.ask(&asked.encode(), CLIENT).unwrap();
-        assert_eq!(desk.ask(&answer, CLIENT), Err(Reason::Mode));
+        for mode in [Mode::Client, Mode::SymmetricActive] {
+            let asked = Packet {
+                version,
+                mode,
+                ..request()
+            };
+            let answer = desk.ask(&asked.encode(), CLIENT).unwrap();
+            assert_eq!(desk.ask(&answer, CLIENT), Err(Reason::Mode));
+        }
     }
 }
 

@@ -115,3 +115,21 @@ fn nothing_is_kept_where_it_must_not_be() {
     assert_eq!(desk.exchange(&asked).origin, asked.transmit);
     assert_eq!(desk.tables.statistics().stamps_held, 0);
 }
+
+#[test]
+fn a_peer_gets_no_interleaved_answer() {
+    let mut desk = Desk::new(&settings());
+    let peer = |packet: Packet| Packet {
+        mode: Mode::SymmetricActive,
+        ..packet
+    };
+    let mut answer = desk.exchange(&peer(request()));
+    for number in 1..4 {
+        let asked = peer(next(&answer, number));
+        answer = desk.exchange(&asked);
+        assert_eq!(answer.mode, Mode::SymmetricPassive);
+        assert_eq!(answer.origin, asked.transmit, "basic");
+        assert!(desk.receipt.is_none());
+    }
+    assert_eq!(desk.count(Counter::Interleaved), 0);
+}
