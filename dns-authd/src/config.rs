@@ -215,6 +215,7 @@ impl Config {
             keys = self::keys(file, check, read_secret);
             check_key_names(file, &keys, check);
             check_kubernetes(file, &declared, check);
+            check_port_probes(file, check);
             let lists = [
                 (file.allow_from.as_ref(), &at!["allow-from"][..]),
                 (Some(&file.transfers.allow), &at!["transfers", "allow"]),
@@ -372,6 +373,27 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
     {
         let message = format!("no [[key]] has the name `{name}`");
         check.problem(&at!["notify", "key"], message);
+    }
+}
+
+/// Reports ports that are probed in two ways, and paths that are none.
+fn check_port_probes(file: &DnsAuthd, check: &mut Check<'_>) {
+    let probes = &file.health.port;
+    for (index, probe) in probes.iter().enumerate() {
+        if probes
+            .iter()
+            .take(index)
+            .any(|before| before.port == probe.port)
+        {
+            let message = format!("port {} is there twice", probe.port.get());
+            check.problem(&at!["health", "port", index, "port"], message);
+        }
+        if !probe.path.starts_with('/') {
+            check.problem(
+                &at!["health", "port", index, "path"],
+                "a path begins with /",
+            );
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use daemon::metrics::{Page, float, labels};
 use dns_answer::tally::{COOKIES, FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
 use dns_serve::Counters;
+use dns_serve::rate::RateLimits;
 use parking_lot::RwLock;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -45,6 +46,8 @@ pub const TRANSFERS: &str = "dns_authd_transfers";
 pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
 /// Queries with a cookie, by what it `proves`.
 pub const COOKIE_QUERIES: &str = "dns_authd_cookie_queries";
+/// Queries beyond the limit of responses, by `action`.
+pub const RATE_LIMITED: &str = "dns_authd_rate_limited_queries";
 /// Answers drawn from live sets.
 pub const LIVE_ANSWERS: &str = "dns_authd_live_answers";
 /// Queries that waited for first results.
@@ -104,6 +107,8 @@ pub struct Totals {
     pub secondary: Arc<secondary::Counts>,
     /// Transfers.
     pub transfers: Arc<transfers::Counts>,
+    /// The limit of responses.
+    pub limits: RateLimits,
 }
 
 /// The counts of one thread; no other thread writes here.
@@ -302,6 +307,13 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         COOKIE_QUERIES,
         "Queries with a DNS cookie by what it proves",
         cookies.collect(),
+    )?;
+    let limited = totals.limits.counts();
+    let limited = limited.map(|(action, count)| (labels(&[("action", action)]), count));
+    page.counters(
+        RATE_LIMITED,
+        "Queries beyond the limit of responses by what was done",
+        limited.into(),
     )?;
     let notify = &totals.notify;
     page.counter(

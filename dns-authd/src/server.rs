@@ -6,6 +6,7 @@ use std::sync::Arc;
 use daemon::latest::{Latest, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
+use dns_serve::rate::{Limited, RateLimit};
 
 use crate::access::Access;
 use crate::hold::{Hold, Waiting};
@@ -21,6 +22,8 @@ pub struct WorkerParts {
     pub cell: Arc<Latest<Snapshot>>,
     /// The access lists.
     pub access: Arc<Latest<Access>>,
+    /// The limit of responses, if there is one.
+    pub limit: Arc<Latest<Option<RateLimit>>>,
     /// The queries that wait.
     pub hold: Hold,
     /// The receiver of NOTIFY messages.
@@ -34,6 +37,7 @@ pub struct WorkerParts {
 struct Answerer {
     reader: Reader<Snapshot>,
     access: Reader<Access>,
+    limit: Reader<Option<RateLimit>>,
     responder: Responder<LuaPrograms>,
     hold: Hold,
     notified: Notified,
@@ -58,6 +62,7 @@ pub fn start(
     Engine::start(sockets, threads, options, |number| Answerer {
         reader: Reader::new(Arc::clone(&parts.cell)),
         access: Reader::new(Arc::clone(&parts.access)),
+        limit: Reader::new(Arc::clone(&parts.limit)),
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: parts.hold.clone(),
         notified: parts.notified.clone(),
@@ -70,6 +75,7 @@ impl Respond for Answerer {
     fn refresh(&mut self) {
         self.reader.refresh();
         self.access.refresh();
+        self.limit.refresh();
     }
 
     #[inline]
@@ -85,6 +91,14 @@ impl Respond for Answerer {
             clock: dns_serve::cookies::clock,
         };
         let message = datagram.payload();
+        if let Some(limit) = self.limit.get() {
+            let cookies = self.reader.get().settings.cookies.as_deref();
+            match limit.check(peer.ip(), message, cookies, reply) {
+                Some(Limited::Truncated(length)) => return Outcome::Reply(length),
+                Some(Limited::Dropped) => return Outcome::Silent,
+                None => {}
+            }
+        }
         let responder = &mut self.responder;
         match signed::respond(responder, self.reader.get(), message, &client, reply) {
             Verdict::Reply(length) => Outcome::Reply(length),

@@ -18,6 +18,7 @@ use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
+use dns_serve::rate::RateLimit;
 use dns_serve::{DOQ, DOT, HTTPS_PROTOCOLS, Protocol, Service as _, Site};
 use dns_wire::hash::Seed;
 use proto::health::Watched;
@@ -59,6 +60,7 @@ pub struct Authd {
     stock: Stock,
     totals: Totals,
     access: Arc<Latest<Access>>,
+    limit: Arc<Latest<Option<RateLimit>>>,
     notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
 }
@@ -115,6 +117,7 @@ impl Service for Authd {
         )
         .map_err(|error| StartError::io("hold does not start", &error))?;
         let access = Latest::new(config.access.clone());
+        let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
         let histories = stock.histories.clone();
         let counts = Arc::clone(&totals.transfers);
         let transfers = Transfers::new(&config.file.transfers, histories, counts);
@@ -131,6 +134,7 @@ impl Service for Authd {
         let parts = WorkerParts {
             cell: Arc::clone(&stock.cell),
             access: Arc::clone(&access),
+            limit: Arc::clone(&limit),
             hold,
             notified: secondaries.notified(),
             totals: totals.clone(),
@@ -138,9 +142,10 @@ impl Service for Authd {
         let engine = server::start(listeners.udp, threads(&config.file), &parts)
             .map_err(|error| StartError::io("UDP does not start", &error))?;
         // A thread that sleeps must not keep an old snapshot.
-        let (waker, also) = (engine.waker(), engine.waker());
-        stock.cell.on_publish(move || waker.wake());
-        access.on_publish(move || also.wake());
+        let [of_zones, of_access, of_limit] = [(); 3].map(|()| engine.waker());
+        stock.cell.on_publish(move || of_zones.wake());
+        access.on_publish(move || of_access.wake());
+        limit.on_publish(move || of_limit.wake());
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);
@@ -166,6 +171,7 @@ impl Service for Authd {
             stock,
             totals,
             access,
+            limit,
             notify,
             secondaries,
         })
@@ -180,6 +186,8 @@ impl Service for Authd {
         let after = config.file.health.stand_in_after.get();
         self.stock.stand_in.set_after(after);
         self.access.publish(config.access.clone());
+        self.limit
+            .publish(self.totals.limits.of(&config.file.rate_limit));
         self.notify.send_replace(Arc::new(config.notify.clone()));
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);

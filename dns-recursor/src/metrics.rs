@@ -64,6 +64,8 @@ pub const QUESTIONS: &str = "dns_recursor_questions_under_way";
 pub const EVENTS: &str = "dns_recursor_resolver_events";
 /// Answers that were validated, by `state`.
 pub const VALIDATED: &str = "dns_recursor_validated_answers";
+/// Queries beyond the limit of responses, by `action`.
+pub const RATE_LIMITED: &str = "dns_recursor_rate_limited_queries";
 /// Queries with a cookie, by what it `proves`.
 pub const COOKIE_QUERIES: &str = "dns_recursor_cookie_queries";
 /// Open connections.
@@ -191,6 +193,13 @@ impl Scrape {
             COOKIE_QUERIES,
             "Queries with a DNS cookie by what it proves",
             cookies.collect(),
+        )?;
+        let limited = self.totals.limits.counts();
+        let limited = limited.map(|(action, count)| (labels(&[("action", action)]), count));
+        page.counters(
+            RATE_LIMITED,
+            "Queries beyond the limit of responses by what was done",
+            limited.into(),
         )
     }
 

@@ -13,6 +13,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
+use dns_serve::rate::{Limited, RateLimit};
 use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
 
@@ -29,6 +30,8 @@ pub struct Snapshot {
     pub allow: Cidrs,
     /// Servers whose NOTIFY counts.
     pub notify: Cidrs,
+    /// The limit of responses over UDP, if there is one.
+    pub limit: Option<RateLimit>,
 }
 
 /// The state that all threads share.
@@ -208,6 +211,15 @@ impl Respond for Responder {
     fn respond(&mut self, datagram: &Datagram<'_>, reply: &mut [u8]) -> Outcome {
         let to = || ReturnTo::Datagram(datagram.return_path());
         let peer = datagram.peer().ip();
+        let snapshot = self.reader.get();
+        if let Some(limit) = &snapshot.limit {
+            let cookies = snapshot.view.cookies.as_deref();
+            match limit.check(peer, datagram.payload(), cookies, reply) {
+                Some(Limited::Truncated(length)) => return Outcome::Reply(length),
+                Some(Limited::Dropped) => return Outcome::Silent,
+                None => {}
+            }
+        }
         match self.handle(datagram.payload(), peer, Transport::Udp, reply, to) {
             Done::Reply(length) => Outcome::Reply(length),
             Done::Nothing | Done::Later => Outcome::Silent,

@@ -20,6 +20,7 @@ use dns_front::front::View;
 use dns_resolve::exchange::Entropy as _;
 use dns_resolve::forward::Table;
 use dns_resolve::resolver::Settings;
+use dns_serve::rate::RateLimits;
 use dns_serve::{Counters, DOT, Listeners, Protocol, Streams};
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -113,7 +114,7 @@ impl Service for Recursor {
             &plan(&config, &table, &sockets.addresses),
         )
         .map_err(|error| StartError::io("resolver does not start", &error))?;
-        let cell = Latest::new(snapshot(&config, &table));
+        let cell = Latest::new(snapshot(&config, &table, &totals.limits));
         // Before the first query: a name that was known before the restart is known at once.
         let settings = &config.file.cache;
         let file = FollowedFile::start(settings, &cache, clock, &cell, entropy.next()).await?;
@@ -179,7 +180,8 @@ impl Service for Recursor {
         let allow = config.allow.clone();
         *self.allow.lock() = allow;
         let before = self.cell.current();
-        self.cell.publish(snapshot(&config, &table));
+        self.cell
+            .publish(snapshot(&config, &table, &self.totals.limits));
         let local = config.local();
         let n_dropped = self
             .cache
@@ -300,7 +302,7 @@ fn plan(config: &Config, table: &Arc<Table>, listening: &[SocketAddr]) -> Plan {
 }
 
 /// The snapshot that threads work by.
-fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
+fn snapshot(config: &Config, table: &Arc<Table>, limits: &RateLimits) -> Snapshot {
     Snapshot {
         view: Arc::new(View {
             table: Arc::clone(table),
@@ -313,6 +315,7 @@ fn snapshot(config: &Config, table: &Arc<Table>) -> Snapshot {
         }),
         allow: config.allow.networks(),
         notify: config.file.notify_from.0.clone(),
+        limit: limits.of(&config.file.rate_limit),
     }
 }
 
@@ -329,6 +332,7 @@ async fn follow_networks(cell: Arc<Latest<Snapshot>>, allow: Arc<Mutex<Allow>>) 
                 view: Arc::clone(&current.view),
                 allow: networks,
                 notify: current.notify.clone(),
+                limit: current.limit.clone(),
             });
         }
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use dns_cache::answer::Transport;
 use dns_cookie::CookieState;
 use dns_front::front::Source;
+use dns_serve::rate::RateLimits;
 use dns_wire::{Rcode, Type};
 use parking_lot::RwLock;
 
@@ -197,6 +198,8 @@ pub fn bucket(micros: u64) -> usize {
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     threads: Arc<RwLock<Vec<Arc<Counts>>>>,
+    /// The limit of responses.
+    pub limits: RateLimits,
 }
 
 /// The sum over all threads.

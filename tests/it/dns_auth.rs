@@ -9,6 +9,7 @@ mod history;
 mod kubernetes;
 mod loading;
 mod peers;
+mod rate_limit;
 mod secondaries;
 mod secondary_zones;
 mod signed;

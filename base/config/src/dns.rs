@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
+use cidrs::Cidrs;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Whole;
+use crate::{Networks, Whole};
 
 /// DNS cookies.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +35,32 @@ impl Default for Cookies {
             cookie_secret_file: None,
             require_server_cookie: false,
             nocookie_udp_size: Whole::clamped(1232),
+        }
+    }
+}
+
+/// The limit of responses over UDP.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ResponseRateLimit {
+    /// The responses a second that one address may get. The networks around it have more: a /24 32 times, a /20 256 times, a /18
+    /// 768 times as many; an IPv6 /64 twice, a /56 three times, a /48 four times, a /32 64 times. The responses of 2.5 seconds may
+    /// come at once. Default: no limit.
+    #[schemars(extend("x-example" = 100))]
+    pub responses_per_second: Option<Whole<u32, 1, 10_000>>,
+    /// How many queries beyond the limit have one response: the question with TC, no larger than the query, so that the client
+    /// asks again over TCP. 1 responds to each of them, 2 to every second one, 0 to none.
+    pub slip: Whole<u32, 0, 10>,
+    /// Networks that have no limit. The node itself never has one.
+    pub exempt_clients: Networks,
+}
+
+impl Default for ResponseRateLimit {
+    fn default() -> Self {
+        Self {
+            responses_per_second: None,
+            slip: Whole::clamped(1),
+            exempt_clients: Networks(Cidrs::none()),
         }
     }
 }

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::healthd::{StandInAfter, stand_in_after};
 use crate::site::Network;
 use crate::{
-    Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive, Whole,
+    Address, Admin, ByteSize, Cookies, Every, HumanDuration, Ip, Log, Networks, Positive,
+    ResponseRateLimit, Whole,
 };
 
 /// The port of dns-authd's admin listener.
@@ -32,6 +33,13 @@ const KUBERNETES: &str = r#"
 domain = "cluster.local"
 reverse = ["172.30.0.0/16", "10.128.0.0/14"]
 pods = "verified"
+"#;
+
+/// The probe of a port, for the manual.
+const PORT_PROBE: &str = r#"
+[[health.port]]
+port = 6443
+path = "/readyz"
 "#;
 
 /// A key, for the manual.
@@ -97,6 +105,9 @@ pub struct DnsAuthd {
     pub answers: Answers,
     /// DNS cookies (RFC 7873, RFC 9018). A valid cookie proves that a client owns its address.
     pub cookies: Cookies,
+    /// Response-rate limiting: how many responses over UDP a client may get that has not proven its address. It bounds what
+    /// queries with a forged source address send to a victim.
+    pub rate_limit: ResponseRateLimit,
     /// Bounds of TCP (RFC 7766 §6), DNS over TLS and DNS over HTTPS together.
     pub tcp: Tcp,
     /// One table for each key of transaction signatures (TSIG, RFC 8945). dns-authd answers a query that is signed with
@@ -134,6 +145,7 @@ impl Default for DnsAuthd {
             health: Health::default(),
             answers: Answers::default(),
             cookies: Cookies::default(),
+            rate_limit: ResponseRateLimit::default(),
             tcp: Tcp::default(),
             key: Vec::new(),
             history: History::default(),
@@ -365,6 +377,35 @@ pub struct Health {
     /// The smallest TTL of a health-checked answer. dns-authd otherwise limits the TTL to the time until a target can
     /// change its state.
     pub min_ttl: HumanDuration,
+    /// Ports that `ifportup` probes with an HTTP request instead of a connection. lb-proxy's role `api` asks the same of the API
+    /// servers' port, so that a name and the balancer have one state.
+    #[schemars(extend("x-example" = PORT_PROBE))]
+    pub port: Vec<PortProbe>,
+}
+
+/// The HTTP request by which a port is probed. The status 200 means up; the certificate is not checked, as the probe is of the
+/// address and not of a name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PortProbe {
+    /// The port.
+    pub port: Whole<u16, 1, 65_535>,
+    /// `http` or `https`. Default: `https`.
+    #[serde(default)]
+    pub kind: PortProbeKind,
+    /// The path with its query.
+    pub path: String,
+}
+
+/// The protocol of a [`PortProbe`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum PortProbeKind {
+    /// HTTP.
+    Http,
+    /// HTTP over TLS.
+    #[default]
+    Https,
 }
 
 impl Default for Health {
@@ -382,6 +423,7 @@ impl Default for Health {
             unknown_ttl: HumanDuration(Duration::from_secs(5)),
             all_down: AllDown::Random,
             min_ttl: HumanDuration(Duration::from_secs(1)),
+            port: Vec::new(),
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Admin, ByteSize, Cookies, DnsAddress, DurationWithin, HumanDuration, Ip, Log, Networks,
-    Positive, Whole,
+    Positive, ResponseRateLimit, Whole,
 };
 
 /// The port of dns-recursor's admin listener.
@@ -98,6 +98,9 @@ pub struct DnsRecursor {
     /// DNS cookies (RFC 7873, RFC 9018). A valid cookie proves that a client owns its address. dns-recursor never sends more than
     /// 1232 octets over UDP, so a larger `nocookie-udp-size` has no effect.
     pub cookies: Cookies,
+    /// Response-rate limiting: how many responses over UDP a client may get that has not proven its address. It bounds what
+    /// queries with a forged source address send to a victim.
+    pub rate_limit: ResponseRateLimit,
     /// Bounds of TCP (RFC 7766 §6) and DNS over TLS.
     pub tcp: Tcp,
     /// DNS over TLS (RFC 7858); off without this table. dns-recursor reads the certificate again when its file changes,
@@ -132,6 +135,7 @@ impl Default for DnsRecursor {
             resolve: Resolve::default(),
             recursion: Recursion::default(),
             cookies: Cookies::default(),
+            rate_limit: ResponseRateLimit::default(),
             tcp: Tcp::default(),
             tls: None,
             dnssec: Dnssec::default(),

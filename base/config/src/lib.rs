@@ -37,5 +37,5 @@ pub use config_toml::{
     Seconds, SizeWithin, Step, TextError, UnitError, Whole, Written, at, nearest, restart_needed,
     schema,
 };
-pub use dns::Cookies;
+pub use dns::{Cookies, ResponseRateLimit};
 pub use log::{Log, LogFormat, LogLevel, UnknownLevel};

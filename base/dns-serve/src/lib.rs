@@ -14,7 +14,7 @@
 //! TCP and QUIC have the same bounds, and count their connections apart: addresses of QUIC's first packets may
 //! be forged, and must not take the room of TCP.
 //!
-//! [`cookies`] has the secrets of DNS cookies, which datagrams need too.
+//! [`cookies`] has the secrets of DNS cookies, which datagrams need too, and [`rate`] the limit of responses to datagrams.
 //!
 //! Never decides an answer, and reads no configuration.
 
@@ -24,6 +24,7 @@ mod framed;
 mod https;
 pub mod question;
 mod quic;
+pub mod rate;
 mod service;
 mod streams;
 #[cfg(test)]

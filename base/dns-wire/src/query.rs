@@ -230,23 +230,29 @@ pub fn reply_to_rejected(
     out: &mut [u8],
 ) -> Option<usize> {
     let tsig = query.tsig?;
-    let rcode = rejection.rcode();
-    let mut end = header::LENGTH + query.question.len();
+    let flags = query.flags.of_authority().with_rcode(rejection.rcode());
+    let end = reply_without_data(query, flags, out)?;
+    rejection.append(&tsig, (out, end), now)
+}
+
+/// Writes a response without records: the question, and an OPT record when the query has one (RFC 6891 §7). Returns its length;
+/// `None` when the buffer is shorter.
+pub fn reply_without_data(query: &Query<'_>, flags: Flags, out: &mut [u8]) -> Option<usize> {
+    let end = header::LENGTH + query.question.len();
     out.get_mut(..header::LENGTH)?.fill(0);
     out.get_mut(header::LENGTH..end)?
         .copy_from_slice(query.question);
-    let flags = query.flags.of_authority().with_rcode(rcode);
     header::set_word(out, 0, query.id);
     header::set_word(out, 2, flags.0);
     header::set_word(out, 4, 1);
-    if let Some(edns) = query.edns {
-        let record = edns::opt_record(UDP_SIZE, rcode.high(), edns.dnssec_ok);
-        out.get_mut(end..end + record.len())?
-            .copy_from_slice(&record);
-        end += record.len();
-        header::set_word(out, 10, 1);
-    }
-    rejection.append(&tsig, (out, end), now)
+    let Some(edns) = query.edns else {
+        return Some(end);
+    };
+    let record = edns::opt_record(UDP_SIZE, flags.rcode().high(), edns.dnssec_ok);
+    out.get_mut(end..end + record.len())?
+        .copy_from_slice(&record);
+    header::set_word(out, 10, 1);
+    Some(end + record.len())
 }
 
 /// Writes the response of a server without keys to a signed query: BADKEY (RFC 8945 §5.2.1). Returns its length; `None`

@@ -9,10 +9,10 @@
 //! ```
 
 use dns_lua::select::{Draw, Random};
-use dns_wire::edns::{self, extended_error};
+use dns_wire::edns::extended_error;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
-use dns_wire::query::{reply_to_error, reply_to_rejected};
+use dns_wire::query::{reply_to_error, reply_to_rejected, reply_without_data};
 use dns_wire::{Class, ClientSubnet, Name, Opcode, Query, QueryError, Rcode, Type};
 use dns_zone::{Answer, Asked, MAX_CHAIN, Pick, Resolution, Zone};
 
@@ -659,22 +659,4 @@ pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
     let query = Query::parse(message).ok()?;
     let flags = query.flags.of_authority().with_rcode(rcode);
     reply_without_data(&query, flags, out)
-}
-
-/// Writes a response that has the question, and OPT if the query has; returns its length.
-fn reply_without_data(query: &Query<'_>, flags: Flags, out: &mut [u8]) -> Option<usize> {
-    let end = header::LENGTH + query.question.len();
-    out.get_mut(..header::LENGTH)?.fill(0);
-    out.get_mut(header::LENGTH..end)?
-        .copy_from_slice(query.question);
-    header::set_word(out, 0, query.id);
-    header::set_word(out, 2, flags.0);
-    header::set_word(out, 4, 1);
-    let Some(edns) = query.edns else {
-        return Some(end);
-    };
-    let opt = edns::opt_record(1232, flags.rcode().high(), edns.dnssec_ok);
-    out.get_mut(end..end + opt.len())?.copy_from_slice(&opt);
-    header::set_word(out, 10, 1);
-    Some(end + opt.len())
 }

@@ -53,7 +53,7 @@ fn port_up(
         set.into_iter()
             .map(|(address, own_port)| Candidate {
                 answer: address.to_string(),
-                target: target::tcp(
+                target: target::port(
                     SocketAddr::new(address, own_port.unwrap_or(port)),
                     &options.probe,
                     &run.settings,

@@ -8,25 +8,47 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use config::dns_authd::PortProbeKind;
 use config::{HumanDuration, Whole};
 use health::{Deviation, HttpProbe, Target, TargetKind, Verify, Watched};
 
 use crate::options::{ProbeOptions, Url};
 use crate::settings::LuaSettings;
 
-/// The target of a TCP connection; `None` for port 0, to which nothing can connect.
-pub(crate) fn tcp(
+/// The target of a port: a TCP connection, or the request that the settings have for it. `None` for port 0, to which nothing can
+/// connect.
+pub(crate) fn port(
     address: SocketAddr,
     probe: &ProbeOptions,
     settings: &LuaSettings,
 ) -> Option<Watched> {
     (address.port() != 0).then(|| Watched {
         target: Target {
+            kind: kind_of_port(address.port(), settings),
+            address,
             source: probe.source,
-            ..Target::tcp(address)
         },
         deviation: deviation(probe, settings),
     })
+}
+
+/// As lb-proxy asks in the role `api`: otherwise there would be two targets, and a name could contradict the balancer.
+fn kind_of_port(port: u16, settings: &LuaSettings) -> TargetKind {
+    let mut probes = settings.health.port.iter();
+    let Some(probe) = probes.find(|probe| probe.port.get() == port) else {
+        return TargetKind::Tcp;
+    };
+    let request = HttpProbe {
+        path: probe.path.clone(),
+        ..HttpProbe::default()
+    };
+    match probe.kind {
+        PortProbeKind::Http => TargetKind::Http(request),
+        PortProbeKind::Https => TargetKind::Https(HttpProbe {
+            verify: Verify::Off,
+            ..request
+        }),
+    }
 }
 
 /// The target of a request for a URL, sent to this address.
@@ -88,6 +110,7 @@ fn whole(time: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use config::dns_authd::PortProbe;
     use proto::wire;
 
     use super::*;
@@ -121,7 +144,7 @@ mod tests {
                 let https = Url::parse("https://a.example:8443/x?y").unwrap();
                 let http = Url::parse("http://a.example").unwrap();
                 for target in [
-                    tcp(address, &probe, &settings).unwrap(),
+                    port(address, &probe, &settings).unwrap(),
                     url(&https, address.ip(), &probe, &settings),
                     url(&http, address.ip(), &probe, &settings),
                 ] {
@@ -133,10 +156,33 @@ mod tests {
     }
 
     #[test]
+    fn a_port_is_probed_as_the_settings_have_it() {
+        let mut settings = LuaSettings::default();
+        settings.health.port = vec![PortProbe {
+            port: Whole::clamped(6443),
+            kind: PortProbeKind::Https,
+            path: "/readyz".to_owned(),
+        }];
+        let target = |address: &str| {
+            let address = address.parse().unwrap();
+            let target = port(address, &ProbeOptions::default(), &settings);
+            target.unwrap().target
+        };
+        let api = target("192.0.2.1:6443");
+        let request = HttpProbe {
+            path: "/readyz".to_owned(),
+            verify: Verify::Off,
+            ..HttpProbe::default()
+        };
+        assert_eq!(api.kind, TargetKind::Https(request));
+        assert_eq!(target("192.0.2.1:443").kind, TargetKind::Tcp);
+    }
+
+    #[test]
     fn a_record_deviates_by_what_it_says_and_by_default_not_at_all() {
         let address: SocketAddr = "192.0.2.1:6443".parse().unwrap();
         let deviation = |probe: &ProbeOptions, settings: &LuaSettings| {
-            tcp(address, probe, settings).unwrap().deviation
+            port(address, probe, settings).unwrap().deviation
         };
         let defaults = LuaSettings::default();
         assert!(deviation(&ProbeOptions::default(), &defaults).is_none());
@@ -157,6 +203,6 @@ mod tests {
     fn port_zero_is_no_target() {
         let address: SocketAddr = "192.0.2.1:0".parse().unwrap();
         let options = ProbeOptions::default();
-        assert_eq!(tcp(address, &options, &LuaSettings::default()), None);
+        assert_eq!(port(address, &options, &LuaSettings::default()), None);
     }
 }

@@ -131,6 +131,14 @@ fn what_makes_no_sense_is_told_with_its_place() {
         ),
         ("zoen = 1", "did you mean `zone`?"),
         ("health.all-down = \"any\"", "unknown value `any`"),
+        (
+            "[[health.port]]\nport = 6443\npath = \"readyz\"",
+            "dns-authd.toml:4:8: a path begins with /",
+        ),
+        (
+            "[[health.port]]\nport = 80\npath = \"/\"\n[[health.port]]\nport = 80\npath = \"/x\"",
+            "dns-authd.toml:6:8: port 80 is there twice",
+        ),
     ] {
         let found = problems(&format!("version = \"v1\"\n{text}\n"));
         assert!(found.contains(wanted), "{text}: {found}");

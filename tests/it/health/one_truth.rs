@@ -158,6 +158,20 @@ fn probes() -> (u64, usize) {
     (counts.sum(), targets.count())
 }
 
+/// The records of an API server: what each asks, and the services that follow it.
+fn api_records(address: &str) -> Vec<(String, Set)> {
+    let text = get(9401, &format!("/explain?target={address}:6443"));
+    let explained: Value = serde_json::from_str(&text).expect("JSON");
+    let targets = explained["targets"].as_array().expect("targets");
+    let record = |target: &Value| {
+        let name = target["target"].as_str().unwrap_or_default().to_owned();
+        let followers = target["subscribers"].as_array().into_iter().flatten();
+        let followers = followers.filter_map(|one| one.as_str().map(str::to_owned));
+        (name, followers.collect())
+    };
+    targets.iter().map(record).collect()
+}
+
 #[test]
 #[ignore = "needs root for network namespaces"]
 fn names_and_balancer_of_each_node_have_one_set_in_one_generation() {
@@ -178,6 +192,13 @@ fn names_and_balancer_of_each_node_have_one_set_in_one_generation() {
     let mut working: Set = ADDRESSES.map(str::to_owned).into();
     for node in &site.nodes {
         settle(node, &working);
+    }
+    // A name and the balancer ask the API servers the same: there is one record of each.
+    let both: Set = ["dns-authd", "lb-proxy"].map(str::to_owned).into();
+    for (node, address) in site.nodes.iter().zip(ADDRESSES) {
+        let asked = format!("https {address}:6443/readyz");
+        let records = node.machine.inside(|| api_records(address));
+        assert_eq!(records, [(asked, both.clone())]);
     }
     for node in &site.nodes {
         // No probe is early by more than a tenth, so more of them would mean a second stream.

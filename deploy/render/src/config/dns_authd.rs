@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, Zones};
+use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, PortProbe, PortProbeKind, Zones};
 use ::config::site::Network;
-use ::config::{Address, Admin, AdminListen, HumanDuration, at};
+use ::config::{Address, Admin, AdminListen, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
 
-use super::{Layout, askers, endpoint, in_utf8, written, zone_list};
+use super::{Layout, askers, endpoint, in_utf8, lb_proxy, written, zone_list};
 use site::Site;
 use site::service::Service;
 
@@ -19,6 +19,14 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
     let is_fast = *layout.schedule.interval < SHORTEST_TTL;
     let health = Health {
         endpoint: endpoint(layout),
+        port: lb_proxy::api_ports(site, layout)
+            .into_iter()
+            .map(|port| PortProbe {
+                port: Whole::clamped(port.into()),
+                kind: PortProbeKind::Https,
+                path: "/readyz".to_owned(),
+            })
+            .collect(),
         ..Health::default()
     };
     let no_ttl = HumanDuration(Duration::ZERO);
@@ -111,6 +119,19 @@ mod tests {
         assert!(text(&site).contains(allowed), "{}", text(&site));
         site.nodes.truncate(1);
         assert!(!text(&site).contains("allow-from"), "{}", text(&site));
+    }
+
+    #[test]
+    fn a_name_asks_the_api_as_the_balancer_does() {
+        let site = Site::example();
+        let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
+        let probe = "[[health.port]]\nport = 6443\nkind = \"https\"\npath = \"/readyz\"\n";
+        assert!(text.contains(probe), "{text}");
+        let (site, layout) = demo();
+        assert!(
+            !render(&site, &layout).contains("/readyz"),
+            "responders have none"
+        );
     }
 
     #[test]

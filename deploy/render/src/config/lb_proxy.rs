@@ -3,6 +3,7 @@
 //! On a node it listens beside what the node itself offers: the API server has the port that clients
 //! know, so lb-proxy has another, and the node redirects what comes to a virtual IP there.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use ::config::lb_proxy::{
@@ -109,6 +110,15 @@ fn frontend(published: &Published, port: u16, layout: &Layout) -> file::Frontend
         backend: Some(name.clone()),
         ..file::Frontend::new(name, listen.map(Address).collect())
     }
+}
+
+/// The ports whose servers lb-proxy asks for `/readyz` as those of the API.
+pub(super) fn api_ports(site: &Site, layout: &Layout) -> BTreeSet<u16> {
+    let published = site.published.iter().filter(|published| {
+        let is_balanced = layout.node().is_some() && published.proxy_port.is_some();
+        is_balanced && frontend_role(published) == Role::Api
+    });
+    published.map(|published| published.port).collect()
 }
 
 /// The role in OpenShift, which decides how its servers are checked and chosen.
