@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -96,10 +97,7 @@ impl Service for Healthd {
         let published = published
             .map(|tls| Published::open(tls, context))
             .transpose()?;
-        let store = state::open(&config.file.state).map_err(|error| {
-            let what = format!("cannot make {}", config.file.state.display());
-            StartError::io(what, &error)
-        })?;
+        let store = open_store(&config.file.state)?;
         let limits = within_descriptors(config.limits());
         let restored = restore(&store, &context.readiness);
         let counters = Counters::default();
@@ -220,6 +218,13 @@ fn check_self(admin: &Routes, driver: &Driver) {
             ))
         }
     });
+}
+
+fn open_store(directory: &Path) -> Result<Store, StartError> {
+    state::open(directory).map_err(|error| {
+        let what = format!("cannot make {}", directory.display());
+        StartError::io(what, &error)
+    })
 }
 
 /// The names of the other nodes, in the order of the exchange.
