@@ -143,7 +143,7 @@ impl Published {
     }
 }
 
-/// What a listener reads from its files.
+/// The content of a listener's files.
 pub(crate) struct Files {
     certificates: Certificates,
     tls: Arc<Latest<ServerConfig>>,

@@ -1,4 +1,4 @@
-//! Who may look at the published page.
+//! The login of the published page.
 
 use std::net::IpAddr;
 use std::sync::Arc;
