@@ -108,10 +108,10 @@ impl Page {
         }
     }
 
-    /// The same page as it is published on a port.
-    fn published_on(self, port: u16) -> Self {
+    /// The same page as it is published, on this port if that is known.
+    fn published_on(self, port: Option<u16>) -> Self {
         Self {
-            links: Links::Nodes(port),
+            links: port.map_or(Links::None, Links::Nodes),
             ..self
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -88,20 +89,15 @@ impl Service for Healthd {
         let services = ServiceListeners::of(&config.file, config.common.admin);
         let asker = Arc::new(Asker::new(services));
         let node_names = node_names(config.exchange.as_ref());
-        let peers = config.exchange.iter().flat_map(|exchange| &exchange.peers);
-        let peers = peers.map(|peer| peer.name.to_string()).collect();
-        let exchange = match config.exchange.clone() {
-            Some(exchange) => Some(Exchange::open(exchange, context)?),
-            None => None,
-        };
-        let published = match config.file.page.tls.clone() {
-            Some(tls) => Some(Published::open(tls, context)?),
-            None => None,
-        };
-        let store = state::open(&config.file.state).map_err(|error| {
-            let what = format!("cannot make {}", config.file.state.display());
-            StartError::io(what, &error)
-        })?;
+        let peers = peer_names(config.exchange.as_ref());
+        let exchange = config.exchange.clone();
+        let exchange = exchange.map(|exchange| Exchange::open(exchange, context));
+        let exchange = exchange.transpose()?;
+        let published = config.file.page.tls.clone();
+        let published = published
+            .map(|tls| Published::open(tls, context))
+            .transpose()?;
+        let store = open_store(&config.file.state)?;
         let limits = within_descriptors(config.limits());
         let restored = restore(&store, &context.readiness);
         let counters = Counters::default();
@@ -222,6 +218,19 @@ fn check_self(admin: &Routes, driver: &Driver) {
             ))
         }
     });
+}
+
+fn open_store(directory: &Path) -> Result<Store, StartError> {
+    state::open(directory).map_err(|error| {
+        let what = format!("cannot make {}", directory.display());
+        StartError::io(what, &error)
+    })
+}
+
+/// The names of the other nodes, in the order of the exchange.
+fn peer_names(exchange: Option<&ExchangeConfig>) -> Vec<String> {
+    let peers = exchange.into_iter().flat_map(|exchange| &exchange.peers);
+    peers.map(|peer| peer.name.to_string()).collect()
 }
 
 /// The names of the other nodes by their addresses, as far as the file has addresses.

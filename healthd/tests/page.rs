@@ -234,18 +234,23 @@ impl Published {
         params
             .distinguished_name
             .push(DnType::CommonName, "authority");
-        let key = KeyPair::generate().unwrap();
-        let authority = params.self_signed(&key).unwrap();
-        std::fs::write(files.join("ca.crt"), authority.pem()).unwrap();
+        let key = KeyPair::generate().expect("what a test has made");
+        let authority = params.self_signed(&key).expect("what a test has made");
+        std::fs::write(files.join("ca.crt"), authority.pem()).expect("what a test has made");
         let issuer = Issuer::new(params, key);
         for name in ["status.example", "operator.example"] {
-            let key = KeyPair::generate().unwrap();
-            let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-            let certificate = params.signed_by(&key, &issuer).unwrap();
-            std::fs::write(files.join(format!("{name}.crt")), certificate.pem()).unwrap();
-            std::fs::write(files.join(format!("{name}.key")), key.serialize_pem()).unwrap();
+            let key = KeyPair::generate().expect("what a test has made");
+            let params =
+                CertificateParams::new(vec![name.to_owned()]).expect("what a test has made");
+            let certificate = params
+                .signed_by(&key, &issuer)
+                .expect("what a test has made");
+            std::fs::write(files.join(format!("{name}.crt")), certificate.pem())
+                .expect("what a test has made");
+            std::fs::write(files.join(format!("{name}.key")), key.serialize_pem())
+                .expect("what a test has made");
         }
-        std::fs::write(files.join("users"), USERS).unwrap();
+        std::fs::write(files.join("users"), USERS).expect("what a test has made");
         let at = free();
         let login = login.replace("DIR", &files.display().to_string());
         let lines = format!(
@@ -272,24 +277,28 @@ impl Published {
         let file = |name: &str| self.files().join(name);
         let mut roots = RootCertStore::empty();
         roots
-            .add(CertificateDer::from_pem_file(file("ca.crt")).unwrap())
-            .unwrap();
+            .add(CertificateDer::from_pem_file(file("ca.crt")).expect("what a test has made"))
+            .expect("what a test has made");
         let provider = std::sync::Arc::new(crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
-            .unwrap()
+            .expect("what a test has made")
             .with_root_certificates(roots);
         let config = match certificate {
             None => builder.with_no_client_auth(),
             Some(name) => {
-                let chain = CertificateDer::from_pem_file(file(&format!("{name}.crt"))).unwrap();
-                let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key"))).unwrap();
-                builder.with_client_auth_cert(vec![chain], key).unwrap()
+                let chain = CertificateDer::from_pem_file(file(&format!("{name}.crt")))
+                    .expect("what a test has made");
+                let key = PrivateKeyDer::from_pem_file(file(&format!("{name}.key")))
+                    .expect("what a test has made");
+                builder
+                    .with_client_auth_cert(vec![chain], key)
+                    .expect("what a test has made")
             }
         };
         let connector = TlsConnector::from(std::sync::Arc::new(config));
         let stream = TcpStream::connect(self.at).await?;
-        let name = ServerName::try_from("status.example").unwrap();
+        let name = ServerName::try_from("status.example").expect("what a test has made");
         connector.connect(name, stream).await
     }
 

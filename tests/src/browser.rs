@@ -235,9 +235,10 @@ impl Tab<'_> {
         );
     }
 
-    /// A picture of the whole page, PNG in Base64.
-    pub fn picture(&mut self) -> String {
-        let params = json!({"format": "png", "captureBeyondViewport": true});
+    /// A picture of the page from its top, as wide and high as given; PNG in Base64.
+    pub fn picture(&mut self, width: u32, height: u32) -> String {
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": 1});
+        let params = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
         let done = self.call("Page.captureScreenshot", params);
         done["data"].as_str().expect("a picture").to_owned()
     }

@@ -3,7 +3,7 @@
 //!
 //! Files that cannot be used when they are read again change nothing: the certificate that was read
 //! from them before stays. Never checks whether a certificate has run out: an old one shown is a warning to the
-//! client, none shown is an outage. Certificates of clients are checked where [`verify_clients`] is asked for.
+//! client, none shown is an outage. [`verify_clients`] checks certificates of clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -35,7 +35,7 @@ impl Guesses {
         let due = self.due.get(&source).copied().unwrap_or(now).max(now);
         let wait = (due - now).saturating_sub(PERIOD * (FREE - 1));
         if wait > LONGEST_WAIT {
-            return Err(wait - LONGEST_WAIT);
+            return Err(wait.saturating_sub(LONGEST_WAIT));
         }
         if !self.due.contains_key(&source) {
             self.make_room(now);

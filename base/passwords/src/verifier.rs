@@ -174,7 +174,7 @@ impl Verifier {
         key
     }
 
-    /// When this password was last verified; none if that is not known to be right.
+    /// When this password was last verified; none for one that has not been right yet.
     fn verified(&self, key: Key) -> Option<Instant> {
         self.lock().get(&key).copied()
     }

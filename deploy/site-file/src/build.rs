@@ -47,11 +47,7 @@ impl Builder<'_, '_> {
         self.cluster(spec, &platform);
         self.multicast(&domain);
         let networks = self.networks(spec, &platform);
-        for (index, gateway) in spec.gateways.iter().enumerate() {
-            let span = self.report.span(&at!["gateways", index]);
-            let report = &mut self.report;
-            self.addresses.claim(report, gateway.0, span, "the gateway");
-        }
+        self.gateways(spec);
         let clients = clients(spec.clients.as_deref(), &platform);
         let interface = spec
             .interface
@@ -113,6 +109,14 @@ impl Builder<'_, '_> {
         // Problems of nodes are found by their places in the file.
         site.nodes.sort_by_key(|node| node.role != Role::Master);
         site
+    }
+
+    fn gateways(&mut self, spec: &file::Site) {
+        for (index, gateway) in spec.gateways.iter().enumerate() {
+            let span = self.report.span(&at!["gateways", index]);
+            let report = &mut self.report;
+            self.addresses.claim(report, gateway.0, span, "the gateway");
+        }
     }
 
     /// The schedule of probes: one that healthd takes.

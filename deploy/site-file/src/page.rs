@@ -1,4 +1,4 @@
-//! The site's page: how it is published, and to whom.
+//! The site's page: how it is published, and who may look.
 
 use config::at;
 use config::site as file;

@@ -234,16 +234,14 @@ fn seen_by_others(target: &Target, shown: &Shown) -> Markup {
 
 //--- Nodes and services
 
-/// The name of another node, as a link to the page that it publishes where this one is published too.
-fn node_name(name: &str, shown: &Shown) -> Markup {
+/// The page that another node publishes, where this one is published too.
+fn page_of_node(name: &str, shown: &Shown) -> Option<String> {
+    let Links::Nodes(port) = shown.links else {
+        return None;
+    };
     let mut known = shown.nodes.iter();
-    let ip = known.find(|(_, other)| *other == name).map(|(ip, _)| *ip);
-    match (shown.links, ip) {
-        (Links::Nodes(port), Some(ip)) => html! {
-            a href={ "https://" (SocketAddr::new(ip, port)) "/" } { (name) }
-        },
-        _ => html! { (name) },
-    }
+    let (ip, _) = known.find(|(_, other)| *other == name)?;
+    Some(format!("https://{}/", SocketAddr::new(*ip, port)))
 }
 
 fn nodes(exchange: &Exchange, shown: &Shown) -> Markup {
@@ -255,7 +253,7 @@ fn nodes(exchange: &Exchange, shown: &Shown) -> Markup {
                 @for peer in &exchange.peers {
                     li class=(if peer.heard { "heard" } else { "down" }) {
                         (peer_words(peer))
-                        @if matches!(shown.links, Links::Nodes(_)) { ", its page: " (node_name(&peer.name, shown)) }
+                        @if let Some(url) = page_of_node(&peer.name, shown) { ", " a href=(url) { "its page" } }
                     }
                 }
                 @for lease in exchange.leases.iter().take(LINES) { li { (lease_words(lease)) } }
@@ -304,7 +302,12 @@ fn services_of_others(others: &Nodes, shown: &Shown) -> Markup {
             section {
                 h2 { "Services of the other nodes" }
                 @for (name, node) in others {
-                    h3 { (node_name(name, shown)) }
+                    h3 {
+                        @match page_of_node(name, shown) {
+                            Some(url) => a href=(url) { (name) },
+                            None => (name),
+                        }
+                    }
                     @match node {
                         Ok(node) => ul { @for service in &node.services { (service_of_other(service)) } },
                         Err(reason) => p.unknown { "not asked: " (reason) }

@@ -1,7 +1,7 @@
 //! The other nodes, for the page: their services, and the last results of their probes.
 //!
-//! healthd asks them over the connections of the exchange, and only while a browser shows the page. What comes is bounded
-//! again here. A node that does not answer, or whose healthd does not have this call, is shown without it.
+//! healthd asks them over the connections of the exchange, and only while a browser shows the page. This module bounds their
+//! answers again. A node that does not answer, or whose healthd does not have this call, is shown without it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ const TARGETS: usize = 300;
 /// A probe that took longer than this many microseconds is shown as one that took as long.
 const SLOWEST: f32 = 4e9;
 
-/// What another node shows of itself.
+/// The answer of another node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Node {
     pub(super) services: Vec<Service>,
@@ -193,7 +193,7 @@ fn micros(outcome: Outcome) -> u32 {
 
 //--- This node, for the others
 
-/// What this node shows other nodes; clones share what the services have answered.
+/// The answer of this node to others; clones share the answers of its services.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeView {
     driver: Driver,

@@ -115,12 +115,9 @@ impl Published {
                 files = wait_files(&self.config, &readiness) => files,
                 () = guard.asked() => return,
             };
-            let port = self.listeners.iter().find_map(|one| one.local_addr().ok());
+            let address = self.listeners.iter().find_map(|one| one.local_addr().ok());
             let server = Arc::new(Server {
-                page: match port {
-                    Some(address) => page.published_on(address.port()),
-                    None => page,
-                },
+                page: page.published_on(address.map(|address| address.port())),
                 counters,
                 tls: files.tls,
                 login: files.login,
@@ -143,7 +140,7 @@ impl Published {
     }
 }
 
-/// What a listener reads from its files.
+/// The content of a listener's files.
 pub(crate) struct Files {
     certificates: Certificates,
     tls: Arc<Latest<ServerConfig>>,

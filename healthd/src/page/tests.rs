@@ -254,17 +254,17 @@ fn an_event_is_one_whatever_lines_its_content_has() {
 
 #[test]
 fn other_nodes_have_their_services_and_lead_to_their_pages() {
-    let node = super::nodes::Node {
-        services: vec![super::nodes::Service {
+    let node = nodes::Node {
+        services: vec![nodes::Service {
             name: "dns-authd".to_owned(),
             state: "serving".to_owned(),
             ready: true,
             version: "0.2.0 (1a2b3c4d5)".to_owned(),
             slot: "green".to_owned(),
             uptime_seconds: 60.0,
-            ..super::nodes::Service::default()
+            ..nodes::Service::default()
         }],
-        ..super::nodes::Node::default()
+        ..nodes::Node::default()
     };
     let others = BTreeMap::from([
         ("master-1".to_owned(), Ok(node)),

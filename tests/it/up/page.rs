@@ -10,13 +10,16 @@ use tests::masters::Master;
 
 use super::*;
 
-/// A telephone and a desk, each in both colours, with the name of its picture.
-const LOOKS: [(&str, Look); 4] = [
-    ("narrow-light", look(390, false)),
-    ("narrow", look(390, true)),
-    ("light", look(1280, false)),
-    ("dark", look(1280, true)),
+/// A telephone and a desk, each in both colours, with the name of the picture in the documents.
+const LOOKS: [(Option<&str>, Look); 4] = [
+    (None, look(390, false)),
+    (Some("narrow"), look(390, true)),
+    (Some("light"), look(1280, false)),
+    (Some("dark"), look(1280, true)),
 ];
+
+/// The height of a picture.
+const HEIGHT: u32 = 1250;
 
 const fn look(width: u32, dark: bool) -> Look {
     Look {
@@ -39,12 +42,12 @@ fn fits(tab: &mut Tab<'_>) {
 }
 
 /// Keeps a picture of the page in `OUTPOST_PICTURES`, if that is set. Those of docs/page are made so.
-fn keep(tab: &mut Tab<'_>, name: &str) {
-    let Some(directory) = std::env::var_os("OUTPOST_PICTURES") else {
+fn keep(tab: &mut Tab<'_>, name: Option<&str>, look: Look) {
+    let (Some(directory), Some(name)) = (std::env::var_os("OUTPOST_PICTURES"), name) else {
         return;
     };
     let files = Scratch::new("picture");
-    let text = files.write("picture", &tab.picture());
+    let text = files.write("picture", &tab.picture(look.width, HEIGHT));
     let mut command = Command::new("sh");
     command
         .args(["-c", "base64 -d \"$1\" >\"$2\"", "sh"])
@@ -76,6 +79,15 @@ fn a_browser_shows_the_site_at_every_width_and_colour() {
     assert_eq!(tab.value("window.same"), true);
     let more = format!("document.querySelectorAll('.event').length > {n_events}");
     tab.wait(&more);
+    if std::env::var_os("OUTPOST_PICTURES").is_some() {
+        // Half a minute of probes fills the bars.
+        for n_probes in [30, 60] {
+            let full = format!(
+                "document.querySelector('.bars').ariaLabel.startsWith('{n_probes} probes')"
+            );
+            tab.wait(&full);
+        }
+    }
     assert_eq!(tab.close(), [""; 0]);
     for (name, look) in LOOKS {
         let mut tab = browser.tab(look);
@@ -87,7 +99,7 @@ fn a_browser_shows_the_site_at_every_width_and_colour() {
         } else {
             "rgb(246, 248, 250)"
         };
-        assert_eq!(colour, expected, "{name}");
+        assert_eq!(colour, expected, "{look:?}");
         for heading in [
             "Targets",
             "Services of this node",
@@ -97,10 +109,10 @@ fn a_browser_shows_the_site_at_every_width_and_colour() {
             let has = format!(
                 "[...document.querySelectorAll('h2')].some(one => one.innerText == '{heading}')"
             );
-            assert_eq!(tab.value(&has), true, "{name}: {heading}");
+            assert_eq!(tab.value(&has), true, "{look:?}: {heading}");
         }
-        keep(&mut tab, name);
-        assert_eq!(tab.close(), [""; 0], "{name}");
+        keep(&mut tab, name, look);
+        assert_eq!(tab.close(), [""; 0], "{look:?}");
     }
     drop(site);
 }

@@ -1,4 +1,4 @@
-//! Who may look at the published page.
+//! The login of the published page.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(super) enum Login {
         /// The users of the file.
         users: Arc<Latest<Users>>,
         /// Verifies passwords.
-        verifier: Verifier,
+        verifier: Box<Verifier>,
     },
 }
 
@@ -41,7 +41,7 @@ impl Login {
             _ if open => Self::Open,
             Some(users) => Self::Users {
                 users: Latest::new(users),
-                verifier: Verifier::new(),
+                verifier: Box::new(Verifier::new()),
             },
             None => Self::Certificate,
         }
