@@ -14,9 +14,9 @@ use crate::response::{Response, Set};
 /// The code of the extended error for an answer made from denials, by the IANA registry of RFC 8914.
 pub const SYNTHESIZED: u16 = 29;
 /// The most NSEC records that are kept; the oldest makes room.
-const MAX_RECORDS: usize = 20_000;
+const MAX_RECORDS: usize = 10_000;
 /// The most names that do not exist that are kept.
-const MAX_ENDS: usize = 5_000;
+const MAX_ENDS: usize = 2_000;
 /// The longest time that one is kept, in seconds: as long as unbound does it.
 const MAX_KEPT: u32 = 3_600;
 
