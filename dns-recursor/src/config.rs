@@ -10,6 +10,7 @@ use ::config::{Address, Check, Document, Networks, Problem, Problems, at};
 use config_text::counted;
 use daemon::acl::{self, Cidrs};
 use daemon::calendar::Timestamp;
+use daemon::clock;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_cookie::Cookies;
@@ -384,9 +385,15 @@ fn unused(
         ),
     ];
     let unused = settings.into_iter().filter(|(is_unused, ..)| *is_unused);
-    unused
-        .map(|(_, at, message)| Problem::at(check.position(&at), message))
-        .collect()
+    let unused = unused.map(|(_, at, message)| Problem::at(check.position(&at), message));
+    let now = clock::since_1970().as_secs();
+    let ended = anchors.negative_zones().filter_map(|(zone, end)| {
+        let message = format!("the negative trust anchor of `{zone}` has ended: it is validated");
+        let place = check.position(&at!["dnssec", "negative-trust-anchors"]);
+        end.filter(|end| *end <= now)
+            .map(|_| Problem::at(place, message))
+    });
+    unused.chain(ended).collect()
 }
 
 fn forwarded(file: &DnsRecursor, check: &mut Check<'_>) -> Vec<Forward> {

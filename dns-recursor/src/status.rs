@@ -81,7 +81,9 @@ impl Report<'_> {
         let is_used = routes.any(|route| route.source != ForwardMode::Forward);
         let known = self.observed.known;
         is_used.then(|| Recursion {
-            root_servers: known.root_servers.unwrap_or(self.table.root().len()),
+            root_servers: known
+                .root_servers
+                .unwrap_or_else(|| self.table.root().len()),
             primed: known.root_servers.is_some(),
             delegations: known.delegations,
         })

@@ -239,7 +239,7 @@ impl Cache {
         })
     }
 
-    /// The number of flushes since the start: whoever has learnt from entries forgets that when it changes.
+    /// The number of flushes since the start. When it changes, knowledge that came from entries ends.
     #[must_use]
     pub fn n_flushes(&self) -> u64 {
         self.flushes.load(Ordering::Relaxed)

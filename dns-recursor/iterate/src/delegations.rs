@@ -45,7 +45,7 @@ pub struct Delegation {
     pub unlocated: Vec<Name>,
     /// When it ends.
     deadline: Instant,
-    /// What the zone above says of its DS records, and since when.
+    /// The word of the zone above on its DS records, and since when.
     ds: Option<(Arc<Message>, Instant)>,
 }
 
@@ -171,8 +171,8 @@ impl Delegations {
         self.inner.get(name).is_some_and(|until| *until > now)
     }
 
-    /// The answer to the question for a zone's DS records, if the referral to it had that and its TTLs have not ended. Nobody
-    /// has validated it.
+    /// The answer to the question for a zone's DS records, if the referral to it had that and its TTLs have not ended. It is
+    /// not validated.
     #[must_use]
     pub fn ds(&self, scope: &Scope, zone: &Name, now: Instant) -> Option<Message> {
         let known = self.known.get(&(scope.clone(), zone.to_lowercase()))?;

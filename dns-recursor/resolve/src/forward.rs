@@ -76,8 +76,8 @@ impl Route {
         }
     }
 
-    /// Whether only recursion itself has questions for it. The table has no names for it, and nobody but the servers of a
-    /// zone speaks for that.
+    /// Whether only recursion itself has questions for it. The table gives it no names: the servers of a zone speak for
+    /// all that is in the zone.
     #[must_use]
     pub const fn is_inner(&self) -> bool {
         self.is_inner

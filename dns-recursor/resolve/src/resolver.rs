@@ -220,7 +220,7 @@ impl<C, E: Entropy> Resolver<C, E> {
                 self.flights
                     .add_client(id, client, origin, request.has_stale);
                 match is_refresh {
-                    // What is known is as old as what is to be refreshed.
+                    // Unchecked answers are as old as the one to be refreshed.
                     true => self.ask_at_once(id, now),
                     false => self.start(id, now),
                 }

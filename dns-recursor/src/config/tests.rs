@@ -235,6 +235,9 @@ fn a_negative_anchor_may_end() {
         ("c.example.".to_owned(), Some(1_796_428_809)),
     ];
     assert_eq!(anchors(list).unwrap(), expected);
+    let past = "[dnssec]\nnegative-trust-anchors = [\"a.example until 2024-01-01\"]";
+    let warnings = parse(past).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
     for bad in [
         "\"a..b\"",
         "\"a.example until\"",

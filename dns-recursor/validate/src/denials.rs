@@ -1,6 +1,6 @@
 //! Denials that secure answers have proven, for further names in the same gaps (RFC 8198).
 //!
-//! Of gaps, those of NSEC records alone count: the proof of one between hashes costs hashes for each name that is asked.
+//! Gaps between NSEC records alone count: the proof of one between hashes costs hashes for each name.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -14,9 +14,9 @@ use crate::response::{Response, Set};
 /// The code of the extended error for an answer made from denials, by the IANA registry of RFC 8914.
 pub const SYNTHESIZED: u16 = 29;
 /// The most NSEC records that are kept; the oldest makes room.
-const MAX_RECORDS: usize = 20_000;
+const MAX_RECORDS: usize = 10_000;
 /// The most names that do not exist that are kept.
-const MAX_ENDS: usize = 5_000;
+const MAX_ENDS: usize = 2_000;
 /// The longest time that one is kept, in seconds: as long as unbound does it.
 const MAX_KEPT: u32 = 3_600;
 
@@ -36,19 +36,19 @@ pub struct Denials {
 struct End {
     zone: Name,
     /// The SOA record and the proofs.
-    sets: Vec<Kept>,
+    sets: Vec<Known>,
 }
 
 #[derive(Debug)]
 struct Zone {
-    soa: Kept,
+    soa: Known,
     /// By owner, in the order of the chain.
-    gaps: BTreeMap<Name, Kept>,
+    gaps: BTreeMap<Name, Known>,
 }
 
 /// A set with signatures of which one was good.
 #[derive(Debug)]
-struct Kept {
+struct Known {
     set: Set,
     until: u64,
 }
@@ -94,7 +94,7 @@ impl Denials {
             return;
         }
         let most = lifetime.min(MAX_KEPT).min(soa.ttl);
-        let kept = |set: &Set| Kept {
+        let kept = |set: &Set| Known {
             set: set.clone(),
             until: now + u64::from(most.min(set.ttl)),
         };
@@ -206,13 +206,13 @@ impl Denials {
 
 impl End {
     fn deny(&self, question: &[u8], now: u64) -> Option<Denied> {
-        let sets: Vec<&Kept> = self.sets.iter().collect();
+        let sets: Vec<&Known> = self.sets.iter().collect();
         denied(&self.zone, question, Rcode::NXDOMAIN, &sets, now)
     }
 }
 
 /// An answer of sets that have not ended.
-fn denied(zone: &Name, question: &[u8], rcode: Rcode, sets: &[&Kept], now: u64) -> Option<Denied> {
+fn denied(zone: &Name, question: &[u8], rcode: Rcode, sets: &[&Known], now: u64) -> Option<Denied> {
     let until = sets.iter().map(|kept| kept.until).min()?;
     let left = until.checked_sub(now).filter(|left| *left > 0)?;
     let lifetime = u32::try_from(left).ok()?;
@@ -226,15 +226,15 @@ fn denied(zone: &Name, question: &[u8], rcode: Rcode, sets: &[&Kept], now: u64) 
 
 impl Zone {
     /// The record at a name, or the one whose gap may have it.
-    fn gap_of(&self, name: &Name, now: u64) -> Option<&Kept> {
+    fn gap_of(&self, name: &Name, now: u64) -> Option<&Known> {
         let (_, kept) = self.gaps.range(..=name).next_back()?;
         (now < kept.until).then_some(kept)
     }
 }
 
-fn compose(question: &[u8], rcode: Rcode, sets: &[&Kept], ttl: u32) -> Option<Message> {
+fn compose(question: &[u8], rcode: Rcode, sets: &[&Known], ttl: u32) -> Option<Message> {
     let mut records: Vec<(&Name, Type, Vec<u8>)> = Vec::new();
-    for Kept { set, .. } in sets {
+    for Known { set, .. } in sets {
         for rdata in &set.rdatas {
             records.push((&set.owner, set.rtype, rdata.clone()));
         }

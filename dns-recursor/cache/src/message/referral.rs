@@ -30,7 +30,7 @@ pub struct Referral {
     /// The least TTL of these records.
     pub ttl: u32,
     /// The answer to the question for the zone's DS records, as far as the referral has it: these records, or the signed
-    /// proof that there are none (RFC 4035 §3.1.4). Nobody has validated it.
+    /// proof that there are none (RFC 4035 §3.1.4). It is not validated.
     pub ds: Option<Arc<Message>>,
 }
 

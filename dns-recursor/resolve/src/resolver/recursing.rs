@@ -228,7 +228,7 @@ impl<C, E: Entropy> Resolver<C, E> {
             return;
         };
         let variant = match flight.validates() {
-            // Nobody has validated it.
+            // It is not validated.
             true => Variant::new(true, true),
             false => flight.asks(),
         };

@@ -21,8 +21,8 @@ use crate::exchange::Entropy;
 use crate::forward::{Route, Table};
 
 impl<C, E: Entropy> Resolver<C, E> {
-    /// Begins to resolve. What others have asked for without validation needs no query of its own: the records that vouch
-    /// for zones, and parts of longer names.
+    /// Begins to resolve. An answer that is in the cache without validation needs no query: one with the records that vouch
+    /// for a zone, or one for a part of a longer name.
     pub(super) fn start(&mut self, id: FlightId, now: Instant) {
         let Some(flight) = self.flights.get(id).filter(|flight| flight.validates()) else {
             self.ask_at_once(id, now);
