@@ -3,6 +3,7 @@
 
 mod membership;
 mod name;
+mod pace;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -79,7 +80,9 @@ impl Site {
         command
             .arg("serve")
             .arg("--config")
-            .arg(self.scratch.join(&format!("{}.toml", node.name)));
+            .arg(self.scratch.join(&format!("{}.toml", node.name)))
+            .arg("--admin-socket")
+            .arg(self.scratch.join(&format!("{}.admin", node.name)));
         node.daemon = Some(Daemon::start(&node.name, command));
     }
 
