@@ -287,3 +287,28 @@ impl TryFrom<wire::SummaryResponse> for Summary {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_ahead_read_back_as_far_as_they_are_told() {
+        let origin = NodeId {
+            name: "a".parse().unwrap(),
+            incarnation: 7,
+        };
+        let few = Ahead::new(origin.clone(), [3, 4, 9]);
+        assert_eq!(read_ahead(Some(ahead(&few))), Ok(Some(few)));
+        assert_eq!(read_ahead(None), Ok(None));
+        // Every second sequence: no two are one range.
+        let many = Ahead::new(origin, (0..=MOST_RANGES as u64).map(|at| 2 * at));
+        let told = ahead(&many);
+        let read = read_ahead(Some(told.clone())).unwrap().unwrap();
+        assert_eq!(read.ranges, many.ranges[..MOST_RANGES]);
+        let mut longer = told;
+        longer.ranges.push(wire::ahead::Range::default());
+        assert!(read_ahead(Some(longer)).is_err());
+        assert!(read_ahead(Some(wire::Ahead::default())).is_err());
+    }
+}

@@ -224,7 +224,7 @@ impl Fetcher {
     }
 
     /// The peers that content comes from.
-    pub(super) fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+    pub(super) fn peers(&self) -> Vec<Arc<Peer>> {
         self.0.members.peers()
     }
 
@@ -331,7 +331,7 @@ impl Fetcher {
     /// copy was bad.
     fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
         let suspects = self.suspects();
-        let mut peers: Vec<Arc<Peer>> = self.peers().iter().map(Arc::clone).collect();
+        let mut peers = self.peers();
         peers.sort_by_key(|peer| {
             (
                 suspects.contains(&(peer.name.clone(), *digest)),

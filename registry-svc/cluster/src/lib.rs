@@ -413,7 +413,7 @@ impl Cluster {
         &self.0.store
     }
 
-    fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+    fn peers(&self) -> Vec<Arc<Peer>> {
         self.0.members.peers()
     }
 

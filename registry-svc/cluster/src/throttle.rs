@@ -148,5 +148,8 @@ mod tests {
             assert_eq!(at(hour), Some(rate), "{hour}");
         }
         assert_eq!(Rates::default().at(Duration::ZERO), None);
+        for wrong in ["", "7", "7-7", "24-1", "7-25", "7-0", "-1-3", "a-b"] {
+            assert!(wrong.parse::<Hours>().is_err(), "{wrong:?}");
+        }
     }
 }

@@ -29,10 +29,12 @@ impl Class {
     /// The class of content of this size.
     #[must_use]
     pub fn of(size: u64) -> Self {
-        match size {
-            ..=SMALL => Self::Small,
-            ..=MIDDLE => Self::Middle,
-            _ => Self::Large,
+        if size <= SMALL {
+            Self::Small
+        } else if size <= MIDDLE {
+            Self::Middle
+        } else {
+            Self::Large
         }
     }
 }
