@@ -15,8 +15,10 @@ use crate::{
     SizeWithin, Whole,
 };
 
-pub use names::{DEFAULT_SERVICE, Realm, RepositoryPrefix, ServerName, ServiceName, WebhookName};
-pub use others::{Acknowledge, Cluster, EventAction, Ignore, Mirror, S3, Webhook};
+pub use names::{
+    DEFAULT_SERVICE, Hours, Realm, RepositoryPrefix, ServerName, ServiceName, WebhookName,
+};
+pub use others::{Acknowledge, Cluster, EventAction, HourlyRate, Ignore, Mirror, S3, Webhook};
 
 pub use crate::nodes::{NodeFiles, NodeName, Peer, everywhere};
 

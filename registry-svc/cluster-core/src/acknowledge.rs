@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 use registry_facts::name::NodeName;
 use registry_facts::record::{Position, Vector};
 
+use super::ahead::Ahead;
+
 pub use config::registry_svc::Acknowledge as Mode;
 
 /// A follower says what it holds every second; after this silence it does not count as reachable.
@@ -68,10 +70,19 @@ pub struct Followers {
 pub struct Follower {
     /// The records that are safe on its disk.
     pub holds: Vector,
+    /// Records of this node that are safe there too, although others before them are not.
+    pub ahead: Option<Ahead>,
     /// Records that wait there for what they need.
     pub waiting: u64,
     /// When it said so.
     pub heard: Instant,
+}
+
+impl Follower {
+    fn has(&self, position: &Position) -> bool {
+        let ahead = self.ahead.as_ref();
+        self.holds.covers(position) || ahead.is_some_and(|ahead| ahead.covers(position))
+    }
 }
 
 impl Followers {
@@ -114,7 +125,7 @@ impl Followers {
         let reachable = 1 + self.reachable(now).count();
         let holding = self.reachable(now);
         let held = 1 + holding
-            .filter(|(_, follower)| follower.holds.covers(position))
+            .filter(|(_, follower)| follower.has(position))
             .count();
         let majority = self.majority();
         let outcome = match self.mode {
@@ -172,6 +183,7 @@ mod tests {
         for (name, holds) in ["b", "c", "d", "e"].iter().zip(holds) {
             let follower = Follower {
                 holds: [(position(0).origin, *holds)].into_iter().collect(),
+                ahead: None,
                 waiting: 0,
                 heard: now,
             };

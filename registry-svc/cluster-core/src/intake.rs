@@ -2,8 +2,15 @@
 //!
 //! Clients choose a mirror by its manifest alone and take every blob from it, so a manifest must not
 //! be visible before all it refers to is here. A record from another node therefore waits until its
-//! content has been fetched. Records of one origin are applied in order; those of different origins
+//! content has been fetched. Records of one origin take their places in order; those of different origins
 //! do not wait for each other.
+//!
+//! A record does not wait long for another repository's content either. While the first records of an
+//! origin wait for content that is large or not to be had, complete ones behind them are applied *ahead*: their
+//! facts, with no place in the sequence, as long as no earlier record of the same repository waits. They
+//! are safe here then, which [`Intake::ahead`] tells, and take their places like all others later.
+//!
+//! Small content is fetched first ([`Class`]).
 //!
 //! A digest that a record itself states to be present is *needed*: the record waits for it. Other
 //! content that a manifest refers to may be missing at its origin (an index of which some platforms
@@ -17,7 +24,9 @@
 //! Never fetches, never reads a clock: the shell does what [`Intake::poll_output`] says and tells
 //! how it went.
 
+mod ahead;
 mod needs;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -28,12 +37,19 @@ use registry_facts::record::{NodeId, Record, Vector};
 use retry::Backoff;
 
 use self::needs::content_of;
+pub use self::wanted::Class;
+use self::wanted::Wanted;
+
+/// Records of one origin that do not count as waiting because they are applied ahead, as a multiple of those that
+/// may wait.
+const MOST_AHEAD: usize = 4;
 
 /// How much waits, and how long.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The most waiting records of one origin. The node requests more once these are applied, so
-    /// one origin whose content is unavailable does not fill the memory.
+    /// one origin whose content is unavailable does not fill the memory. Four times as many may be applied
+    /// ahead beside them.
     pub queue: usize,
     /// Digests being looked up or fetched at a time.
     pub parallel: usize,
@@ -93,6 +109,8 @@ pub enum Output {
         digest: Digest,
         /// Its kind.
         kind: Kind,
+        /// How large it is, as far as is known.
+        class: Class,
         /// The node that sent the record.
         from: NodeName,
     },
@@ -140,11 +158,9 @@ pub struct Intake {
     queues: BTreeMap<NodeId, Queue>,
     pending: BTreeMap<u64, Pending>,
     needs: BTreeMap<Digest, Need>,
-    /// Needs to be asked for, the oldest first; those that are wanted no longer are passed over.
-    wanted: VecDeque<Digest>,
-    n_running: usize,
+    wanted: Wanted,
     n_repairs: usize,
-    batches: BTreeMap<u64, Vec<u64>>,
+    batches: BTreeMap<u64, Batch>,
     next: u64,
     outputs: VecDeque<Output>,
     n_set_aside: u64,
@@ -162,6 +178,24 @@ struct Queue {
     overflowed: bool,
     /// Those at the front that are being applied.
     applying: usize,
+    /// Those that are applied ahead.
+    n_ahead: usize,
+}
+
+impl Queue {
+    /// How many records count as waiting.
+    fn n_counted(&self, limits: &Limits) -> usize {
+        let most_ahead = limits.queue.saturating_mul(MOST_AHEAD);
+        self.tickets.len() - self.n_ahead.min(most_ahead)
+    }
+}
+
+/// Records that are being applied, by their tickets.
+#[derive(Debug)]
+struct Batch {
+    tickets: Vec<u64>,
+    /// The origin of records that are applied ahead.
+    ahead_of: Option<NodeId>,
 }
 
 /// A record that waits.
@@ -177,12 +211,23 @@ struct Pending {
     stated: BTreeSet<Digest>,
     /// Since when nothing that it needs could be had.
     stuck: Option<Instant>,
+    ahead: Ahead,
+}
+
+/// Whether a record was applied ahead of those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ahead {
+    No,
+    Applying,
+    Applied,
 }
 
 /// A digest that some record waits for.
 #[derive(Debug)]
 struct Need {
     kind: Kind,
+    /// The size that a record says; none of a manifest, and of content that only a manifest names.
+    size: Option<u64>,
     from: NodeName,
     users: BTreeSet<u64>,
     phase: Phase,
@@ -194,7 +239,7 @@ enum Phase {
     /// To be asked for as soon as fewer are running.
     Wanted,
     /// Asked for as this.
-    Running(Kind),
+    Running(Kind, Class),
     /// Failed; to be tried again at this time.
     Resting(Instant),
     /// Here, and refers to these.
@@ -211,8 +256,7 @@ impl Intake {
             queues: BTreeMap::new(),
             pending: BTreeMap::new(),
             needs: BTreeMap::new(),
-            wanted: VecDeque::new(),
-            n_running: 0,
+            wanted: Wanted::default(),
             n_repairs: 0,
             batches: BTreeMap::new(),
             next: 0,
@@ -269,7 +313,7 @@ impl Intake {
         if record.sequence <= expected {
             return Receipt::Known;
         }
-        if previous > expected || queue.tickets.len() >= self.limits.queue {
+        if previous > expected || queue.n_counted(&self.limits) >= self.limits.queue {
             queue.overflowed = true;
             return Receipt::TurnedAway;
         }
@@ -302,19 +346,16 @@ impl Intake {
         let Some(need) = self.needs.get_mut(digest) else {
             return;
         };
-        let Phase::Running(asked) = need.phase else {
+        let Phase::Running(asked, class) = need.phase else {
             return;
         };
-        self.n_running -= 1;
+        self.wanted.ended(class);
         let users: Vec<u64> = need.users.iter().copied().collect();
         match outcome {
             _ if users.is_empty() => {
                 self.needs.remove(digest);
             }
-            Outcome::Held(_) if asked != need.kind => {
-                need.phase = Phase::Wanted;
-                self.wanted.push_back(*digest);
-            }
+            Outcome::Held(_) if asked != need.kind => need.want(*digest, &mut self.wanted),
             Outcome::Held(refers) => {
                 need.phase = Phase::Held(refers);
                 need.failures = 0;
@@ -345,8 +386,7 @@ impl Intake {
         if !matches!(need.phase, Phase::Held(_)) {
             return;
         }
-        need.phase = Phase::Wanted;
-        self.wanted.push_back(*digest);
+        need.want(*digest, &mut self.wanted);
         for ticket in need.users.clone() {
             if let Some(pending) = self.pending.get_mut(&ticket) {
                 pending.open.insert(*digest);
@@ -355,16 +395,20 @@ impl Intake {
         self.start_wanted();
     }
 
-    /// A batch has been applied and is safe on disk, or has not.
-    pub fn applied(&mut self, batch: u64, done: bool) {
-        let Some(tickets) = self.batches.remove(&batch) else {
-            return;
+    /// A batch has been applied and is safe on disk, or has not. True when it has gone ahead of others.
+    pub fn applied(&mut self, batch: u64, done: bool) -> bool {
+        let Some(Batch { tickets, ahead_of }) = self.batches.remove(&batch) else {
+            return false;
         };
+        if let Some(origin) = ahead_of {
+            self.applied_ahead(&origin, &tickets, done);
+            return done;
+        }
         let first = tickets.first().and_then(|ticket| self.pending.get(ticket));
         let Some((origin, sequence)) =
             first.map(|one| (one.record.origin.clone(), one.record.sequence))
         else {
-            return;
+            return false;
         };
         if sequence == 0 {
             // One that could not be applied is found again by the next comparison.
@@ -372,7 +416,7 @@ impl Intake {
                 .into_iter()
                 .for_each(|ticket| self.drop_pending(ticket));
             self.start_wanted();
-            return;
+            return false;
         }
         if let Some(queue) = self.queues.get_mut(&origin) {
             queue.applying = 0;
@@ -383,16 +427,22 @@ impl Intake {
             }
         }
         if done {
+            let mut n_ahead = 0;
             for ticket in tickets {
                 if let Some(pending) = self.pending.get(&ticket) {
                     self.applied.advance(&origin, pending.record.sequence);
+                    n_ahead += usize::from(pending.ahead == Ahead::Applied);
                 }
                 self.drop_pending(ticket);
+            }
+            if let Some(queue) = self.queues.get_mut(&origin) {
+                queue.n_ahead -= n_ahead;
             }
             self.advance_queue(&origin);
             self.make_room(&origin);
         }
         self.start_wanted();
+        false
     }
 
     /// Time has passed.
@@ -433,13 +483,14 @@ impl Intake {
             from: from.clone(),
             uses: BTreeSet::new(),
             open: BTreeSet::new(),
-            stated: wanted.iter().map(|(digest, _)| *digest).collect(),
+            stated: wanted.iter().map(|(digest, ..)| *digest).collect(),
             stuck: None,
+            ahead: Ahead::No,
             record,
         };
         self.pending.insert(ticket, pending);
-        for (digest, kind) in wanted {
-            self.want(ticket, digest, kind);
+        for (digest, kind, size) in wanted {
+            self.want(ticket, digest, kind, size);
         }
     }
 
@@ -463,12 +514,17 @@ impl Intake {
         let complete = self.pending.get(&ticket).filter(|one| one.open.is_empty());
         if let Some(pending) = complete {
             let records = vec![pending.record.clone()];
-            self.apply(vec![ticket], records);
+            self.apply(vec![ticket], records, None);
         }
     }
 
-    /// Applies what is complete at the front of an origin's queue, one batch at a time.
+    /// Applies what is complete at the front of an origin's queue, one batch at a time, and what may go ahead.
     fn advance_queue(&mut self, origin: &NodeId) {
+        self.advance_front(origin);
+        self.go_ahead(origin);
+    }
+
+    fn advance_front(&mut self, origin: &NodeId) {
         let Some(queue) = self.queues.get_mut(origin) else {
             return;
         };
@@ -488,14 +544,14 @@ impl Intake {
         }
         queue.applying = tickets.len();
         if !tickets.is_empty() {
-            self.apply(tickets, records);
+            self.apply(tickets, records, None);
         }
     }
 
-    fn apply(&mut self, tickets: Vec<u64>, records: Vec<Record>) {
+    fn apply(&mut self, tickets: Vec<u64>, records: Vec<Record>, ahead_of: Option<NodeId>) {
         let batch = self.next;
         self.next += 1;
-        self.batches.insert(batch, tickets);
+        self.batches.insert(batch, Batch { tickets, ahead_of });
         self.outputs.push_back(Output::Apply { batch, records });
     }
 
@@ -516,7 +572,7 @@ impl Intake {
         let Some(queue) = self.queues.get_mut(origin) else {
             return;
         };
-        if queue.overflowed && queue.tickets.len() <= self.limits.queue / 2 {
+        if queue.overflowed && queue.n_counted(&self.limits) <= self.limits.queue / 2 {
             queue.overflowed = false;
             self.outputs.push_back(Output::Restart);
         }
@@ -533,7 +589,7 @@ impl Intake {
             if let Some(need) = self.needs.get_mut(&digest) {
                 need.users.remove(&ticket);
                 // One that runs ends in its own time.
-                if need.users.is_empty() && !matches!(need.phase, Phase::Running(_)) {
+                if need.users.is_empty() && !matches!(need.phase, Phase::Running(..)) {
                     self.needs.remove(&digest);
                 }
             }

@@ -7,6 +7,7 @@
 //! Never opens a socket or a file, never sleeps, and never reads a clock: the caller passes the time in.
 
 pub mod acknowledge;
+pub mod ahead;
 pub mod buckets;
 pub mod clocks;
 pub mod intake;

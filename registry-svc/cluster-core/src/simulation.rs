@@ -23,9 +23,10 @@ use retry::Backoff;
 use self::chance::Random;
 use self::disk::{Disk, sums};
 use super::acknowledge::{Follower, Followers, Mode};
+use super::ahead::Ahead;
 use super::buckets::{self, Registers, bucket_of};
 use super::clocks::Clocks;
-use super::intake::{Intake, Kind, Limits, Outcome, Output};
+use super::intake::{Class, Intake, Kind, Limits, Outcome, Output};
 use super::wire as form;
 
 /// How many seeds a run tries.
@@ -68,6 +69,7 @@ fn nodes_become_equal_and_lose_nothing_acknowledged() {
             "{sum:?}"
         );
         assert!(sum.restarts > 10, "{sum:?}");
+        assert!(sum.ahead > 100 && sum.acknowledged_ahead > 20, "{sum:?}");
         assert!(sum.restores > 10 && sum.clock_steps > 30, "{sum:?}");
         assert!(sum.lost_ends > 5 && sum.renewals > 50, "{sum:?}");
         assert!(sum.clamped > 50, "{sum:?}");
@@ -87,6 +89,10 @@ struct Tally {
     sparse: u64,
     swept: u64,
     restarts: u64,
+    /// Batches that were applied ahead of others.
+    ahead: u64,
+    /// Writes that were acknowledged because others had them ahead.
+    acknowledged_ahead: u64,
     restores: u64,
     clock_steps: u64,
     /// Nodes that heard of records of their own that they lacked.
@@ -108,6 +114,8 @@ impl Tally {
         self.sparse += other.sparse;
         self.swept += other.swept;
         self.restarts += other.restarts;
+        self.ahead += other.ahead;
+        self.acknowledged_ahead += other.acknowledged_ahead;
         self.restores += other.restores;
         self.clock_steps += other.clock_steps;
         self.lost_ends += other.lost_ends;
@@ -148,6 +156,7 @@ enum Event {
         life: u64,
         begin: Vector,
         holds: Vector,
+        ahead: Option<Ahead>,
     },
     Answered {
         from: usize,
@@ -334,6 +343,7 @@ impl World {
                         life: node.life,
                         begin: node.intake.expected(),
                         holds: node.disk.vector.clone(),
+                        ahead: node.intake.ahead(&self.nodes[to].id),
                     };
                     self.after(50, asked.clone());
                     if self.random.chance(10) {
@@ -348,7 +358,17 @@ impl World {
                 life,
                 begin,
                 holds,
-            } => self.asked(from, to, life, begin, holds),
+                ahead,
+            } => {
+                let now = self.now();
+                let follower = Follower {
+                    holds,
+                    ahead,
+                    waiting: 0,
+                    heard: now,
+                };
+                self.asked(from, to, life, begin, follower);
+            }
             Event::Answered {
                 from,
                 to,
@@ -411,7 +431,8 @@ impl World {
                         }
                         self.check(at);
                     }
-                    self.nodes[at].intake.applied(batch, done);
+                    let is_ahead = self.nodes[at].intake.applied(batch, done);
+                    self.tally.ahead += u64::from(is_ahead);
                     self.outputs(at);
                 }
             }
@@ -451,17 +472,11 @@ impl World {
 
     //--- Replication
 
-    fn asked(&mut self, from: usize, to: usize, life: u64, begin: Vector, holds: Vector) {
+    fn asked(&mut self, from: usize, to: usize, life: u64, begin: Vector, follower: Follower) {
         if !self.alive(from, life) || !self.linked(from, to) {
             return;
         }
-        let now = self.now();
         let name = self.nodes[from].id.name.clone();
-        let follower = Follower {
-            holds,
-            waiting: 0,
-            heard: now,
-        };
         self.nodes[to].followers.heard(name, follower);
         self.acknowledge(to);
         let known = begin.of(&self.nodes[to].id);
@@ -539,9 +554,19 @@ impl World {
         let life = self.nodes[at].life;
         while let Some(output) = self.nodes[at].intake.poll_output() {
             match output {
-                Output::Ensure { digest, kind, from } => {
+                Output::Ensure {
+                    digest,
+                    kind,
+                    class,
+                    from,
+                } => {
+                    let within = match class {
+                        Class::Small => 200,
+                        Class::Middle => 200,
+                        Class::Large => 600,
+                    };
                     self.after(
-                        200,
+                        within,
                         Event::Ensure {
                             at,
                             life,

@@ -8,10 +8,14 @@ use registry_facts::hlc::Hlc;
 use registry_facts::record::{Key, NodeId, Rank, Record, RecordError, Stamped, Vector};
 use registry_proto as wire;
 
+use super::ahead::Ahead;
 use super::buckets::Buckets;
 
 /// The longest vector that is taken: a site has few nodes, and each has few lives.
 const LONGEST_VECTOR: usize = 4096;
+
+/// The most ranges of records ahead that are told and taken; those beyond count once they are in their places.
+const MOST_RANGES: usize = 1024;
 
 /// A message of any kind; none when the octets are not one.
 #[must_use]
@@ -45,6 +49,39 @@ pub fn read_vector(vector: Option<wire::Vector>) -> Result<Vector, RecordError> 
         .into_iter()
         .map(|entry| Ok((read_node(entry.origin)?, entry.sequence)))
         .collect()
+}
+
+/// Records ahead on the wire.
+#[must_use]
+pub fn ahead(ahead: &Ahead) -> wire::Ahead {
+    let ranges = ahead.ranges.iter().take(MOST_RANGES);
+    let ranges = ranges.map(|range| wire::ahead::Range {
+        first: *range.start(),
+        last: *range.end(),
+    });
+    wire::Ahead {
+        origin: Some((&ahead.origin).into()),
+        ranges: ranges.collect(),
+    }
+}
+
+/// Reads records ahead; none when there are none.
+///
+/// # Errors
+///
+/// When they are none.
+pub fn read_ahead(ahead: Option<wire::Ahead>) -> Result<Option<Ahead>, RecordError> {
+    let Some(ahead) = ahead else {
+        return Ok(None);
+    };
+    if ahead.ranges.len() > MOST_RANGES {
+        return Err(RecordError::Field("ahead"));
+    }
+    let ranges = ahead.ranges.iter();
+    Ok(Some(Ahead {
+        origin: read_node(ahead.origin)?,
+        ranges: ranges.map(|range| range.first..=range.last).collect(),
+    }))
 }
 
 /// Reads a node, which has to be there.
@@ -248,5 +285,30 @@ impl TryFrom<wire::SummaryResponse> for Summary {
             registers: buckets(&response.registers)?,
             blobs: buckets(&response.blobs)?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_ahead_read_back_as_far_as_they_are_told() {
+        let origin = NodeId {
+            name: "a".parse().unwrap(),
+            incarnation: 7,
+        };
+        let few = Ahead::new(origin.clone(), [3, 4, 9]);
+        assert_eq!(read_ahead(Some(ahead(&few))), Ok(Some(few)));
+        assert_eq!(read_ahead(None), Ok(None));
+        // Every second sequence: no two are one range.
+        let many = Ahead::new(origin, (0..=MOST_RANGES as u64).map(|at| 2 * at));
+        let told = ahead(&many);
+        let read = read_ahead(Some(told.clone())).unwrap().unwrap();
+        assert_eq!(read.ranges, many.ranges[..MOST_RANGES]);
+        let mut longer = told;
+        longer.ranges.push(wire::ahead::Range::default());
+        assert!(read_ahead(Some(longer)).is_err());
+        assert!(read_ahead(Some(wire::Ahead::default())).is_err());
     }
 }

@@ -71,6 +71,8 @@ struct Inner {
     intake: Mutex<Intake>,
     /// Counts how often the streams were asked to begin again.
     restarts: watch::Sender<u64>,
+    /// Counts what was applied ahead of others: the peers are to hear of it at once.
+    gone_ahead: watch::Sender<u64>,
     /// Origins whose stamps were ahead of the time here.
     ahead: Mutex<BTreeSet<NodeId>>,
 }
@@ -120,6 +122,7 @@ impl Feed {
             counters,
             clocks: Mutex::new(Clocks::new(clock_bound)),
             restarts: watch::Sender::new(0),
+            gone_ahead: watch::Sender::new(0),
             ahead: Mutex::default(),
         }))
     }
@@ -186,7 +189,8 @@ impl Feed {
         restarts.mark_unchanged();
         let (requests, queue) = mpsc::channel(REQUESTS);
         let from = self.lock().expected();
-        let mut first = self.statement();
+        let mut gone_ahead = self.0.gone_ahead.subscribe();
+        let mut first = self.statement(peer);
         first.from = Some(form::vector(&from));
         // There is room for it.
         drop(requests.send(first).await);
@@ -215,23 +219,30 @@ impl Feed {
                     self.take(&peer.name, response.entries)?;
                 }
                 changed = changes.changed() => match changed {
-                    Ok(()) => self.state(&requests),
+                    Ok(()) => self.state(peer, &requests),
                     // The store is closed.
                     Err(_) => return Err(FeedError::Ended),
                 },
-                _ = beat.tick() => self.state(&requests),
+                _ = gone_ahead.changed() => self.state(peer, &requests),
+                _ = beat.tick() => self.state(peer, &requests),
                 _ = restarts.changed() => return Ok(()),
             }
         }
     }
 
     /// Says what is held. A request that still waits says nearly the same.
-    fn state(&self, requests: &mpsc::Sender<wire::JournalRequest>) {
-        drop(requests.try_send(self.statement()));
+    fn state(&self, peer: &Peer, requests: &mpsc::Sender<wire::JournalRequest>) {
+        drop(requests.try_send(self.statement(peer)));
     }
 
-    fn statement(&self) -> wire::JournalRequest {
-        let waiting = self.lock().n_waiting();
+    fn statement(&self, peer: &Peer) -> wire::JournalRequest {
+        let origin = peer.known().node;
+        // Before what is held: a record that takes its place meanwhile is in one of them.
+        let (waiting, ahead) = {
+            let intake = self.lock();
+            let ahead = origin.and_then(|origin| intake.ahead(&origin));
+            (intake.n_waiting(), ahead)
+        };
         let claim = self.0.members.claim();
         wire::JournalRequest {
             node: Some((&self.0.store.origin()).into()),
@@ -240,6 +251,7 @@ impl Feed {
             from: None,
             began: claim.began,
             taken_in: claim.is_taken_in,
+            ahead: ahead.as_ref().map(form::ahead),
         }
     }
 
@@ -486,10 +498,15 @@ impl Feed {
 
     fn perform(&self, output: Output) {
         match output {
-            Output::Ensure { digest, kind, from } => {
+            Output::Ensure {
+                digest,
+                kind,
+                class,
+                from,
+            } => {
                 let feed = self.clone();
                 tokio::spawn(async move {
-                    let outcome = feed.ensure(&digest, kind, &from).await;
+                    let outcome = feed.ensure(&digest, kind, class, &from).await;
                     feed.step(|intake, now| intake.settle(&digest, outcome, spread(), now));
                 });
             }
@@ -519,7 +536,9 @@ impl Feed {
                             );
                         }
                     }
-                    feed.step(|intake, _| intake.applied(batch, applied.is_ok()));
+                    if feed.step(|intake, _| intake.applied(batch, applied.is_ok())) {
+                        feed.0.gone_ahead.send_modify(|count| *count += 1);
+                    }
                 });
             }
             Output::SetAside { record, missing } => {

@@ -22,21 +22,25 @@ use std::time::Duration;
 use bytes::Bytes;
 use oci::digest::Digest;
 use parking_lot::{Mutex, MutexGuard};
+use registry_cluster_core::intake::Class;
 use registry_facts::name::NodeName;
 use registry_proto as wire;
 use registry_store::recent_bytes::{Piece, RecentBytes};
 use registry_store::{Store, StoreError};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::counters::Counters;
 use super::members::Members;
 use super::peer::Peer;
-use super::throttle::Throttle;
+use super::throttle::{Rates, Throttle};
 
 /// Pieces on their way to the disk or to a client. Each is at most a quarter of a mebibyte, so a slow
 /// reader holds one mebibyte.
 const PIECES: usize = 4;
+
+/// Small blobs on their way here in the background at a time: some mebibytes.
+const SMALL_FLIGHTS: usize = 8;
 
 /// Rounds through the peers without any data before a flight ends; a request that still needs the
 /// content begins another one.
@@ -92,19 +96,53 @@ struct Inner {
     members: Members,
     counters: Counters,
     throttle: Throttle,
-    /// Flights of replication.
-    slots: Arc<Semaphore>,
+    places: Places,
     flights: Mutex<BTreeMap<Digest, Arc<Flight>>>,
     /// Copies that were not what they should be: asked last.
     suspects: Mutex<BTreeSet<(NodeName, Digest)>>,
 }
 
+/// The places of flights in the background.
+#[derive(Debug)]
+struct Places {
+    small: Arc<Semaphore>,
+    all: Arc<Semaphore>,
+    /// Large ones leave half of all places to others.
+    large: Arc<Semaphore>,
+}
+
+impl Places {
+    fn new(n_flights: usize) -> Self {
+        let places = |n_places: usize| Arc::new(Semaphore::new(n_places.max(1)));
+        Self {
+            small: places(SMALL_FLIGHTS),
+            all: places(n_flights),
+            large: places(n_flights / 2),
+        }
+    }
+
+    /// Waits for a place; it is given back with the result.
+    async fn take(&self, class: Class) -> Vec<OwnedSemaphorePermit> {
+        let needed: &[&Arc<Semaphore>] = match class {
+            Class::Small => &[&self.small],
+            Class::Middle => &[&self.all],
+            Class::Large => &[&self.large, &self.all],
+        };
+        let mut taken = Vec::new();
+        for places in needed {
+            taken.extend(Arc::clone(places).acquire_owned().await.ok());
+        }
+        taken
+    }
+}
+
 /// One blob on its way here.
 #[derive(Debug)]
 struct Flight {
+    class: Class,
     progress: watch::Sender<Progress>,
     window: Mutex<RecentBytes>,
-    /// A client waits: no slot and no bandwidth cap.
+    /// A client waits: no place is needed, and no rate limits it.
     urgent: watch::Sender<bool>,
 }
 
@@ -122,14 +160,14 @@ impl Fetcher {
         members: Members,
         counters: Counters,
         fetches: usize,
-        bandwidth: Option<u64>,
+        rates: Rates,
     ) -> Self {
         Self(Arc::new(Inner {
             store,
             members,
             counters,
-            throttle: Throttle::new(bandwidth),
-            slots: Arc::new(Semaphore::new(fetches.max(1))),
+            throttle: Throttle::new(rates),
+            places: Places::new(fetches),
             flights: Mutex::default(),
             suspects: Mutex::default(),
         }))
@@ -137,8 +175,13 @@ impl Fetcher {
 
     /// Brings a blob here; returns when it is on the disk, or why it is not. `first` is the peer
     /// that is likeliest to have it.
-    pub(super) async fn fetch(&self, digest: &Digest, first: Option<&NodeName>) -> TransferOutcome {
-        let flight = self.flight(digest, first, false);
+    pub(super) async fn fetch(
+        &self,
+        digest: &Digest,
+        class: Class,
+        first: Option<&NodeName>,
+    ) -> TransferOutcome {
+        let flight = self.flight(digest, class, first, false);
         flight.landed().await
     }
 
@@ -147,7 +190,7 @@ impl Fetcher {
         if self.0.store.is_on_read_only_disk() {
             return;
         }
-        drop(self.flight(digest, first, false));
+        drop(self.flight(digest, Class::Middle, first, false));
     }
 
     /// A part of a blob, from the disk if it is here by now, else while it is brought here.
@@ -162,7 +205,7 @@ impl Fetcher {
         let from = match self.0.store.held(digest).await {
             Ok(Some(_)) => Origin::Disk,
             Ok(None) if !self.0.store.is_on_read_only_disk() => {
-                Origin::Flight(self.flight(digest, Some(first), true))
+                Origin::Flight(self.flight(digest, Class::of(size), Some(first), true))
             }
             // Nothing can be stored here.
             Ok(None) | Err(_) => Origin::Peer,
@@ -181,7 +224,7 @@ impl Fetcher {
     }
 
     /// The peers that content comes from.
-    pub(super) fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+    pub(super) fn peers(&self) -> Vec<Arc<Peer>> {
         self.0.members.peers()
     }
 
@@ -191,7 +234,13 @@ impl Fetcher {
     }
 
     /// The flight of a digest, begun if there is none.
-    fn flight(&self, digest: &Digest, first: Option<&NodeName>, urgent: bool) -> Arc<Flight> {
+    fn flight(
+        &self,
+        digest: &Digest,
+        class: Class,
+        first: Option<&NodeName>,
+        urgent: bool,
+    ) -> Arc<Flight> {
         let mut flights = self.flights();
         if let Some(flight) = flights.get(digest) {
             if urgent {
@@ -200,6 +249,7 @@ impl Fetcher {
             return Arc::clone(flight);
         }
         let flight = Arc::new(Flight {
+            class,
             progress: watch::Sender::default(),
             window: Mutex::default(),
             urgent: watch::Sender::new(urgent),
@@ -226,9 +276,9 @@ impl Fetcher {
         first: Option<&NodeName>,
     ) -> TransferOutcome {
         let mut urgent = flight.urgent.subscribe();
-        let _slot = tokio::select! {
-            slot = Arc::clone(&self.0.slots).acquire_owned() => slot.ok(),
-            _ = urgent.wait_for(|urgent| *urgent) => None,
+        let _place = tokio::select! {
+            place = self.0.places.take(flight.class) => place,
+            _ = urgent.wait_for(|urgent| *urgent) => Vec::new(),
         };
         match self.0.store.held(digest).await {
             Ok(Some(_)) => return TransferOutcome::Held,
@@ -281,7 +331,7 @@ impl Fetcher {
     /// copy was bad.
     fn candidates(&self, digest: &Digest, first: Option<&NodeName>) -> Vec<Arc<Peer>> {
         let suspects = self.suspects();
-        let mut peers: Vec<Arc<Peer>> = self.peers().iter().map(Arc::clone).collect();
+        let mut peers = self.peers();
         peers.sort_by_key(|peer| {
             (
                 suspects.contains(&(peer.name.clone(), *digest)),

@@ -48,7 +48,7 @@ use self::settings::Settings;
 use registry_cluster_core::acknowledge::{Acknowledgement, Followers, Mode};
 use registry_cluster_core::buckets::Difference;
 use registry_cluster_core::clocks::Fault;
-use registry_cluster_core::intake::Limits;
+use registry_cluster_core::intake::{Class, Limits};
 
 pub mod compare;
 pub mod counters;
@@ -124,7 +124,7 @@ impl Cluster {
             members.clone(),
             counters.clone(),
             settings.fetches,
-            settings.bandwidth,
+            settings.rates.clone(),
         );
         let feed = Feed::new(
             store.clone(),
@@ -283,7 +283,8 @@ impl Cluster {
     /// Fetches content from a node that has it; true when it is here. The scrub uses it to repair
     /// damaged blobs.
     pub async fn fetch(&self, digest: &Digest) -> bool {
-        self.0.fetcher.fetch(digest, None).await == fetch::TransferOutcome::Held
+        let fetched = self.0.fetcher.fetch(digest, Class::Middle, None).await;
+        fetched == fetch::TransferOutcome::Held
     }
 
     /// The fault of this node's clock, by those of the others.
@@ -412,7 +413,7 @@ impl Cluster {
         &self.0.store
     }
 
-    fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
+    fn peers(&self) -> Vec<Arc<Peer>> {
         self.0.members.peers()
     }
 

@@ -125,8 +125,8 @@ impl Members {
     }
 
     /// The nodes that count, beside this one.
-    pub(super) fn peers(&self) -> Arc<Vec<Arc<Peer>>> {
-        self.0.peers.current()
+    pub(super) fn peers(&self) -> Vec<Arc<Peer>> {
+        self.0.peers.current().to_vec()
     }
 
     pub(super) fn peer(&self, name: &NodeName) -> Option<Arc<Peer>> {
@@ -306,7 +306,7 @@ impl Members {
             self.refresh();
             let peers = self.peers();
             running.retain(|(one, _)| peers.iter().any(|peer| Arc::ptr_eq(peer, one)));
-            for peer in peers.iter() {
+            for peer in &peers {
                 if !running.iter().any(|(one, _)| Arc::ptr_eq(one, peer)) {
                     running.push((Arc::clone(peer), begin(peer)));
                 }

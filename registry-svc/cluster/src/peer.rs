@@ -1,7 +1,7 @@
 //! Another node, and the connections to it.
 //!
-//! Two connections: bulk transfers must not delay short requests. Both are made when first needed
-//! and again after they broke.
+//! Three connections: bulk transfers must delay neither short requests nor small content, which gets its share of
+//! the link beside them. Each is made when first needed and again after it broke.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,6 +15,7 @@ use daemon::node_tls::{Identity, server_name};
 use hyper::Uri;
 use hyper_util::rt::TokioIo;
 use parking_lot::{Mutex, MutexGuard};
+use registry_cluster_core::intake::Class;
 use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Vector};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -46,6 +47,7 @@ pub(super) struct Peer {
     pub(super) name: NodeName,
     address: String,
     control: Channel,
+    small: Channel,
     bulk: Channel,
     /// Whether its journal is being followed.
     connected: AtomicBool,
@@ -100,6 +102,7 @@ impl Peer {
             name: settings.name.clone(),
             address: settings.address.to_string(),
             control: channel(),
+            small: channel(),
             bulk: channel(),
             connected: AtomicBool::new(false),
             known: Mutex::default(),
@@ -111,9 +114,13 @@ impl Peer {
         ReplicationClient::new(self.control.clone()).max_decoding_message_size(MAX_MESSAGE)
     }
 
-    /// For content.
-    pub(super) fn bulk(&self) -> ReplicationClient<Channel> {
-        ReplicationClient::new(self.bulk.clone()).max_decoding_message_size(MAX_MESSAGE)
+    /// For content of a class.
+    pub(super) fn content(&self, class: Class) -> ReplicationClient<Channel> {
+        let channel = match class {
+            Class::Small => &self.small,
+            Class::Middle | Class::Large => &self.bulk,
+        };
+        ReplicationClient::new(channel.clone()).max_decoding_message_size(MAX_MESSAGE)
     }
 
     /// For requests of clients that this node passes on.

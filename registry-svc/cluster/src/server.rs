@@ -51,7 +51,7 @@ use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::Search;
 
-/// Connections from peers. Each makes two; a listener on a wider network is not filled by strangers.
+/// Connections from peers. Each makes three; a listener on a wider network is not filled by strangers.
 const MAX_CONNECTIONS: usize = 64;
 
 /// A peer that has not shown who it is by then is none.

@@ -7,6 +7,7 @@ use config::{HostPort, TextError};
 use registry_cluster_core::acknowledge::Mode;
 use registry_facts::name::NodeName;
 
+pub use super::throttle::Rates;
 pub use config::registry_svc::NodeFiles;
 
 /// Settings of the cluster.
@@ -29,7 +30,7 @@ pub struct Settings {
     pub fetches: usize,
     /// The most bytes a second that replication fetches; fetches for a waiting client are not
     /// limited.
-    pub bandwidth: Option<u64>,
+    pub rates: Rates,
     /// How far the clocks of two nodes may differ. A node whose clock differs more from the others'
     /// stamps its records by theirs.
     pub clock_bound: Duration,
@@ -64,7 +65,14 @@ impl Settings {
             acknowledge_wait: cluster.acknowledge_timeout.0,
             compare_interval: cluster.compare.get(),
             fetches: cluster.fetches.get(),
-            bandwidth: cluster.rate.map(config::SizeWithin::get),
+            rates: Rates {
+                by_hour: cluster
+                    .hourly_rates
+                    .iter()
+                    .map(|rate| (rate.hours.clone(), rate.rate.get()))
+                    .collect(),
+                otherwise: cluster.rate.map(config::SizeWithin::get),
+            },
             clock_bound: cluster.clock_bound.get(),
         })
     }

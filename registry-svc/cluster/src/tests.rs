@@ -2,6 +2,7 @@
 
 mod clocks;
 mod members;
+mod pace;
 mod read_through;
 mod sweeping;
 mod trust;
@@ -177,24 +178,30 @@ fn sha256(octets: &[u8]) -> Digest {
     Digest::of(Algorithm::Sha256, octets)
 }
 
-async fn push_blob(store: &Store, content: &Bytes) -> Digest {
+async fn push_blob(store: &Store, repository: &RepositoryName, content: &Bytes) -> Digest {
     let digest = sha256(content);
     let body = tokio_stream::once(Ok(content.clone()));
     let length = Some(content.len() as u64);
-    store
-        .push(&repository(), &digest, length, body)
-        .await
-        .unwrap();
+    store.push(repository, &digest, length, body).await.unwrap();
     digest
 }
 
 /// Pushes an image of these layers under a tag.
 async fn push(store: &Store, tag: &str, layers: &[Bytes]) -> (Digest, Position) {
-    let config = push_blob(store, &octets(200, 100)).await;
+    push_to(store, &repository(), tag, layers).await
+}
+
+async fn push_to(
+    store: &Store,
+    repository: &RepositoryName,
+    tag: &str,
+    layers: &[Bytes],
+) -> (Digest, Position) {
+    let config = push_blob(store, repository, &octets(200, 100)).await;
     let mut listed = Vec::new();
     let mut closure = vec![config];
     for layer in layers {
-        let digest = push_blob(store, layer).await;
+        let digest = push_blob(store, repository, layer).await;
         closure.push(digest);
         listed.push(format!(
             r#"{{"mediaType":"application/vnd.oci.image.layer.v1.tar","digest":"{digest}","size":{}}}"#,
@@ -216,7 +223,7 @@ async fn push(store: &Store, tag: &str, layers: &[Bytes]) -> (Digest, Position) 
         tags: vec![tag.parse().unwrap()],
     };
     let digest = new.digest;
-    let position = store.put_manifest(&repository(), new).await.unwrap();
+    let position = store.put_manifest(repository, new).await.unwrap();
     (digest, position)
 }
 

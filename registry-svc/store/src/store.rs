@@ -57,7 +57,7 @@ use cache::Cache;
 use damage::Damage;
 use layout::Layout;
 use lock::{Alone, Locks, Shared};
-use membership::Noted;
+use membership::{Noted, Notes};
 use naming::Naming;
 use open::Clean;
 use reader::Buffers;
@@ -213,10 +213,7 @@ pub(crate) struct Inner {
     manifests: Mutex<Cache<Digest, Bytes>>,
     names: Mutex<Names>,
     buffers: Arc<Buffers>,
-    /// What the disk notes of the nodes.
-    noted: Mutex<Noted>,
-    /// Held by the one who changes that, on the disk first.
-    noting: Mutex<()>,
+    notes: Notes,
     /// Nothing is stated any more: the end has begun.
     is_closed: AtomicBool,
     is_on_read_only_disk: bool,
@@ -266,23 +263,20 @@ impl Store {
         let layout = Layout::new(settings.root.clone());
         let opened = open::open(settings, &disk, &layout)?;
         let is_on_read_only_disk = opened.segment.is_none();
-        let sessions = Sessions::default();
-        if !is_on_read_only_disk {
-            sessions
-                .recover(&disk, &layout, &settings.node, (settings.wall)())
-                .map_err(StoreError::io("find the upload sessions"))?;
-        }
+        let sessions = match is_on_read_only_disk {
+            true => Sessions::default(),
+            false => found_sessions(settings, &disk, &layout)?,
+        };
         let mut recovery = opened.recovery;
         recovery.n_sessions = sessions.len();
         let directory = opened.directory.clone();
         let rebuild = move |view: &View, until| open::rebuild(&directory, view, until);
         let current = Arc::new(Current::new(opened.view, opened.end, Box::new(rebuild)));
         let was_damaged = recovery.damaged_journal.is_some();
-        let noted = Noted::beside(&*disk, &layout, &settings.node, &opened.vector, was_damaged)
-            .map_err(StoreError::io("read what is noted of nodes"))?;
+        let noted = Noted::beside(&*disk, &layout, &settings.node, &opened.vector, was_damaged);
+        let noted = noted.map_err(StoreError::io("read what is noted of nodes"))?;
         let taken = Arc::new(Taken::new(opened.vector));
-        let own = Own::new(opened.origin, opened.stamp, settings.wall);
-        remember_unheard(settings, &noted, &own);
+        let own = own(settings, opened.origin, opened.stamp, &noted);
         let renewal = renewal(&disk, &layout, &settings.node);
         let is_copied = Arc::clone(&opened.directory.is_copied);
         let start = |(segment, copy)| {
@@ -327,8 +321,7 @@ impl Store {
             manifests: Mutex::new(Cache::new(settings.cache)),
             names: Mutex::new(Names::new()),
             buffers: Arc::default(),
-            noted: Mutex::new(noted),
-            noting: Mutex::default(),
+            notes: Notes::new(noted),
             is_closed: AtomicBool::new(false),
             is_on_read_only_disk,
             index: opened.index,
@@ -648,12 +641,27 @@ impl Inner {
     }
 }
 
-/// Has deletions remembered that other nodes may not have heard of. Before these are looked at, all that the
-/// configuration names count.
-fn remember_unheard(settings: &Settings, noted: &Noted, own: &Own) {
+/// The upload sessions on a disk.
+fn found_sessions(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    layout: &Layout,
+) -> Result<Sessions, StoreError> {
+    let sessions = Sessions::default();
+    sessions
+        .recover(disk, layout, &settings.node, (settings.wall)())
+        .map_err(StoreError::io("find the upload sessions"))?;
+    Ok(sessions)
+}
+
+/// What this node states. Deletions are remembered that other nodes may not have heard of; before these are looked
+/// at, all that the configuration names count.
+fn own(settings: &Settings, origin: NodeId, stamp: Hlc, noted: &Noted) -> Arc<Own> {
+    let own = Own::new(origin, stamp, settings.wall);
     let seen = |name| noted.seen.get(name).copied().unwrap_or(0);
     let unheard = settings.others.iter().map(seen).min();
     own.remember_since(unheard.unwrap_or(u64::MAX));
+    own
 }
 
 /// Makes incarnations of a node.

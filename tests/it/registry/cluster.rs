@@ -3,6 +3,7 @@
 
 mod membership;
 mod name;
+mod pace;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -79,7 +80,9 @@ impl Site {
         command
             .arg("serve")
             .arg("--config")
-            .arg(self.scratch.join(&format!("{}.toml", node.name)));
+            .arg(self.scratch.join(&format!("{}.toml", node.name)))
+            .arg("--admin-socket")
+            .arg(self.scratch.join(&format!("{}.admin", node.name)));
         node.daemon = Some(Daemon::start(&node.name, command));
     }
 
@@ -179,16 +182,16 @@ impl Node {
 
     /// Pushes a blob in two requests; the second may go to another node.
     fn push_blob(&self, then: &Self, file: &Path, digest: &Digest) -> u16 {
-        let path = self.begin();
-        let join = if path.contains('?') { '&' } else { '?' };
-        let finish = format!("{path}{join}digest={digest}");
-        then.send("PUT", &finish, Some(file), "application/octet-stream")
-            .0
+        finish(then, &self.begin(), file, digest).0
     }
 
     /// Begins an upload session; its path.
     fn begin(&self) -> String {
-        let begin = format!("/v2/{REPOSITORY}/blobs/uploads/");
+        self.begin_in(REPOSITORY)
+    }
+
+    fn begin_in(&self, repository: &str) -> String {
+        let begin = format!("/v2/{repository}/blobs/uploads/");
         let (status, head) = self.send("POST", &begin, None, "application/octet-stream");
         assert_eq!(status, 202, "{head}");
         let location = header(&head, "location").expect("an upload session has a place");
@@ -246,6 +249,13 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// Ends an upload session with its content; the status, and the head of the response.
+fn finish(node: &Node, path: &str, file: &Path, digest: &Digest) -> (u16, String) {
+    let join = if path.contains('?') { '&' } else { '?' };
+    let finish = format!("{path}{join}digest={digest}");
+    node.send("PUT", &finish, Some(file), "application/octet-stream")
 }
 
 const OCI_IMAGE: &str = "application/vnd.oci.image.manifest.v1+json";

@@ -81,6 +81,37 @@ fn parse_prefix(text: &str) -> Result<Arc<str>, TextError> {
 }
 
 checked_text!(
+    /// Hours of the day, from the first to before the second: `7-19`; also past midnight, as in `22-6`.
+    Hours,
+    parse_hours,
+    "hours of the day as in \"7-19\" or \"22-6\""
+);
+
+impl Hours {
+    /// Whether an hour from 0 to 23 is one of them.
+    #[must_use]
+    pub fn contain(&self, hour: u64) -> bool {
+        match bounds(self.as_str()) {
+            Some((from, to)) if from < to => (from..to).contains(&hour),
+            Some((from, to)) => hour >= from || hour < to,
+            None => false,
+        }
+    }
+}
+
+fn parse_hours(text: &str) -> Result<Arc<str>, TextError> {
+    bounds(text).map(|_| text.into()).ok_or(TextError(
+        "hours of the day are needed, from 0 to 24, as in \"7-19\" or \"22-6\"",
+    ))
+}
+
+fn bounds(text: &str) -> Option<(u64, u64)> {
+    let (from, to) = text.split_once('-')?;
+    let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+    ((0..24).contains(&from) && (1..=24).contains(&to) && from != to).then_some((from, to))
+}
+
+checked_text!(
     /// The name of a webhook.
     WebhookName,
     parse_webhook,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{DAY, HOUR, KIB, RepositoryPrefix, SECOND, WebhookName};
+use super::{DAY, HOUR, Hours, KIB, RepositoryPrefix, SECOND, WebhookName};
 use crate::nodes::{NodeFiles, Peer, everywhere};
 use crate::{
     Address, DurationWithin, HttpUrl, HumanDuration, OneOrMany, Positive, SizeWithin, Whole,
@@ -49,7 +49,12 @@ pub struct Cluster {
     /// Bytes per second of fetches in the background. Default: unlimited. It does not slow a fetch for which a client
     /// waits.
     pub rate: Option<SizeWithin<{ 64 * KIB }>>,
-    /// The number of blobs to fetch in the background at a time.
+    /// Other rates at some hours of the day, in UTC, as in `[{ hours = "7-19", rate = "1MiB" }]`. The first whose hours it
+    /// is holds, else `rate`.
+    #[serde(default)]
+    pub hourly_rates: Vec<HourlyRate>,
+    /// The number of blobs to fetch in the background at a time. Those of more than 64 MiB take half of these places at
+    /// most. Blobs of up to 1 MiB need none and wait for no larger one.
     #[serde(default = "Cluster::default_fetches")]
     pub fetches: Positive<usize>,
     /// How far the clocks of nodes may differ. A node whose clock differs more from the others' says so in `/readyz` and
@@ -73,6 +78,7 @@ impl Cluster {
             acknowledge_timeout: Self::default_acknowledge_timeout(),
             compare: Self::default_compare(),
             rate: None,
+            hourly_rates: Vec::new(),
             fetches: Self::default_fetches(),
             clock_bound: Self::default_clock_bound(),
         }
@@ -107,6 +113,16 @@ impl Cluster {
     fn default_clock_bound() -> DurationWithin<SECOND, DAY> {
         DurationWithin::clamped(Duration::from_hours(1))
     }
+}
+
+/// A rate at some hours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct HourlyRate {
+    /// The hours of the day, in UTC.
+    pub hours: Hours,
+    /// Bytes per second of fetches in the background.
+    pub rate: SizeWithin<{ 64 * KIB }>,
 }
 
 /// The nodes that have to hold a push.

@@ -6,14 +6,32 @@ use std::time::Instant;
 use oci::digest::Digest;
 use registry_facts::record::{Fact, Record};
 
-use super::{Intake, Kind, Need, Outcome, Output, Phase};
+use super::wanted::Class;
+use super::{Intake, Kind, Need, Outcome, Output, Phase, Wanted};
+
+impl Need {
+    /// A manifest is small: pushes bound it.
+    pub(super) fn class(&self) -> Class {
+        match (self.kind, self.size) {
+            (Kind::Manifest, _) => Class::Small,
+            (Kind::Blob, Some(size)) => Class::of(size),
+            (Kind::Blob, None) => Class::Middle,
+        }
+    }
+
+    /// To be asked for.
+    pub(super) fn want(&mut self, digest: Digest, wanted: &mut Wanted) {
+        self.phase = Phase::Wanted;
+        wanted.add(digest, self.class(), self.size);
+    }
+}
 
 impl Intake {
     /// Has a record wait for a digest, and for all that it refers to as far as that is known.
-    pub(super) fn want(&mut self, ticket: u64, digest: Digest, kind: Kind) {
-        let mut wanted = vec![(digest, kind)];
+    pub(super) fn want(&mut self, ticket: u64, digest: Digest, kind: Kind, size: Option<u64>) {
+        let mut wanted = vec![(digest, kind, size)];
         let mut seen = BTreeSet::new();
-        while let Some((digest, kind)) = wanted.pop() {
+        while let Some((digest, kind, size)) = wanted.pop() {
             let Some(pending) = self.pending.get_mut(&ticket) else {
                 return;
             };
@@ -22,27 +40,32 @@ impl Intake {
             }
             pending.uses.insert(digest);
             let need = self.needs.entry(digest).or_insert_with(|| {
-                self.wanted.push_back(digest);
-                Need {
+                let mut need = Need {
                     kind,
+                    size,
                     from: pending.from.clone(),
                     users: BTreeSet::new(),
                     phase: Phase::Wanted,
                     failures: 0,
-                }
+                };
+                need.want(digest, &mut self.wanted);
+                need
             });
+            need.size = need.size.or(size);
             if kind == Kind::Manifest && need.kind == Kind::Blob {
                 // A blob in one repository and a manifest in another: it has to be read after all.
                 need.kind = Kind::Manifest;
                 if matches!(need.phase, Phase::Held(_)) {
-                    need.phase = Phase::Wanted;
-                    self.wanted.push_back(digest);
+                    need.want(digest, &mut self.wanted);
                 }
             }
             need.users.insert(ticket);
             match &need.phase {
-                Phase::Held(refers) => wanted.extend(refers.iter().copied()),
-                Phase::Wanted | Phase::Running(_) | Phase::Resting(_) => {
+                Phase::Held(refers) => {
+                    let refers = refers.iter();
+                    wanted.extend(refers.map(|(digest, kind)| (*digest, *kind, None)));
+                }
+                Phase::Wanted | Phase::Running(..) | Phase::Resting(_) => {
                     pending.open.insert(digest);
                 }
             }
@@ -61,7 +84,7 @@ impl Intake {
             _ => Vec::new(),
         };
         for (digest, kind) in refers {
-            self.want(ticket, digest, kind);
+            self.want(ticket, digest, kind, None);
         }
         self.progress(ticket);
     }
@@ -105,56 +128,56 @@ impl Intake {
     pub(super) fn wake(&mut self, is_due: impl Fn(Instant) -> bool) {
         for (digest, need) in &mut self.needs {
             if matches!(need.phase, Phase::Resting(until) if is_due(until)) {
-                need.phase = Phase::Wanted;
-                self.wanted.push_back(*digest);
+                need.want(*digest, &mut self.wanted);
             }
         }
     }
 
     /// Asks for what is wanted, as far as the bound on what runs allows.
     pub(super) fn start_wanted(&mut self) {
-        while self.n_running < self.limits.parallel {
-            let Some(digest) = self.wanted.pop_front() else {
-                return;
-            };
+        while let Some((digest, class)) = self.wanted.next(self.limits.parallel) {
             let Some(need) = self.needs.get_mut(&digest) else {
                 continue;
             };
             if need.phase != Phase::Wanted {
                 continue;
             }
-            need.phase = Phase::Running(need.kind);
-            self.n_running += 1;
+            need.phase = Phase::Running(need.kind, class);
+            self.wanted.begun(class);
             self.outputs.push_back(Output::Ensure {
                 digest,
                 kind: need.kind,
+                class,
                 from: need.from.clone(),
             });
         }
     }
 }
 
-/// The content that a record states to be present.
-pub(super) fn content_of(record: &Record) -> Vec<(Digest, Kind)> {
+/// The content that a record states to be present, and its size as far as the record says that.
+pub(super) fn content_of(record: &Record) -> Vec<(Digest, Kind, Option<u64>)> {
     let mut content = BTreeMap::new();
     for fact in &record.facts {
         match fact {
             Fact::Blob {
                 digest,
-                size: Some(_),
+                size: Some(size),
                 ..
             } => {
-                content.entry(*digest).or_insert(Kind::Blob);
+                content.entry(*digest).or_insert((Kind::Blob, Some(*size)));
             }
             Fact::Manifest {
                 digest,
                 link: Some(_),
                 ..
             } => {
-                content.insert(*digest, Kind::Manifest);
+                content.insert(*digest, (Kind::Manifest, None));
             }
             Fact::Blob { .. } | Fact::Manifest { .. } | Fact::Tag { .. } | Fact::Node { .. } => {}
         }
     }
-    content.into_iter().collect()
+    let content = content.into_iter();
+    content
+        .map(|(digest, (kind, size))| (digest, kind, size))
+        .collect()
 }

@@ -35,7 +35,27 @@ impl Bench {
 
     /// Takes the next record of an origin, with these blobs.
     fn receive(&mut self, origin: &str, sequence: u64, blobs: &[&str]) -> Receipt {
-        let record = record(origin, sequence, blobs);
+        self.receive_in("r", origin, sequence, blobs, 1)
+    }
+
+    /// The same, with blobs of a size in a repository.
+    fn receive_in(
+        &mut self,
+        repository: &str,
+        origin: &str,
+        sequence: u64,
+        blobs: &[&str],
+        size: u64,
+    ) -> Receipt {
+        let mut record = record(origin, sequence, &[]);
+        record.facts = blobs
+            .iter()
+            .map(|content| Fact::Blob {
+                repository: repository.parse().unwrap(),
+                digest: digest(content),
+                size: Some(size),
+            })
+            .collect();
         self.intake
             .receive(&"peer".parse().unwrap(), record, sequence - 1)
     }
@@ -238,4 +258,95 @@ fn a_repair_that_cannot_be_completed_is_let_go() {
     bench.settle("b", held());
     assert_eq!(bench.asked(), ["apply x0:1"]);
     assert_eq!(bench.intake.n_waiting(), 0);
+}
+
+const LAYER: u64 = 1 << 30;
+
+#[test]
+fn a_large_layer_holds_up_no_other_repository() {
+    let mut bench = Bench::new(10);
+    bench.receive_in("big", "x", 1, &["layer"], LAYER);
+    bench.receive_in("small", "x", 2, &["a"], 1);
+    bench.receive_in("small", "x", 3, &["b"], 1);
+    bench.receive_in("big", "x", 4, &["c"], 1);
+    assert_eq!(
+        bench.asked(),
+        ["ensure layer", "ensure a", "ensure b", "ensure c"]
+    );
+    // Those of one repository stay in their order.
+    bench.settle("b", held());
+    bench.settle("c", held());
+    assert!(bench.asked().is_empty());
+    let origin = record("x", 1, &[]).origin;
+    assert_eq!(bench.intake.ahead(&origin), None);
+    bench.settle("a", held());
+    // Without a place in the sequence.
+    assert_eq!(bench.asked(), ["apply x0:1 x0:1"]);
+    let ahead = bench.intake.ahead(&origin).unwrap();
+    assert_eq!(ahead.ranges, [2..=3]);
+    assert_eq!(bench.intake.n_waiting(), 4);
+    bench.pass(1);
+    assert!(
+        bench
+            .asked()
+            .iter()
+            .all(|asked| !asked.starts_with("apply"))
+    );
+    // Each takes its place after all.
+    bench.settle("layer", held());
+    assert_eq!(bench.asked(), ["apply x1:1 x2:1 x3:1 x4:1"]);
+    assert_eq!(bench.intake.ahead(&origin), None);
+    assert_eq!(bench.intake.n_waiting(), 0);
+    assert_eq!(bench.intake.expected().of(&origin), 4);
+}
+
+#[test]
+fn what_is_on_its_way_for_a_moment_only_is_waited_for() {
+    let mut bench = Bench::new(10);
+    bench.receive_in("one", "x", 1, &["a"], 1);
+    bench.receive_in("two", "x", 2, &["b"], 1);
+    bench.asked();
+    bench.settle("b", held());
+    assert!(bench.asked().is_empty());
+    // It turns out not to be a moment.
+    bench.settle("a", Outcome::Unreachable);
+    bench.pass(1);
+    let asked = bench.asked();
+    assert!(asked.contains(&"apply x0:1".to_owned()), "{asked:?}");
+}
+
+#[test]
+fn what_could_not_be_applied_ahead_is_tried_again() {
+    let mut bench = Bench::new(10);
+    bench.receive_in("big", "x", 1, &["layer"], LAYER);
+    bench.receive_in("small", "x", 2, &["a"], 1);
+    bench.asked();
+    bench.settle("a", held());
+    let output = bench.intake.poll_output();
+    let Some(Output::Apply { batch, .. }) = output else {
+        panic!("{output:?}");
+    };
+    assert!(!bench.intake.applied(batch, false));
+    assert!(bench.asked().is_empty());
+    assert_eq!(bench.intake.ahead(&record("x", 1, &[]).origin), None);
+    bench.pass(1);
+    let asked = bench.asked();
+    assert!(asked.contains(&"apply x0:1".to_owned()), "{asked:?}");
+}
+
+#[test]
+fn records_ahead_leave_room_for_others() {
+    let mut bench = Bench::new(2);
+    bench.receive_in("big", "x", 1, &["layer"], LAYER);
+    for sequence in 2..=9 {
+        let receipt = bench.receive_in("small", "x", sequence, &["a"], 1);
+        assert_eq!(receipt, Receipt::Taken, "{sequence}");
+        bench.asked();
+        bench.settle("a", held());
+        bench.asked();
+    }
+    // And no more than a multiple.
+    let receipt = (10..20).map(|sequence| bench.receive_in("small", "x", sequence, &[], 1));
+    let receipts: Vec<Receipt> = receipt.collect();
+    assert_eq!(receipts.last(), Some(&Receipt::TurnedAway));
 }

@@ -81,9 +81,10 @@ fn deleted_content_stays_deleted_and_no_absent_node_holds_deletions_up() {
             .and_then(|it| it.parse::<u64>().ok())
     };
     let given = number("SIM_SEED");
-    let seeds = given.map_or(0..number("SIM_SEEDS").unwrap_or(SEEDS), |seed| {
-        seed..seed + 1
-    });
+    let seeds = match given {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(SEEDS),
+    };
     for n_nodes in [3, 5] {
         let mut total = [0; 5];
         for seed in seeds.clone() {

@@ -205,10 +205,13 @@ fn a_node_that_begins_takes_only_from_current_ones() {
     }
 }
 
+/// When the node had caught up, when those that it catches up with had, and what comes of it.
+type Case = (u64, &'static [(&'static str, u64)], u64);
+
 #[test]
 fn a_majority_is_current_and_a_minority_does_not_keep_itself_so() {
     // Its own time, what those say that it has caught up with, and its time afterwards.
-    let table: &[(u64, &[(&str, u64)], u64)] = &[
+    let table: &[Case] = &[
         // A site that begins.
         (0, &[("b", 0)], 0),
         (0, &[("b", 0), ("c", 0)], 9000),

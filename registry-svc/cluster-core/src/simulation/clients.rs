@@ -56,7 +56,7 @@ impl World {
             let fact = Fact::Blob {
                 repository: repository.clone(),
                 digest: *digest,
-                size: Some(1),
+                size: Some(size_of(digest)),
             };
             self.state(first, vec![fact]);
         }
@@ -100,7 +100,7 @@ impl World {
                 Kind::Blob => Fact::Blob {
                     repository: repository.clone(),
                     digest: *content,
-                    size: Some(1),
+                    size: Some(size_of(content)),
                 },
                 Kind::Manifest => manifest(&repository, *content),
             });
@@ -200,6 +200,10 @@ impl World {
                 Some(answer) => {
                     if answer.outcome == Acknowledged::Enough {
                         tally.acknowledged += 1;
+                        let others = node.followers.reachable(now);
+                        let mut ahead = others.filter_map(|(_, follower)| follower.ahead.as_ref());
+                        let is_ahead = ahead.any(|ahead| ahead.covers(position));
+                        tally.acknowledged_ahead += u64::from(is_ahead);
                         acknowledged.extend(facts.iter().cloned());
                     } else {
                         tally.fewer += 1;
@@ -215,4 +219,9 @@ impl World {
         let number = self.random.below(of);
         Digest::of(Algorithm::Sha256, &number.to_be_bytes())
     }
+}
+
+/// One of three sizes, by chance and always the same.
+fn size_of(digest: &Digest) -> u64 {
+    [1, 2 << 20, 200 << 20][usize::from(digest.shard()) % 3]
 }

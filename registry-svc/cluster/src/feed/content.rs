@@ -15,17 +15,23 @@ use super::Feed;
 use super::LARGEST_MANIFEST;
 use crate::fetch::TransferOutcome;
 use crate::read_through::ask;
-use registry_cluster_core::intake::{Kind, Outcome};
+use registry_cluster_core::intake::{Class, Kind, Outcome};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::{Search, SearchKey};
 
 impl Feed {
     /// Sees to it that content is here, and says what it refers to.
-    pub(super) async fn ensure(&self, digest: &Digest, kind: Kind, from: &NodeName) -> Outcome {
+    pub(super) async fn ensure(
+        &self,
+        digest: &Digest,
+        kind: Kind,
+        class: Class,
+        from: &NodeName,
+    ) -> Outcome {
         let held = self.0.store.held(digest).await;
         match held {
             Ok(Some(_)) => {}
-            Ok(None) => match self.0.fetcher.fetch(digest, Some(from)).await {
+            Ok(None) => match self.0.fetcher.fetch(digest, class, Some(from)).await {
                 TransferOutcome::Held => {}
                 TransferOutcome::Denied => return Outcome::Denied,
                 TransferOutcome::Unreachable | TransferOutcome::Corrupt => {

@@ -4,6 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use oci::digest::Hasher;
+use registry_cluster_core::intake::Class;
 use registry_store::recent_bytes::Piece;
 use tokio::sync::watch;
 use tokio_stream::StreamExt as _;
@@ -55,6 +56,10 @@ impl Reader {
         Ok(())
     }
 
+    fn class(&self) -> Class {
+        Class::of(self.size)
+    }
+
     /// Whether a piece would complete the blob.
     fn is_last(&self, length: usize) -> bool {
         self.at + length as u64 >= self.size
@@ -65,7 +70,7 @@ impl Reader {
     async fn read_peer(&mut self, progress: &mut watch::Receiver<Progress>) -> io::Result<()> {
         let candidates = self.fetcher.candidates(&self.digest, Some(&self.first));
         for peer in candidates {
-            let Ok((_, opened)) = open_at(&peer, &self.digest, self.at).await else {
+            let Ok((_, opened)) = open_at(&peer, self.class(), &self.digest, self.at).await else {
                 continue;
             };
             let mut rest = opened.rest;
@@ -96,7 +101,8 @@ impl Reader {
     async fn pass_on(&mut self) -> io::Result<()> {
         let mut hasher = (self.at == 0).then(|| Hasher::new(self.digest.algorithm()));
         for peer in self.fetcher.candidates(&self.digest, Some(&self.first)) {
-            let Ok((size, opened)) = open_at(&peer, &self.digest, self.at).await else {
+            let Ok((size, opened)) = open_at(&peer, self.class(), &self.digest, self.at).await
+            else {
                 continue;
             };
             let mut rest = opened.rest;

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use oci::digest::Digest;
+use registry_cluster_core::intake::Class;
 use registry_proto as wire;
 use tonic::Code;
 
@@ -22,7 +23,7 @@ impl Transfer {
     }
 
     async fn open(&mut self, peer: &Peer) -> Option<Opened> {
-        let opened = open_at(peer, &self.digest, self.at).await;
+        let opened = open_at(peer, self.flight.class, &self.digest, self.at).await;
         match opened {
             Ok((size, opened)) if self.size.is_none_or(|known| known == size) => {
                 self.size = Some(size);
@@ -87,7 +88,8 @@ impl Transfer {
                 let urgent = *self.flight.urgent.borrow();
                 self.fetcher.0.counters.fetched(piece.len());
                 if !urgent {
-                    self.fetcher.0.throttle.take(piece.len()).await;
+                    let throttle = &self.fetcher.0.throttle;
+                    throttle.take(piece.len(), self.flight.class).await;
                 }
                 self.flight.arrived(self.at, &piece);
                 self.at += piece.len() as u64;
@@ -106,6 +108,7 @@ impl Transfer {
 /// Asks a peer for a blob from an offset on; the size comes with the first message.
 pub(super) async fn open_at(
     peer: &Peer,
+    class: Class,
     digest: &Digest,
     offset: u64,
 ) -> Result<(u64, Opened), Code> {
@@ -114,7 +117,7 @@ pub(super) async fn open_at(
         offset,
     };
     let opening = async {
-        let response = peer.bulk().fetch(request).await?;
+        let response = peer.content(class).fetch(request).await?;
         let mut rest = response.into_inner();
         let first = rest.message().await?;
         Ok::<_, tonic::Status>((first, rest))

@@ -25,6 +25,7 @@ impl Following {
     pub(super) fn said(&self, request: wire::JournalRequest) -> Result<(), RecordError> {
         let follower = Follower {
             holds: form::read_vector(request.holds)?,
+            ahead: form::read_ahead(request.ahead)?,
             waiting: request.waiting,
             heard: Instant::now().into_std(),
         };

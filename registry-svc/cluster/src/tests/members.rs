@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use registry_facts::record::FILLING;
 
+use super::sweeping::swept;
 use super::*;
 
 #[test]
@@ -23,6 +24,7 @@ fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
         }
         image
     });
+    let layer = sha256(&octets(1, 5000));
     run(async {
         let (first, second) = (site.start(0).await, site.start(1).await);
         until("two nodes meet", async || {
@@ -33,10 +35,23 @@ fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
         let deleted = first.store.delete_manifest(&repository(), &image).await;
         deleted.unwrap();
         assert!(!first.cluster.has_heard_all());
+        first.store.forget(&layer);
+        until("the layer waits in the trash", async || {
+            swept(&first, Duration::ZERO).await.waiting.n > 0
+        })
+        .await;
+        assert_eq!(first.store.repositories_with(&layer), [repository()]);
         assert!(first.cluster.forget_node(&name(2), false).await.unwrap());
         assert!(!first.cluster.forget_node(&name(2), false).await.unwrap());
         for node in [&first, &second] {
             until("nobody waits for it", async || node.cluster.has_heard_all()).await;
+            node.store.forget(&layer);
+            until("the layer is deleted", async || {
+                swept(node, Duration::ZERO).await;
+                let layout = node.store.layout();
+                !layout.blob(&layer).exists() && !layout.trashed(&layer).exists()
+            })
+            .await;
         }
         let third = site.start(2).await;
         assert_eq!(shown(&third.store, "v1").await, Some(image));

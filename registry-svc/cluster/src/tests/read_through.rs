@@ -89,7 +89,7 @@ fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
         let site = Site::new(3);
         let first = site.start(0).await;
         let layer = octets(9, 2 << 20);
-        let blob = push_blob(&first.store, &layer).await;
+        let blob = push_blob(&first.store, &repository(), &layer).await;
         let path = first.store.layout().blob(&blob);
         let mut wrong = layer.to_vec();
         wrong[1 << 20] ^= 1;
@@ -125,7 +125,7 @@ fn a_copy_that_is_wrong_is_never_served_whole_and_never_stored() {
         assert_eq!(second.store.held(&blob).await.unwrap(), None);
         // A good copy elsewhere repairs it.
         let third = site.start(2).await;
-        push_blob(&third.store, &layer).await;
+        push_blob(&third.store, &repository(), &layer).await;
         until("a good copy is taken", async || {
             second.store.held(&blob).await.unwrap().is_some()
         })
@@ -139,7 +139,7 @@ fn a_node_that_can_store_nothing_passes_on_what_a_peer_has() {
         let site = Site::new(2);
         let first = site.start(0).await;
         let layer = octets(3, 3 << 20);
-        let blob = push_blob(&first.store, &layer).await;
+        let blob = push_blob(&first.store, &repository(), &layer).await;
         let open = async |disk: &FaultyDisk| {
             let mut settings = StoreSettings::new("/store".into(), name(1));
             settings.index = IndexKind::Memory;

@@ -6,7 +6,7 @@ use registry_store::sweep::{Mode as SweepMode, Report, Settings as Sweep, sweep}
 use super::*;
 
 /// What nobody needs goes to the trash at once, and stays there for so long.
-async fn swept(node: &Node, trash: Duration) -> Report {
+pub(super) async fn swept(node: &Node, trash: Duration) -> Report {
     let settings = Sweep {
         grace: DurationWithin::clamped(Duration::ZERO),
         trash: DurationWithin::clamped(trash),

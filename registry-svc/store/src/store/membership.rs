@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use registry_facts::name::NodeName;
 use registry_facts::record::{FILLING, Fact, Key, Membership, Vector};
 
@@ -107,11 +108,28 @@ impl Noted {
     }
 }
 
+/// What a disk notes of the nodes, and who changes that.
+#[derive(Debug)]
+pub(super) struct Notes {
+    noted: Mutex<Noted>,
+    /// Held by the one who changes it, on the disk first.
+    changing: Mutex<()>,
+}
+
+impl Notes {
+    pub(super) fn new(noted: Noted) -> Self {
+        Self {
+            noted: Mutex::new(noted),
+            changing: Mutex::default(),
+        }
+    }
+}
+
 impl Store {
     /// What the disk notes of the nodes.
     #[must_use]
     pub fn noted(&self) -> Noted {
-        self.inner.noted.lock().clone()
+        self.inner.notes.noted.lock().clone()
     }
 
     /// Changes what the disk notes of the nodes, durably. One change follows the other, so that none is lost.
@@ -125,13 +143,13 @@ impl Store {
     ) -> Result<(), StoreError> {
         let inner = Arc::clone(&self.inner);
         let write = move |disk: &dyn Disk, layout: &Layout| {
-            let _alone = inner.noting.lock();
-            let before = inner.noted.lock().clone();
+            let _alone = inner.notes.changing.lock();
+            let before = inner.notes.noted.lock().clone();
             let mut noted = before.clone();
             change(&mut noted);
             if noted != before {
                 write_whole(disk, &layout.mark(NAME), noted.text().as_bytes())?;
-                *inner.noted.lock() = noted;
+                *inner.notes.noted.lock() = noted;
             }
             Ok(())
         };

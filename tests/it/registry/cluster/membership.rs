@@ -4,6 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use serde_json::Value;
+use tests::binaries::binary;
 use tests::daemon::run;
 use tests::wait;
 
@@ -11,24 +13,19 @@ use super::{
     Node, OCI_IMAGE, OPEN, PATIENCE, REPOSITORY, Site, certificate, config, image, layer, sha256,
 };
 
-/// Sweeps all the time, and waits for hardly anything but for other nodes.
-const EAGER: &str = "[sweep]\ninterval = \"1s\"\ngrace = \"200ms\"\ntrash = \"200ms\"\n";
-
 /// Longer than deletions are remembered.
 const FORTY_DAYS: u64 = 40 * 24 * 3_600_000;
 
 impl Site {
-    fn eager() -> Self {
-        let site = Self::with(|_| OPEN.to_owned(), |_| EAGER.to_owned());
+    fn connected() -> Self {
+        let site = Self::new();
         site.wait_connected();
         site
     }
 
     /// What a command of registry-svc prints on a node, when it succeeds.
     fn ask(&self, at: usize, arguments: &[&str]) -> String {
-        let mut command = self.nodes[at]
-            .machine
-            .command(super::binary("registry-svc"));
+        let mut command = self.nodes[at].machine.command(binary("registry-svc"));
         command.args(arguments);
         let (status, out, error) = run(command);
         assert!(status.success(), "{arguments:?}: {out}{error}");
@@ -39,12 +36,6 @@ impl Site {
         wait::for_it(text, PATIENCE, || self.ask(at, &["status"]).contains(text));
     }
 
-    /// Whether the disk of a node has this content, be it in the trash.
-    fn has_file(&self, at: usize, content: &[u8]) -> bool {
-        let hex = sha256(content).hex().to_owned();
-        holds(&self.scratch.join(&format!("root-{at}")), &hex)
-    }
-
     fn delete(&self, at: usize, layer: &[u8]) {
         let manifest = sha256(image(layer).1.as_bytes());
         let path = format!("/v2/{REPOSITORY}/manifests/{manifest}");
@@ -52,10 +43,18 @@ impl Site {
         assert_eq!(status, 202, "{head}");
     }
 
-    fn wait_deleted(&self, nodes: &[usize], content: &[u8]) {
+    /// Waits until no node among these keeps anything for another one.
+    fn wait_deletion_goes_on(&self, nodes: &[usize]) {
         for at in nodes {
-            wait::for_it("deleted content leaves the disk", PATIENCE, || {
-                !self.has_file(*at, content)
+            wait::for_it("deletion waits for nobody", PATIENCE, || {
+                let status = self.ask(*at, &["status", "--json"]);
+                let status: Value = serde_json::from_str(&status).unwrap();
+                let cluster = &status["detail"]["cluster"];
+                let of = |list: &str, key: &str, expected: bool| {
+                    let all = cluster[list].as_array().unwrap();
+                    all.iter().all(|one| one[key] == expected)
+                };
+                of("members", "holds_deletion", false) && of("peers", "connected", true)
             });
         }
     }
@@ -77,20 +76,10 @@ impl Site {
     }
 }
 
-fn holds(directory: &Path, name: &str) -> bool {
-    // Files come and go while this looks.
-    let Ok(entries) = fs::read_dir(directory) else {
-        return false;
-    };
-    entries.filter_map(Result::ok).any(|entry| {
-        entry.file_name().to_string_lossy().contains(name) || holds(&entry.path(), name)
-    })
-}
-
 #[test]
 #[ignore = "needs root for network namespaces"]
 fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
-    let mut site = Site::eager();
+    let mut site = Site::connected();
     let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
     for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
         let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
@@ -100,19 +89,16 @@ fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
     site.kill(2);
     site.delete(0, &deleted);
     // Sweeps keep what the one that is away might still refer to.
-    site.wait_status(0, "deletion waits for master-2, connected last at ");
-    for _ in 0..2 {
-        let report = site.ask(0, &["gc"]);
-        assert!(report.contains("kept until all other nodes"), "{report}");
+    for at in [0, 1] {
+        site.wait_status(at, "deletion waits for master-2, connected last at ");
     }
-    assert!(site.has_file(0, &deleted) && site.has_file(1, &deleted));
 
     assert_eq!(site.ask(0, &["node", "forget", "master-2"]), "done\n");
     assert_eq!(
         site.ask(0, &["node", "forget", "master-2"]),
         "it was so before\n"
     );
-    site.wait_deleted(&[0, 1], &deleted);
+    site.wait_deletion_goes_on(&[0, 1]);
     for at in [0, 1] {
         site.wait_status(at, "node master-2 was forgotten at ");
         let listed = site.ask(at, &["node", "list"]);
@@ -133,13 +119,13 @@ fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
     site.nodes[2].machine.cut_off();
     site.nodes[2].pull(&site.scratch, "kept", &kept).unwrap();
     site.nodes[2].machine.join();
-    site.wait_deleted(&[2], &deleted);
+    site.wait_deletion_goes_on(&[0, 1, 2]);
 }
 
 #[test]
 #[ignore = "needs root for network namespaces"]
 fn two_of_three_forget_a_node_that_is_away_for_as_long_as_deletions_are_remembered() {
-    let mut site = Site::eager();
+    let mut site = Site::connected();
     let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
     for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
         let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
@@ -163,7 +149,7 @@ fn two_of_three_forget_a_node_that_is_away_for_as_long_as_deletions_are_remember
     for at in [0, 1] {
         site.wait_status(at, "node master-2 was forgotten at ");
     }
-    site.wait_deleted(&[0, 1], &deleted);
+    site.wait_deletion_goes_on(&[0, 1]);
     site.begin_anew(2);
     site.nodes[2].pull(&site.scratch, "kept", &kept).unwrap();
     assert!(
@@ -190,13 +176,13 @@ fn away_for_forty_days(mark: &Path, node: &str) {
 #[test]
 #[ignore = "needs root for network namespaces"]
 fn a_node_is_taken_in_while_the_others_run() {
-    let mut site = Site::eager();
+    let mut site = Site::connected();
     let content = layer(1, 100_000);
     let (status, head) = site.nodes[0].push(&site.scratch, "before", &content);
     assert_eq!(status, 201, "{head}");
     // No configuration but its own names it.
     certificate(site.scratch.path(), "master-3");
-    let text = config(site.scratch.path(), 3).replace("plain = true\n", OPEN) + EAGER;
+    let text = config(site.scratch.path(), 3).replace("plain = true\n", OPEN);
     site.scratch.write("master-3.toml", &text);
     let address = "192.168.7.16";
     site.nodes.push(Node {
@@ -215,7 +201,7 @@ fn a_node_is_taken_in_while_the_others_run() {
         assert!(listed.contains("master-3  192.168.7.16:5444  "), "{listed}");
     }
     wait::for_it("the new node is filled", PATIENCE, || {
-        site.has_file(3, &content) && site.diff(3, 0) == (Some(0), String::new())
+        site.diff(3, 0) == (Some(0), String::new())
     });
     site.nodes[3].machine.cut_off();
     site.nodes[3]
