@@ -125,7 +125,7 @@ mod tests {
     fn a_name_asks_the_api_as_the_balancer_does() {
         let site = Site::example();
         let text = render(&site, &Layout::of_node(&site, &site.nodes[0]));
-        let probe = "[[health.port]]\nport = 6443\nkind = \"https\"\npath = \"/readyz\"\n";
+        let probe = "[[health.port]]\nport = 6443\npath = \"/readyz\"\n";
         assert!(text.contains(probe), "{text}");
         let (site, layout) = demo();
         assert!(
