@@ -74,7 +74,7 @@ fn every_problem_is_a_line_with_its_place_and_nothing_is_changed() {
     let text = template()
         .replace("address = \"192.168.7.14\"", "address = \"192.168.8.14\"")
         .replace("name = \"worker-2\"", "name = \"etcd-1\"")
-        .replace("#users = ", "users = ")
+        .replace("#users = \"registry", "users = \"registry")
         .replace("openshift = \"4.18\"", "openshift = \"3.11\"");
     let path = shown(&files.write("site.toml", &text));
     let (code, stdout, stderr) = outpost(&["check", &path]);
@@ -109,7 +109,7 @@ fn every_problem_is_a_line_with_its_place_and_nothing_is_changed() {
 #[test]
 fn users_of_the_registry_are_looked_at() {
     let files = Scratch::new("site-users");
-    let text = template().replace("#users = ", "users = ");
+    let text = template().replace("#users = \"registry", "users = \"registry");
     let path = shown(&files.write("site.toml", &text));
     for (users, code, said) in [
         ("# nobody\n", 78, "names no user"),
