@@ -139,7 +139,7 @@ pub enum Verb {
     },
 }
 
-/// What is done with the nodes of the site.
+/// The verbs about the nodes of the site.
 #[derive(Debug, Subcommand)]
 pub enum NodeVerb {
     /// List the other nodes, also those that were forgotten, and which of them deletion waits for
@@ -152,7 +152,7 @@ pub enum NodeVerb {
         /// The node, as its certificate names it
         #[arg(value_name = "NODE")]
         node: NodeName,
-        /// Where the other nodes find it
+        /// The address at which the other nodes find it
         #[arg(value_name = "HOST:PORT")]
         address: Option<String>,
         /// The running daemon.
@@ -161,8 +161,8 @@ pub enum NodeVerb {
     },
     /// Forget a node that is gone
     ///
-    /// Nothing waits for it any more: content that nobody needs is deleted, and a majority is one of the other nodes.
-    /// Should it come back, it sets its journal aside and begins anew, because it could bring back deleted
+    /// Nothing waits for it any more: content that is not needed is deleted, and a majority is one of the other nodes.
+    /// Should it come back, it sets its journal aside and begins again, because it could bring back deleted
     /// content; images that only it has keep their content and lose their names, which `registry-svc recover` lists there.
     /// A node that has been away for 30 days is forgotten without this.
     Forget {

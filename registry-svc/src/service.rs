@@ -520,12 +520,12 @@ async fn say_clock(cluster: Cluster, readiness: Readiness) {
     }
 }
 
-/// Says that the other nodes have forgotten this one, and ends the process so that its next start begins anew.
+/// Says that the other nodes have forgotten this one, and ends the process so that its next start begins again.
 async fn say_forgotten(cluster: Cluster, readiness: Readiness) {
     while !cluster.has_to_begin() {
         tokio::time::sleep(LOOK_AT_STANDING).await;
     }
-    let reason = "the other nodes have forgotten this one: it begins anew at its next start";
+    let reason = "the other nodes have forgotten this one: it begins again at its next start";
     readiness.set_reason("forgotten", Some(reason.to_owned()));
     if let Err(error) = kill_process(getpid(), Signal::TERM) {
         tracing::error!(%error, "This process cannot be ended: restart it");
@@ -569,7 +569,7 @@ async fn open(
     if recovery.has_begun_anew {
         tracing::warn!(
             set_aside = %store.layout().set_aside().display(),
-            "The other nodes had forgotten this one, so it begins anew: `registry-svc recover` lists images that only this node had"
+            "The other nodes had forgotten this one, so it begins again: `registry-svc recover` lists images that only this node had"
         );
     }
     // A store that is new has nothing that an index could have been made of.

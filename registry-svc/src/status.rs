@@ -484,7 +484,7 @@ fn write_cluster(text: &mut String, cluster: &shown::Cluster) -> std::fmt::Resul
     if cluster.begins_anew {
         writeln!(
             text,
-            "THE OTHER NODES HAVE FORGOTTEN THIS ONE: it begins anew at its next start"
+            "THE OTHER NODES HAVE FORGOTTEN THIS ONE: it begins again at its next start"
         )?;
     }
     Ok(())

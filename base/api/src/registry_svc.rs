@@ -140,7 +140,7 @@ pub struct Cluster {
     /// All nodes beside this one that were ever named, also those that were forgotten.
     #[serde(default)]
     pub members: Vec<Member>,
-    /// Whether the other nodes have forgotten this one, which begins anew at its next start.
+    /// Whether the other nodes have forgotten this one, which begins again at its next start.
     #[serde(default)]
     pub begins_anew: bool,
 }

@@ -96,7 +96,7 @@ impl Followers {
         }
     }
 
-    /// So many other nodes should follow from now on.
+    /// This many other nodes should follow from now on.
     pub fn set_peers(&mut self, peers: usize) {
         self.configured = peers + 1;
     }

@@ -14,7 +14,7 @@ pub struct Ahead {
 }
 
 impl Ahead {
-    /// Of sequences that rise.
+    /// The records with these sequences, which rise.
     #[must_use]
     pub fn new(origin: NodeId, sequences: impl IntoIterator<Item = u64>) -> Self {
         let mut ranges: Vec<RangeInclusive<u64>> = Vec::new();

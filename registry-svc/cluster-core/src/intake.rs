@@ -25,8 +25,8 @@
 //! how it went.
 
 mod ahead;
+mod fetch_queue;
 mod needs;
-mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -36,9 +36,9 @@ use registry_facts::name::NodeName;
 use registry_facts::record::{NodeId, Record, Vector};
 use retry::Backoff;
 
+pub use self::fetch_queue::Class;
+use self::fetch_queue::FetchQueue;
 use self::needs::content_of;
-pub use self::wanted::Class;
-use self::wanted::Wanted;
 
 /// Records of one origin that do not count as waiting because they are applied ahead, as a multiple of those that
 /// may wait.
@@ -158,7 +158,7 @@ pub struct Intake {
     queues: BTreeMap<NodeId, Queue>,
     pending: BTreeMap<u64, Pending>,
     needs: BTreeMap<Digest, Need>,
-    wanted: Wanted,
+    wanted: FetchQueue,
     n_repairs: usize,
     batches: BTreeMap<u64, Batch>,
     next: u64,
@@ -256,7 +256,7 @@ impl Intake {
             queues: BTreeMap::new(),
             pending: BTreeMap::new(),
             needs: BTreeMap::new(),
-            wanted: Wanted::default(),
+            wanted: FetchQueue::default(),
             n_repairs: 0,
             batches: BTreeMap::new(),
             next: 0,

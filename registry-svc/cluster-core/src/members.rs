@@ -8,12 +8,12 @@
 //!
 //! A node that was forgotten may come back with a journal that *began* since. Each disk notes when
 //! its node had been forgotten last by then; the others take nothing from one that notes an earlier time, unless
-//! they know no record that it holds: then it is new, and is told the time before it is told anything else.
-//! A node that is refused by so many that it has no majority sets its journal aside and begins anew.
+//! they know no record that it holds: then it is new, and receives that time before anything else.
+//! A node that is refused by a majority sets its journal aside and begins again.
 //!
-//! A node with an empty journal knows no deletion and nobody that was forgotten. Until it has caught up with a node
+//! A node with an empty journal knows no deletion and no node that was forgotten. Until it has caught up with a node
 //! that is *current*, it takes else only of nodes that have begun as well and have taken nothing of a node that
-//! had: what these have was pushed since. A node is current when it had caught up with a majority no longer ago than deletions are remembered.
+//! had: such nodes have only later pushes. A node is current when it had caught up with a majority no longer ago than deletions are remembered.
 //! It hands the time on to those that catch up with it, and never makes it later without a majority, so that
 //! a minority that was forgotten does not keep itself current.
 //!
@@ -30,7 +30,7 @@ pub struct Members {
     own: NodeName,
     /// Those that the configuration names beside this one.
     configured: BTreeSet<NodeName>,
-    /// What the journal says.
+    /// The statements of the journal.
     stated: BTreeMap<NodeName, Membership>,
     /// When each was connected last.
     seen: BTreeMap<NodeName, u64>,
@@ -40,7 +40,7 @@ pub struct Members {
     age: u64,
 }
 
-/// What a node says of itself when it connects.
+/// The statement of a node about itself when it connects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Claim {
     /// When it had been forgotten last before its journal began.
@@ -71,7 +71,7 @@ pub enum Obstacle {
     Unknown,
     /// Fewer nodes than a majority are connected.
     NoMajority,
-    /// Nobody would know where it is.
+    /// No node would know its address.
     NoAddress,
 }
 
@@ -135,7 +135,7 @@ impl Members {
         }
     }
 
-    /// Whether a node may connect: one that the configuration names, but was forgotten, may begin anew.
+    /// Whether a node may connect: one that the configuration names, but was forgotten, may begin again.
     #[must_use]
     pub fn may_connect(&self, name: &NodeName) -> bool {
         self.configured.contains(name) || self.is_member(name)
@@ -155,7 +155,7 @@ impl Members {
         self.seen.get(name).copied()
     }
 
-    /// What this node says of itself, when it had been forgotten at `began` before its journal began.
+    /// The statement of this node about itself, when it had been forgotten at `began` before its journal began.
     #[must_use]
     pub fn claim(&self, began: u64) -> Claim {
         let own = self.stated.get(&self.own);
@@ -201,7 +201,7 @@ impl Members {
         self.together
     }
 
-    /// What the disk is to note: when each other node was connected last, and [`together`](Self::together).
+    /// The values for the disk to note: when each other node was connected last, and [`together`](Self::together).
     #[must_use]
     pub fn to_note(&self) -> (BTreeMap<NodeName, u64>, u64) {
         let seen = self
@@ -341,7 +341,7 @@ impl Members {
         }))
     }
 
-    /// Whether this node has to begin anew: some nodes refuse it, and the rest, which are connected, are no
+    /// Whether this node has to begin again: some nodes refuse it, and the rest, which are connected, are no
     /// majority with it.
     #[must_use]
     pub fn has_to_begin(

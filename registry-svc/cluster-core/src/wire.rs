@@ -14,7 +14,7 @@ use super::buckets::Buckets;
 /// The longest vector that is taken: a site has few nodes, and each has few lives.
 const LONGEST_VECTOR: usize = 4096;
 
-/// The most ranges of records ahead that are told and taken; those beyond count once they are in their places.
+/// The most ranges of records ahead in a message; records beyond count once they have taken their places.
 const MOST_RANGES: usize = 1024;
 
 /// A message of any kind; none when the octets are not one.

@@ -11,7 +11,7 @@ mod content;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use daemon::Backoff;
 use oci::digest::Digest;
@@ -28,14 +28,12 @@ use tonic::{Code, Streaming};
 use super::counters::Counters;
 use super::fetch::Fetcher;
 use super::members::Members;
+use super::pace::{BEAT, milliseconds};
 use super::peer::Peer;
 use registry_cluster_core::clocks::{Clocks, Fault};
 use registry_cluster_core::intake::{Intake, Limits, Output, Receipt};
 use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
-
-/// How often a follower says what it holds, and waits are looked at.
-pub(super) const BEAT: Duration = Duration::from_secs(1);
 
 /// A peer whose stream is silent for so long is taken for dead: it says what it holds every second.
 const SILENCE: Duration = Duration::from_secs(5);
@@ -92,16 +90,16 @@ pub(super) enum FeedError {
     OtherName(String),
     #[error("the peer has this node's own name in another life: two nodes have one name")]
     Twin,
-    #[error("the peer has forgotten this node, which begins anew")]
+    #[error("the peer has forgotten this node, which begins again")]
     Refused,
-    #[error("the peer was forgotten; it is followed once it has begun anew")]
+    #[error("the peer was forgotten; it is followed once it has begun again")]
     Forgotten,
     #[error(
         "this node begins and takes nothing yet: the peer has been apart from most nodes for as long as deletions are \
          remembered, and may bring back what was deleted"
     )]
     Apart,
-    #[error("what the peer says of this node cannot be noted")]
+    #[error("the disk cannot note the statement of the peer about this node")]
     Note(#[from] StoreError),
 }
 
@@ -599,12 +597,6 @@ pub(super) fn behind(here: &Vector, there: &Vector) -> u64 {
         .iter()
         .map(|(origin, sequence)| sequence.saturating_sub(here.of(origin)))
         .fold(0, u64::saturating_add)
-}
-
-/// Milliseconds since 1970.
-pub(super) fn milliseconds(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH);
-    u64::try_from(since.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Something by chance.

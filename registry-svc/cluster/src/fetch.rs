@@ -96,22 +96,22 @@ struct Inner {
     members: Members,
     counters: Counters,
     throttle: Throttle,
-    places: Places,
+    slots: FlightSlots,
     flights: Mutex<BTreeMap<Digest, Arc<Flight>>>,
     /// Copies that were not what they should be: asked last.
     suspects: Mutex<BTreeSet<(NodeName, Digest)>>,
 }
 
-/// The places of flights in the background.
+/// The slots of flights in the background.
 #[derive(Debug)]
-struct Places {
+struct FlightSlots {
     small: Arc<Semaphore>,
     all: Arc<Semaphore>,
-    /// Large ones leave half of all places to others.
+    /// Large ones leave half of all slots to others.
     large: Arc<Semaphore>,
 }
 
-impl Places {
+impl FlightSlots {
     fn new(n_flights: usize) -> Self {
         let places = |n_places: usize| Arc::new(Semaphore::new(n_places.max(1)));
         Self {
@@ -167,7 +167,7 @@ impl Fetcher {
             members,
             counters,
             throttle: Throttle::new(rates),
-            places: Places::new(fetches),
+            slots: FlightSlots::new(fetches),
             flights: Mutex::default(),
             suspects: Mutex::default(),
         }))
@@ -277,7 +277,7 @@ impl Fetcher {
     ) -> TransferOutcome {
         let mut urgent = flight.urgent.subscribe();
         let _place = tokio::select! {
-            place = self.0.places.take(flight.class) => place,
+            place = self.0.slots.take(flight.class) => place,
             _ = urgent.wait_for(|urgent| *urgent) => Vec::new(),
         };
         match self.0.store.held(digest).await {

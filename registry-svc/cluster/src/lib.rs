@@ -39,9 +39,10 @@ use tokio::time::Instant;
 
 use self::compare::{CompareError, Comparison};
 use self::counters::Counters;
-use self::feed::{BEAT, Feed};
+use self::feed::Feed;
 use self::fetch::Fetcher;
 use self::members::Members;
+use self::pace::BEAT;
 use self::peer::Peer;
 use self::server::Server;
 use self::settings::Settings;
@@ -55,6 +56,7 @@ pub mod counters;
 mod feed;
 mod fetch;
 mod members;
+mod pace;
 mod peer;
 pub mod proxy;
 mod read_through;
@@ -308,7 +310,7 @@ impl Cluster {
         self.0.members.add(name, address).await
     }
 
-    /// Forgets a node: nothing waits for it any more, and it begins anew should it come back. Without a
+    /// Forgets a node: nothing waits for it any more, and it begins again should it come back. Without a
     /// majority of the known nodes only when `forced`. True unless it was forgotten already.
     ///
     /// # Errors
@@ -357,7 +359,7 @@ impl Cluster {
             said.collect::<std::collections::BTreeMap<_, _>>()
         });
         let peers = self.peers();
-        let now = feed::milliseconds(self.0.store.stated_time());
+        let now = pace::milliseconds(self.0.store.stated_time());
         let peers = peers.iter().map(|peer| {
             let known = peer.known();
             let follower = followers.get(&peer.name);

@@ -19,7 +19,7 @@ use registry_store::journal::snapshot::TOMBSTONES;
 use registry_store::{Noted, Store, StoreError};
 use tokio::task::JoinSet;
 
-use super::feed::{BEAT, milliseconds};
+use super::pace::{BEAT, milliseconds};
 use super::peer::Peer;
 use super::settings::{PeerSettings, Settings};
 
@@ -39,13 +39,13 @@ pub enum MemberError {
     /// Fewer than a majority are connected.
     #[error(
         "no more than half of the known nodes are connected, and those that are away may be at work: repeat with \
-         --force only when {0} is gone for good"
+         --force only when {0} is gone permanently"
     )]
     NoMajority(NodeName),
-    /// Nobody would know where it is.
+    /// No node would know its address.
     #[error("no configuration has the address of {0}: say it")]
     NoAddress(NodeName),
-    /// What was given is no address.
+    /// The text is no address.
     #[error("not an address: {0}")]
     Address(String),
     /// It cannot be stated.
@@ -147,7 +147,7 @@ impl Members {
 
     //--- Nodes that connect
 
-    /// What this node says of itself.
+    /// The statement of this node about itself.
     pub(super) fn claim(&self) -> Claim {
         let began = self.0.store.noted().began;
         self.core().claim(began)
@@ -205,7 +205,7 @@ impl Members {
         self.0.has_to_begin.load(Ordering::Acquire)
     }
 
-    /// A node that was forgotten begins anew, or has done so, and is one of the site's again.
+    /// A node that was forgotten begins again, or has done so, and is one of the site's again.
     pub(super) async fn take_in(&self, name: &NodeName) {
         if self.is_member(name) {
             return;
@@ -222,7 +222,7 @@ impl Members {
         }
     }
 
-    //--- What an operator says
+    //--- Commands of an operator
 
     pub(super) async fn forget(&self, name: &NodeName, forced: bool) -> Result<bool, MemberError> {
         let connected = self.connected();
@@ -379,7 +379,7 @@ impl Members {
         for name in overdue {
             tracing::warn!(
                 node = name.as_str(),
-                "A node is away for as long as deletions are remembered: it is forgotten, and begins anew should it come back"
+                "A node is away for as long as deletions are remembered: it is forgotten, and begins again should it come back"
             );
             if let Err(error) = self.forget(&name, false).await {
                 tracing::error!(
@@ -424,7 +424,7 @@ impl Members {
         }
     }
 
-    /// Has this node begin anew when too few take it, once each has answered or cannot be reached.
+    /// Has this node begin again when too few take it, once each has answered or cannot be reached.
     async fn look_whether_to_begin(&self, connected: &BTreeSet<NodeName>) {
         let peers = self.peers();
         let is_open = |peer: &Arc<Peer>| !peer.is_connected() && peer.known().error.is_empty();
@@ -443,7 +443,7 @@ impl Members {
             Ok(()) => self.0.has_to_begin.store(true, Ordering::Release),
             Err(error) => tracing::error!(
                 error = &error as &dyn std::error::Error,
-                "This node cannot begin anew"
+                "This node cannot begin again"
             ),
         }
     }

@@ -124,7 +124,7 @@ impl Server {
         look(&self.lock())
     }
 
-    /// So many other nodes should follow.
+    /// This many other nodes should follow.
     pub(super) fn set_peers(&self, n_peers: usize) {
         self.lock().set_peers(n_peers);
     }
@@ -483,7 +483,7 @@ async fn admitted(
             Ok(())
         }
         Reception::Refused => Err(Status::failed_precondition(
-            "this node was forgotten: it has to begin anew",
+            "this node was forgotten: it has to begin again",
         )),
     }
 }

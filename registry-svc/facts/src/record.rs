@@ -150,7 +150,7 @@ pub const FILLING: u64 = 1;
 pub struct Membership {
     /// Whether it is one of them; else it was forgotten.
     pub is_member: bool,
-    /// Where the others find it, as `host:port`; none when their configurations say so.
+    /// The address for the others, as `host:port`; none when their configurations have it.
     pub address: Option<Arc<str>>,
     /// When it was forgotten last, in milliseconds since 1970, and more than each time before; 0 when it
     /// never was.

@@ -654,7 +654,7 @@ fn found_sessions(
     Ok(sessions)
 }
 
-/// What this node states. Deletions are remembered that other nodes may not have heard of; before these are looked
+/// The source of this node's statements. Deletions are remembered that other nodes may not have heard of; before these are looked
 /// at, all that the configuration names count.
 fn own(settings: &Settings, origin: NodeId, stamp: Hlc, noted: &Noted) -> Arc<Own> {
     let own = Own::new(origin, stamp, settings.wall);

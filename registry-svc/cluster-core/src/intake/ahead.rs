@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use oci::reference::RepositoryName;
 use registry_facts::record::{Fact, NodeId, Record};
 
-use super::wanted::Class;
+use super::fetch_queue::Class;
 use super::{Ahead, Intake, Pending};
 use crate::ahead;
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use oci::digest::Digest;
 use registry_facts::record::{Fact, Record};
 
-use super::wanted::Class;
-use super::{Intake, Kind, Need, Outcome, Output, Phase, Wanted};
+use super::fetch_queue::{Class, FetchQueue};
+use super::{Intake, Kind, Need, Outcome, Output, Phase};
 
 impl Need {
     /// A manifest is small: pushes bound it.
@@ -20,7 +20,7 @@ impl Need {
     }
 
     /// To be asked for.
-    pub(super) fn want(&mut self, digest: Digest, wanted: &mut Wanted) {
+    pub(super) fn want(&mut self, digest: Digest, wanted: &mut FetchQueue) {
         self.phase = Phase::Wanted;
         wanted.add(digest, self.class(), self.size);
     }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::{Status, Streaming};
 
 use super::{Following, RECORDS, admitted, claim_of, malformed};
-use crate::feed::{BEAT, milliseconds};
+use crate::pace::{BEAT, milliseconds};
 use registry_cluster_core::acknowledge::Follower;
 use registry_cluster_core::wire as form;
 

@@ -6,7 +6,7 @@
 //! comparison what only this node has. The damaged files are moved to a directory of their own; those of
 //! the copy are read and then replaced.
 //!
-//! The journal of a node that begins anew is replaced in the same way, by an empty one.
+//! The journal of a node that begins again is replaced in the same way, by an empty one.
 //!
 //! A crash at any step leaves the damaged journal or the new one.
 
@@ -39,7 +39,7 @@ pub struct Salvaged {
     pub n_lost: u64,
 }
 
-/// What a journal keeps of the one that it replaces.
+/// The part of a journal that its replacement keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keep {
     /// All statements that can be read.

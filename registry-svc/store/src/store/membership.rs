@@ -1,4 +1,4 @@
-//! The membership of the nodes: what the journal says of it, and what this disk notes beside the journal.
+//! The membership of the nodes: the statements of the journal, and the notes of this disk beside it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ const LONGEST: u64 = 64 << 10;
 /// Nodes in one journal: more than any site has or had.
 const MOST_NODES: usize = 1024;
 
-/// What a disk notes of the nodes.
+/// The notes of a disk about the nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
     /// When this node had been forgotten last before the journal here began, in milliseconds since 1970; 0 when it
@@ -38,7 +38,7 @@ pub struct Noted {
 }
 
 impl Noted {
-    /// Reads the mark. One that is damaged notes nothing: the others then have this node begin anew, should it
+    /// Reads the mark. One that is damaged notes nothing: the others then have this node begin again, should it
     /// have been forgotten, and wait for absent ones from now on.
     pub(super) fn read(disk: &dyn Disk, layout: &Layout) -> io::Result<Self> {
         let octets = match read_whole(disk, &layout.mark(NAME), LONGEST) {
@@ -50,7 +50,7 @@ impl Noted {
         };
         let noted = std::str::from_utf8(&octets).ok().and_then(Self::parse);
         if noted.is_none() {
-            tracing::error!("The file members is damaged and is written anew");
+            tracing::error!("The file members is damaged and is written again");
         }
         Ok(noted.unwrap_or_default())
     }
@@ -108,7 +108,7 @@ impl Noted {
     }
 }
 
-/// What a disk notes of the nodes, and who changes that.
+/// The notes of a disk, and the lock of their changes.
 #[derive(Debug)]
 pub(super) struct Notes {
     noted: Mutex<Noted>,
@@ -126,7 +126,7 @@ impl Notes {
 }
 
 impl Store {
-    /// What the disk notes of the nodes.
+    /// The notes of the disk about the nodes.
     #[must_use]
     pub fn noted(&self) -> Noted {
         self.inner.notes.noted.lock().clone()
@@ -167,7 +167,7 @@ impl Store {
         self.on_disk("mark the journal", write).await
     }
 
-    /// What the journal says of the nodes.
+    /// The statements of the journal about the nodes.
     ///
     /// # Errors
     ///

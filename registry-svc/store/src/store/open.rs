@@ -335,7 +335,7 @@ fn begin_anew(
     directory: &Directory,
     recovery: &mut Recovery,
 ) -> Result<NodeId, StoreError> {
-    let doing = || StoreError::io("begin anew");
+    let doing = || StoreError::io("begin again");
     let disk = &*directory.disk;
     let origin = new_incarnation(disk, layout, &settings.node).map_err(doing())?;
     salvage::replace(directory, &layout.set_aside(), Keep::Nothing)?;
@@ -511,7 +511,7 @@ fn index(
         }
         let name = random().map_err(StoreError::io("name the index"))?;
         let name = format!("{name:016x}");
-        match anew(settings, &layout.index(), &name, directory, history) {
+        match again(settings, &layout.index(), &name, directory, history) {
             Ok((view, replayed)) => {
                 recovery.rebuilt = Some(reason);
                 return Ok(Indexed {
@@ -574,7 +574,7 @@ enum Anew {
 
 /// Makes a new database of the journal, in a directory that never was: threads of one that was open
 /// in this process a moment ago may write files into theirs.
-fn anew(
+fn again(
     settings: &Settings,
     path: &Path,
     name: &str,

@@ -24,7 +24,7 @@ impl Site {
     }
 
     /// What a command of registry-svc prints on a node, when it succeeds.
-    fn ask(&self, at: usize, arguments: &[&str]) -> String {
+    pub(super) fn ask(&self, at: usize, arguments: &[&str]) -> String {
         let mut command = self.nodes[at].machine.command(binary("registry-svc"));
         command.args(arguments);
         let (status, out, error) = run(command);

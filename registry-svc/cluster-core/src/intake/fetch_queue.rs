@@ -1,4 +1,4 @@
-//! What is to be fetched, in the order in which it is.
+//! The order in which content is fetched.
 //!
 //! Small content is on its way within a round trip, so it never waits for a place that large content has. Within a
 //! class the earlier goes first, but a digest lets one later digest pass for each mebibyte that it has: a large
@@ -39,9 +39,9 @@ impl Class {
     }
 }
 
-/// The digests to ask for, and how many are asked for.
+/// The digests to ask for, and the number of those that run.
 #[derive(Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct FetchQueue {
     small: Lane,
     middle: Lane,
     large: Lane,
@@ -55,14 +55,14 @@ struct Lane {
     n_running: usize,
 }
 
-impl Wanted {
+impl FetchQueue {
     pub(super) fn add(&mut self, digest: Digest, class: Class, size: Option<u64>) {
         self.n_added += 1;
         let turn = self.n_added.saturating_add(size.unwrap_or(0) / SMALL);
         self.lane(class).waiting.insert((turn, digest));
     }
 
-    /// The next digest, when no more than so many run; a class leaves half of the places to the smaller ones.
+    /// The next digest, when fewer than `most` run; a class leaves half of the places to the smaller ones.
     pub(super) fn next(&mut self, most: usize) -> Option<(Digest, Class)> {
         let large = self.large.n_running;
         let middle = large + self.middle.n_running;
@@ -110,7 +110,7 @@ mod tests {
     #[test]
     fn small_content_goes_first_and_large_content_waits_but_not_for_ever() {
         let digest = |name: u64| Digest::of(Algorithm::Sha256, &name.to_le_bytes());
-        let mut wanted = Wanted::default();
+        let mut wanted = FetchQueue::default();
         let mut add = |name: u64, size: u64| wanted.add(digest(name), Class::of(size), Some(size));
         add(0, 3 * MIDDLE);
         add(1, 2 * MIDDLE);
@@ -133,7 +133,7 @@ mod tests {
         wanted.ended(Class::Middle);
         assert_eq!(wanted.next(4), Some((digest(1), Class::Large)));
         // Later ones overtake a large one only so often.
-        let mut wanted = Wanted::default();
+        let mut wanted = FetchQueue::default();
         wanted.add(digest(0), Class::Middle, Some(5 * SMALL));
         let mut n_before = 0;
         loop {
