@@ -153,7 +153,7 @@ impl NtpListeners {
         if growth.left == 0 {
             return Ok(());
         }
-        // Whatever comes of it: what failed once fails again.
+        // An attempt that fails is not repeated for ever.
         growth.left -= 1;
         let sockets = sockets::join(&growth.settings)?;
         let heartbeats = server.grow(sockets, &self.supply, random)?;
