@@ -1,7 +1,7 @@
 //! The NTP listeners: sockets and threads, from the start or once a client is allowed.
 //!
 //! Each address has one socket and one thread at first. When they cannot keep up, it gets another of both, as many as `threads`
-//! allows. Sockets that systemd hands over have all their threads from the start.
+//! allows. Sockets that were handed over get more threads, not more sockets.
 //!
 //! Open sockets stay open after the last client is denied; requests then get no answer.
 
@@ -29,6 +29,8 @@ const SETTLING: Duration = Duration::from_millis(100);
 /// How more threads are made.
 struct Growth {
     settings: ServerSettings,
+    /// Sockets that were handed over. Another program has made them, and may not share their addresses.
+    shared: Vec<UdpSocket>,
     /// More threads that each address may get.
     left: usize,
 }
@@ -97,8 +99,8 @@ impl NtpListeners {
             return Ok(sockets);
         };
         let handed_over = sockets::handed_over(inherited)?;
-        let is_own = handed_over.is_empty();
-        let sockets = if is_own {
+        let shared = clones(&handed_over)?;
+        let sockets = if shared.is_empty() {
             sockets::open(settings)?
         } else {
             sockets::bind_devices(&handed_over, settings)?;
@@ -109,11 +111,11 @@ impl NtpListeners {
         }
         let mut held = self.held();
         held.listeners = sockets::names(&sockets);
-        // Another program has made sockets that were handed over: it may not share their addresses.
-        let at_once = if is_own { sockets.len() } else { threads };
+        let at_once = sockets.len();
         let server = Server::start(sockets, at_once, &self.supply, &mut held.random)?;
-        held.growth = is_own.then(|| Growth {
+        held.growth = Some(Growth {
             settings: settings.clone(),
+            shared,
             left: threads.saturating_sub(1),
         });
         self.progress.register_all(server.heartbeats());
@@ -153,9 +155,13 @@ impl NtpListeners {
         if growth.left == 0 {
             return Ok(());
         }
-        // Whatever comes of it: what failed once fails again.
+        // An attempt that fails is not repeated for ever.
         growth.left -= 1;
-        let sockets = sockets::join(&growth.settings)?;
+        let sockets = if growth.shared.is_empty() {
+            sockets::join(&growth.settings)?
+        } else {
+            clones(&growth.shared)?
+        };
         let heartbeats = server.grow(sockets, &self.supply, random)?;
         tracing::info!(
             threads = server.n_threads(),
@@ -186,7 +192,10 @@ impl NtpListeners {
 
     /// Threads answer what they have read, and then end.
     pub(super) fn ask_to_stop(&self) {
-        if let Some(server) = &self.held().server {
+        let mut held = self.held();
+        // No thread would read from these.
+        held.growth = None;
+        if let Some(server) = &held.server {
             server.ask_to_stop();
         }
     }
@@ -200,4 +209,8 @@ impl NtpListeners {
     fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock()
     }
+}
+
+fn clones(sockets: &[UdpSocket]) -> std::io::Result<Vec<UdpSocket>> {
+    sockets.iter().map(UdpSocket::try_clone).collect()
 }

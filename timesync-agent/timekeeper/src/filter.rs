@@ -15,7 +15,7 @@ use time_model::view::SourceStatistics;
 
 /// Wander of an oscillator in a second: from one in an oven to one beside a fan.
 const WANDERS: [f64; 5] = [1e-11, 1e-10, 1e-9, 1e-8, 1e-7];
-/// What jitter is: the part of the visible one that is noise of the clocks and not of the path; how one-sided the waiting is, in usual
+/// The kinds of jitter: the part of the visible one that is noise of the clocks and not of the path; how one-sided the waiting is, in usual
 /// waits; and how credible that is before there are samples, as a logarithm. On most paths round trips explain everything, and both
 /// ways wait alike.
 const JITTERS: [(f64, f64, f64); 9] = [
@@ -29,7 +29,7 @@ const JITTERS: [(f64, f64, f64); 9] = [
     (0.0, 60.0, -6.0),
     (0.0, -60.0, -6.0),
 ];
-/// The first so many of them have both ways wait alike.
+/// The first of them, this many, have both ways wait alike.
 const EVEN: usize = 3;
 /// A model that is less credible than the best by this, as a logarithm, changes nothing.
 const NEGLIGIBLE: f64 = 20.0;

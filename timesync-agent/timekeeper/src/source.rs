@@ -10,8 +10,8 @@ use time_model::view::{Leap, Reason, SelectionView, SourceMode, SourceState};
 
 /// The polling interval is so long that the uncertainty it adds is this part of the noise of one sample.
 const POLL_GROWTH: f64 = 0.65;
-/// And no more than that of this many times the uncertainty after the sample: where some samples say more than most, more of them are
-/// of use.
+/// And no more than that of this many times the uncertainty after the sample: more samples are of use if a few
+/// say more than most.
 const POLL_CERTAINTY: f64 = 1.6;
 /// But an uncertainty of this, in seconds, is not worth more requests.
 const POLL_ENOUGH: f64 = 10e-6;

@@ -45,10 +45,9 @@ pub(super) struct Schedule {
     n_ahead: u8,
     /// The number of requests before the next one that counts, with the one that is out.
     ahead_left: u8,
-    /// Too little was learned so far: polls are bursts, too, where the start was one.
-    wants_more: bool,
-    /// A burst has checked a sample that contradicts earlier ones, and no other sample has come since.
-    has_checked: bool,
+    /// The wish after the last good sample. If too little was learned so far, polls are bursts, too, where the start was one. If that
+    /// sample contradicted earlier ones, a burst has checked it.
+    wish: Option<PollRequest>,
     is_online: bool,
     /// The server is so near that it may be asked more than once a second.
     is_near: bool,
@@ -79,8 +78,7 @@ impl Schedule {
             // In interleaved mode an answer tells of the exchange before it, which is to be a good one, too.
             n_ahead: if options.xleave { 2 } else { 1 },
             ahead_left: 0,
-            wants_more: false,
-            has_checked: false,
+            wish: None,
             is_online: false,
             is_near: false,
             last: None,
@@ -171,7 +169,8 @@ impl Schedule {
                 }
             }
             None => {
-                let is_learning = self.wants_more && self.initial_burst.is_some();
+                let wants_more = self.wish.is_some_and(|wish| wish.wants_more);
+                let is_learning = wants_more && self.initial_burst.is_some();
                 if is_reached && (is_learning || self.poll_burst.is_some()) {
                     let (good, total) = POLL_BURST;
                     self.start((good, total - 1));
@@ -234,16 +233,15 @@ impl Schedule {
 
     /// And it gave a good sample. More of them may still be of use.
     pub(super) fn satisfied(&mut self, wish: PollRequest, now: RawTime) {
-        let wants_more = wish.wants_more;
-        self.wants_more = wants_more;
+        let before = self.wish.replace(wish);
+        let has_checked = before.is_some_and(|wish| wish.is_contradicted);
         let is_idle = self.burst_left.is_none() && self.initial_burst.is_some();
-        if wish.is_contradicted && is_idle && !self.has_checked {
+        if wish.is_contradicted && is_idle && !has_checked {
             self.start(CHECK_BURST);
         }
-        self.has_checked = wish.is_contradicted;
         if let Some(burst) = &mut self.burst_left {
             burst.good = burst.good.saturating_sub(1);
-            if burst.good == 0 && !wants_more {
+            if burst.good == 0 && !wish.wants_more {
                 self.burst_left = None;
             }
         }

@@ -191,7 +191,7 @@ impl Model {
         }
     }
 
-    /// The estimate so many seconds after the last sample.
+    /// The estimate this many seconds after the last sample.
     pub(super) fn estimate(&self, seconds: f64) -> Estimate {
         let mut estimate = self.steady;
         if let Some((chance, jumped)) = &self.jumped {

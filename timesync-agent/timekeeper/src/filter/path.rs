@@ -124,8 +124,8 @@ impl Path {
         self.blend(FLOOR_ERROR)
     }
 
-    /// Where both ways wait, few round trips are near the floor, and distances are in spreads over the root of n. Where one does,
-    /// most are, and distances are in its mean over n.
+    /// Few round trips are near the floor if both ways wait, and distances are in spreads over the root of n. Most are if one
+    /// does, and distances are in its mean over n.
     fn blend(&self, two: f64) -> f64 {
         let two = two * self.spread / self.count().sqrt();
         let one = MEDIAN_OF_TWO / std::f64::consts::LN_2 * self.spread / self.count();
@@ -216,7 +216,7 @@ impl Path {
     }
 }
 
-/// Of so many of the shortest, all but the last may have a wrong stamp: one that is measured too short must not count for hours.
+/// The shortest that are remembered. All but the last may have a wrong stamp: one that is measured too short must not count for hours.
 const FEW: usize = 3;
 /// With fewer round trips than these, no gap between them says anything.
 const TELLING: usize = 8;

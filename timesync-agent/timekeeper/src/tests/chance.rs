@@ -4,7 +4,7 @@ use super::*;
 use crate::filter::Filter;
 
 /// Sources that lie, jump, come and go, with any delay: nothing becomes infinite, time does not go back, and no step comes after the
-/// limit.
+/// limit, which begins again once with the first majority.
 #[test]
 fn sim_nothing_that_sources_say_breaks_the_clock() {
     let seeds = std::env::var("SIM_SEEDS")
@@ -57,7 +57,7 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
                 "{what}: {tracking:?}"
             );
             assert!(bench.rate.abs() < 0.7, "{what}: {}", bench.rate);
-            assert!(bench.steps.len() <= 3, "{what}: {:?}", bench.steps);
+            assert!(bench.steps.len() <= 2 * 3, "{what}: {:?}", bench.steps);
             let poll = bench.timekeeper.advise_poll(SourceId(id));
             assert!((4..=6).contains(&poll), "{what}: {poll}");
         }
