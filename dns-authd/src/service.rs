@@ -141,11 +141,9 @@ impl Service for Authd {
         };
         let engine = server::start(listeners.udp, threads(&config.file), &parts)
             .map_err(|error| StartError::io("UDP does not start", &error))?;
-        // A thread that sleeps must not keep an old snapshot.
-        let [of_zones, of_access, of_limit] = [(); 3].map(|()| engine.waker());
-        stock.cell.on_publish(move || of_zones.wake());
-        access.on_publish(move || of_access.wake());
-        limit.on_publish(move || of_limit.wake());
+        wake_for(&stock.cell, &engine);
+        wake_for(&access, &engine);
+        wake_for(&limit, &engine);
         context.progress.register_all(engine.heartbeats());
         let counters = udp::Collector::new("dns_authd", engine.counters());
         context.metrics.register_collector(counters);
@@ -232,6 +230,12 @@ impl Service for Authd {
         });
         stopped.await.is_ok() && is_drained
     }
+}
+
+/// Wakes the threads for every new value: one that sleeps must not keep an old one.
+fn wake_for<T: Send + Sync + 'static>(cell: &Latest<T>, engine: &Engine) {
+    let waker = engine.waker();
+    cell.on_publish(move || waker.wake());
 }
 
 /// Lets the process be asked whether it works: it answers a client of its own.

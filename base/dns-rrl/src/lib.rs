@@ -62,22 +62,22 @@ impl<S: BuildHasher> Buckets<S> {
     pub fn take(&self, client: IpAddr, now: u32, rate: u32) -> bool {
         let rate = u64::from(rate.min(MAX_RATE));
         // From the address to the largest network: what an address gets too much is not counted for its neighbours.
+        let is_within = |address: u128, width: u32, (length, factor): (u32, u32)| {
+            let bucket = self.of((width, length, address & mask(length, width)));
+            bucket.is_none_or(|bucket| fill(bucket, now, rate * u64::from(factor)))
+        };
         match client.to_canonical() {
-            IpAddr::V4(address) => V4.into_iter().all(|(length, factor)| {
-                let network = address.to_bits() & mask(length, 32) as u32;
-                self.of((length, u128::from(network)))
-                    .is_none_or(|bucket| fill(bucket, now, rate * u64::from(factor)))
-            }),
-            IpAddr::V6(address) => V6.into_iter().all(|(length, factor)| {
-                let network = address.to_bits() & mask(length, 128);
-                self.of((length + 32, network))
-                    .is_none_or(|bucket| fill(bucket, now, rate * u64::from(factor)))
-            }),
+            IpAddr::V4(address) => V4
+                .into_iter()
+                .all(|network| is_within(address.to_bits().into(), 32, network)),
+            IpAddr::V6(address) => V6
+                .into_iter()
+                .all(|network| is_within(address.to_bits(), 128, network)),
         }
     }
 
     /// The bucket of a network.
-    fn of(&self, network: (u32, u128)) -> Option<&AtomicU64> {
+    fn of(&self, network: (u32, u32, u128)) -> Option<&AtomicU64> {
         let hash = self.hasher.hash_one(network);
         let place = usize::try_from(hash).unwrap_or(usize::MAX) % self.buckets.len();
         self.buckets.get(place)

@@ -99,7 +99,7 @@ impl RateLimit {
         let buckets = shared.buckets.get_or_init(|| Buckets::new(BUCKETS));
         let elapsed = daemon::clock::now().duration_since(shared.start);
         // Wraps after 49 days, which the buckets know.
-        let now = elapsed.as_millis() as u32;
+        let now = u32::try_from(elapsed.as_millis() & u128::from(u32::MAX)).unwrap_or_default();
         if client.to_canonical().is_loopback()
             || self.exempt.0.contains(client)
             || buckets.take(client, now, self.rate)
@@ -245,9 +245,25 @@ mod tests {
             is_required: false,
         };
         let with = |data: &[u8]| {
-            let (option, length) = (data.len() as u8 + 4, data.len() as u8);
+            let length = u8::try_from(data.len()).unwrap();
             let opt = [
-                &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, option, 0, 10, 0, length],
+                &[
+                    0,
+                    0,
+                    41,
+                    4,
+                    208,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    length + 4,
+                    0,
+                    10,
+                    0,
+                    length,
+                ],
                 data,
             ]
             .concat();
