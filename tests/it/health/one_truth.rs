@@ -164,7 +164,10 @@ fn api_records(address: &str) -> Vec<(String, Set)> {
     let explained: Value = serde_json::from_str(&text).expect("JSON");
     let targets = explained["targets"].as_array().expect("targets");
     let record = |target: &Value| {
-        let name = target["target"].as_str().unwrap_or_default().to_owned();
+        let name = target["target"]["target"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
         let followers = target["subscribers"].as_array().into_iter().flatten();
         let followers = followers.filter_map(|one| one.as_str().map(str::to_owned));
         (name, followers.collect())

@@ -132,12 +132,15 @@ fn two_of_three_forget_a_node_that_is_away_for_as_long_as_deletions_are_remember
         assert_eq!(status, 201, "{head}");
     }
     site.wait_equal();
+    let marks = [0, 1].map(|at| site.scratch.join(&format!("root-{at}/members")));
+    wait::for_it("the disks note that a node is connected", PATIENCE, || {
+        let notes =
+            |mark| fs::read_to_string(mark).is_ok_and(|text| text.contains("seen master-2 "));
+        marks.iter().all(notes)
+    });
     (0..3).for_each(|at| site.kill(at));
-    for at in [0, 1] {
-        away_for_forty_days(
-            &site.scratch.join(&format!("root-{at}/members")),
-            "master-2",
-        );
+    for mark in &marks {
+        away_for_forty_days(mark, "master-2");
     }
     site.start(0);
     // Alone it forgets nobody.
