@@ -127,7 +127,7 @@ fn the_template_is_good_with_everything_that_it_comments_out() {
         .unwrap_or_else(|problems| panic!("{problems}\n{}", document.text));
     assert_eq!(site.vips.len(), 1);
     assert_eq!(site.records.len(), 1);
-    assert_eq!(read.named.len(), 4, "{:?}", read.named);
+    assert_eq!(read.named.len(), 5, "{:?}", read.named);
     assert!(site.cluster.is_some());
     assert_eq!(
         (site.registry.quotas.len(), site.registry.mirrors.len()),

@@ -36,6 +36,8 @@ pub struct Members {
     seen: BTreeMap<NodeName, u64>,
     /// When this node had last caught up with a majority; 0 or [`FILLING`] when it never had.
     together: u64,
+    /// The same of the other nodes, as each said last since the start.
+    told: BTreeMap<NodeName, u64>,
     /// How long deletions are remembered, in milliseconds.
     age: u64,
 }
@@ -91,6 +93,7 @@ impl Members {
             stated: BTreeMap::new(),
             seen,
             together,
+            told: BTreeMap::new(),
             age,
         }
     }
@@ -185,14 +188,21 @@ impl Members {
         }
     }
 
-    /// Whether this node takes records of one that had last caught up with a majority at `together`; begins to
+    /// Whether this node takes records of another, which had last caught up with a majority at `together`; begins to
     /// fill when it is the first that had.
-    pub fn takes_from(&mut self, together: u64, now: u64) -> bool {
+    ///
+    /// A node that fills takes nothing of one that fills, as a third may know what both have yet to hear. When all others have said
+    /// that they are no further, such as after a power cut soon after the first start, they know everything together.
+    pub fn takes_from(&mut self, name: &NodeName, together: u64, now: u64) -> bool {
+        self.told.insert(name.clone(), together);
         let is_current = together > FILLING && now.saturating_sub(together) < self.age;
         if self.together == 0 && is_current {
             self.together = FILLING;
         }
-        self.together > FILLING || together == 0 || is_current
+        let mut others = self.others();
+        let none_is_further =
+            others.all(|other| self.told.get(other).is_some_and(|told| *told <= FILLING));
+        self.together > FILLING || together == 0 || is_current || none_is_further
     }
 
     /// When this node had last caught up with a majority; 0 or [`FILLING`] when it never had.

@@ -272,7 +272,10 @@ impl Feed {
             Reception::Beginner | Reception::Refused => return Err(FeedError::Forgotten),
         }
         // Both times are of the peer's clock; one of an earlier version has neither.
-        match members.takes_from(response.together, response.time).await? {
+        match members
+            .takes_from(&peer.name, response.together, response.time)
+            .await?
+        {
             true => Ok(()),
             false => Err(FeedError::Apart),
         }

@@ -176,23 +176,29 @@ impl Members {
 
     /// Whether this node takes records of one that had last caught up with a majority then. That it begins to
     /// fill is on the disk before.
-    pub(super) async fn takes_from(&self, together: u64, now: u64) -> Result<bool, StoreError> {
+    pub(super) async fn takes_from(
+        &self,
+        name: &NodeName,
+        together: u64,
+        now: u64,
+    ) -> Result<bool, StoreError> {
         let (takes, own) = {
             let mut core = self.core();
-            (core.takes_from(together, now), core.together())
+            (core.takes_from(name, together, now), core.together())
         };
         let is_noted = self.0.store.noted().together > 0;
         if !is_noted && own > 0 && !self.0.store.is_on_read_only_disk() {
             let members = self.clone();
-            let fills = move |noted: &mut Noted| noted.together = members.together();
+            let fills = move |noted: &mut Noted| noted.together = members.core().together();
             self.0.store.note(fills).await?;
         }
         Ok(takes)
     }
 
-    /// When this node had last caught up with a majority.
+    /// When this node had last caught up with a majority, for the others. A node that hears it begins to fill on this word, so it
+    /// is what the disk has: after a crash between the two, both would begin, and neither would take anything of the other.
     pub(super) fn together(&self) -> u64 {
-        self.core().together()
+        self.0.store.noted().together
     }
 
     /// Another node takes nothing of this one.

@@ -324,7 +324,10 @@ impl World {
             return (true, None);
         }
         let together = there.members.together();
-        if !node.members.takes_from(together, self.now) {
+        if !node
+            .members
+            .takes_from(&node_name(with), together, self.now)
+        {
             self.n_declined += 1;
             return (true, None);
         }

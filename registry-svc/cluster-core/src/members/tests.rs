@@ -196,13 +196,24 @@ fn a_node_that_begins_takes_only_from_current_ones() {
     ] {
         let others = names(&["b", "c"]);
         let mut members = Members::new(name("a"), others, BTreeMap::new(), own, AGE);
-        let takes = members.takes_from(together, 5000);
+        let takes = members.takes_from(&name("b"), together, 5000);
         assert_eq!(
             (takes, members.together()),
             (expected, then),
             "{own} {together}"
         );
     }
+}
+
+#[test]
+fn nodes_that_all_fill_take_from_each_other() {
+    let mut members = Members::new(name("a"), names(&["b", "c"]), BTreeMap::new(), FILLING, AGE);
+    let mut takes = |from: &str, together| members.takes_from(&name(from), together, 5000);
+    assert!(!takes("b", FILLING), "c has said nothing");
+    assert!(!takes("c", 5000 - AGE), "c may know of deletions");
+    assert!(!takes("b", FILLING));
+    assert!(takes("c", FILLING), "nobody knows more");
+    assert!(takes("b", FILLING));
 }
 
 /// When the node had caught up, when those that it catches up with had, and what comes of it.
