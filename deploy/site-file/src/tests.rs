@@ -133,7 +133,7 @@ fn the_template_is_good_with_everything_that_it_comments_out() {
         (site.registry.quotas.len(), site.registry.mirrors.len()),
         (1, 1)
     );
-    assert_eq!(site.published.len(), 5);
+    assert_eq!(site.published.len(), 6);
 }
 
 /// What stands in the head of the file, and what is said.
