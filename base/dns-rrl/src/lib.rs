@@ -4,8 +4,8 @@
 //! larger factors, the networks around it, so that a flood does not pass under the limit by changing its addresses. Knot DNS has
 //! the same networks and factors.
 //!
-//! The table has a fixed size. Networks that share a bucket share its limit; the hash is keyed, so that nobody can aim at another
-//! client's bucket. Threads share the table without a lock. Reads no clock, and allocates nothing after the start.
+//! The table has a fixed size. Networks that share a bucket share its limit; the hash has a secret key, so that no client can aim at the
+//! bucket of another. Threads share the table without a lock. Reads no clock, and allocates nothing after the start.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ const V4: [(u32, u32); 4] = [(32, 1), (24, 32), (20, 256), (18, 768)];
 /// The networks of an IPv6 address.
 const V6: [(u32, u32); 5] = [(128, 1), (64, 2), (56, 3), (48, 4), (32, 64)];
 
-/// A full bucket. What a response puts in is a part of it, so that networks with different limits can share a bucket.
+/// A full bucket. A response fills a part of it, so that networks with different limits can share a bucket.
 const FULL: u64 = 1 << 31;
 
 /// The time in which a full bucket drains: the responses of this time may come at once.
@@ -61,7 +61,7 @@ impl<S: BuildHasher> Buckets<S> {
     /// `now` is a time in milliseconds; it may wrap.
     pub fn take(&self, client: IpAddr, now: u32, rate: u32) -> bool {
         let rate = u64::from(rate.min(MAX_RATE));
-        // From the address to the largest network: what an address gets too much is not counted for its neighbours.
+        // From the address to the largest network: the excess of an address does not count for its neighbours.
         let is_within = |address: u128, width: u32, (length, factor): (u32, u32)| {
             let bucket = self.of((width, length, address & mask(length, width)));
             bucket.is_none_or(|bucket| fill(bucket, now, rate * u64::from(factor)))
@@ -106,7 +106,7 @@ fn fill(bucket: &AtomicU64, now: u32, rate: u64) -> bool {
             Err(other) => seen = other,
         }
     }
-    // So many threads are in one bucket that their own responses fill it.
+    // Other threads fill the bucket at this moment.
     true
 }
 

@@ -1,5 +1,5 @@
-//! Response-rate limiting of datagrams: a client beyond the limit is told to ask again over TCP, which a forged address cannot, or
-//! gets nothing.
+//! Response-rate limiting of datagrams: a client beyond the limit gets a response that makes it ask again over TCP, as a forged address
+//! cannot, or no response.
 //!
 //! A query with a valid cookie (RFC 7873) is never limited: its client owns its address. Only a client beyond the limit costs the
 //! check.
