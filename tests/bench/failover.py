@@ -2,9 +2,9 @@
 
 Three servers on addresses of this machine; healthd, dns-authd and lb-proxy as they come, and pdns_server with the same zone, as it comes
 and with healthd's interval. In each round the port of one server is closed, and all that name it are watched at the same time:
-clients that ask the DNS servers 250 times a second, and lb-proxy's own count of connections that failed. With `--load` new connections a
-second go through lb-proxy, so that its first failed connection is evidence; the other rounds have no traffic. With `--big NAMES` the last
-rounds lose a server while a zone with that many names is loaded anew by dns-authd and by pdns.
+clients that ask the DNS servers 250 times a second, and lb-proxy's own count of connections that failed. The first rounds have no
+traffic. In the next ones `--rate` new connections a second go through lb-proxy, so that its first failed connection is evidence. With
+`--big NAMES` the last rounds lose a server while dns-authd and pdns load a zone with that many names anew.
 
 It measures; the machine must have nothing else to do.
 """
@@ -187,7 +187,7 @@ class Bench(dns.Bench):
 
     def round(self, kind, number, serial):
         self.wait_all_up()
-        # The phase of nobody's interval is the beginning of a round.
+        # So that no interval of a server begins with the round.
         time.sleep(self.random.uniform(0, 5))
         watches = dict(self.watches(number))
         for watch in watches.values():
