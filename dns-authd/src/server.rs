@@ -6,7 +6,7 @@ use std::sync::Arc;
 use daemon::latest::{Latest, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
-use dns_serve::rate::{Limited, RateLimit};
+use dns_serve::rate::RateLimit;
 
 use crate::access::Access;
 use crate::hold::{Hold, Waiting};
@@ -93,10 +93,8 @@ impl Respond for Answerer {
         let message = datagram.payload();
         if let Some(limit) = self.limit.get() {
             let cookies = self.reader.get().settings.cookies.as_deref();
-            match limit.check(peer.ip(), message, cookies, reply) {
-                Some(Limited::Truncated(length)) => return Outcome::Reply(length),
-                Some(Limited::Dropped) => return Outcome::Silent,
-                None => {}
+            if let Some(limited) = limit.check(peer.ip(), message, cookies, reply) {
+                return limited;
             }
         }
         let responder = &mut self.responder;

@@ -13,7 +13,7 @@ use dns_cache::instant::Instant;
 use dns_cache::key::Key;
 use dns_front::front::{Front, Judged, Permissions, Source, Verdict, View};
 use dns_front::policy::Outsiders;
-use dns_serve::rate::{Limited, RateLimit};
+use dns_serve::rate::RateLimit;
 use dns_wire::{Flags, Opcode, Rcode};
 use tokio::sync::mpsc;
 
@@ -214,10 +214,8 @@ impl Respond for Responder {
         let snapshot = self.reader.get();
         if let Some(limit) = &snapshot.limit {
             let cookies = snapshot.view.cookies.as_deref();
-            match limit.check(peer, datagram.payload(), cookies, reply) {
-                Some(Limited::Truncated(length)) => return Outcome::Reply(length),
-                Some(Limited::Dropped) => return Outcome::Silent,
-                None => {}
+            if let Some(limited) = limit.check(peer, datagram.payload(), cookies, reply) {
+                return limited;
             }
         }
         match self.handle(datagram.payload(), peer, Transport::Udp, reply, to) {

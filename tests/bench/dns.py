@@ -49,6 +49,12 @@ class Server(Session):
 
 def ask(port, name, rtype=1):
     """Asks once: response code and whether there is an answer."""
+    answer = exchange(port, name, rtype)
+    return answer and (answer[3] & 15, struct.unpack(">H", answer[6:8])[0] > 0)
+
+
+def exchange(port, name, rtype=1):
+    """Asks once: the response, or nothing."""
     question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
     query = struct.pack(">6H", 1, 0x100, 1, 0, 0, 0) + question + struct.pack(">2H", rtype, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
@@ -56,10 +62,9 @@ def ask(port, name, rtype=1):
         s.connect(("127.0.0.1", port))
         try:
             s.send(query)
-            answer = s.recv(4096)
+            return s.recv(4096)
         except OSError:
             return None
-    return answer[3] & 15, struct.unpack(">H", answer[6:8])[0] > 0
 
 
 class Bench(Directory):

@@ -4,7 +4,7 @@ Three servers on addresses of this machine; healthd, dns-authd and lb-proxy as t
 and with healthd's interval. In each round the port of one server is closed, and all that name it are watched at the same time:
 clients that ask the DNS servers 250 times a second, and lb-proxy's own count of connections that failed. The first rounds have no
 traffic. In the next ones `--rate` new connections a second go through lb-proxy, so that its first failed connection is evidence. With
-`--big NAMES` the last rounds lose a server while dns-authd and pdns load a zone with that many names anew.
+`--big NAMES` the last rounds lose a server while dns-authd and pdns load a zone with that many names again.
 
 It measures; the machine must have nothing else to do.
 """
@@ -74,18 +74,9 @@ class Watch(threading.Thread):
 
 
 def address_of(port, name):
-    """The first address of an answer."""
-    question = b"".join(bytes([len(label)]) + label.encode() for label in name.split(".")) + b"\0"
-    query = b"\0\1\1\0\0\1\0\0\0\0\0\0" + question + b"\0\1\0\1"
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(1)
-        s.connect(("127.0.0.1", port))
-        try:
-            s.send(query)
-            answer = s.recv(4096)
-        except OSError:
-            return None
-    return socket.inet_ntoa(answer[-4:]) if answer[7] else None
+    """The last address of an answer, which has one."""
+    answer = dns.exchange(port, name)
+    return socket.inet_ntoa(answer[-4:]) if answer and answer[7] else None
 
 
 class Bench(dns.Bench):
@@ -132,21 +123,20 @@ class Bench(dns.Bench):
 
     # --- What leads to the lost server
 
-    def failed(self, number):
-        """How many connections to a server have failed."""
+    def count(self, name, number):
+        """One of lb-proxy's counts of a server."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5) as answer:
             text = answer.read().decode()
-        of_server = rf'\{{[^}}]*server="{number}"[^}}]*\}} (\S+)'
-        count = re.search(r"^lb_proxy_server_connect_errors(?:_total)?" + of_server, text, re.M)
-        return float(count.group(1)) if count else 0.0
+        found = re.search(rf'^lb_proxy_server_{name}_total\{{[^}}]*server="{number}"[^}}]*\}} (\S+)', text, re.M)
+        return float(found.group(1)) if found else 0.0
 
     def watches(self, number):
         for name, server in self.servers.items():
             yield name, Watch(lambda port=server.port: address_of(port, LOST) == self.masters[number], 0.004)
-        seen = [self.failed(number)]
+        seen = [self.count("connect_errors", number)]
 
         def is_tried():
-            now = self.failed(number)
+            now = self.count("connect_errors", number)
             is_new, seen[0] = now > seen[0], now
             return is_new
 
@@ -171,17 +161,12 @@ class Bench(dns.Bench):
                 missing.discard(address_of(server.port, LOST))
                 time.sleep(0.005)
         deadline = time.monotonic() + 60
-        reached = lambda: [self.connects(number) for number in range(3)]
+        reached = lambda: [self.count("connects", number) for number in range(3)]
         before = reached()
         while any(now <= old for now, old in zip(reached(), before)):
             if time.monotonic() > deadline:
                 sys.exit("lb-proxy does not choose each server")
             self.connect()
-
-    def connects(self, number):
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5) as answer:
-            found = re.search(rf'^lb_proxy_server_connects(?:_total)?\{{[^}}]*server="{number}"[^}}]*\}} (\S+)', answer.read().decode(), re.M)
-        return float(found.group(1)) if found else 0.0
 
     # --- Rounds
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use config::Networks;
+use daemon::udp::Outcome;
 use dns_cookie::{CookieState, Cookies};
 use dns_rrl::Buckets;
 use dns_wire::Flags;
@@ -77,24 +78,16 @@ pub struct RateLimit {
     exempt: Networks,
 }
 
-/// The treatment of a datagram beyond the limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
-    /// The response, in the first octets of the buffer: the question and TC.
-    Truncated(usize),
-    /// No response.
-    Dropped,
-}
-
 impl RateLimit {
-    /// Counts a query over UDP; `None` within the limit. Queries of this node itself are not counted.
+    /// Counts a query over UDP. `None` within the limit; beyond it the fate of the query: a response with the question and TC, or
+    /// none. Queries of this node itself are not counted.
     pub fn check(
         &self,
         client: IpAddr,
         message: &[u8],
         cookies: Option<&Cookies>,
         out: &mut [u8],
-    ) -> Option<Limited> {
+    ) -> Option<Outcome> {
         let shared = &*self.shared;
         let buckets = shared.buckets.get_or_init(|| Buckets::new(BUCKETS));
         let elapsed = daemon::clock::now().duration_since(shared.start);
@@ -123,11 +116,11 @@ impl RateLimit {
         Some(match length {
             Some(length) => {
                 shared.truncated.fetch_add(1, Ordering::Relaxed);
-                Limited::Truncated(length)
+                Outcome::Reply(length)
             }
             None => {
                 shared.dropped.fetch_add(1, Ordering::Relaxed);
-                Limited::Dropped
+                Outcome::Silent
             }
         })
     }
@@ -167,7 +160,7 @@ mod tests {
         client: &str,
         message: &[u8],
         cookies: Option<&Cookies>,
-    ) -> Option<Limited> {
+    ) -> Option<Outcome> {
         limit.check(client.parse().unwrap(), message, cookies, &mut [0; 512])
     }
 
@@ -190,7 +183,7 @@ mod tests {
         use_up(&limit);
         let mut out = [0; 512];
         let limited = limit.check(CLIENT.parse().unwrap(), QUERY, None, &mut out);
-        let Some(Limited::Truncated(length)) = limited else {
+        let Some(Outcome::Reply(length)) = limited else {
             panic!("{limited:?}");
         };
         assert_eq!(length, QUERY.len(), "no larger than the query");
@@ -205,7 +198,7 @@ mod tests {
         );
         assert_eq!(
             check(&limit, CLIENT, b"\x12\x34", None),
-            Some(Limited::Dropped)
+            Some(Outcome::Silent)
         );
         assert!(
             limits.counts()[0].1 > 90 && limits.counts()[1].1 == 1,
@@ -278,7 +271,7 @@ mod tests {
         assert_eq!(check(&limit, CLIENT, &with(&cookie), Some(&cookies)), None);
         for forged in [&[1; 8][..], &[1; 24]] {
             let found = check(&limit, CLIENT, &with(forged), Some(&cookies));
-            assert!(matches!(found, Some(Limited::Truncated(_))), "{found:?}");
+            assert!(matches!(found, Some(Outcome::Reply(_))), "{found:?}");
         }
         assert!(
             check(&limit, "192.0.2.1", &with(&cookie), None).is_some(),

@@ -1,6 +1,6 @@
 //! `outpost images list` and `verify`: the image of each slot, and whether every byte of it is right.
 
-use daemon::outln;
+use daemon::{json, outln};
 use serde::Serialize;
 
 use crate::images::args::{ImageList, ImagePlace};
@@ -54,7 +54,7 @@ impl Serialize for SlotImage {
 pub(crate) fn list(args: &ImageList) -> anyhow::Result<bool> {
     let rows = rows(&args.place)?;
     if args.json {
-        outln!("{}", serde_json::to_string_pretty(&rows)?);
+        json::print(&rows);
         return Ok(true);
     }
     outln!("SERVICE         SLOT  VERSION     IMAGE         ARCHIVE              STATE");

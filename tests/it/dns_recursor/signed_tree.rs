@@ -6,6 +6,7 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use tests::daemon::run;
+use tests::dns::{A, TXT};
 use tests::scratch::Scratch;
 
 /// A zone: its name, the options of `dnssec-signzone` (none for an unsigned zone), the algorithm, and its records.
@@ -21,6 +22,20 @@ pub(super) const PAST: &[&str] = &["-s", "20240101000000", "-e", "20240201000000
 pub(super) const FUTURE: &[&str] = &["-s", "20560101000000", "-e", "20560201000000"];
 pub(super) const NSEC3: &[&str] = &["-3", "-", "-H", "0"];
 pub(super) const OPT_OUT: &[&str] = &["-3", "aabb", "-H", "1", "-A"];
+
+/// The questions about names below the apex of a zone: present ones, denials, wildcards and empty non-terminals.
+pub(super) const QUESTIONS: [(&str, u16); 10] = [
+    ("www", A),
+    ("www", TXT),
+    ("no", A),
+    ("x.y.no", A),
+    ("q.wild", A),
+    ("q.r.wild", A),
+    ("q.wild", TXT),
+    ("ent", A),
+    ("a.ent", A),
+    ("x.www", A),
+];
 
 /// The texts of zones that lead to one another, and the trust anchor of the root.
 pub(super) struct Tree {

@@ -12,7 +12,7 @@ use tests::scratch::{Scratch, at, loopback};
 use tests::site::Site;
 use tests::wait;
 
-use super::signed_tree::{FUTURE, NSEC3, OPT_OUT, P256, PAST, Tree, Zone, sign};
+use super::signed_tree::{FUTURE, NSEC3, OPT_OUT, P256, PAST, QUESTIONS, Tree, Zone, sign};
 
 pub(super) const DS: u16 = 43;
 pub(super) const DNSKEY: u16 = 48;
@@ -138,18 +138,7 @@ const ZONE_NAMES: [&str; 14] = [
 fn questions() -> Vec<(String, u16)> {
     let mut all: Vec<(String, u16)> = Vec::new();
     for zone in ZONE_NAMES {
-        for (name, rtype) in [
-            ("www", A),
-            ("www", TXT),
-            ("no", A),
-            ("x.y.no", A),
-            ("q.wild", A),
-            ("q.r.wild", A),
-            ("q.wild", TXT),
-            ("ent", A),
-            ("a.ent", A),
-            ("x.www", A),
-        ] {
+        for (name, rtype) in QUESTIONS {
             all.push((format!("{name}.{zone}"), rtype));
         }
         all.extend([

@@ -1,7 +1,7 @@
 //! Nodes that are away for long, in one thread: what was deleted stays so, and no absent node holds deletions
 //! up for ever. Three or five nodes: a minority is away, comes back while others begin, and loses its disks. All
 //! chance comes from one seed; `SIM_SEED=17 cargo test -p registry-cluster-core members` replays it, and
-//! `SIM_SEEDS=256` plays so many.
+//! `SIM_SEEDS=256` plays 256 seeds.
 
 use oci::digest::{Algorithm, Digest};
 use registry_facts::record::NodeId;
@@ -224,7 +224,7 @@ impl World {
             .filter(|at| self.nodes[*at].up)
             .collect();
         let at = up[usize::try_from(self.chance.below(up.len() as u64)).unwrap()];
-        // What is stated on a node that begins anew is lost with its journal.
+        // A node that begins again loses its statements with its journal.
         if !self.is_taken(at) {
             return;
         }

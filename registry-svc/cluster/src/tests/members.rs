@@ -7,16 +7,22 @@ use registry_facts::record::FILLING;
 use super::sweeping::swept;
 use super::*;
 
+/// Three nodes of a site, connected.
+async fn started(site: &Site) -> [Node; 3] {
+    let (first, second, third) = (
+        site.start(0).await,
+        site.start(1).await,
+        site.start(2).await,
+    );
+    connected(&[&first, &second, &third]).await;
+    [first, second, third]
+}
+
 #[test]
 fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
     let site = Site::new(3);
     let image = run(async {
-        let (first, second, third) = (
-            site.start(0).await,
-            site.start(1).await,
-            site.start(2).await,
-        );
-        connected(&[&first, &second, &third]).await;
+        let [first, second, third] = started(&site).await;
         let (image, _) = push(&first.store, "v1", &[octets(1, 5000)]).await;
         same(&[&first, &second, &third]).await;
         for node in [first, second, third] {
@@ -64,12 +70,7 @@ fn a_forgotten_node_holds_nothing_up_and_begins_anew() {
         }
     });
     run(async {
-        let (first, second, third) = (
-            site.start(0).await,
-            site.start(1).await,
-            site.start(2).await,
-        );
-        connected(&[&first, &second, &third]).await;
+        let [first, second, third] = started(&site).await;
         same(&[&first, &second, &third]).await;
         assert_eq!(shown(&third.store, "v1").await, None);
         let member = first.cluster.status().members;
@@ -85,12 +86,7 @@ fn most_nodes_forget_one_that_is_away_for_as_long_as_deletions_are_remembered() 
     let mut site = Site::new(3);
     site.wall = || wall_clock() + LATER.load(Ordering::Relaxed);
     run(async {
-        let (first, second, third) = (
-            site.start(0).await,
-            site.start(1).await,
-            site.start(2).await,
-        );
-        connected(&[&first, &second, &third]).await;
+        let [first, second, third] = started(&site).await;
         until("all are noted", async || {
             first.store.noted().seen.len() == 2 && second.store.noted().seen.len() == 2
         })
@@ -139,12 +135,7 @@ fn most_nodes_forget_one_that_is_away_for_as_long_as_deletions_are_remembered() 
 fn a_node_that_begins_takes_nothing_of_one_that_was_apart() {
     let site = Site::new(3);
     let image = run(async {
-        let (first, second, third) = (
-            site.start(0).await,
-            site.start(1).await,
-            site.start(2).await,
-        );
-        connected(&[&first, &second, &third]).await;
+        let [first, second, third] = started(&site).await;
         let (image, _) = push(&first.store, "v1", &[octets(1, 5000)]).await;
         same(&[&first, &second, &third]).await;
         until("it is noted that it has caught up", async || {

@@ -76,16 +76,22 @@ impl Site {
     }
 }
 
-#[test]
-#[ignore = "needs root for network namespaces"]
-fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
-    let mut site = Site::connected();
+/// A site that has two images on every node, and the layer of each: one is to be deleted, the other stays.
+fn with_content() -> (Site, Vec<u8>, Vec<u8>) {
+    let site = Site::connected();
     let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
     for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
         let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
         assert_eq!(status, 201, "{head}");
     }
     site.wait_equal();
+    (site, deleted, kept)
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
+    let (mut site, deleted, kept) = with_content();
     site.kill(2);
     site.delete(0, &deleted);
     // Sweeps keep what the one that is away might still refer to.
@@ -125,13 +131,7 @@ fn a_node_that_is_gone_is_forgotten_and_begins_anew_should_it_come_back() {
 #[test]
 #[ignore = "needs root for network namespaces"]
 fn two_of_three_forget_a_node_that_is_away_for_as_long_as_deletions_are_remembered() {
-    let mut site = Site::connected();
-    let (deleted, kept) = (layer(1, 100_000), layer(2, 100_000));
-    for (tag, content) in [("deleted", &deleted), ("kept", &kept)] {
-        let (status, head) = site.nodes[0].push(&site.scratch, tag, content);
-        assert_eq!(status, 201, "{head}");
-    }
-    site.wait_equal();
+    let (mut site, deleted, kept) = with_content();
     let marks = [0, 1].map(|at| site.scratch.join(&format!("root-{at}/members")));
     wait::for_it("the disks note that a node is connected", PATIENCE, || {
         let notes =
