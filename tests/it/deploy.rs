@@ -7,7 +7,6 @@ mod image;
 mod install;
 mod listening;
 mod render;
-mod running;
 mod site;
 mod taken;
 mod validate;

@@ -18,6 +18,7 @@ mod lb_vrrp;
 mod metrics;
 mod nodes;
 mod registry;
+mod rig;
 mod seed_site;
 mod slots;
 mod templates;

@@ -54,7 +54,7 @@ pub fn binary(name: &str) -> PathBuf {
 fn build(name: &str) -> PathBuf {
     let package = match name {
         "outpost" => "deploy",
-        "responder" => "tests",
+        "responder" | "rig" => "tests",
         service => service,
     };
     // target/<profile>/deps/it-0123 → target/<profile>

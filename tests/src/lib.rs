@@ -6,11 +6,13 @@
 
 pub mod binaries;
 pub mod browser;
+pub mod bundle;
 pub mod certificate;
 pub mod daemon;
 pub mod dns;
 pub mod gap;
 pub mod hello;
+pub mod installed;
 pub mod keepalived;
 pub mod lb;
 pub mod load;
@@ -18,6 +20,7 @@ pub mod masters;
 pub mod netns;
 pub mod node;
 pub mod registry;
+pub mod rig;
 pub mod scratch;
 pub mod site;
 pub mod slots;

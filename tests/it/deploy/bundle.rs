@@ -3,9 +3,8 @@
 use std::fs;
 use std::process::Command;
 
+use tests::bundle::{Site, images, other, outpost, text, well};
 use tests::daemon::run;
-
-use super::fixture::{Site, images, other, outpost, text, well};
 
 #[test]
 fn the_same_site_and_images_give_the_same_bundle() {

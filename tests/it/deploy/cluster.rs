@@ -5,9 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use tests::dns::{A, NXDOMAIN, PTR, Question, ask};
+use tests::installed::{Installed, SITE};
 use tests::wait;
-
-use super::running::{Running, SITE};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
@@ -42,7 +41,7 @@ fn a_node_that_asks_its_recursor_gets_the_names_of_the_cluster() {
         "[cluster]\nmanifests = \"{manifests}\"\ndomain = \"cluster.local\"\n\
          reverse = [\"172.30.0.0/16\", \"10.128.0.0/14\"]\n[registry]\n"
     );
-    let mut node = Running::install(&SITE.replace("[registry]\n", &cluster));
+    let mut node = Installed::install(&SITE.replace("[registry]\n", &cluster));
     let directory = node.root.join(manifests.trim_start_matches('/'));
     fs::create_dir_all(&directory).unwrap();
     fs::write(directory.join("shop.yaml"), SHOP).unwrap();

@@ -7,10 +7,11 @@ use std::thread;
 use std::time::Duration;
 
 use tests::binaries::{ALL_SERVICES, binary};
+use tests::bundle::{build, images, other, outpost, programs, text, well};
 use tests::daemon::run;
 use tests::scratch::Scratch;
 
-use super::fixture::{self, Node, build, images, other, outpost, programs, text};
+use super::fixture::Node;
 
 #[test]
 fn the_same_programs_give_the_same_archives() {
@@ -250,5 +251,5 @@ fn a_damaged_archive_is_told_and_what_is_whole_serves() {
     ]);
     let (status, _, stderr) = run(node.command("load"));
     assert_eq!(status.code(), Some(69), "{stderr}");
-    fixture::well(&["--version"]);
+    well(&["--version"]);
 }

@@ -8,11 +8,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 
 use tests::binaries::binary;
+use tests::bundle::{Site, images, outpost, text, well};
 use tests::daemon::run;
 use tests::netns::Network;
 use tests::scratch::Scratch;
-
-use super::fixture::{Site, images, outpost, text, well};
 
 /// The files below a directory: bytes, permissions, owner.
 type Tree = BTreeMap<PathBuf, (Vec<u8>, u32, u32)>;

@@ -5,8 +5,7 @@ use std::fs;
 
 use tests::binaries::checkout;
 use tests::daemon::run;
-
-use super::running::{Running, SITE};
+use tests::installed::{Installed, SITE};
 
 /// Ports that the kernel gives to clients: those of queries on their way.
 const CLIENTS: u16 = 32_768;
@@ -27,7 +26,7 @@ fn documented() -> BTreeSet<Listener> {
 }
 
 /// The listeners of a node, as the kernel has them.
-fn listening(node: &Running) -> BTreeSet<Listener> {
+fn listening(node: &Installed) -> BTreeSet<Listener> {
     let mut all = BTreeSet::new();
     for (option, protocol) in [("-t", "tcp"), ("-u", "udp"), ("-w", "raw")] {
         let mut command = node.machine.command("ss");
@@ -59,14 +58,14 @@ fn listening(node: &Running) -> BTreeSet<Listener> {
 #[test]
 #[ignore = "needs network namespaces; tests/run runs it"]
 fn a_node_listens_where_the_documents_say_and_nowhere_else() {
-    let node = Running::start(SITE);
+    let node = Installed::start(SITE);
     assert_eq!(listening(&node), documented());
 }
 
 #[test]
 #[ignore = "needs network namespaces; tests/run runs it"]
 fn a_registry_that_nobody_opened_takes_nothing_from_the_network() {
-    let status = |node: &Running, method: &str, path: &str| -> String {
+    let status = |node: &Installed, method: &str, path: &str| -> String {
         let mut command = node.machine.command("curl");
         command.args([
             "-s",
@@ -84,7 +83,7 @@ fn a_registry_that_nobody_opened_takes_nothing_from_the_network() {
         stdout
     };
     let manifest = format!("/v2/ocp4/release/manifests/sha256:{}", "0".repeat(64));
-    let node = Running::start(SITE);
+    let node = Installed::start(SITE);
     assert_eq!(status(&node, "GET", "/v2/"), "200");
     assert_eq!(status(&node, "GET", &manifest), "404", "pulls are for all");
     assert_eq!(status(&node, "DELETE", &manifest), "403");
@@ -94,7 +93,7 @@ fn a_registry_that_nobody_opened_takes_nothing_from_the_network() {
     );
     drop(node);
     let open = SITE.replace("[registry]\n", "[registry]\nopen = true\n");
-    let node = Running::start(&open);
+    let node = Installed::start(&open);
     // The disk of the tests may be too full for a push: that is said once the client may push at all.
     let begun = status(&node, "POST", "/v2/ocp4/release/blobs/uploads/");
     assert!(["202", "507"].contains(&begun.as_str()), "{begun}");
@@ -107,7 +106,7 @@ fn a_published_page_has_one_more_port_and_asks_for_a_login() {
         "[registry]\n",
         "[page]\nusers = \"registry.users\"\n\n[registry]\n",
     );
-    let node = Running::start(&site);
+    let node = Installed::start(&site);
     let mut expected = documented();
     expected.insert(("every".to_owned(), 5446, "tcp".to_owned()));
     assert_eq!(listening(&node), expected);

@@ -8,11 +8,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tests::binaries::SERVICES;
+use tests::bundle::other;
 use tests::daemon::http_get;
+use tests::installed::{DIRECTORIES, Identity, Installed, SITE, nobody, values};
 use tests::wait;
-
-use super::fixture::other;
-use super::running::{DIRECTORIES, Identity, Running, SITE, nobody, values};
 
 /// What an identity reaches of the node.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -25,7 +24,7 @@ struct Reach {
 }
 
 impl Reach {
-    fn of(node: &Running, identity: &Identity) -> Self {
+    fn of(node: &Installed, identity: &Identity) -> Self {
         let found = |conditions: &[&str]| -> BTreeSet<String> {
             let arguments = [&DIRECTORIES[..], conditions].concat();
             let lines = node.lines(identity, "find", &arguments);
@@ -85,7 +84,7 @@ const HEALTHD: &str = "/run/outpost/healthd/healthd.sock";
 #[ignore = "needs network namespaces; tests/run runs it"]
 fn a_service_that_is_taken_reaches_its_own_and_no_more() {
     let site = SITE.replace("[registry]\n", "[registry]\nusers = \"registry.users\"\n");
-    let node = Running::start(&site);
+    let node = Installed::start(&site);
     let anyone = Reach::of(&node, &nobody());
     let taken: BTreeMap<&str, Reach> = SERVICES
         .iter()
@@ -163,7 +162,7 @@ fn a_service_that_is_taken_reaches_its_own_and_no_more() {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn state_that_another_user_has_left_is_given_to_its_service() {
-    let node = Running::install(SITE);
+    let node = Installed::install(SITE);
     let state = node.root.join("var/lib/outpost/registry");
     let (left, own) = (state.join("blobs/sha256"), state.join("own"));
     fs::create_dir_all(&left).unwrap();

@@ -62,7 +62,44 @@ impl Client {
         status.ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// The same on a new connection.
+    /// One request with a body on a connection of its own: the status, the head and the body of the answer.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::get`].
+    pub fn exchange(
+        &self,
+        mut stream: TcpStream,
+        name: &str,
+        request: &str,
+        headers: &str,
+        body: &[u8],
+    ) -> io::Result<(u16, String, Vec<u8>)> {
+        let peer = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        let config = Arc::clone(&self.config);
+        let mut session = ClientConnection::new(config, peer).map_err(io::Error::other)?;
+        let mut tls = Stream::new(&mut session, &mut stream);
+        let length = body.len();
+        let head = format!(
+            "{request} HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}"
+        );
+        let written = tls.write_all(&[head.as_bytes(), b"\r\n", body].concat());
+        let mut answer = Vec::new();
+        let read = tls.read_to_end(&mut answer);
+        let end = answer.windows(4).position(|four| four == b"\r\n\r\n");
+        let Some(end) = end else {
+            return Err(written
+                .and(read.map(drop))
+                .err()
+                .unwrap_or_else(|| io::ErrorKind::UnexpectedEof.into()));
+        };
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let status = status.ok_or(io::ErrorKind::InvalidData)?;
+        Ok((status, head, answer.split_off(end + 4)))
+    }
+
+    /// As [`Self::get`], on a new connection.
     ///
     /// # Errors
     ///

@@ -1,22 +1,21 @@
 //! A node of a rendered site that runs: installed as a bundle is, its directories made by systemd's own tools, each
 //! service a process with the user, the groups and the capabilities of its unit.
 //!
-//! There is no systemd: a process has a file system of its own, in which the node's directories lie where they belong, and
-//! opens its ports itself.
+//! There is no systemd: a process has a file system of its own, in which the node's directories lie where they belong. It opens its
+//! ports itself, or is given them as systemd would.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-use tests::binaries::{SERVICES, binary, checkout};
-use tests::daemon::{Daemon, run};
-use tests::netns::{Machine, Network};
-use tests::scratch::Scratch;
-
-use super::fixture::{Site, images, other, text, well};
+use crate::binaries::{SERVICES, binary, checkout};
+use crate::bundle::{Site, images, other, text, well};
+use crate::daemon::{Daemon, run};
+use crate::netns::{Machine, Network};
+use crate::scratch::Scratch;
 
 /// A site with everything that has a secret or a capability. It sets no clock, which nodes of a test share.
-pub(super) const SITE: &str = r#"version = "v1"
+pub const SITE: &str = r#"version = "v1"
 name = "edge"
 domain = "edge.example.org"
 networks = ["192.168.7.0/24"]
@@ -58,7 +57,7 @@ podman = "none"
 "#;
 
 /// The directories of Outpost on a node.
-pub(super) const DIRECTORIES: [&str; 5] = [
+pub const DIRECTORIES: [&str; 5] = [
     "/etc/outpost",
     "/run/outpost",
     "/run/outpost-admin",
@@ -68,15 +67,15 @@ pub(super) const DIRECTORIES: [&str; 5] = [
 
 /// The user of a process, with all that the kernel asks for.
 #[derive(Clone, Debug)]
-pub(super) struct Identity {
-    pub(super) user: u32,
-    pub(super) groups: Vec<u32>,
+pub struct Identity {
+    pub user: u32,
+    pub groups: Vec<u32>,
     /// As setpriv takes them.
-    pub(super) capabilities: Vec<String>,
+    pub capabilities: Vec<String>,
 }
 
 /// A user without any right.
-pub(super) fn nobody() -> Identity {
+pub fn nobody() -> Identity {
     Identity {
         user: 65_534,
         groups: vec![65_534],
@@ -84,37 +83,60 @@ pub(super) fn nobody() -> Identity {
     }
 }
 
-pub(super) struct Running {
-    pub(super) machine: Machine,
-    pub(super) root: Scratch,
-    pub(super) daemons: BTreeMap<&'static str, Daemon>,
-    _network: Network,
+/// A node with its disk and the services that run on it.
+#[derive(Debug)]
+pub struct Installed {
+    /// Its place on the wire.
+    pub machine: Machine,
+    /// Its disk.
+    pub root: Scratch,
+    /// The services that run.
+    pub daemons: BTreeMap<&'static str, Daemon>,
+    /// The wire, where the node is alone.
+    _network: Option<Network>,
 }
 
-impl Running {
+impl Installed {
     /// Starts the services of the first node of a site.
-    pub(super) fn start(site: &str) -> Self {
-        let mut running = Self::install(site);
+    #[must_use]
+    pub fn start(site: &str) -> Self {
+        let mut node = Self::install(site);
         for service in SERVICES {
-            running.serve(service);
+            node.serve(service);
         }
-        running
+        node
     }
 
     /// The first node of a site, before its services start.
-    pub(super) fn install(site: &str) -> Self {
-        let root = Scratch::new("root");
+    ///
+    /// # Panics
+    ///
+    /// Panics if the site is not installed.
+    #[must_use]
+    pub fn install(site: &str) -> Self {
         let made = Site::of(site);
         let users = checkout().join("tests/data/deploy/vips/registry.users");
-        fs::copy(users, made.files.join("registry.users")).unwrap();
+        fs::copy(users, made.files.join("registry.users")).expect("the users are copied");
         made.make_keys();
         let bundle = made.bundle(&images("0.1.0"), "bundle");
-        let (key, at) = (made.path("maker.pub"), text(root.path()));
+        let mut network = Network::new();
+        let machine = network.machine("m0", "192.168.7.13/24");
+        // systemd opens the ports below 1024 on a node.
+        machine.configure("net/ipv4/ip_unprivileged_port_start", "0");
+        let mut node = Self::on(machine, Scratch::new("root"), &made, &bundle, "master-0");
+        node._network = Some(network);
+        node
+    }
+
+    /// A node on this machine with this disk, from the bundle of a site.
+    #[must_use]
+    pub fn on(machine: Machine, root: Scratch, site: &Site, bundle: &str, name: &str) -> Self {
+        let (key, at) = (site.path("maker.pub"), text(root.path()));
         well(&[
             "install",
-            &bundle,
+            bundle,
             "--node",
-            "master-0",
+            name,
             "--root",
             &at,
             "--public-key",
@@ -123,40 +145,57 @@ impl Running {
         let below = format!("--root={at}");
         other("systemd-sysusers", &[&below]);
         other("systemd-tmpfiles", &["--create", &below, "outpost.conf"]);
-        let mut network = Network::new();
-        let machine = network.machine("m0", "192.168.7.13/24");
-        // systemd opens the ports below 1024 on a node.
-        machine.configure("net/ipv4/ip_unprivileged_port_start", "0");
         Self {
             machine,
             root,
             daemons: BTreeMap::new(),
-            _network: network,
+            _network: None,
         }
     }
 
     /// Starts a service.
-    pub(super) fn serve(&mut self, service: &'static str) {
-        let unit = self.unit(service);
-        let start = values(&unit, "ExecStart");
-        let (_, arguments) = start[0].split_once(' ').unwrap();
-        let mut command = self.command(&self.identity(service), text(&binary(service)));
-        command.args(arguments.split(' '));
+    pub fn serve(&mut self, service: &'static str) {
         // The notify socket of a test is for root alone: the log says when it is ready.
-        let daemon = Daemon::spawn(service, command);
-        daemon.wait_log(" Ready ");
+        let daemon = Daemon::spawn(service, self.command_of(service, "a"));
+        daemon.wait_log(READY);
         self.daemons.insert(service, daemon);
     }
 
-    /// The unit of a service.
-    pub(super) fn unit(&self, service: &str) -> String {
-        let name = format!("etc/systemd/system/outpost-{service}-a.service");
-        fs::read_to_string(self.root.join(&name)).unwrap()
+    /// The process that the unit of a slot of a service starts.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such unit.
+    #[must_use]
+    pub fn command_of(&self, service: &str, slot: &str) -> Command {
+        let unit = self.unit(&format!("{service}-{slot}.service"));
+        let start = values(&unit, "ExecStart");
+        let (_, arguments) = start[0].split_once(' ').expect("it has arguments");
+        let mut command = self.command(&self.identity(service), text(&binary(service)));
+        command.args(arguments.split(' '));
+        command
     }
 
-    /// The identity that a unit gives to its process.
-    pub(super) fn identity(&self, service: &str) -> Identity {
-        let unit = self.unit(service);
+    /// The text of a unit of Outpost.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is none of that name.
+    #[must_use]
+    pub fn unit(&self, name: &str) -> String {
+        let path = format!("etc/systemd/system/outpost-{name}");
+        let text = fs::read_to_string(self.root.join(&path));
+        text.unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+
+    /// The identity that the unit of a service gives to its process.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the unit names a user that there is not.
+    #[must_use]
+    pub fn identity(&self, service: &str) -> Identity {
+        let unit = self.unit(&format!("{service}-a.service"));
         let user = self.number("passwd", values(&unit, "User")[0]);
         let own = self.number("group", values(&unit, "Group")[0]);
         let more = values(&unit, "SupplementaryGroups");
@@ -176,16 +215,20 @@ impl Running {
 
     /// The number of a user or a group, as sysusers.d(5) has made it.
     fn number(&self, file: &str, name: &str) -> u32 {
-        let text = fs::read_to_string(self.root.join("etc").join(file)).unwrap();
+        let text = fs::read_to_string(self.root.join("etc").join(file)).expect("sysusers made it");
         let line = text
             .lines()
             .find(|line| line.starts_with(&format!("{name}:")));
         let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
-        line.split(':').nth(2).unwrap().parse().unwrap()
+        let number = line
+            .split(':')
+            .nth(2)
+            .and_then(|number| number.parse().ok());
+        number.expect("the third field is a number")
     }
 
     /// A program of this machine as this user, on the node: with its addresses and its directories.
-    pub(super) fn command(&self, identity: &Identity, program: String) -> Command {
+    pub fn command(&self, identity: &Identity, program: String) -> Command {
         let list = |names: &[String]| -> String {
             let each = names.iter().map(|name| format!(",+{name}"));
             ["-all".to_owned()].into_iter().chain(each).collect()
@@ -208,12 +251,7 @@ impl Running {
     }
 
     /// The lines that a program prints, whatever it is refused.
-    pub(super) fn lines(
-        &self,
-        identity: &Identity,
-        program: &str,
-        arguments: &[&str],
-    ) -> Vec<String> {
+    pub fn lines(&self, identity: &Identity, program: &str, arguments: &[&str]) -> Vec<String> {
         let mut command = self.command(identity, program.to_owned());
         command.args(arguments);
         let (_, stdout, _) = run(command);
@@ -228,8 +266,11 @@ for directory in /etc /run /var/lib; do mount --bind "$0$directory" "$directory"
 exec "$@""#;
 
 /// The values of a key.
-pub(super) fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
+pub fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
     unit.lines()
         .filter_map(|line| line.strip_prefix(key)?.strip_prefix('='))
         .collect()
 }
+
+/// The end of a service's start in its log.
+pub const READY: &str = " Ready ";

@@ -1,0 +1,48 @@
+//! Breaks a site while clients use it, and prints what that costs them: see `tests::rig`.
+//!
+//! ```text
+//! rig [--seed N] [--seeds N] [--faults N] [--only TEXT]
+//! ```
+//!
+//! `--seeds` runs several seeds, one after another; `--faults` is the number of faults of each; `--only` takes those faults whose names
+//! contain the text. Wants root, and the programs of the site in `OUTPOST_BINARIES`.
+
+use std::process::ExitCode;
+
+use tests::rig::{Fault, Table, run, schedule};
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |key: &str| {
+        let at = arguments.iter().position(|argument| argument == key)?;
+        arguments.get(at + 1)
+    };
+    let number = |key: &str, default: u64| {
+        let text = value(key);
+        text.map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first = number("--seed", 0);
+    let n_faults = usize::try_from(number("--faults", 8)).expect("few");
+    let only = value("--only");
+    let mut n_mistakes = 0;
+    for seed in first..first + number("--seeds", 1) {
+        let faults = match only {
+            None => schedule(seed, n_faults),
+            Some(text) => {
+                let all = Fault::all().into_iter();
+                all.filter(|fault| fault.to_string().contains(text.as_str()))
+                    .collect()
+            }
+        };
+        println!("seed {seed}\n{}", Table::head());
+        let table = run(&faults, |row| println!("{row}"));
+        println!("{table}");
+        n_mistakes += table.mistakes().len();
+    }
+    println!("{n_mistakes} mistakes");
+    if n_mistakes == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    }
+}
