@@ -273,4 +273,4 @@ pub fn values<'a>(unit: &'a str, key: &str) -> Vec<&'a str> {
 }
 
 /// The end of a service's start in its log.
-pub const READY: &str = " Ready ";
+pub const READY: &str = " INFO  Ready";

@@ -60,6 +60,7 @@ pub fn schedule(seed: u64, n_faults: usize) -> Vec<Fault> {
     let n_parts = all.len().div_ceil(n_faults.max(1)) as u64;
     shuffle(&mut all, &mut of(seed / n_parts));
     let first = (seed % n_parts) as usize * n_faults;
+    let n_faults = n_faults.min(all.len());
     let mut chosen: Vec<Fault> = all.into_iter().cycle().skip(first).take(n_faults).collect();
     shuffle(&mut chosen, &mut of(!seed));
     chosen
@@ -172,9 +173,9 @@ impl Rig<'_> {
                     std::thread::sleep(LOOK);
                 }
             });
-            let result = act(site);
-            stop.store(true, Ordering::Relaxed);
-            result
+            // Also after a panic, or the scope would wait for ever.
+            let _stop = Stop(&stop);
+            act(site)
         });
         self.recent.extend(self.clients.take());
         result
@@ -228,6 +229,15 @@ impl Rig<'_> {
             )
         });
         last.join("\n")
+    }
+}
+
+/// Stops a thread when it is dropped.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
