@@ -17,6 +17,7 @@ mod faults;
 mod load;
 mod process;
 mod site;
+mod soak;
 mod table;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ use crate::gap::Gap;
 
 pub use faults::{Fault, Place};
 pub use load::Kind;
+pub use soak::soak;
 pub use table::{Cell, Row, Table};
 
 use load::{Clients, Exchange, Fate};
@@ -84,67 +86,81 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
 /// Panics if the site does not start.
 #[must_use]
 pub fn run(faults: &[Fault], mut show: impl FnMut(&Row)) -> Table {
-    let mut site = Site::install();
-    for node in &site.nodes {
-        node.boot();
-    }
-    for node in &site.nodes {
-        node.wait_ready();
-    }
-    let holders = Holders::watch(&site);
-    let clients = Clients::start(&site);
-    let mut rig = Rig {
-        clients: &clients,
-        recent: Vec::new(),
-    };
-    let mut table = Table::default();
-    // The first calm is the start of the site: addresses, leases, synchronised clocks.
-    let started = Instant::now();
-    if !rig.recover(&mut site, started) {
-        table
-            .mistakes
-            .push(format!("the site does not start: {}", rig.complaint()));
-    }
+    let mut rig = Rig::start();
     for fault in [Fault::Nothing].iter().chain(faults) {
-        let row = rig.strike(&mut site, *fault);
+        let row = rig.strike(*fault, LASTS);
         show(&row);
-        table.add(row);
+        rig.table.rows.push(row);
     }
-    let (_, images) = clients.stop();
-    table.n_images = images.len();
-    for (name, address) in NODES {
-        let missing = images.missing(&site.client, address);
-        if let Some(first) = missing.first() {
-            let n = missing.len();
-            table.mistakes.push(format!(
-                "{n} images of {} are not whole at {name}: {first}",
-                images.len()
-            ));
-        }
-    }
-    table.both = holders.stop();
-    table
+    rig.stop()
 }
 
-struct Rig<'a> {
-    clients: &'a Clients,
+/// A site with its clients.
+struct Rig {
+    site: Site,
+    clients: Clients,
+    holders: Holders,
     /// The exchanges since the fault began.
     recent: Vec<Exchange>,
+    table: Table,
 }
 
-impl Rig<'_> {
-    fn strike(&mut self, site: &mut Site, fault: Fault) -> Row {
+impl Rig {
+    /// Starts a site, and waits until all are served well.
+    fn start() -> Self {
+        let site = Site::install();
+        for node in &site.nodes {
+            node.boot();
+        }
+        for node in &site.nodes {
+            node.wait_ready();
+        }
+        let mut rig = Self {
+            holders: Holders::watch(&site),
+            clients: Clients::start(&site),
+            site,
+            recent: Vec::new(),
+            table: Table::default(),
+        };
+        // Addresses, leases, synchronised clocks.
+        if !rig.recover(Instant::now()) {
+            let complaint = rig.complaint();
+            let mistakes = &mut rig.table.mistakes;
+            mistakes.push(format!("the site does not start: {complaint}"));
+        }
+        rig
+    }
+
+    /// Stops, and looks whether every acknowledged image is on every node.
+    fn stop(self) -> Table {
+        let mut table = self.table;
+        let (_, images) = self.clients.stop();
+        table.n_images = images.len();
+        for (name, address) in NODES {
+            let missing = images.missing(&self.site.client, address);
+            if let Some(first) = missing.first() {
+                let (n, all) = (missing.len(), images.len());
+                let mistake = format!("{n} images of {all} are not whole at {name}: {first}");
+                table.mistakes.push(mistake);
+            }
+        }
+        table.both = self.holders.stop();
+        table
+    }
+
+    /// Has a fault happen, and waits until the site is well again.
+    fn strike(&mut self, fault: Fault, lasts: Duration) -> Row {
         self.clients.take();
         self.recent.clear();
-        let gaps = [API, INGRESS].map(|address| Gap::start(&site.client, address));
+        let gaps = [API, INGRESS].map(|address| Gap::start(&self.site.client, address));
         let begun = Instant::now();
-        let mut mistakes = self.keeping(site, |site| fault.run(site, LASTS));
+        let mut mistakes = self.keeping(|site| fault.run(site, lasts));
         let ended = Instant::now();
-        let is_well = self.recover(site, begun);
+        let is_well = self.recover(begun);
         let took = ended.elapsed().saturating_sub(CALM);
         if !is_well {
             mistakes.push(format!("no recovery: {}", self.complaint()));
-            for node in &site.nodes {
+            for node in &self.site.nodes {
                 for service in SERVICES {
                     let log = node.log(service);
                     let lines: Vec<&str> = log.lines().rev().take(8).collect();
@@ -154,7 +170,7 @@ impl Rig<'_> {
                 }
             }
         }
-        for node in &site.nodes {
+        for node in &self.site.nodes {
             mistakes.extend(node.surprises());
         }
         let silences = gaps.map(Gap::stop);
@@ -162,9 +178,9 @@ impl Rig<'_> {
     }
 
     /// Does something while processes are started again.
-    fn keeping<T>(&mut self, site: &mut Site, act: impl FnOnce(&mut Site) -> T) -> T {
+    fn keeping<T>(&mut self, act: impl FnOnce(&mut Site) -> T) -> T {
         // The supervisor sees the nodes, and the fault the site with them.
-        let nodes: Vec<Arc<process::Node>> = site.nodes.iter().map(Arc::clone).collect();
+        let nodes: Vec<Arc<process::Node>> = self.site.nodes.iter().map(Arc::clone).collect();
         let stop = AtomicBool::new(false);
         let result = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -175,17 +191,17 @@ impl Rig<'_> {
             });
             // Also after a panic, or the scope would wait for ever.
             let _stop = Stop(&stop);
-            act(site)
+            act(&mut self.site)
         });
         self.recent.extend(self.clients.take());
         result
     }
 
     /// Waits until all clients are served well again, each at its first try.
-    fn recover(&mut self, site: &mut Site, begun: Instant) -> bool {
+    fn recover(&mut self, begun: Instant) -> bool {
         let started = Instant::now();
         while started.elapsed() < LIMIT {
-            self.keeping(site, |_| std::thread::sleep(LOOK * 5));
+            self.keeping(|_| std::thread::sleep(LOOK * 5));
             let calm = Instant::now() - CALM;
             if calm > begun && started.elapsed() >= CALM && self.is_calm(calm) {
                 return true;

@@ -1,15 +1,15 @@
 //! Breaks a site while clients use it, and prints what that costs them: see `tests::rig`.
 //!
 //! ```text
-//! rig [--seed N] [--seeds N] [--faults N] [--only TEXT]
+//! rig [--seed N] [--seeds N] [--faults N] [--only TEXT] [--soak MINUTES]
 //! ```
 //!
 //! `--seeds` runs several seeds, one after another; `--faults` is the number of faults of each; `--only` takes those faults whose names
-//! contain the text. Wants root, and the programs of the site in `OUTPOST_BINARIES`.
+//! contain the text; `--soak` breaks nothing and measures what the services grow by. Wants root, and the programs of the site in `OUTPOST_BINARIES`.
 
 use std::process::ExitCode;
 
-use tests::rig::{Fault, Table, run, schedule};
+use tests::rig::{Fault, Table, run, schedule, soak};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +24,14 @@ fn main() -> ExitCode {
     let first = number("--seed", 0);
     let n_faults = usize::try_from(number("--faults", 8)).expect("few");
     let only = value("--only");
+    let minutes = number("--soak", 0);
+    if minutes > 0 {
+        println!("{}", Table::head());
+        let minutes = u32::try_from(minutes).expect("some hours");
+        let (table, growth) = soak(minutes, |row| println!("{row}"));
+        println!("{table}\n{growth}");
+        return exit(table.mistakes().len());
+    }
     let mut n_mistakes = 0;
     for seed in first..first + number("--seeds", 1) {
         let faults = match only {
@@ -39,10 +47,13 @@ fn main() -> ExitCode {
         println!("{table}");
         n_mistakes += table.mistakes().len();
     }
+    exit(n_mistakes)
+}
+
+fn exit(n_mistakes: usize) -> ExitCode {
     println!("{n_mistakes} mistakes");
-    if n_mistakes == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
+    match n_mistakes {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
     }
 }

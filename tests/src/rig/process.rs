@@ -214,6 +214,17 @@ impl Node {
         found
     }
 
+    /// The memory that the process of a service has, in KiB: `VmRSS` of proc(5).
+    pub(super) fn resident(&self, name: &str) -> Option<u64> {
+        let services = self.services.lock();
+        let id = services.get(name)?.daemon.as_ref()?.id();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse().ok()
+    }
+
     /// The log of a service.
     pub(super) fn log(&self, name: &str) -> String {
         let services = self.services.lock();

@@ -136,10 +136,6 @@ pub struct Table {
 }
 
 impl Table {
-    pub(super) fn add(&mut self, row: Row) {
-        self.rows.push(row);
-    }
-
     /// The names of the columns.
     #[must_use]
     pub fn head() -> String {
