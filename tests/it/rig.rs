@@ -1,13 +1,13 @@
 //! A site under faults and attacks: see `tests::rig`. `target/…/debug/rig` runs more of them.
 
-use tests::rig::{Table, run, schedule};
+use tests::rig::{LASTS, Table, run, schedule};
 
 /// The faults of a seed: a third of a minute on an idle machine.
 const N_FAULTS: usize = 7;
 
 fn survives(seed: u64) {
     println!("{}", Table::head());
-    let table = run(&schedule(seed, N_FAULTS), |row| println!("{row}"));
+    let table = run(&schedule(seed, N_FAULTS), LASTS, |row| println!("{row}"));
     println!("{table}");
     let mistakes = table.mistakes();
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));

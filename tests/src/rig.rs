@@ -40,8 +40,8 @@ pub use table::{Cell, Row, Table};
 use load::{Clients, Exchange, Fate};
 use site::{API, INGRESS, NODES, Site};
 
-/// How long a fault lasts.
-const LASTS: Duration = Duration::from_secs(4);
+/// How long a fault lasts unless somebody wants it otherwise: longer than any term and any interval of a site.
+pub const LASTS: Duration = Duration::from_secs(4);
 
 /// How long all clients have to be served well for the site to have recovered.
 const CALM: Duration = Duration::from_secs(1);
@@ -79,16 +79,16 @@ fn shuffle<T>(list: &mut [T], random: &mut Random) {
     }
 }
 
-/// Breaks a site in these ways, and says what it cost. Each row is given to `show` as soon as it is known.
+/// Breaks a site in these ways, each for so long, and says what it cost. Each row is given to `show` as soon as it is known.
 ///
 /// # Panics
 ///
 /// Panics if the site does not start.
 #[must_use]
-pub fn run(faults: &[Fault], mut show: impl FnMut(&Row)) -> Table {
+pub fn run(faults: &[Fault], lasts: Duration, mut show: impl FnMut(&Row)) -> Table {
     let mut rig = Rig::start();
     for fault in [Fault::Nothing].iter().chain(faults) {
-        let row = rig.strike(*fault, LASTS);
+        let row = rig.strike(*fault, lasts);
         show(&row);
         rig.table.rows.push(row);
     }

@@ -1,15 +1,16 @@
 //! Breaks a site while clients use it, and prints what that costs them: see `tests::rig`.
 //!
 //! ```text
-//! rig [--seed N] [--seeds N] [--faults N] [--only TEXT] [--soak MINUTES]
+//! rig [--seed N] [--seeds N] [--faults N] [--only TEXT] [--lasts SECONDS] [--soak MINUTES]
 //! ```
 //!
 //! `--seeds` runs several seeds, one after another; `--faults` is the number of faults of each; `--only` takes those faults whose names
-//! contain the text; `--soak` breaks nothing and measures what the services grow by. Wants root, and the programs of the site in `OUTPOST_BINARIES`.
+//! contain the text; each lasts 4 seconds unless `--lasts` says otherwise; `--soak` breaks nothing and measures what the services grow by. Wants root, and the programs of the site in `OUTPOST_BINARIES`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use tests::rig::{Fault, Table, run, schedule, soak};
+use tests::rig::{Fault, LASTS, Table, run, schedule, soak};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let first = number("--seed", 0);
     let n_faults = usize::try_from(number("--faults", 8)).expect("few");
     let only = value("--only");
+    let lasts = Duration::from_secs(number("--lasts", LASTS.as_secs()));
     let minutes = number("--soak", 0);
     if minutes > 0 {
         println!("{}", Table::head());
@@ -43,7 +45,7 @@ fn main() -> ExitCode {
             }
         };
         println!("seed {seed}\n{}", Table::head());
-        let table = run(&faults, |row| println!("{row}"));
+        let table = run(&faults, lasts, |row| println!("{row}"));
         println!("{table}");
         n_mistakes += table.mistakes().len();
     }

@@ -157,6 +157,8 @@ impl Fault {
             Kind::Stream => matches!(
                 self,
                 Self::Crash("lb-proxy", _)
+                    // Its lease ends, and another node takes the address.
+                    | Self::Pause("healthd", Place::Holder)
                     | Self::CrashAll(_)
                     | Self::Restart("lb-proxy", _)
                     | Self::Pause("lb-proxy", _)
