@@ -24,8 +24,9 @@ use tonic::transport::Channel;
 
 use crate::trail::{Change, Trail};
 
-/// How long a call waits for a change.
-const CALL: Duration = Duration::from_millis(250);
+/// How long a call waits for a change. The lease of a subscriber that has died is renewed for no longer than this and
+/// [`BETWEEN_CALLS`].
+const CALL: Duration = Duration::from_millis(150);
 
 /// How long a demand counts beyond that: until the next call has come.
 const BETWEEN_CALLS: Duration = Duration::from_millis(100);

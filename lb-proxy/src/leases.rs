@@ -15,8 +15,10 @@ use vrrp_net::{DemandLease, LeaseDemand, LeaseStates};
 /// The key of the detail on `/readyz`.
 const DETAIL: &str = "leases";
 
-/// A term is three intervals: without a holder an address is as long as it is by advertisements. A longer one does not count.
-const INTERVALS_A_TERM: u32 = 3;
+/// Quarters of an interval in a term. RFC 9568 has an address without a holder for three intervals and the skew time. A term of
+/// nine quarters takes 2.45 intervals at a voter whose clock is slewed down as far as it may be; the rest is for
+/// the last demand of a router that has died, and for two rounds of requests.
+const QUARTERS_A_TERM: u32 = 9;
 
 /// The longest term that healthd grants.
 const LONGEST_TERM: std::time::Duration = std::time::Duration::from_secs(3);
@@ -153,9 +155,10 @@ fn to_healthd(demand: LeaseDemand) -> proto::lease::Demand {
             Demand::Ask { preempts: false } => Want::Ask,
             Demand::Ask { preempts: true } => Want::Preempt,
             Demand::Drop => Want::Drop,
+            Demand::Wait => Want::Nothing,
         },
         priority: demand.priority,
-        term: (demand.interval * INTERVALS_A_TERM).min(LONGEST_TERM),
+        term: (demand.interval * QUARTERS_A_TERM / 4).min(LONGEST_TERM),
         is_active: demand.is_active,
     }
 }

@@ -22,7 +22,7 @@ use crate::reconnect::{backoff, chain};
 use crate::wire;
 use crate::wire::health_client::HealthClient;
 
-/// healthd answers within a quarter of a second; one that does not is away.
+/// healthd answers within a part of a second; one that does not is away.
 const CALL_LIMIT: Duration = Duration::from_secs(1);
 
 /// A healthd of an earlier version grants no leases; this is the time until the next try.
@@ -36,6 +36,8 @@ const SENTENCES: Sentences = Sentences {
 /// The kind of a demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
+    /// Nothing yet: only to know its state. A lease that an earlier process of the service has is left to it.
+    Nothing,
     /// To have it.
     Ask,
     /// To have it, from a holder of a lower priority too.
@@ -298,6 +300,7 @@ impl Caller {
         let demand = |(name, demand): (&Arc<str>, &Demand)| wire::LeaseDemand {
             name: name.to_string(),
             want: match demand.want {
+                Want::Nothing => wire::LeaseWant::Unspecified,
                 Want::Ask => wire::LeaseWant::Ask,
                 Want::Preempt => wire::LeaseWant::Preempt,
                 Want::Drop => wire::LeaseWant::Drop,

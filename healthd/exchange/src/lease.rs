@@ -10,7 +10,7 @@
 //!    │ propose again, each twelfth of a term
 //! ```
 //!
-//! There is no log and nothing on disk. This is `PaxosLease` (arXiv 1209.4187), with these rules besides:
+//! There is no log and nothing on disk. This is `PaxosLease` (arXiv 1209.4187), with these rules besides. For safety:
 //!
 //! - A holder counts four fifths of the term, less a margin: two clocks that are slewed may run 17 % apart.
 //!   So it has stopped before the first voter's promise ends.
@@ -21,10 +21,20 @@
 //!   node that hears nothing would keep the lease from all for ever.
 //! - A holder keeps its lease whatever priority others have. It learns of a node that may preempt it, and releases the lease itself.
 //!
+//! For speed, which is bounded by the term and two rounds (the simulation of `vrrp` asserts it). None of these rules grants anything:
+//!
+//! - A candidate that hears of a holder asks again when the first grant ends, and not by a timer of its own.
+//! - A ballot is higher than all that its node knows. One that has lost is followed by the next at once, and when two candidates
+//!   outbid each other, by one after a random wait.
+//! - A proposal that a majority cannot accept any more is released, or those who have accepted it would keep the lease from all
+//!   for a term. Its late answers do not count, and voters refuse it when it comes late.
+//! - A candidate prepares only if a majority may promise, by the last answers. Else it asks with the lowest number ([`QUESTION`]):
+//!   one that is half cut off would outbid those that could have the lease.
+//!
 //! Pure: the caller sends, and proves the name of each sender.
 
 use std::collections::hash_map::DefaultHasher;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -48,6 +58,9 @@ const ROUNDS_A_TERM: u32 = 12;
 
 /// Rounds of all leases that a candidate may begin before it hears of one, to preempt a holder.
 const MAX_UNHEARD: u64 = 12;
+
+/// The number of a prepare that asks whether a majority answers. It is lower than any promise, so it outbids no candidate.
+const QUESTION: u64 = 0;
 
 /// Rounds whose answers count.
 const MAX_ROUNDS: usize = 8;
@@ -244,7 +257,30 @@ struct Round {
     counter: u64,
     term: Duration,
     sent: Instant,
-    granted: BTreeSet<Voter>,
+    answers: BTreeMap<Voter, Vote>,
+    /// When the first grant to another node ends, of those that voters have named.
+    free_at: Option<Instant>,
+}
+
+/// A voter's answer, in short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Vote {
+    Granted,
+    /// A higher ballot could have it.
+    Outbid,
+    Held,
+    Abstained,
+}
+
+/// The holder that another voter has named.
+#[derive(Clone, Debug)]
+struct Seen {
+    holder: Arc<str>,
+    priority: u8,
+    /// When its grant ends there.
+    until: Instant,
+    /// The round in which it was named first.
+    first: u64,
 }
 
 /// One lease: this node as a voter, and as a candidate.
@@ -256,17 +292,22 @@ struct Slot {
     preempting: Option<Preempting>,
     //--- The candidate
     demand: Option<Demand>,
+    /// Until when this node holds by what its subscriber has said; it does not say so again when it hears that the lease is free.
+    held_until: Option<Instant>,
     counter: u64,
     rounds: VecDeque<Round>,
     /// When the next round begins.
     next: Option<Instant>,
     until: Option<Instant>,
-    /// Another voter's promise was refused: the next round prepares.
+    /// The present ballot can get no majority, or a voter refuses renewals of it: the next round prepares.
     is_outbid: bool,
+    /// The highest number that a voter has named.
+    highest: u64,
+    /// How many ballots in a row have lost against others.
+    n_lost: u32,
     echoes: BTreeMap<Voter, u64>,
     preempted_by: BTreeMap<Voter, u8>,
-    /// The holder that another voter has named, until its grant ends there.
-    seen: Option<(Arc<str>, u8, Instant)>,
+    seen: Option<Seen>,
     /// When the last request came.
     touched: Option<Instant>,
 }
@@ -344,6 +385,10 @@ impl Leases {
         }
         let slot = self.slots.entry(Arc::clone(name)).or_default();
         let before = slot.demand.replace(demand);
+        slot.held_until = match demand.wants {
+            true => slot.held_until.max(demand.holds_until),
+            false => None,
+        };
         let wanted = before.is_some_and(|before| before.wants);
         if demand.wants && slot.next.is_none() {
             slot.next = Some(now);
@@ -373,9 +418,9 @@ impl Leases {
             };
         }
         match &slot.seen {
-            Some((holder, priority, until)) if now < *until => State::Other {
-                holder: Arc::clone(holder),
-                priority: *priority,
+            Some(seen) if now < seen.until => State::Other {
+                holder: Arc::clone(&seen.holder),
+                priority: seen.priority,
             },
             _ => State::Free,
         }
@@ -424,7 +469,7 @@ impl Leases {
         let slots = self.slots.values();
         let deadlines = slots.flat_map(|slot| {
             let grant = slot.grant.as_ref().map(|grant| grant.until);
-            let seen = slot.seen.as_ref().map(|(_, _, until)| *until);
+            let seen = slot.seen.as_ref().map(|seen| seen.until);
             let ends = [grant, seen, slot.until].into_iter().flatten();
             ends.filter(|end| now < *end)
                 .chain(slot.next)
@@ -442,7 +487,14 @@ impl Leases {
     }
 
     fn begin_round(&mut self, name: &Arc<str>, now: Instant) {
-        let needs_lease = self.rule.needs_lease();
+        let (needs_lease, majority) = (self.rule.needs_lease(), self.majority());
+        if self
+            .slots
+            .get(name)
+            .is_some_and(|slot| slot.is_refused(now))
+        {
+            self.withdraw(name, now);
+        }
         let n_rounds = &mut self.n_rounds;
         let Some(slot) = self.slots.get_mut(name) else {
             return;
@@ -464,12 +516,14 @@ impl Leases {
         if !holds && slot.until.take().is_some() {
             slot.is_outbid = true;
         }
-        let may_propose = slot.is_prepared(self.peers.len() + 1) || (holds && !slot.is_outbid);
-        let kind = if may_propose {
-            Kind::Propose
+        let may_propose = slot.is_prepared(majority) || (holds && !slot.is_outbid);
+        let may_win = slot.may_win(majority, now);
+        let (kind, counter) = if may_propose {
+            (Kind::Propose, slot.counter)
+        } else if holds || may_win {
+            (Kind::Prepare, slot.next_counter())
         } else {
-            slot.counter = slot.counter.saturating_add(1);
-            Kind::Prepare
+            (Kind::Prepare, QUESTION)
         };
         *n_rounds += 1;
         let number = *n_rounds;
@@ -483,10 +537,11 @@ impl Leases {
         slot.rounds.push_back(Round {
             number,
             kind,
-            counter: slot.counter,
+            counter,
             term,
             sent: now,
-            granted: BTreeSet::new(),
+            answers: BTreeMap::new(),
+            free_at: None,
         });
         let spread = match holds {
             true => Duration::ZERO,
@@ -496,13 +551,13 @@ impl Leases {
         let request = Request {
             name: Arc::clone(name),
             kind,
-            counter: slot.counter,
+            counter,
             round: number,
             echo: 0,
             term,
             priority: demand.priority,
             preempts: demand.preempts,
-            holds: holds || demand.holds_until.is_some_and(|until| now < until),
+            holds: holds || slot.held_until.is_some_and(|until| now < until),
         };
         self.send_round(&request, now);
     }
@@ -533,7 +588,6 @@ impl Leases {
 
     fn take(&mut self, voter: Voter, response: &Response, now: Instant) {
         let majority = self.majority();
-        let n_nodes = self.peers.len() + 1;
         let Some(slot) = self.slots.get_mut(&response.name) else {
             return;
         };
@@ -544,29 +598,30 @@ impl Leases {
         else {
             return;
         };
-        let counter = slot.counter;
-        if matches!(
-            response.answer,
-            Answer::Granted { .. } | Answer::Held { .. }
-        ) {
-            let echo = slot.echoes.entry(voter).or_default();
-            *echo = (*echo).max(response.round);
+        round.note(voter, &response.answer, now);
+        let is_current = round.counter == slot.counter;
+        let (kind, n_granted) = (round.kind, round.count(Vote::Granted));
+        // The voters have granted the term that they were asked for, whatever is wanted by now.
+        let until = round.sent + horizon(round.term);
+        if round.counter == QUESTION && round.n_open() == majority {
+            slot.seen = None;
+            slot.next = slot.next.map(|_| now);
         }
+        let free_at = round.free_at;
         match &response.answer {
             Answer::Granted { preempting } => {
-                round.granted.insert(voter);
-                let is_current = round.counter == counter && round.granted.len() >= majority;
-                // The voters have granted the term that they were asked for, whatever is wanted by now.
-                let (kind, until) = (round.kind, round.sent + horizon(round.term));
+                slot.note_echo(voter, response.round);
                 slot.preempted_by.insert(voter, *preempting);
-                if !is_current || !slot.demand.is_some_and(|demand| demand.wants) {
+                let wants = slot.demand.is_some_and(|demand| demand.wants);
+                if !is_current || !wants || n_granted < majority {
                     return;
                 }
                 match kind {
-                    Kind::Prepare if slot.is_prepared(n_nodes) => slot.next = Some(now),
+                    Kind::Prepare if slot.is_prepared(majority) => slot.next = Some(now),
                     Kind::Propose => {
                         slot.until = slot.until.max(Some(until));
                         slot.seen = None;
+                        slot.n_lost = 0;
                     }
                     Kind::Prepare | Kind::Release => {}
                 }
@@ -576,15 +631,56 @@ impl Leases {
                 priority,
                 left,
             } => {
-                let left = (*left).min(LONGEST_TERM);
-                slot.seen = Some((Arc::clone(holder), *priority, now + left));
-                slot.is_outbid = true;
+                slot.note_echo(voter, response.round);
+                let until = now + (*left).min(LONGEST_TERM);
+                slot.see(holder, *priority, until, response.round);
+                let is_candidate = !slot.holds(now) && !slot.is_prepared(majority);
+                if is_candidate && slot.has_seen_before(response.round) {
+                    slot.ask_when_free(free_at);
+                }
             }
             Answer::Outbid { counter } => {
-                slot.counter = slot.counter.max(*counter);
-                slot.is_outbid = true;
+                slot.highest = slot.highest.max(*counter);
+                slot.is_outbid |= slot.holds(now);
             }
             Answer::Abstained => {}
+        }
+        self.give_up_if_lost(&response.name, response.round, now);
+    }
+
+    /// Ends the present ballot if it can get no majority any more.
+    fn give_up_if_lost(&mut self, name: &Arc<str>, number: u64, now: Instant) {
+        let (majority, n_nodes) = (self.majority(), self.n_nodes());
+        let node = Arc::clone(&self.node);
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        if slot.holds(now) || slot.is_outbid || !slot.is_lost(number, majority, n_nodes) {
+            return;
+        }
+        slot.is_outbid = true;
+        let round = slot.rounds.iter().find(|round| round.number == number);
+        let is_outbid = round.is_some_and(|round| round.count(Vote::Outbid) > 0);
+        let was_proposed = round.is_some_and(|round| round.kind == Kind::Propose);
+        if is_outbid {
+            slot.ask_after_loss(&node, number, now);
+        }
+        if was_proposed {
+            self.withdraw(name, now);
+        }
+    }
+
+    /// Takes back a proposal that a majority has not accepted: those who have would keep the lease from all for a term. Not where
+    /// this node holds by an earlier grant, before its healthd started: the voters' promise of that would go too.
+    fn withdraw(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(slot) = self.slots.get_mut(name) else {
+            return;
+        };
+        // Late answers do not count any more.
+        slot.rounds.retain(|round| round.kind == Kind::Prepare);
+        slot.is_outbid = true;
+        if slot.held_until.is_none_or(|until| until <= now) {
+            self.send_release(name, now);
         }
     }
 
@@ -593,9 +689,16 @@ impl Leases {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
         };
-        let demand = slot.demand;
         slot.rest();
         slot.until = None;
+        self.send_release(name, now);
+    }
+
+    /// Has the voters forget what they have promised to the present ballot.
+    fn send_release(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(slot) = self.slots.get(name) else {
+            return;
+        };
         self.n_rounds += 1;
         let request = Request {
             name: Arc::clone(name),
@@ -604,7 +707,7 @@ impl Leases {
             round: self.n_rounds,
             echo: 0,
             term: Duration::ZERO,
-            priority: demand.map_or(0, |demand| demand.priority),
+            priority: slot.demand.map_or(0, |demand| demand.priority),
             preempts: false,
             holds: false,
         };
@@ -634,13 +737,142 @@ impl Slot {
     }
 
     /// Whether a majority of the nodes has promised the present ballot.
-    fn is_prepared(&self, n_nodes: usize) -> bool {
+    fn is_prepared(&self, majority: usize) -> bool {
         let mut current = self
             .rounds
             .iter()
             .filter(|round| round.kind == Kind::Prepare && round.counter == self.counter);
-        !self.is_outbid && current.any(|round| round.granted.len() * 2 > n_nodes)
+        !self.is_outbid && current.any(|round| round.count(Vote::Granted) >= majority)
     }
+
+    fn holds(&self, now: Instant) -> bool {
+        self.until.is_some_and(|until| now < until)
+    }
+
+    fn last(&self, kind: Kind) -> Option<&Round> {
+        let mut rounds = self.rounds.iter().rev();
+        rounds.find(|round| round.kind == kind)
+    }
+
+    /// Whether a ballot may win, by the answers to the last one: if not, it would only outbid those that may.
+    fn may_win(&self, majority: usize, now: Instant) -> bool {
+        self.last(Kind::Prepare).is_none_or(|round| {
+            let is_over = round.free_at.is_some_and(|free_at| free_at <= now);
+            round.n_open() >= majority || (is_over && round.answers.len() >= majority)
+        })
+    }
+
+    /// Whether too few voters are left that could grant the request of this round.
+    fn is_lost(&self, number: u64, majority: usize, n_nodes: usize) -> bool {
+        let mut rounds = self.rounds.iter();
+        let Some(round) = rounds.find(|round| round.number == number) else {
+            return false;
+        };
+        let is_silent = |voter: &&Voter| !round.answers.contains_key(*voter);
+        // A proposal goes to those who have answered before.
+        let n_silent = match (round.kind, self.last(Kind::Prepare)) {
+            (Kind::Propose, Some(asked)) => asked.answers.keys().filter(is_silent).count(),
+            _ => n_nodes - round.answers.len(),
+        };
+        round.counter == self.counter && round.count(Vote::Granted) + n_silent < majority
+    }
+
+    /// Whether the last proposal was refused by a voter, and has no majority yet.
+    fn is_refused(&self, now: Instant) -> bool {
+        let is_refused = |round: &Round| {
+            round.kind == Kind::Propose && round.count(Vote::Granted) < round.answers.len()
+        };
+        !self.holds(now) && self.until.is_none() && self.rounds.back().is_some_and(is_refused)
+    }
+
+    fn see(&mut self, holder: &Arc<str>, priority: u8, until: Instant, round: u64) {
+        let known = self.seen.as_ref().filter(|seen| seen.holder == *holder);
+        self.seen = Some(Seen {
+            holder: Arc::clone(holder),
+            priority,
+            until,
+            first: known.map_or(round, |seen| seen.first),
+        });
+    }
+
+    /// Whether the holder was named in an earlier round too: it is more than a candidate that a few have accepted.
+    fn has_seen_before(&self, round: u64) -> bool {
+        self.seen.as_ref().is_some_and(|seen| seen.first < round)
+    }
+
+    /// A number above all that are known: a lower one would only be refused.
+    fn next_counter(&mut self) -> u64 {
+        let promised = self.promised.as_ref().map_or(0, |ballot| ballot.counter);
+        let known = self.counter.max(self.highest).max(promised);
+        self.counter = known.saturating_add(1);
+        self.counter
+    }
+
+    fn note_echo(&mut self, voter: Voter, round: u64) {
+        let echo = self.echoes.entry(voter).or_default();
+        *echo = (*echo).max(round);
+    }
+
+    /// Another node has the lease until then: asks when it may be free, the higher its priority, the sooner. One that is to
+    /// preempt the holder asks on.
+    fn ask_when_free(&mut self, free_at: Option<Instant>) {
+        if let Some(demand) = self.demand.filter(|demand| !demand.preempts)
+            && let Some(free_at) = free_at
+            && self.next.is_some()
+        {
+            self.next = Some(free_at + preference(&demand));
+        }
+    }
+
+    /// The lease is given back: asks soon, the higher its priority, the sooner.
+    fn ask_soon(&mut self, now: Instant) {
+        if let Some(demand) = &self.demand {
+            let at = now + preference(demand);
+            self.next = self.next.map(|next| next.min(at));
+        }
+    }
+
+    /// Another candidate was quicker, or this one did not know the last number. The first time it asks at once; then those that
+    /// outbid each other wait, the lower their priority, the longer, and not equally long.
+    fn ask_after_loss(&mut self, node: &str, number: u64, now: Instant) {
+        let Some(demand) = self.demand else { return };
+        let drawn = spread(node, number, demand.term.min(LONGEST_TERM));
+        let wait = (preference(&demand) + drawn) * self.n_lost.min(3);
+        self.n_lost = self.n_lost.saturating_add(1);
+        self.next = self.next.map(|next| next.min(now + wait));
+    }
+}
+
+impl Round {
+    fn note(&mut self, voter: Voter, answer: &Answer, now: Instant) {
+        let vote = match answer {
+            Answer::Granted { .. } => Vote::Granted,
+            Answer::Held { left, .. } => {
+                let soonest = now + round_time(self.term) / 16;
+                let end = soonest.max(now + (*left).min(LONGEST_TERM));
+                self.free_at = Some(self.free_at.map_or(end, |known| known.min(end)));
+                Vote::Held
+            }
+            Answer::Outbid { .. } => Vote::Outbid,
+            Answer::Abstained => Vote::Abstained,
+        };
+        self.answers.insert(voter, vote);
+    }
+
+    fn count(&self, vote: Vote) -> usize {
+        self.answers.values().filter(|of| **of == vote).count()
+    }
+
+    /// How many voters could grant this, or a higher ballot.
+    fn n_open(&self) -> usize {
+        self.count(Vote::Granted) + self.count(Vote::Outbid)
+    }
+}
+
+/// How long a candidate leaves a lease that has become free to those of a higher priority: a ninth of the term at most.
+fn preference(demand: &Demand) -> Duration {
+    let term = demand.term.min(LONGEST_TERM);
+    term / 9 * (256 - u32::from(demand.priority)) / 256
 }
 
 /// Candidates that have begun together do not ask together again.
@@ -684,7 +916,7 @@ impl Leases {
             node: Arc::clone(from),
         };
         if request.kind == Kind::Release {
-            return slot.take_back(ballot);
+            return slot.take_back(ballot, now);
         }
         if let Some(grant) = &slot.grant
             && grant.ballot.node != *from
@@ -751,11 +983,28 @@ impl Slot {
     }
 
     /// The holder gives the lease back. Its proposals that come late do not count any more.
-    fn take_back(&mut self, ballot: Ballot) -> Answer {
-        let is_its = |grant: &Grant| grant.ballot.node == ballot.node && grant.ballot <= ballot;
-        if self.grant.as_ref().is_some_and(is_its) {
+    fn take_back(&mut self, ballot: Ballot, now: Instant) -> Answer {
+        let is_its = |of: &Ballot| of.node == ballot.node && *of <= ballot;
+        let was_granted = self
+            .grant
+            .as_ref()
+            .is_some_and(|grant| is_its(&grant.ballot));
+        let was_promised = self.promised.as_ref().is_some_and(is_its);
+        let was_seen = self
+            .seen
+            .as_ref()
+            .is_some_and(|seen| seen.holder == ballot.node);
+        if was_granted {
             self.grant = None;
             self.preempting = None;
+        }
+        if was_seen {
+            self.seen = None;
+        }
+        if was_granted || was_seen {
+            self.ask_soon(now);
+        }
+        if was_granted || was_promised {
             let after = Ballot {
                 counter: ballot.counter.saturating_add(1),
                 node: ballot.node,

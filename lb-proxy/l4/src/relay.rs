@@ -61,6 +61,10 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 /// How often a drain looks whether the last session has ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
+/// The last part of a drain, in which nothing is accepted any more: long enough for most short sessions. A client that comes
+/// then waits in a socket of the service manager's for the next process, or is refused where there is none.
+const DRAIN_END: Duration = Duration::from_millis(250);
+
 /// A worker's findings about a server that it connected to.
 pub trait Report: Send + Sync {
     /// A connection could not be made. Called on the data path: must not wait.
@@ -343,6 +347,11 @@ impl Engine {
         answers.into_iter().flatten().collect()
     }
 
+    fn count_older(&self, age: Duration) -> usize {
+        let answers = self.ask(|answer| Command::CountOlder(age, answer));
+        answers.into_iter().sum()
+    }
+
     /// Resets every session a filter fits; how many there were.
     pub fn kill(&self, filter: &Filter) -> usize {
         let answers = self.ask(|answer| Command::Kill(filter.clone(), answer));
@@ -447,11 +456,18 @@ impl Engine {
         }
     }
 
-    /// Accepts no more and waits for the sessions to end; true when they all did within `limit`.
-    /// Blocks.
+    /// Waits for the sessions to end, and accepts no more at last; true when they all did within `limit`. Blocks.
+    ///
+    /// New clients are served while the sessions of before end. A process that is restarted has no successor before it
+    /// has ended, so nobody else would serve them meanwhile.
     pub fn drain(&self, limit: Duration) -> bool {
+        let begun = clock::now();
+        let deadline = begun.checked_add(limit);
+        let serving = limit.saturating_sub(DRAIN_END);
+        while begun.elapsed() < serving && self.count_older(begun.elapsed()) > 0 {
+            thread::sleep(DRAIN_LOOK);
+        }
         self.stop_accepting();
-        let deadline = clock::now().checked_add(limit);
         // An answer from each worker means that it has emptied its backlog.
         self.ask(|answer| Command::Sessions(Filter::nothing(), answer));
         while self.shared.counters.sessions.load(Ordering::Relaxed) > 0 {

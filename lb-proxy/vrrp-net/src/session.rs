@@ -380,7 +380,12 @@ impl Session {
             };
             let all = demands.entry(Arc::clone(name)).or_insert(own);
             all.is_active |= own.is_active;
-            if all.demand == Demand::Drop {
+            let is_weaker = match all.demand {
+                Demand::Drop => true,
+                Demand::Wait => own.demand != Demand::Drop,
+                Demand::Ask { .. } => false,
+            };
+            if is_weaker {
                 all.demand = own.demand;
             }
         }

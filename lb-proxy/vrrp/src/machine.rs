@@ -786,7 +786,7 @@ impl Machine {
         let from = self.state();
         self.phase = Phase::Backup(Backup::new(wait, now));
         if self.tenancy.rules() {
-            self.demand(Demand::Drop);
+            self.demand_nothing();
         }
         self.changed(from, reason, now);
     }

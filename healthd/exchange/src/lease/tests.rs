@@ -253,6 +253,90 @@ fn a_voter_that_has_restarted_grants_the_lease_to_its_holder_alone() {
 }
 
 #[test]
+fn a_ballot_that_has_lost_is_tried_again_at_once() {
+    let mut site = Site::new();
+    site.demand(0, 100, false);
+    site.pass(TERM);
+    // The voters have promised numbers that the next candidate does not know.
+    site.nodes[0].slots.get_mut(&vip()).unwrap().is_outbid = true;
+    site.pass(TERM);
+    site.drop_demand(0);
+    site.demand(1, 100, false);
+    assert_eq!(site.holder(), Some(1));
+}
+
+#[test]
+fn a_candidate_that_is_not_answered_asks_and_outbids_nobody() {
+    let mut site = Site::new();
+    site.cut = vec![0, 1];
+    site.demand(0, 100, false);
+    site.pass(5 * TERM);
+    let counter = site.nodes[0].slots[&vip()].counter;
+    assert_eq!(counter, 1, "the first ballot, before it knew");
+    site.cut.clear();
+    site.pass(TERM / 4);
+    assert_eq!(site.holder(), Some(0));
+}
+
+#[test]
+fn a_proposal_without_a_majority_keeps_the_lease_from_nobody() {
+    let mut site = Site::new();
+    let demand = site.demand_of(100, false);
+    site.nodes[0].demand(&vip(), demand, site.now);
+    // Both others promise.
+    let prepares: Vec<_> = std::iter::from_fn(|| site.nodes[0].poll_request()).collect();
+    for (peer, request) in prepares {
+        let to = others(0).nth(peer.0).unwrap();
+        let response = site.nodes[to].answer(NAMES[0], &request, site.now);
+        site.nodes[0].hear(peer, &response, site.now);
+    }
+    let proposals: Vec<_> = std::iter::from_fn(|| site.nodes[0].poll_request()).collect();
+    assert!(
+        proposals
+            .iter()
+            .all(|(_, request)| request.kind == Kind::Propose)
+    );
+    // Before they hear the proposal they promise a higher ballot to a node that ends then.
+    for (peer, request) in proposals {
+        let to = others(0).nth(peer.0).unwrap();
+        let higher = Request {
+            kind: Kind::Prepare,
+            counter: request.counter + 1,
+            ..request.clone()
+        };
+        let by = NAMES[3 - to];
+        site.nodes[to].answer(by, &higher, site.now);
+        let response = site.nodes[to].answer(NAMES[0], &request, site.now);
+        assert!(matches!(response.answer, Answer::Outbid { .. }));
+        site.nodes[0].hear(peer, &response, site.now);
+    }
+    assert!(site.nodes[0].slots[&vip()].grant.is_none(), "its own too");
+    site.settle();
+    assert_eq!(site.holder(), Some(0), "it tries again at once");
+}
+
+#[test]
+fn a_release_that_overtakes_a_proposal_ends_it() {
+    let mut site = Site::new();
+    let request = |kind| Request {
+        name: vip(),
+        kind,
+        counter: 7,
+        round: 1,
+        echo: 0,
+        term: TERM,
+        priority: 100,
+        preempts: false,
+        holds: false,
+    };
+    for kind in [Kind::Prepare, Kind::Release] {
+        site.nodes[0].answer(NAMES[1], &request(kind), site.now);
+    }
+    let late = site.nodes[0].answer(NAMES[1], &request(Kind::Propose), site.now);
+    assert!(matches!(late.answer, Answer::Outbid { .. }), "{late:?}");
+}
+
+#[test]
 fn leases_need_three_nodes_and_a_majority_that_is_heard() {
     assert_eq!(Rule::of(Contact::Connected, 2), Rule::FewNodes);
     assert_eq!(Rule::of(Contact::Connected, 3), Rule::Leases);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use balance::queue::Wake;
 use balance::table::Frontend;
@@ -21,6 +22,8 @@ pub(super) enum Command {
     Listeners(Vec<Share>),
     /// Tell which sessions there are.
     Sessions(Filter, mpsc::Sender<Vec<SessionInfo>>),
+    /// Tell how many sessions have lasted longer than this.
+    CountOlder(Duration, mpsc::Sender<usize>),
     /// Reset sessions and tell how many.
     Kill(Filter, mpsc::Sender<usize>),
     /// Reset sessions accepted on these addresses and tell how many.

@@ -241,6 +241,11 @@ impl Session {
         self.backend.as_ref().map(|backend| &backend.pool.name)
     }
 
+    /// How long it has lasted.
+    pub(super) fn age(&self, now: Micros) -> Duration {
+        now.since(self.accepted)
+    }
+
     pub(super) fn info(&self, now: Micros) -> SessionInfo {
         SessionInfo {
             id: self.id,
@@ -251,7 +256,7 @@ impl Session {
             client: self.source(),
             local: self.destination(),
             state: self.state(),
-            age: now.since(self.accepted),
+            age: self.age(now),
             bytes_in: self.up.moved,
             bytes_out: self.down.moved,
         }

@@ -96,6 +96,8 @@ impl fmt::Display for Lease {
 /// The demand of a router for the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
+    /// Nothing yet. A process before this one may have left the lease to it.
+    Wait,
     /// To have it, and to keep it.
     Ask {
         /// Whether a holder of a lower priority is to give it up.

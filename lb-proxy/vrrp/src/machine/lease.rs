@@ -6,8 +6,8 @@
 //! | [`Lease::Unneeded`] | goes by advertisements | goes by advertisements |
 //! | [`Lease::Awaited`] | waits | stays |
 //! | [`Lease::Withheld`] | waits | stays until its lease ends |
-//! | [`Lease::Free`] | asks for it after its skew time | asks for it at once, if it had none |
-//! | [`Lease::Other`] | asks for it if it may preempt the holder | ends at once |
+//! | [`Lease::Free`] | asks for it after a part of its skew time | asks for it at once, if it had none |
+//! | [`Lease::Other`] | asks to be the next, or to preempt the holder if it may | ends at once |
 //! | [`Lease::Own`] | becomes active | stays, whatever it hears |
 //!
 //! So while leases decide, no advertisement makes a router active or ends it, a forged one neither. The
@@ -28,6 +28,10 @@ pub const PRIORITY_HOLDER: u8 = 254;
 /// How long a router that is active without a lease may ask for one, once leases decide: longer than nodes that have just
 /// started grant none.
 const SETTLING: Duration = Duration::from_secs(6);
+
+/// The part of its skew time that a backup leaves a free lease to those of a higher priority. A whole one is for routers that
+/// become active without asking; the voters let only one of those have it that ask.
+const PARTS_OF_SKEW: u32 = 4;
 
 /// The tie of an active router to its lease.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,6 +99,16 @@ impl Machine {
         }
     }
 
+    /// Wants nothing of the lease as a backup.
+    pub(super) fn demand_nothing(&mut self) {
+        let demand = match self.tenancy.demand {
+            // What a process before this one has is not given up.
+            None | Some(Demand::Wait) => Demand::Wait,
+            Some(Demand::Ask { .. } | Demand::Drop) => Demand::Drop,
+        };
+        self.demand(demand);
+    }
+
     /// Leaves the lease to a successor on this node.
     pub(super) fn leave_lease(&mut self) {
         self.tenancy.demand = Some(Demand::Drop);
@@ -122,13 +136,12 @@ impl Machine {
         }
         match self.tenancy.lease {
             Lease::Own { .. } => match self.tenancy.demand {
-                Some(Demand::Ask { .. }) if !self.would_claim() => self.claim(Reason::Leased, now),
+                // One that waits has it from a process before, which ended without giving it up.
+                Some(Demand::Ask { .. } | Demand::Wait) if !self.would_claim() => {
+                    self.claim(Reason::Leased, now);
+                }
                 _ => {}
             },
-            // Another was quicker.
-            Lease::Other { .. } if self.tenancy.demand == Some(Demand::ASK) => {
-                self.demand(Demand::Drop);
-            }
             Lease::Unneeded => {
                 self.demand(Demand::Drop);
                 self.listen_again(now);
@@ -212,34 +225,42 @@ impl Machine {
         self.demand(Demand::Drop);
     }
 
-    /// When a backup asks for the lease; `None` when it does not, or has.
+    /// When a backup makes its next demand; `None` when it has made all.
     pub(super) fn asks_at(&self) -> Option<Instant> {
-        let (demand, delay) = self.demand_now()?;
-        let has_asked = matches!(self.tenancy.demand, Some(said) if said == demand);
-        let since = self.tenancy.since.filter(|_| !has_asked)?;
-        Some(since + delay + self.skew_time())
+        Some(self.next_demand()?.1)
     }
 
-    /// The demand of a backup as the lease is now, and how long after a change it comes.
-    fn demand_now(&self) -> Option<(Demand, Duration)> {
-        match self.tenancy.lease {
-            Lease::Free => Some((Demand::ASK, Duration::ZERO)),
-            Lease::Other { priority } if priority < self.priority => {
-                match self.settings.preempt {
-                    // Its holder wants to be relieved.
-                    _ if priority <= PRIORITY_LEAVING => Some((Demand::PREEMPT, Duration::ZERO)),
-                    Preempt::After(delay) => Some((Demand::PREEMPT, delay)),
-                    Preempt::Never => None,
-                }
+    /// The next demand of a backup as the lease is now, and when it comes.
+    ///
+    /// A backup asks while another has the lease too: its healthd then knows when that ends, and asks the voters at that time,
+    /// the higher the priority, the sooner. So no wait of the router's comes on top of the term.
+    fn next_demand(&self) -> Option<(Demand, Instant)> {
+        let since = self.tenancy.since?;
+        let said = self.tenancy.demand;
+        let has_asked = matches!(said, Some(Demand::Ask { .. }));
+        let preempts_from = match (self.tenancy.lease, self.settings.preempt) {
+            (Lease::Other { priority }, _) if priority >= self.priority => None,
+            // Its holder wants to be relieved.
+            (Lease::Other { priority }, _) if priority <= PRIORITY_LEAVING => Some(since),
+            (Lease::Other { .. }, Preempt::After(delay)) => Some(since + delay),
+            _ => None,
+        };
+        let preempts_at = preempts_from.map(|from| from + self.skew_time());
+        match (self.tenancy.lease, preempts_at) {
+            // Two that ask together disturb each other: those of a lower priority wait.
+            (Lease::Free, _) if !has_asked => {
+                Some((Demand::ASK, since + self.skew_time() / PARTS_OF_SKEW))
             }
+            (Lease::Other { .. }, _) if !has_asked => Some((Demand::ASK, since)),
+            (_, Some(at)) if said != Some(Demand::PREEMPT) => Some((Demand::PREEMPT, at)),
             _ => None,
         }
     }
 
-    /// Asks for the lease, as a backup whose time has come.
+    /// Makes the demand of a backup whose time has come.
     pub(super) fn ask_for_lease(&mut self, now: Instant) {
-        if self.asks_at().is_some_and(|at| at <= now)
-            && let Some((demand, _)) = self.demand_now()
+        if let Some((demand, at)) = self.next_demand()
+            && at <= now
         {
             self.demand(demand);
         }

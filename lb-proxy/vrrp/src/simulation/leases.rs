@@ -9,11 +9,13 @@
 //! | a majority of healthds that reach each other, one of them with a router that can serve, has an active one within the bound |
 //! | no forged advertisement moves an address that a lease holds |
 //!
-//! Size: one simulation, its network and its rules; they share every field.
+//! The bound is RFC 9568's: three intervals and the skew time, by a clock that is right, however fast or slow those of the nodes
+//! are. It is counted from when the address lost its holder, or from when the last of the majority was there. Two cases have
+//! a longer one, [`Class::Silent`] and [`Class::Lossy`]. The gaps are printed; `VRRP_SIM_SEED=n` prints every message of a seed.
 //!
-//! The bound is three intervals, the skew time, and what asking takes. The gaps are printed.
+//! Size: one simulation, its network and its rules; they share every field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,17 +32,18 @@ const SEEDS: u64 = 256;
 const TICK: Duration = Duration::from_millis(10);
 const LENGTH: Duration = Duration::from_secs(45);
 const INTERVAL: Duration = Duration::from_secs(1);
-const TERM: Duration = Duration::from_secs(3);
+const TERM: Duration = Duration::from_millis(2_250);
+/// How long healthd takes a demand to be there after the call.
+const COUNTS: Duration = Duration::from_millis(250);
 const BEAT: Duration = Duration::from_millis(500);
 const LATENCY: Duration = Duration::from_millis(40);
 /// Clocks are up to 8.3 % fast or slow: the fastest slew of the site's own time daemon.
 const DRIFT: u64 = 83;
-/// Three intervals and a skew time on a slow clock, four messages, and two rounds that found another candidate first.
-const BOUND: Duration = Duration::from_millis(5_200);
-/// Among five nodes a candidate without a majority may outbid one that could have it.
-const OF_FIVE: Duration = Duration::from_secs(2);
-/// The longest wait of a healthd that has just started, before that.
-const QUIET: Duration = Duration::from_millis(4_100);
+/// What a healthd that has just started is silent for, on a slow clock.
+const QUIET: Duration = Duration::from_millis(3_930);
+/// How much longer a gap may be where messages are lost: rounds are repeated, and where a release is lost, those that have
+/// accepted its proposal keep the lease for a term.
+const LOSSES: Duration = Duration::from_secs(3);
 /// How long a router that was active by advertisements may take to get a lease.
 const SETTLED: Duration = Duration::from_secs(7);
 const GROUP: IpAddr = IpAddr::V4(Ipv4Addr::new(224, 0, 0, 18));
@@ -53,7 +56,39 @@ struct Seen {
     n_lease_ends: usize,
     n_vrrp_alone: usize,
     n_preempted: usize,
-    gaps: Vec<Duration>,
+    gaps: BTreeMap<Class, Vec<Gap>>,
+}
+
+/// What the nodes that could have held the address suffered in a gap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Class {
+    /// Nothing.
+    Plain,
+    /// One of their healthds had just started, and was silent.
+    Silent,
+    /// Messages were lost.
+    Lossy,
+}
+
+/// A time in which no router served, although one could have had the lease.
+#[derive(Clone, Debug)]
+struct Gap {
+    time: Duration,
+    bound: Duration,
+    seed: u64,
+    end: Duration,
+}
+
+/// A majority of the nodes that is as small as can be, and one of them that could hold the address.
+#[derive(Clone, Debug)]
+struct Quorum {
+    members: Vec<usize>,
+    candidate: usize,
+    /// Since when they reach each other, their healthds are up, and the candidate can serve with this priority.
+    since: Option<(Duration, u8)>,
+    /// When one of the healthds started last, and when a message could be lost.
+    silent: Duration,
+    lossy: Option<Duration>,
 }
 
 /// A process of healthd.
@@ -81,6 +116,7 @@ struct Node {
     paused: bool,
     /// What a paused process finds afterwards.
     buffer: Vec<(IpAddr, Arc<[u8]>)>,
+    healthd_started: Duration,
     /// When its processes are there again.
     healthd_back: Option<Duration>,
     proxy_back: Option<Duration>,
@@ -108,12 +144,15 @@ struct Simulation {
     queue: BTreeMap<(Duration, u64), (usize, usize, Parcel)>,
     n_queued: u64,
     disturbed: Duration,
-    /// When a healthd started last.
-    started: Duration,
+    quorums: Vec<Quorum>,
     forging: bool,
     active: Option<usize>,
+    /// Since when more than one is active.
+    two_since: Option<Duration>,
     gap_since: Option<Duration>,
-    trace: Vec<String>,
+    /// Every message is printed.
+    verbose: bool,
+    trace: VecDeque<String>,
     seen: Seen,
 }
 
@@ -133,24 +172,35 @@ fn an_address_has_one_holder_while_leases_decide() {
         all.n_lease_ends += seen.n_lease_ends;
         all.n_vrrp_alone += seen.n_vrrp_alone;
         all.n_preempted += seen.n_preempted;
-        all.gaps.extend(seen.gaps);
+        for (class, gaps) in seen.gaps {
+            all.gaps.entry(class).or_default().extend(gaps);
+        }
     }
-    all.gaps.sort_unstable();
-    let at = |part: usize| {
-        all.gaps
-            .get((all.gaps.len() * part / 100).min(all.gaps.len() - 1))
-    };
     println!(
-        "{} moves; {} gaps: median {:?}, 90 % {:?}, longest {:?}; {} forged overruled, {} leases ended, {} preempted",
-        all.n_moves,
-        all.gaps.len(),
-        at(50),
-        at(90),
-        at(100),
-        all.n_overruled,
-        all.n_lease_ends,
-        all.n_preempted,
+        "{} moves; {} forged overruled, {} leases ended, {} preempted",
+        all.n_moves, all.n_overruled, all.n_lease_ends, all.n_preempted,
     );
+    for (class, gaps) in &mut all.gaps {
+        gaps.sort_unstable_by_key(|gap| gap.time);
+        let at = |part: usize| gaps[(gaps.len() * part / 100).min(gaps.len() - 1)].time;
+        println!(
+            "{class:?}: {} gaps: median {:?}, 90 % {:?}, longest {:?}",
+            gaps.len(),
+            at(50),
+            at(90),
+            at(100)
+        );
+        gaps.sort_by_key(|gap| gap.bound.saturating_sub(gap.time));
+        for gap in gaps.iter().take(10) {
+            let Gap {
+                time,
+                bound,
+                seed,
+                end,
+            } = gap;
+            println!("  {time:?} of {bound:?}, seed {seed} until {end:?}");
+        }
+    }
     if is_whole {
         let counts = [
             all.n_moves,
@@ -201,6 +251,7 @@ impl Node {
             proxy: None,
             paused: false,
             buffer: Vec::new(),
+            healthd_started: Duration::ZERO,
             healthd_back: None,
             proxy_back: None,
             resumes: None,
@@ -261,11 +312,13 @@ impl Simulation {
             queue: BTreeMap::new(),
             n_queued: 0,
             disturbed: Duration::ZERO,
-            started: Duration::ZERO,
+            quorums: quorums(n_nodes),
             forging: false,
             active: None,
+            two_since: None,
             gap_since: None,
-            trace: Vec::new(),
+            verbose: std::env::var("VRRP_SIM_SEED").is_ok(),
+            trace: VecDeque::new(),
             seen: Seen::default(),
         };
         for node in 0..n_nodes {
@@ -310,16 +363,16 @@ impl Simulation {
     }
 
     fn note(&mut self, line: &str) {
-        if std::env::var("VRRP_SIM_SEED").is_ok() {
+        if self.verbose {
             eprintln!("{:?} {line}", self.now);
         }
         if self.trace.len() == 60 {
-            self.trace.remove(0);
+            self.trace.pop_front();
         }
-        self.trace.push(format!("{:?} {line}", self.now));
+        self.trace.push_back(format!("{:?} {line}", self.now));
     }
 
-    fn fail(&self, what: &str) -> ! {
+    fn fail(&mut self, what: &str) -> ! {
         let states: Vec<_> = self
             .nodes
             .iter()
@@ -333,7 +386,7 @@ impl Simulation {
             .collect();
         panic!(
             "{}\n{states:?}\n{what}: seed {} at {:?}",
-            self.trace.join("\n"),
+            self.trace.make_contiguous().join("\n"),
             self.seed,
             self.now
         );
@@ -360,7 +413,7 @@ impl Simulation {
             members: Members::new(settings, now),
             beat: self.now,
         });
-        self.started = self.now;
+        self.nodes[node].healthd_started = self.now;
     }
 
     fn start_proxy(&mut self, node: usize) {
@@ -425,6 +478,10 @@ impl Simulation {
             let requests: Vec<_> = std::iter::from_fn(|| healthd.leases.poll_request()).collect();
             for (peer, request) in requests {
                 let to = self.others(node).nth(peer.0).unwrap();
+                if self.verbose && !request.holds {
+                    let Request { kind, counter, .. } = request;
+                    self.note(&format!("  {node} asks {to}: {kind:?} {counter}"));
+                }
                 self.send(node, to, Parcel::Request(request));
             }
             if beats {
@@ -492,7 +549,7 @@ impl Simulation {
                         priority: proxy.machine.priority(),
                         term: TERM,
                         holds_until,
-                        counts_until: now + Duration::from_millis(500),
+                        counts_until: now + COUNTS,
                     };
                     healthd.leases.demand(&lease_name(), demand, now);
                 }
@@ -501,8 +558,12 @@ impl Simulation {
         };
         if lease != proxy.lease {
             self.seen.n_vrrp_alone += usize::from(lease == Lease::Unneeded);
+            let is_renewed = proxy.lease.to_string() == lease.to_string();
             proxy.lease = lease;
             proxy.machine.handle(Input::Lease(lease), now);
+            if !is_renewed {
+                self.note(&format!("node {node}: lease {lease}"));
+            }
             self.act(node);
         }
     }
@@ -512,7 +573,10 @@ impl Simulation {
             && let Some(action) = proxy.machine.poll_action()
         {
             match action {
-                Action::Lease(demand) => proxy.demand = Some(demand),
+                Action::Lease(demand) => {
+                    proxy.demand = Some(demand);
+                    self.note(&format!("node {node}: demands {demand:?}"));
+                }
                 Action::Send { advertisement, .. } => self.advertise(node, &advertisement),
                 Action::StateChanged { from, to, reason } => {
                     let reason = reason.to_string();
@@ -592,6 +656,9 @@ impl Simulation {
                 Parcel::Request(request) => {
                     if let Some(healthd) = &mut self.nodes[to].healthd {
                         let response = healthd.leases.answer(&node_name(from), &request, now);
+                        if self.verbose && !request.holds {
+                            self.note(&format!("  {to} answers {from}: {:?}", response.answer));
+                        }
                         self.send(to, from, Parcel::Response(response));
                     }
                 }
@@ -758,7 +825,14 @@ impl Simulation {
             self.fail("two are active");
         }
         let is_whole = self.reach.iter().flatten().all(|reach| *reach) && self.loss == 0;
-        if holders.len() > 1 && is_whole && self.now > self.disturbed + SETTLED {
+        let two_since = match holders.len() {
+            0 | 1 => None,
+            _ => Some(self.two_since.unwrap_or(self.now)),
+        };
+        self.two_since = two_since;
+        // One that preempts by advertisements is active before the other has heard it.
+        let stay = two_since.is_some_and(|since| self.now > since + 2 * LATENCY);
+        if stay && is_whole && self.now > self.disturbed + SETTLED {
             self.fail("two stay active");
         }
         if let [holder] = holders[..]
@@ -769,55 +843,115 @@ impl Simulation {
         }
         // A paused or departing router serves clients while its address is not announced elsewhere.
         let serves = (0..self.nodes.len()).any(|node| self.nodes[node].state() == State::Active);
+        self.follow_quorums();
         match (serves, self.gap_since) {
             (true, Some(since)) => {
-                if self.is_calm_since(since) {
-                    self.seen.gaps.push(self.now.saturating_sub(since));
-                }
+                self.end_gap(since);
                 self.gap_since = None;
             }
             (false, None) => self.gap_since = Some(self.now),
             _ => {}
         }
         self.active = holders.first().copied().or(self.active);
-        self.check_gap(serves);
+        self.check_gap();
     }
 
-    /// Whether leases could have been granted since then but for what began the gap.
-    fn is_calm_since(&self, since: Duration) -> bool {
-        self.loss == 0 && self.disturbed <= since + TICK && self.started + QUIET < since
-    }
-
-    fn check_gap(&mut self, serves: bool) {
-        let quiet = self.started + QUIET;
-        let begin = self.disturbed.max(quiet).max(Duration::from_secs(1));
-        let bound = match self.nodes.len() {
-            3 => BOUND,
-            _ => BOUND + OF_FIVE,
-        };
-        if serves || self.loss > 0 || self.now < begin + bound || !self.has_quorum() {
-            return;
-        }
-        self.fail("no router is active");
-    }
-
-    /// Whether a majority of healthds reach each other, and one of them has a router that can serve.
-    fn has_quorum(&self) -> bool {
-        let n_nodes = self.nodes.len();
-        (0..1_usize << n_nodes).any(|set| {
-            let is_in = |node: &usize| set >> node & 1 == 1;
-            let members: Vec<usize> = (0..n_nodes).filter(is_in).collect();
-            members.len() * 2 > n_nodes
-                && members
-                    .iter()
-                    .all(|node| self.nodes[*node].healthd.is_some())
-                && members.iter().any(|node| self.nodes[*node].is_able())
+    /// Looks which majorities could have a holder.
+    fn follow_quorums(&mut self) {
+        let nodes = &self.nodes;
+        for quorum in &mut self.quorums {
+            let members = &quorum.members;
+            let is_there = nodes[quorum.candidate].is_able()
+                && members.iter().all(|node| nodes[*node].healthd.is_some())
                 && members.iter().all(|one| {
                     let mut others = members.iter();
                     others.all(|other| one == other || self.reach[*one][*other])
-                })
+                });
+            let priority = nodes[quorum.candidate].proxy.as_ref();
+            let priority = priority.map_or(0, |proxy| proxy.machine.priority());
+            quorum.since = match quorum.since {
+                _ if !is_there => None,
+                Some((since, before)) if before == priority => Some((since, priority)),
+                _ => Some((self.now, priority)),
+            };
+            let started = members.iter().map(|node| nodes[*node].healthd_started);
+            quorum.silent = started.max().unwrap_or_default();
+            if self.loss > 0 {
+                quorum.lossy = Some(self.now);
+            }
+        }
+    }
+
+    /// How long each majority has been without a holder in this gap, and how long it may be.
+    fn gaps_of_quorums(&self, began: Duration) -> impl Iterator<Item = (Class, Gap)> {
+        self.quorums.iter().filter_map(move |quorum| {
+            let (since, priority) = quorum.since?;
+            let begin = began.max(since);
+            let skew = INTERVAL * (256 - u32::from(priority)) / 256;
+            let bound = 3 * INTERVAL + skew;
+            let quiet = quorum.silent + QUIET;
+            let class = if quorum.lossy.is_some_and(|lossy| begin <= lossy) {
+                Class::Lossy
+            } else if begin < quiet {
+                Class::Silent
+            } else {
+                Class::Plain
+            };
+            let silent = bound.max(quiet.saturating_sub(begin) + skew + INTERVAL / 2);
+            let bound = match class {
+                Class::Plain => bound,
+                Class::Silent => silent,
+                Class::Lossy => silent + LOSSES,
+            };
+            let gap = Gap {
+                time: self.now.saturating_sub(begin),
+                bound,
+                seed: self.seed,
+                end: self.now,
+            };
+            Some((class, gap))
         })
     }
+
+    /// Keeps the gap of the majority that was there for the longest.
+    fn end_gap(&mut self, began: Duration) {
+        let longest = self.gaps_of_quorums(began).max_by_key(|(_, gap)| gap.time);
+        if let Some((class, gap)) = longest {
+            self.note(&format!("the gap ends: {class:?}, {gap:?}"));
+            self.seen.gaps.entry(class).or_default().push(gap);
+        }
+    }
+
+    fn check_gap(&mut self) {
+        let Some(began) = self.gap_since else {
+            return;
+        };
+        let mut gaps = self.gaps_of_quorums(began);
+        let late = gaps.find(|(_, gap)| gap.time > gap.bound);
+        drop(gaps);
+        if let Some((class, gap)) = late {
+            self.fail(&format!("no router is active: {class:?}, {gap:?}"));
+        }
+    }
+}
+
+/// Every smallest majority with each of its nodes as the candidate.
+fn quorums(n_nodes: usize) -> Vec<Quorum> {
+    let sets = (0..1_usize << n_nodes).map(|set| {
+        let members = (0..n_nodes).filter(|node| set >> node & 1 == 1);
+        members.collect::<Vec<usize>>()
+    });
+    let majorities = sets.filter(|members| members.len() == n_nodes / 2 + 1);
+    let quorums = majorities.flat_map(|members| {
+        members.clone().into_iter().map(move |candidate| Quorum {
+            members: members.clone(),
+            candidate,
+            since: None,
+            silent: Duration::ZERO,
+            lossy: None,
+        })
+    });
+    quorums.collect()
 }
 
 /// The lease as lb-proxy takes it from its healthd.
@@ -867,7 +1001,7 @@ fn a_forged_advertisement_of_the_highest_priority_each_second_moves_nothing() {
     simulation.nodes[holder].proxy = None;
     let killed = simulation.now;
     simulation.disturbed = killed;
-    pass(&mut simulation, BOUND);
+    pass(&mut simulation, 4 * INTERVAL);
     assert_ne!(simulation.active, Some(holder));
     assert!(simulation.gap_since.is_none());
     let rounds = round_time(TERM);

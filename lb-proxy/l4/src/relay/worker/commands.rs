@@ -34,6 +34,12 @@ impl Worker {
                         .send(fitting.map(|(_, s)| s.info(now)).collect())
                         .ok();
                 }
+                Command::CountOlder(age, answer) => {
+                    let now = self.now;
+                    let sessions = self.sessions.iter();
+                    let older = sessions.filter(|(_, session)| session.age(now) > age);
+                    answer.send(older.count()).ok();
+                }
                 Command::Kill(filter, answer) => {
                     answer.send(self.kill(&filter)).ok();
                 }

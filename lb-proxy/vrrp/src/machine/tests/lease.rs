@@ -37,7 +37,7 @@ fn holder() -> Bench {
 }
 
 #[test]
-fn it_asks_after_its_skew_time_and_is_active_once_it_has_the_lease() {
+fn it_asks_after_a_part_of_its_skew_time_and_is_active_once_it_has_the_lease() {
     holder();
 }
 
@@ -100,6 +100,8 @@ fn a_backup_preempts_a_lower_priority_only() {
     let mut bench = bench();
     let higher = Lease::Other { priority: 200 };
     assert_eq!(bench.tell(Input::Lease(higher)), "");
+    // It is to be the next.
+    assert_eq!(bench.wait_out(), "lease Ask { preempts: false }");
     assert_eq!(bench.until_deadline_or_none(), None);
     bench.tell(Input::Lease(Lease::Other { priority: 50 }));
     assert_eq!(bench.wait_out(), "lease Ask { preempts: true }");
