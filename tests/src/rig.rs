@@ -49,6 +49,9 @@ const CALM: Duration = Duration::from_secs(1);
 /// How long that may take: on a busy machine, not on a node.
 const LIMIT: Duration = Duration::from_secs(90);
 
+/// How long two nodes may have the same address: the kernel takes it from a process that stands still, and counts whole seconds.
+const BOTH: Duration = Duration::from_secs(3);
+
 /// Between two looks at the processes.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -145,6 +148,10 @@ impl Rig {
             }
         }
         table.both = self.holders.stop();
+        if table.both > BOTH {
+            let mistake = format!("two nodes had one address for {:?}", table.both);
+            table.mistakes.push(mistake);
+        }
         table
     }
 

@@ -25,6 +25,14 @@ use super::status::Tally;
 /// How long news of an address that was added may be on the way before it counts as taken off.
 const NEWS_LATE: Duration = Duration::from_secs(1);
 
+/// How long the kernel keeps an address that needs a lease unless its time is renewed. A process that stands still does not see
+/// that its lease ends, and another node takes the address; so the kernel ends it. About the time for which a holder counts on a
+/// lease that is not renewed; the kernel counts whole seconds.
+const LIFETIME: Duration = Duration::from_secs(2);
+
+/// When the time is renewed: a process that is late by more than the rest is about to lose its lease, too.
+const RENEWAL: Duration = Duration::from_millis(500);
+
 /// Everything of one router that is not its machine.
 #[derive(Debug)]
 pub(super) struct Member {
@@ -72,6 +80,8 @@ struct Held {
     entry: VirtualAddress,
     index: u32,
     since: Instant,
+    /// When its time in the kernel is to be renewed; `None` for an address that stays for ever.
+    renewal: Option<Instant>,
     /// It was seen on the link since it was put there.
     is_seen: bool,
     /// The node's own, which stays.
@@ -365,6 +375,7 @@ impl Member {
             return false;
         };
         let is_owner = self.settings().priority == PRIORITY_OWNER;
+        let lifetime = self.lifetime();
         let mut all = true;
         for entry in entries {
             let view = netlink.current();
@@ -372,7 +383,7 @@ impl Member {
             let mut known = link.into_iter().flat_map(|link| &link.addresses);
             let is_own = is_owner
                 && known.any(|known| known.entry.address == entry.address && !known.is_ours);
-            if !is_own && let Err(error) = netlink.add(index, *entry).await {
+            if !is_own && let Err(error) = netlink.add(index, *entry, lifetime).await {
                 self.tally.address_errors += 1;
                 let router = &self.router.settings.name;
                 let error = daemon::exit::chain(&error);
@@ -384,6 +395,7 @@ impl Member {
                 entry: *entry,
                 index,
                 since: now,
+                renewal: lifetime.filter(|_| !is_own).map(|_| now + RENEWAL),
                 is_seen: false,
                 is_own,
             };
@@ -400,6 +412,46 @@ impl Member {
             warn!(%router, ?again_in, "The kernel refuses addresses; it will be asked again");
         }
         all
+    }
+
+    /// The time that the kernel gives to the addresses.
+    fn lifetime(&self) -> Option<Duration> {
+        (self.lease != Lease::Unneeded).then_some(LIFETIME)
+    }
+
+    /// Whether the addresses belong to a lease that has ended. The machine, which is about to learn of it, gives them up.
+    fn is_over(&self, now: Instant) -> bool {
+        matches!(self.lease, Lease::Own { until, .. } if until <= now)
+    }
+
+    /// When the time of an address has to be renewed next.
+    pub(super) fn renewal(&self) -> Option<Instant> {
+        self.held.values().filter_map(|held| held.renewal).min()
+    }
+
+    /// Renews the time of the addresses, or gives them all time if no lease is needed any more.
+    pub(super) async fn renew(&mut self, netlink: &Netlink, now: Instant) {
+        let (lifetime, is_over) = (self.lifetime(), self.is_over(now));
+        for held in self.held.values_mut().filter(|held| !held.is_own) {
+            let is_due = match held.renewal {
+                Some(renewal) => renewal <= now || lifetime.is_none(),
+                None => lifetime.is_some(),
+            };
+            if !is_due {
+                continue;
+            }
+            held.renewal = lifetime.map(|_| now + RENEWAL);
+            if is_over {
+                continue;
+            }
+            // An address that is gone is put back as one that another program has removed.
+            if let Err(error) = netlink.add(held.index, held.entry, lifetime).await {
+                self.tally.address_errors += 1;
+                let router = &self.router.settings.name;
+                let error = daemon::exit::chain(&error);
+                warn!(%router, address = %held.entry.address, error, "The time of an address is not renewed");
+            }
+        }
     }
 
     /// The machine has learnt of a claim that was refused.
@@ -481,6 +533,10 @@ impl Member {
         let Some(link) = view.link(&self.router.settings.interface) else {
             return Some(Vec::new());
         };
+        // The kernel took it off in time.
+        if self.is_over(now) {
+            return Some(Vec::new());
+        }
         let mut missing = Vec::new();
         for held in self.held.values_mut() {
             if link.has(held.entry.address) {

@@ -231,23 +231,33 @@ impl Netlink {
         self.view.reader()
     }
 
-    /// Puts an address on a link, or leaves it there.
-    pub(super) async fn add(&self, index: u32, entry: VirtualAddress) -> Result<(), NetlinkError> {
+    /// Puts an address on a link, or leaves it there. The kernel takes it off after its lifetime, in whole seconds, if it has one.
+    pub(super) async fn add(
+        &self,
+        index: u32,
+        entry: VirtualAddress,
+        lifetime: Option<Duration>,
+    ) -> Result<(), NetlinkError> {
         let addresses = self.handle.address();
         let request = addresses.add(index, entry.address, entry.prefix_length);
         let mut request = request.replace();
         let message = request.message_mut();
         message.attributes.push(AddressAttribute::Protocol(OURS));
+        let mut lifetimes = CacheInfo::default();
+        lifetimes.ifa_valid = match lifetime {
+            Some(lifetime) => u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX),
+            None => u32::MAX,
+        };
+        lifetimes.ifa_preferred = lifetimes.ifa_valid;
         if entry.address.is_ipv6() {
             // Used at once; that there is one holder is what the election is for.
             message.header.flags = AddressHeaderFlags::Nodad;
             // Deprecated: nothing that this node begins comes from an address that moves (RFC 6724 §5).
-            let mut lifetime = CacheInfo::default();
-            lifetime.ifa_valid = u32::MAX;
-            message
-                .attributes
-                .push(AddressAttribute::CacheInfo(lifetime));
+            lifetimes.ifa_preferred = 0;
         }
+        message
+            .attributes
+            .push(AddressAttribute::CacheInfo(lifetimes));
         answered(request.execute()).await
     }
 

@@ -213,7 +213,8 @@ impl Session {
         let members = self.members.iter();
         let own = members.flat_map(|member| {
             let priority = member.priority.next_deadline();
-            [priority, member.kernel.again(), member.opening.again()]
+            let (kernel, opening) = (member.kernel.again(), member.opening.again());
+            [priority, kernel, opening, member.renewal()]
         });
         own.flatten().chain(self.group.next_deadline()).min()
     }
@@ -255,6 +256,7 @@ impl Session {
             self.group.handle(0, Input::Deadline, now);
         }
         self.perform().await;
+        self.renew_addresses(now).await;
         self.forget_ended();
         self.publish();
     }
@@ -409,6 +411,17 @@ impl Session {
         }
         if opening {
             self.look_at_links(now);
+        }
+    }
+
+    /// Tells the kernel that this process still counts on its leases.
+    async fn renew_addresses(&mut self, now: Instant) {
+        for index in 0..self.members.len() {
+            if self.machine_state(index) == State::Active
+                && let Some(member) = self.members.get_mut(index)
+            {
+                member.renew(&self.context.netlink, now).await;
+            }
         }
     }
 

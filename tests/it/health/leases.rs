@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tests::binaries::binary;
@@ -194,7 +195,36 @@ fn a_virtual_address_belongs_to_the_node_with_the_lease() {
         nodes.logs()
     );
 
-    holder_is_killed(nodes, second);
+    let third = holder_stands_still(&nodes, second);
+    holder_is_killed(nodes, third);
+}
+
+/// A process that stands still cannot give its address up: the kernel takes it off.
+fn holder_stands_still(nodes: &Nodes, holder: usize) -> usize {
+    let others: Vec<usize> = (0..3).filter(|node| *node != holder).collect();
+    let signal = |signal| {
+        nodes.proxies[holder]
+            .daemon
+            .as_ref()
+            .unwrap()
+            .signal(signal)
+    };
+    signal(Signal::STOP);
+    let stopped = Instant::now();
+    wait::for_it("the kernel takes the address off", LIMIT, || {
+        !nodes.machine(holder).has_address(VIP)
+    });
+    println!(
+        "stands still: the address is off after {:?}",
+        stopped.elapsed()
+    );
+    let next = nodes.wait_holder(&others);
+    signal(Signal::CONT);
+    wait::for_it("it hears of the holder", LIMIT, || {
+        nodes.lease(holder).starts_with("held by ")
+    });
+    assert_eq!(nodes.wait_holder(&[0, 1, 2]), next, "{}", nodes.logs());
+    next
 }
 
 /// One advertisement of the highest priority each quarter of a second moves nothing.
