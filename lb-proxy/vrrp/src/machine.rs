@@ -337,6 +337,7 @@ impl Machine {
             Wait::Down => self.active_down_interval(),
             Wait::Skew(_) => self.skew_time(),
             Wait::Listen => self.active_interval,
+            Wait::Regain => self.active_interval * 3 / 2,
         }
     }
 
@@ -414,7 +415,7 @@ impl Machine {
         let reason = match backup.wait {
             Wait::Skew(reason) => reason,
             _ if backup.preempt_from.is_some() => Reason::Preempted,
-            Wait::Down | Wait::Listen => Reason::NobodyHeard,
+            Wait::Down | Wait::Listen | Wait::Regain => Reason::NobodyHeard,
         };
         if self.waits_for_holder(now) {
             return;

@@ -37,6 +37,9 @@ pub(super) enum Wait {
     /// One interval: the timer ran out while this node did not run, and what was sent meanwhile is
     /// yet to be read.
     Listen,
+    /// An interval and a half: the lease of this node ended because no healthd renewed it. A node that has it by then has
+    /// advertised, and the others wait longer.
+    Regain,
 }
 
 impl Backup {

@@ -188,7 +188,7 @@ impl Machine {
                 active.tenure.settled = settled.or(Some(now + SETTLING));
                 self.demand(Demand::ASK);
             }
-            Lease::Other { .. } | Lease::Withheld => self.lose_lease(now),
+            Lease::Other { .. } | Lease::Withheld => self.lose_lease(Wait::Down, now),
         }
     }
 
@@ -199,15 +199,16 @@ impl Machine {
         };
         let has_ended = active.tenure.end().is_some_and(|end| end <= now);
         if has_ended {
-            self.lose_lease(now);
+            // Leases may be over for all nodes: then this one is the first to go on by advertisements.
+            self.lose_lease(Wait::Regain, now);
         }
         has_ended
     }
 
-    fn lose_lease(&mut self, now: Instant) {
+    fn lose_lease(&mut self, wait: Wait, now: Instant) {
         // Another may have it, and hears nothing of this one.
         self.release(FinalAdvertisement::Silent);
-        self.become_backup(Reason::LeaseEnded, Wait::Down, now);
+        self.become_backup(Reason::LeaseEnded, wait, now);
     }
 
     /// Gives the lease to a node of a higher priority, and the addresses when that has announced them.

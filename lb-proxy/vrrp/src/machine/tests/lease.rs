@@ -133,3 +133,20 @@ fn advertisements_decide_again_where_healthds_are_away() {
     assert_eq!(bench.machine.state(), State::Active);
     assert!(bench.pass(millis(7_000)).contains("its lease has ended"));
 }
+
+#[test]
+fn a_holder_whose_healthds_are_away_goes_on_by_advertisements_before_any_other() {
+    let mut bench = bench();
+    bench.tell(Input::Lease(Lease::Free));
+    bench.pass(millis(1_000));
+    bench.own(millis(1_800));
+    assert!(bench.pass(millis(1_801)).contains("its lease has ended"));
+    // No healthd answers: it waits for a node that has the lease by now, and no longer.
+    bench.tell(Input::Lease(Lease::Unneeded));
+    assert_eq!(bench.pass(millis(1_400)), "");
+    let said = bench.pass(millis(101));
+    assert!(
+        said.contains("backup > active: no active router was heard"),
+        "{said}"
+    );
+}
