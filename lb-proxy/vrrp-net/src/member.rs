@@ -25,8 +25,8 @@ use super::status::Tally;
 /// How long news of an address that was added may be on the way before it counts as taken off.
 const NEWS_LATE: Duration = Duration::from_secs(1);
 
-/// How long the kernel keeps an address that needs a lease unless its time is renewed. A process that stands still does not see
-/// that its lease ends, and another node takes the address; so the kernel ends it. About the time for which a holder counts on a
+/// How long the kernel keeps an address that needs a lease unless its time is renewed. A stalled process does not see
+/// that its lease ends, and another node takes the address; so the kernel removes it. About the time for which a holder counts on a
 /// lease that is not renewed; the kernel counts whole seconds.
 const LIFETIME: Duration = Duration::from_secs(2);
 

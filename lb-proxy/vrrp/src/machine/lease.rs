@@ -199,7 +199,7 @@ impl Machine {
         };
         let has_ended = active.tenure.end().is_some_and(|end| end <= now);
         if has_ended {
-            // Leases may be over for all nodes: then this one is the first to go on by advertisements.
+            // Leases may be over for all nodes: then this one is the first to continue by advertisements.
             self.lose_lease(Wait::Regain, now);
         }
         has_ended

@@ -136,11 +136,9 @@ fn advertisements_decide_again_where_healthds_are_away() {
 
 #[test]
 fn a_holder_whose_healthds_are_away_goes_on_by_advertisements_before_any_other() {
-    let mut bench = bench();
-    bench.tell(Input::Lease(Lease::Free));
-    bench.pass(millis(1_000));
-    bench.own(millis(1_800));
-    assert!(bench.pass(millis(1_801)).contains("its lease has ended"));
+    let mut bench = holder();
+    let said = bench.pass(millis(2_001));
+    assert!(said.ends_with("its lease has ended"), "{said}");
     // No healthd answers: it waits for a node that has the lease by now, and no longer.
     bench.tell(Input::Lease(Lease::Unneeded));
     assert_eq!(bench.pass(millis(1_400)), "");
