@@ -114,6 +114,12 @@ impl Nodes {
         self.proxies[node].start(&self.site.nodes[node].machine);
     }
 
+    /// The log of a node's healthd.
+    pub(super) fn healthd_log(&self, node: usize) -> String {
+        let healthd = &self.site.nodes[node].healthd;
+        healthd.as_ref().map(Daemon::log).unwrap_or_default()
+    }
+
     /// The answer of a node's healthd at its admin address.
     pub(super) fn ask_healthd(&self, node: usize, path: &str) -> String {
         self.site.nodes[node].get(path).1
@@ -269,10 +275,10 @@ fn is_not_moved_by_forged_advertisements(nodes: &Nodes, attacker: &Machine, hold
 fn holder_is_killed(mut nodes: Nodes, client: &Machine, holder: usize) {
     let others: Vec<usize> = (0..3).filter(|node| *node != holder).collect();
     // The whole node is gone: an address that a dead process has left would answer for it.
+    let gap = Gap::start(client, VIP);
+    nodes.machine(holder).cut_off();
     nodes.proxies[holder].daemon.take().unwrap().kill();
     let killed = Instant::now();
-    nodes.machine(holder).cut_off();
-    let gap = Gap::start(client, VIP);
     let third = nodes.wait_holder(&others);
     println!(
         "killed: another has the address after {:?}, it was silent for {:?}",
