@@ -4,6 +4,7 @@ mod exchange;
 mod ingress;
 mod leases;
 mod one_truth;
+mod restart;
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -299,6 +299,8 @@ struct Slot {
     /// When the next round begins.
     next: Option<Instant>,
     until: Option<Instant>,
+    /// When the voters' promise of the newest lease of this node ends, by this node's clock.
+    promised_until: Option<Instant>,
     /// The present ballot can get no majority, or a voter refuses renewals of it: the next round prepares.
     is_outbid: bool,
     /// The highest number that a voter has named.
@@ -600,9 +602,9 @@ impl Leases {
         };
         round.note(voter, &response.answer, now);
         let is_current = round.counter == slot.counter;
-        let (kind, n_granted) = (round.kind, round.count(Vote::Granted));
+        let (kind, term, n_granted) = (round.kind, round.term, round.count(Vote::Granted));
         // The voters have granted the term that they were asked for, whatever is wanted by now.
-        let until = round.sent + horizon(round.term);
+        let (until, promised_until) = (round.sent + horizon(round.term), now + round.term);
         if round.counter == QUESTION && round.n_open() == majority {
             slot.seen = None;
             slot.next = slot.next.map(|_| now);
@@ -620,6 +622,7 @@ impl Leases {
                     Kind::Prepare if slot.is_prepared(majority) => slot.next = Some(now),
                     Kind::Propose => {
                         slot.until = slot.until.max(Some(until));
+                        slot.promised_until = Some(promised_until);
                         slot.seen = None;
                         slot.n_lost = 0;
                     }
@@ -632,7 +635,8 @@ impl Leases {
                 left,
             } => {
                 slot.note_echo(voter, response.round);
-                let until = now + (*left).min(LONGEST_TERM);
+                // Until the next round has asked whether it has it still.
+                let until = now + (*left).min(LONGEST_TERM) + round_time(term);
                 slot.see(holder, *priority, until, response.round);
                 let is_candidate = !slot.holds(now) && !slot.is_prepared(majority);
                 if is_candidate && slot.has_seen_before(response.round) {
@@ -671,7 +675,8 @@ impl Leases {
     }
 
     /// Takes back a proposal that a majority has not accepted: those who have would keep the lease from all for a term. Not where
-    /// this node holds by an earlier grant, before its healthd started: the voters' promise of that would go too.
+    /// this node holds by an earlier grant, of before its healthd started, or has held until now: the voters' promise of that
+    /// would go too, and with it the time that is left for the removal of addresses.
     fn withdraw(&mut self, name: &Arc<str>, now: Instant) {
         let Some(slot) = self.slots.get_mut(name) else {
             return;
@@ -679,7 +684,8 @@ impl Leases {
         // Late answers do not count any more.
         slot.rounds.retain(|round| round.kind == Kind::Prepare);
         slot.is_outbid = true;
-        if slot.held_until.is_none_or(|until| until <= now) {
+        let is_over = |until: Option<Instant>| until.is_none_or(|until| until <= now);
+        if is_over(slot.held_until) && is_over(slot.promised_until) {
             self.send_release(name, now);
         }
     }
@@ -813,7 +819,7 @@ impl Slot {
         *echo = (*echo).max(round);
     }
 
-    /// Another node has the lease until then: asks when it may be free, the higher its priority, the sooner. One that is to
+    /// Another node has the lease until then: asks when it may be free, the higher the priority, the sooner. One that is to
     /// preempt the holder asks on.
     fn ask_when_free(&mut self, free_at: Option<Instant>) {
         if let Some(demand) = self.demand.filter(|demand| !demand.preempts)
@@ -824,7 +830,7 @@ impl Slot {
         }
     }
 
-    /// The lease is given back: asks soon, the higher its priority, the sooner.
+    /// The lease is given back: asks soon, the higher the priority, the sooner.
     fn ask_soon(&mut self, now: Instant) {
         if let Some(demand) = &self.demand {
             let at = now + preference(demand);

@@ -156,7 +156,7 @@ impl Node {
         all
     }
 
-    fn get(&self, path: &str) -> (u16, String) {
+    pub(super) fn get(&self, path: &str) -> (u16, String) {
         let admin: SocketAddr = "127.0.0.1:9401".parse().unwrap();
         let answer = self.machine.inside(|| http_get(admin, path));
         answer.unwrap_or_else(|error| panic!("{path}: {error}"))

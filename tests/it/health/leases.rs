@@ -10,7 +10,9 @@ use serde_json::Value;
 use socket2::{Domain, Protocol, Socket, Type};
 use tests::binaries::binary;
 use tests::daemon::{Daemon, http_get, metric};
+use tests::gap::Gap;
 use tests::netns::Machine;
+use tests::sockets::Held;
 use tests::wait;
 use vrrp::checksum::ChecksumForm;
 use vrrp::packet::{Advertisement, Authentication, Version};
@@ -18,9 +20,9 @@ use vrrp::packet::{Advertisement, Authentication, Version};
 use super::exchange::Site;
 
 /// Longer than anything here takes, even on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
-const VIP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 100));
+pub(super) const VIP: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 168, 7, 100));
 
 /// VRRP's group, and its number among the protocols.
 const GROUP: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 18);
@@ -44,19 +46,23 @@ router-id = 51
 lease = true
 "#;
 
-struct Proxy {
+pub(super) struct Proxy {
     directory: PathBuf,
-    daemon: Option<Daemon>,
+    /// What its configuration has besides.
+    more: &'static str,
+    /// The sockets that it gets as from systemd, with the name of their frontend.
+    pub(super) held: Option<(&'static str, Held)>,
+    pub(super) daemon: Option<Daemon>,
 }
 
 impl Proxy {
-    fn start(&mut self, machine: &Machine) {
+    pub(super) fn start(&mut self, machine: &Machine) {
         let config = self.directory.join("lb-proxy.toml");
         let state = self.directory.join("lb-proxy").display().to_string();
         let socket = self.directory.join("healthd.sock").display().to_string();
         std::fs::write(
             &config,
-            CONFIG.replace("SOCKET", &socket).replace("STATE", &state),
+            CONFIG.replace("SOCKET", &socket).replace("STATE", &state) + self.more,
         )
         .unwrap();
         let mut serve = machine.command(binary("lb-proxy"));
@@ -64,28 +70,38 @@ impl Proxy {
         serve
             .arg("--admin-socket")
             .arg(self.directory.join("lb-proxy.admin"));
+        if let Some((frontend, held)) = &self.held {
+            serve = held.hand_to(frontend, &serve);
+        }
         self.daemon = Some(Daemon::start("lb-proxy", serve));
     }
 
-    fn log(&self) -> String {
+    pub(super) fn log(&self) -> String {
         self.daemon.as_ref().map(Daemon::log).unwrap_or_default()
     }
 }
 
 /// The nodes with a healthd and an lb-proxy each.
-struct Nodes {
+pub(super) struct Nodes {
     site: Site,
-    proxies: Vec<Proxy>,
+    pub(super) proxies: Vec<Proxy>,
 }
 
 impl Nodes {
-    fn start(mut site: Site) -> Self {
+    /// Starts them; `more` is what the configuration of lb-proxy has besides, `held` are its sockets on a machine.
+    pub(super) fn start(
+        mut site: Site,
+        more: &'static str,
+        held: impl Fn(&Machine) -> Option<(&'static str, Held)>,
+    ) -> Self {
         let mut proxies = Vec::new();
         for node in &mut site.nodes {
             node.start();
             let directory = node.directory.clone();
             let mut proxy = Proxy {
                 directory,
+                more,
+                held: held(&node.machine),
                 daemon: None,
             };
             proxy.start(&node.machine);
@@ -94,18 +110,34 @@ impl Nodes {
         Self { site, proxies }
     }
 
-    fn machine(&self, node: usize) -> &Machine {
+    /// Starts the lb-proxy of a node that has none.
+    pub(super) fn start_proxy(&mut self, node: usize) {
+        self.proxies[node].start(&self.site.nodes[node].machine);
+    }
+
+    /// The log of a node's healthd.
+    pub(super) fn healthd_log(&self, node: usize) -> String {
+        let healthd = &self.site.nodes[node].healthd;
+        healthd.as_ref().map(Daemon::log).unwrap_or_default()
+    }
+
+    /// The answer of a node's healthd at its admin address.
+    pub(super) fn ask_healthd(&self, node: usize, path: &str) -> String {
+        self.site.nodes[node].get(path).1
+    }
+
+    pub(super) fn machine(&self, node: usize) -> &Machine {
         &self.site.nodes[node].machine
     }
 
     /// The nodes that have the address, of those that `counts` names.
-    fn holders(&self, counts: &[usize]) -> Vec<usize> {
+    pub(super) fn holders(&self, counts: &[usize]) -> Vec<usize> {
         let has = |node: &usize| self.machine(*node).has_address(VIP);
         counts.iter().copied().filter(has).collect()
     }
 
     /// Waits until one of these has the address by its lease, and none of them has it beside it at any time.
-    fn wait_holder(&self, among: &[usize]) -> usize {
+    pub(super) fn wait_holder(&self, among: &[usize]) -> usize {
         let mut holder = None;
         wait::for_it("one node has the address by its lease", LIMIT, || {
             let holders = self.holders(among);
@@ -126,13 +158,13 @@ impl Nodes {
         answer.ok().map(|(_, body)| body)
     }
 
-    fn vip(&self, node: usize) -> Value {
+    pub(super) fn vip(&self, node: usize) -> Value {
         let body = self.get(node, "/status").unwrap_or_default();
         let status: Value = serde_json::from_str(&body).unwrap_or_default();
         status["detail"]["vips"][0].clone()
     }
 
-    fn lease(&self, node: usize) -> String {
+    pub(super) fn lease(&self, node: usize) -> String {
         self.vip(node)["lease"]
             .as_str()
             .unwrap_or_default()
@@ -143,7 +175,7 @@ impl Nodes {
         metric(&self.get(node, "/metrics")?, name)
     }
 
-    fn logs(&self) -> String {
+    pub(super) fn logs(&self) -> String {
         let healthd = self
             .site
             .nodes
@@ -158,7 +190,7 @@ impl Nodes {
 #[ignore = "needs root for network namespaces"]
 fn a_virtual_address_belongs_to_the_node_with_the_lease() {
     let (site, attacker) = Site::new();
-    let nodes = Nodes::start(site);
+    let nodes = Nodes::start(site, "", |_| None);
     let all = [0, 1, 2];
     let holder = nodes.wait_holder(&all);
 
@@ -196,7 +228,7 @@ fn a_virtual_address_belongs_to_the_node_with_the_lease() {
     );
 
     let third = holder_stands_still(&nodes, second);
-    holder_is_killed(nodes, third);
+    holder_is_killed(nodes, &attacker, third);
 }
 
 /// A process that stands still cannot give its address up: the kernel takes it off.
@@ -270,15 +302,20 @@ fn is_not_moved_by_forged_advertisements(nodes: &Nodes, attacker: &Machine, hold
     );
 }
 
-fn holder_is_killed(mut nodes: Nodes, holder: usize) {
+fn holder_is_killed(mut nodes: Nodes, client: &Machine, holder: usize) {
     let others: Vec<usize> = (0..3).filter(|node| *node != holder).collect();
+    // The whole node is gone: an address that a dead process has left would answer for it.
+    let gap = Gap::start(client, VIP);
+    nodes.machine(holder).cut_off();
     nodes.proxies[holder].daemon.take().unwrap().kill();
     let killed = Instant::now();
     let third = nodes.wait_holder(&others);
     println!(
-        "killed: another has the address after {:?}",
-        killed.elapsed()
+        "killed: another has the address after {:?}, it was silent for {:?}",
+        killed.elapsed(),
+        gap.stop()
     );
+    nodes.machine(holder).join();
     assert_eq!(nodes.metric(third, "lb_proxy_vrrp_alone"), Some(0.0));
 
     // Without healthds, advertisements decide, and the holder stays.

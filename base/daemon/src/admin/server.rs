@@ -1,9 +1,11 @@
 //! Serves the admin listener: bounded connections, time and bodies, so that it can never be what
 //! brings a daemon down.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api::Status;
@@ -13,10 +15,12 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, Heade
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 use super::{Flow, Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
@@ -26,7 +30,8 @@ use crate::metrics::{Exposition, Metrics};
 use crate::progress::Progress;
 use crate::readiness::Readiness;
 
-/// Scrapers, probes and people at once; more wait in the kernel's queue.
+/// Scrapers, probes and people at once. One more ends the oldest connection that has no request under way; while all have,
+/// more wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Clients of streams, such as browsers that show a page. They leave room for scrapers and probes.
@@ -94,14 +99,48 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     acceptor: Acceptor,
     streams: Arc<Semaphore>,
+    open: Arc<Mutex<Open>>,
+}
+
+/// The connections that are open, by their numbers: the oldest first.
+#[derive(Debug, Default)]
+struct Open {
+    connections: BTreeMap<u64, Connection>,
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Connection {
+    is_busy: Arc<AtomicBool>,
+    task: AbortHandle,
+}
+
+impl Open {
+    /// Makes room for one more. Clients that send half a request would keep all others out for as long as a head may take,
+    /// healthd among them, which would call the service down.
+    fn make_room(&mut self) {
+        if self.connections.len() < MAX_CONNECTIONS {
+            return;
+        }
+        let is_idle = |connection: &Connection| !connection.is_busy.load(Ordering::Relaxed);
+        let mut all = self.connections.iter();
+        let oldest = all.find(|(_, connection)| is_idle(connection));
+        if let Some(number) = oldest.map(|(number, _)| *number)
+            && let Some(connection) = self.connections.remove(&number)
+        {
+            connection.task.abort();
+        }
+    }
 }
 
 impl Server {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
-            acceptor: Acceptor::waiting(MAX_CONNECTIONS),
+            // One beyond the others, to see that it is there.
+            acceptor: Acceptor::waiting(MAX_CONNECTIONS + 1),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            open: Arc::default(),
         }
     }
 
@@ -115,10 +154,21 @@ impl Server {
             let (stream, peer, permit) = self.acceptor.next(&listener).await;
             let caller = identify(&stream, peer);
             let (shared, streams) = (Arc::clone(&self.shared), Arc::clone(&self.streams));
-            tokio::spawn(async move {
-                serve_connection(shared, streams, stream, caller).await;
+            let (open, is_busy) = (Arc::clone(&self.open), Arc::default());
+            let mut connections = self.open.lock();
+            connections.make_room();
+            let number = connections.next;
+            connections.next += 1;
+            let busy = Arc::clone(&is_busy);
+            // It cannot end before it is in the list, which is locked.
+            let task = tokio::spawn(async move {
+                serve_connection(shared, streams, stream, caller, &busy).await;
+                open.lock().connections.remove(&number);
                 drop(permit);
             });
+            let task = task.abort_handle();
+            let connection = Connection { is_busy, task };
+            connections.connections.insert(number, connection);
         }
     }
 }
@@ -128,16 +178,24 @@ async fn serve_connection<S>(
     streams: Arc<Semaphore>,
     stream: S,
     caller: Caller,
+    is_busy: &AtomicBool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (shared, streams) = (Arc::clone(&shared), Arc::clone(&streams));
+        is_busy.store(true, Ordering::Relaxed);
         async move {
-            Ok::<_, Infallible>(match flow(&shared, streams, &request, caller) {
+            // A stream has its own bound, and stays busy.
+            let response = match flow(&shared, streams, &request, caller) {
                 Some(response) => response,
-                None => respond(&shared, request, caller).await.map(Either::Left),
-            })
+                None => {
+                    let response = respond(&shared, request, caller).await;
+                    is_busy.store(false, Ordering::Relaxed);
+                    response.map(Either::Left)
+                }
+            };
+            Ok::<_, Infallible>(response)
         }
     });
     let served = http1::Builder::new()

@@ -131,6 +131,29 @@ fn readiness_is_told_with_its_reasons() {
 }
 
 #[test]
+fn half_requests_keep_nobody_out() {
+    run(async {
+        let running = Running::start().await;
+        let mut half = Vec::new();
+        for _ in 0..130 {
+            let mut stream = TcpStream::connect(running.address).await.unwrap();
+            stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+            half.push(stream);
+        }
+        // Half the time that their heads have.
+        let answered = tokio::time::timeout(Duration::from_secs(5), running.get("/livez"));
+        assert_eq!(answered.await.unwrap().0, 200);
+        // The oldest have ended for it, and the newest have not.
+        assert_eq!(half[0].read(&mut [0; 1]).await.unwrap_or(0), 0);
+        let last = half.last_mut().unwrap();
+        last.write_all(b"Host: x\r\n\r\n").await.unwrap();
+        let mut answer = [0; 12];
+        last.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    });
+}
+
+#[test]
 fn the_status_is_there_while_the_service_is_not() {
     run(async {
         let running = Running::start().await;

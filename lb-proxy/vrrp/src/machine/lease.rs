@@ -99,7 +99,7 @@ impl Machine {
         }
     }
 
-    /// Wants nothing of the lease as a backup.
+    /// Wants nothing of the lease, as a backup does at first, and where advertisements decide.
     pub(super) fn demand_nothing(&mut self) {
         let demand = match self.tenancy.demand {
             // What a process before this one has is not given up.
@@ -143,7 +143,7 @@ impl Machine {
                 _ => {}
             },
             Lease::Unneeded => {
-                self.demand(Demand::Drop);
+                self.demand_nothing();
                 self.listen_again(now);
             }
             _ => {}

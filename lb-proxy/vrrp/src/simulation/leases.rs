@@ -56,6 +56,8 @@ struct Seen {
     n_lease_ends: usize,
     n_vrrp_alone: usize,
     n_preempted: usize,
+    /// A process had the lease that the one before it had left.
+    n_left: usize,
     gaps: BTreeMap<Class, Vec<Gap>>,
 }
 
@@ -172,13 +174,14 @@ fn an_address_has_one_holder_while_leases_decide() {
         all.n_lease_ends += seen.n_lease_ends;
         all.n_vrrp_alone += seen.n_vrrp_alone;
         all.n_preempted += seen.n_preempted;
+        all.n_left += seen.n_left;
         for (class, gaps) in seen.gaps {
             all.gaps.entry(class).or_default().extend(gaps);
         }
     }
     println!(
-        "{} moves; {} forged overruled, {} leases ended, {} preempted",
-        all.n_moves, all.n_overruled, all.n_lease_ends, all.n_preempted,
+        "{} moves; {} forged overruled, {} leases ended, {} preempted, {} left by a process before",
+        all.n_moves, all.n_overruled, all.n_lease_ends, all.n_preempted, all.n_left,
     );
     for (class, gaps) in &mut all.gaps {
         gaps.sort_unstable_by_key(|gap| gap.time);
@@ -209,6 +212,7 @@ fn an_address_has_one_holder_while_leases_decide() {
             all.n_preempted,
         ];
         assert!(counts.iter().all(|count| *count > 100), "{all:?}");
+        assert!(all.n_left > 5, "{all:?}");
         assert!(all.n_overruled > 100, "{all:?}");
     }
 }
@@ -536,7 +540,9 @@ impl Simulation {
             None => return,
             Some(healthd) => {
                 proxy.heard = now;
-                if let Some(demand) = proxy.demand {
+                if let Some(demand) = proxy.demand
+                    && demand != Demand::Wait
+                {
                     let is_active = proxy.machine.state() == State::Active;
                     let holds_until = match (is_active, proxy.lease) {
                         (true, Lease::Own { until, .. }) => Some(until),
@@ -574,6 +580,9 @@ impl Simulation {
         {
             match action {
                 Action::Lease(demand) => {
+                    let is_left = proxy.demand == Some(Demand::Wait)
+                        && matches!(proxy.lease, Lease::Own { .. });
+                    self.seen.n_left += usize::from(is_left && demand == Demand::ASK);
                     proxy.demand = Some(demand);
                     self.note(&format!("node {node}: demands {demand:?}"));
                 }

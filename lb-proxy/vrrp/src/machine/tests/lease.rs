@@ -8,7 +8,7 @@ fn bench() -> Bench {
     assert_eq!(bench.tell(Input::Lease(Lease::Awaited)), "");
     assert_eq!(
         bench.tell(Input::Startup(Start::Fresh)),
-        "remove 100, lease Drop, initialize > backup: started"
+        "remove 100, lease Wait, initialize > backup: started"
     );
     assert_eq!(bench.pass(2 * DOWN), "", "it waits for a word of healthd");
     assert_eq!(bench.tell(Input::Lease(Lease::Free)), "");
@@ -39,6 +39,28 @@ fn holder() -> Bench {
 #[test]
 fn it_asks_after_a_part_of_its_skew_time_and_is_active_once_it_has_the_lease() {
     holder();
+}
+
+#[test]
+fn a_process_has_the_lease_that_the_one_before_has_left() {
+    let mut bench = Bench::new(settings());
+    bench.tell(Input::Lease(Lease::Awaited));
+    bench.tell(Input::Startup(Start::Fresh));
+    let lease = own(&bench, millis(900), 0);
+    let said = bench.tell(Input::Lease(lease));
+    assert!(said.starts_with("add 100, send 254"), "{said}");
+    assert!(said.contains("lease Ask { preempts: false }"), "{said}");
+    assert!(said.ends_with("backup > active: has the lease"), "{said}");
+}
+
+#[test]
+fn a_lease_that_it_has_given_up_is_not_its_own_again() {
+    let mut bench = holder();
+    bench.tell(Input::Lease(Lease::Other { priority: 50 }));
+    // The answer to a call of before.
+    let late = own(&bench, millis(900), 0);
+    assert_eq!(bench.tell(Input::Lease(late)), "");
+    assert_eq!(bench.pass(millis(2_000)), "");
 }
 
 #[test]
