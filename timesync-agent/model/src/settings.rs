@@ -93,12 +93,13 @@ impl Bounds {
     }
 }
 
-/// Servers and then pools.
+/// Servers, then pools, then peers.
 #[must_use]
 pub fn sources(file: &TimesyncAgent) -> Vec<SourceSettings> {
     let servers = file.server.iter().cloned().map(SourceSettings::server);
     let pools = file.pool.iter().cloned().map(SourceSettings::pool);
-    servers.chain(pools).collect()
+    let peers = file.peer.iter().cloned().map(SourceSettings::peer);
+    servers.chain(pools).chain(peers).collect()
 }
 
 /// Clocks with drivers of chrony, and then those of PTP.

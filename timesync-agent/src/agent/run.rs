@@ -56,7 +56,7 @@ pub(super) struct Run {
     engine: Engine,
     clock: Clock,
     sockets: BTreeMap<SocketId, Asking>,
-    socket_options: socket::Options,
+    socket_options: SocketOptions,
     timer: Timer,
     waker: Arc<Waker>,
     requests: Receiver<Request>,
@@ -150,7 +150,7 @@ impl Run {
             engine,
             clock,
             sockets: BTreeMap::new(),
-            socket_options: socket_options(&settings, &cards),
+            socket_options: SocketOptions::new(&settings, &cards),
             timer: Timer::new().map_err(super::system("make a timer"))?,
             resolver,
             waker,
@@ -368,8 +368,18 @@ impl Run {
     fn perform(&mut self) -> Result<(), AgentError> {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Send { socket, to, octets } => {
-                    match Socket::open(to, &self.socket_options) {
+                Output::Send {
+                    socket,
+                    to,
+                    is_peer,
+                    octets,
+                } => {
+                    let options = self.socket_options.of(is_peer);
+                    let opened = match self.sockets.remove(&socket) {
+                        Some(asking) => Ok(asking.socket),
+                        None => Socket::open(to, options),
+                    };
+                    match opened {
                         Ok(opened) => self.send(socket, opened, &octets),
                         Err(error) => {
                             tracing::debug!(%to, %error, "There is no way to a source");
@@ -632,8 +642,28 @@ impl Asking {
     }
 }
 
-fn socket_options(settings: &Settings, cards: &Nics) -> socket::Options {
-    socket::Options::from(&settings.client).with_cards(cards.is_any())
+/// How sockets are made.
+#[derive(Debug)]
+struct SocketOptions {
+    client: socket::Options,
+    peer: socket::Options,
+}
+
+impl SocketOptions {
+    fn new(settings: &Settings, cards: &Nics) -> Self {
+        let (client, server) = (&settings.client, &settings.server);
+        Self {
+            client: socket::Options::from(client).with_cards(cards.is_any()),
+            peer: socket::Options::from((client, server)).with_cards(cards.is_any()),
+        }
+    }
+
+    fn of(&self, is_peer: bool) -> &socket::Options {
+        match is_peer {
+            true => &self.peer,
+            false => &self.client,
+        }
+    }
 }
 
 /// Opens reference clocks; logs those that fail to open.
