@@ -24,8 +24,8 @@ pub use clock::{
     SmoothTime, TemperatureCompensation,
 };
 pub use network::{
-    Client, CommandRateLimit, CommandSocket, Commands, DEFAULT_COMMAND_SOCKET, HardwareStamps,
-    LogFile, Logs, OPEN_COMMANDS, RateLimit, ReceiveFilter, Serve,
+    Client, CommandSocket, Commands, DEFAULT_COMMAND_SOCKET, HardwareStamps, LogFile, Logs,
+    OPEN_COMMANDS, RateLimit, ReceiveFilter, Serve,
 };
 pub use refclock::{
     DEFAULT_PTP_SOCKET, Driver, ExternalPulses, Permissions, PermissionsError, PhcOptions, Ptp,

@@ -96,10 +96,6 @@ impl Reader<'_> {
         if kind != Kind::Pool {
             source.maxsources = None;
         }
-        if kind == Kind::Peer && source.xleave {
-            let how = "a peer is polled in basic mode";
-            self.differs(&line.start(), "xleave", how);
-        }
         let others = match kind {
             Kind::Pool => &mut self.config.pool,
             Kind::Server => &mut self.config.server,

@@ -275,7 +275,6 @@ fn an_address_of_one_family_leaves_the_other_one_open_to_those_who_may_ask() {
 #[test]
 fn what_does_nothing_here_says_why() {
     for text in [
-        "peer a xleave",
         "broadcast 32 192.0.2.255",
         "user chrony",
         "ntsservercert x",

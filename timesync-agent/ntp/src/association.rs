@@ -392,7 +392,9 @@ impl Association {
     }
 
     fn plan_after_answer(&mut self, now: RawTime) {
-        match self.is_usable() {
+        // A peer that has its time from here needs none of its polls.
+        let is_of_use = self.is_usable() && !(self.is_peer() && self.has_no_time());
+        match is_of_use {
             true => self.schedule.answered(now),
             false => self.schedule.answered_without_time(now),
         }

@@ -142,7 +142,7 @@ impl Tables {
         limit: Option<&RateLimit>,
         random: &mut Random,
     ) -> bool {
-        let limit = limit.map(Limit::new);
+        let limit = limit.map(|limit| Limit::new(limit, RateLimit::COMMANDS));
         let service = Service::Command;
         let verdict = self
             .clients

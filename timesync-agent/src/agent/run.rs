@@ -474,7 +474,7 @@ impl Run {
             .map(|at| at - now.raw)
             .fold(until_view, Ord::min);
         self.timer
-            .set(timeout)
+            .set(on_monotonic_clock(timeout, self.engine.rate()))
             .map_err(super::system("set a timer"))?;
         let mut descriptors: Vec<(RawFd, Events)> = Vec::new();
         let mut wait_for = |descriptor| descriptors.push((descriptor, Events::default()));
@@ -642,6 +642,12 @@ impl Asking {
     }
 }
 
+/// A span of the raw clock on the monotonic one, which the timer runs by and which gains this many parts per billion: a slew changes
+/// its rate, too. Else the end of a slew by 1 s at a twelfth is noticed up to a second late, and the clock is 80 ms beyond it.
+fn on_monotonic_clock(span: Span, rate: f64) -> Span {
+    span + Span::from_seconds(span.seconds() * rate * 1e-9)
+}
+
 /// How sockets are made.
 #[derive(Debug)]
 struct SocketOptions {
@@ -682,5 +688,19 @@ impl std::fmt::Debug for Run {
         f.debug_struct("Run")
             .field("summary", &labels::summary(&view))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_is_as_long_as_the_clock_that_it_runs_by() {
+        let twelve = Span(12 * SECOND);
+        assert_eq!(on_monotonic_clock(twelve, 0.0), twelve);
+        // maxslewrate, forwards and back.
+        assert_eq!(on_monotonic_clock(twelve, -1e9 / 12.0), Span(11 * SECOND));
+        assert_eq!(on_monotonic_clock(twelve, 1e9 / 12.0), Span(13 * SECOND));
     }
 }

@@ -112,11 +112,6 @@ fn version(options: &SourceOptions, keys: &KeyRing) -> u8 {
         keys.get(key)
             .is_some_and(|key| key.algorithm().digest_length() > 20)
     };
-    options
-        .version
-        .unwrap_or(if options.key.is_some_and(is_long) {
-            3
-        } else {
-            4
-        })
+    let is_long = options.key.is_some_and(is_long);
+    options.version.unwrap_or(if is_long { 3 } else { 4 })
 }
