@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """timesync-agent and chronyd in clknetsim, each as the client of a chronyd, with the same clocks, networks and seeds.
 
-    tests/bench/accuracy.py --clknetsim DIR --agent PROGRAM [--seeds 5] [--first 101] [--cache FILE] [NAME ...]
+    tests/bench/accuracy.py --clknetsim DIR --agent PROGRAM [--seeds 5] [--first 101] [--cache FILE] [--holdover | --leap] [NAME ...]
 
 DIR has `clknetsim` and `clknetsim.so`, built by its `make`. PROGRAM is linked dynamically: built in a shell without
 tests/target.sh. It prints rows of the table in docs/time-accuracy.md: medians over the seeds, the agent first. A NAME is that of a
 scenario, or of a scenario and its polls: `B`, `B 6-10`. FILE keeps what chronyd did, which no change of the agent changes.
+With --holdover the server is silent for eight hours after a day; with --leap a day ends with a leap second, which needs the zone
+right/UTC.
 
 One simulation runs at a time. The programs run without the right to set the clock of this machine.
 """
@@ -77,6 +79,36 @@ SCENARIOS = {
 }
 
 
+def silent_from(second):
+    """In an expression of a delay: every packet is lost from this second on."""
+    return f"(* -1 (min 1 (max 0 (* 1e9 (+ time -{second})))))"
+
+
+DAY, HOLDOVER = 86_400, 8 * 3600
+AWAY = late("1e-4", "1e-4", silent_from(DAY))
+# Crystals by how much their frequency wanders, at random in each second or with the temperature of the day.
+HOLDOVERS = {
+    "1e-10 in a second": crystal(wander="1e-10"),
+    "1e-9 in a second": crystal(wander="1e-9"),
+    "1e-8 in a second": crystal(wander="1e-8"),
+    "1e-9 in a second, and 1 ppm in a day": crystal(more=f"(* 1e-6 (sine {DAY}))"),
+}
+
+# The world begins with the last day of 2016, which had a leap second: the simulated kernel counts days from there.
+LEAP_START, LEAP_AT, LEAP_LENGTH = 1_483_228_800 - DAY, DAY, 2 * DAY
+SMEAR = "leapsecmode slew\nsmoothtime 400 0.001 leaponly\n"
+# The half of a smear by these options: until then its rate grows by 0.001 ppm in each second, and shrinks after.
+SMEAR_HALF = (1e9) ** 0.5
+# For each: what the client is told to do, and whether its server smears.
+LEAPS = {
+    "`system`": ("leapsecmode system\n", False),
+    "`step`": ("leapsecmode step\n", False),
+    "`slew`": ("leapsecmode slew\n", False),
+    "`ignore`": ("leapsecmode ignore\n", False),
+    "the server smears": ("", True),
+}
+
+
 def world(kind):
     client = len(kind["servers"]) + 1
     lines = [f"node{client}_offset = {kind['offset']}", f"node{client}_freq = {kind['frequency']}"]
@@ -101,8 +133,19 @@ def client(kind, polls):
 
 def simulate(arguments, kind, polls, program, seed):
     """RMS and largest offset in µs, RMS of the frequency in ppb, requests."""
-    library = os.path.join(arguments.clknetsim, "clknetsim.so")
     nodes = [("chronyd", "local stratum 1\nallow\n")] * len(kind["servers"]) + [(program, client(kind, polls))]
+    text, _ = run(arguments, world(kind), nodes, seed, LENGTH, kind["since"])
+    text = text[text.rfind("RMS offset:"):]
+    rms, most, frequency, interval = (
+        float(re.search(name + r":\s+(\S+)", text).group(1))
+        for name in ("RMS offset", "Maximum absolute offset", "RMS frequency", "Mean outgoing packet interval")
+    )
+    return [rms * 1e6, most * 1e6, frequency * 1e9, LENGTH / interval]
+
+
+def run(arguments, world, nodes, seed, length, since, start=None):
+    """Runs programs with their configurations. Returns the report of the simulator, and the offset of the last node in each second."""
+    library = os.path.join(arguments.clknetsim, "clknetsim.so")
     with tempfile.TemporaryDirectory() as directory:
         def write(name, text):
             path = os.path.join(directory, name)
@@ -121,15 +164,18 @@ def simulate(arguments, kind, polls, program, seed):
                 "env", f"LD_PRELOAD={library}", f"CLKNETSIM_NODE={node}", f"CLKNETSIM_SOCKET={socket}",
                 f"CLKNETSIM_RANDOM_SEED={seed}{node}", "CLKNETSIM_CONNECT_TIMEOUT=60",
             ]
+            if start:
+                command.append(f"CLKNETSIM_START_DATE={start}")
             if name == "agent":
                 command += [arguments.agent, "solo", "--chrony-conf", config]
             else:
                 command += ["chronyd", "-d", "-U", "-u", "root", "-f", config]
             log = open(os.path.join(directory, f"log{node}"), "w")
             running.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        offsets = os.path.join(directory, "offsets")
         result = subprocess.run(
-            ["timeout", "300", os.path.join(arguments.clknetsim, "clknetsim"), "-l", str(LENGTH), "-r", str(kind["since"]),
-             "-s", socket, write("world", world(kind)), str(len(nodes))],
+            ["timeout", "300", os.path.join(arguments.clknetsim, "clknetsim"), "-l", str(length), "-r", str(since), "-o", offsets,
+             "-s", socket, write("world", world), str(len(nodes))],
             env={**os.environ, "CLKNETSIM_RANDOM_SEED": str(seed)}, cwd=directory, capture_output=True, text=True,
         )
         for process in running:
@@ -138,17 +184,61 @@ def simulate(arguments, kind, polls, program, seed):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        text = result.stdout[result.stdout.rfind("RMS offset:"):]
+        if "RMS offset:" not in result.stdout:
+            logs = [open(os.path.join(directory, f"log{node}")).read() for node in range(1, len(nodes) + 1)]
+            sys.exit("\n".join([result.stderr, result.stdout, *logs]))
+        with open(offsets) as file:
+            return result.stdout, [float(line.split()[-1]) for line in file]
 
-        def figure(name):
-            found = re.search(name + r":\s+(\S+)", text)
-            if not found:
-                logs = [open(os.path.join(directory, f"log{node}")).read() for node in range(1, len(nodes) + 1)]
-                sys.exit("\n".join([result.stderr, result.stdout, *logs]))
-            return float(found.group(1))
 
-        interval = figure("Mean outgoing packet interval")
-        return [figure("RMS offset") * 1e6, figure("Maximum absolute offset") * 1e6, figure("RMS frequency") * 1e9, LENGTH / interval]
+def holdover(arguments, frequency, program, seed):
+    """RMS in µs before the server falls silent; offset in ms at the end of the hours without it, and RMS in them."""
+    kind = scenario(frequency=frequency, there=AWAY, back=AWAY)
+    nodes = [("chronyd", "local stratum 1\nallow\n"), (program, client(kind, "6-10"))]
+    _, offsets = run(arguments, world(kind), nodes, seed, DAY + HOLDOVER, DAY)
+
+    def rms(values):
+        return (sum(value * value for value in values) / len(values)) ** 0.5
+
+    return [rms(offsets[SETTLED:DAY]) * 1e6, abs(offsets[-1]) * 1e3, rms(offsets[DAY:]) * 1e3]
+
+
+def smeared(second):
+    """Where a clock that is smeared is at a second, beside one without leap seconds."""
+    since = second - LEAP_AT
+    if since <= 0:
+        return 0.0
+    if since < SMEAR_HALF:
+        return -0.5e-9 * since * since
+    left = max(0.0, 2 * SMEAR_HALF - since)
+    return -1.0 + 0.5e-9 * left * left
+
+
+def leap(arguments, mode, is_smeared, program, seed):
+    """Largest error in µs away from the leap second, seconds with an error of more than a millisecond, and the last such second after it."""
+    lines, polls = mode, "minpoll 6 maxpoll 6"
+    upstream = "refclock SHM 0 dpoll 6 poll 6\nallow\nleapsectz right/UTC\n"
+    nodes = [("chronyd", upstream)]
+    if is_smeared:
+        nodes.append((program, f"server 192.168.123.1 iburst {polls}\nallow\n{SMEAR}"))
+    server = len(nodes)
+    nodes.append((program, f"server 192.168.123.{server} iburst {polls}\nmakestep 1.0 3\n{lines}"))
+    # A clock that has the leap second: `sum` counts seconds.
+    text = [f"node1_refclock = (+ 1 (* 1e-9 (normal)) (* -1 (equal 0.1 (max (sum 1.0) {LEAP_AT}) {LEAP_AT})))"]
+    for node in range(2, len(nodes) + 1):
+        text += [f"node{node}_freq = {crystal()}"]
+        for other in range(1, node):
+            text += [f"node{node}_delay{other} = {USUAL}", f"node{other}_delay{node} = {USUAL}"]
+    _, offsets = run(arguments, "\n".join(text) + "\n", nodes, seed, LEAP_LENGTH, SETTLED, LEAP_START)
+
+    def truth(second):
+        return smeared(second) if is_smeared else -1.0 if second > LEAP_AT else 0.0
+
+    errors = {second: abs(offset - truth(second)) for second, offset in enumerate(offsets, 1) if second > SETTLED}
+    wrong = [second for second, error in errors.items() if error > 1e-3]
+    after = max([second - LEAP_AT for second in wrong if second > LEAP_AT], default=0)
+    usual = max(error for error in errors.values() if error <= 1e-3)
+    return [usual * 1e6, len(wrong), after]
 
 
 def main():
@@ -158,6 +248,8 @@ def main():
     options.add_argument("--seeds", type=int, default=5)
     options.add_argument("--first", type=int, default=101)
     options.add_argument("--cache")
+    options.add_argument("--holdover", action="store_true")
+    options.add_argument("--leap", action="store_true")
     options.add_argument("names", nargs="*")
     arguments = options.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.seeds)
@@ -165,25 +257,48 @@ def main():
     if arguments.cache and os.path.exists(arguments.cache):
         with open(arguments.cache) as file:
             known = json.load(file)
+
+    def compare(key, simulate, digits):
+        """The agent's medians and chronyd's, and both as cells of a table."""
+        own, peers = [], []
+        for seed in seeds:
+            own.append(simulate("agent", seed))
+            name = f"{key} {seed}"
+            if name not in known:
+                known[name] = simulate("chronyd", seed)
+            peers.append(known[name])
+        if arguments.cache:
+            with open(arguments.cache, "w") as file:
+                json.dump(known, file)
+        pairs = list(zip(map(statistics.median, zip(*own)), map(statistics.median, zip(*peers))))
+        return pairs, " | ".join(f"**{own:.{places}f}** / {peer:.{places}f}" for (own, peer), places in zip(pairs, digits))
+
+    def is_wanted(*names):
+        return not arguments.names or set(names) & set(arguments.names)
+
+    if arguments.holdover:
+        print("| frequency | RMS before, µs | at the end, ms | RMS of the hold-over, ms | RMS, of chronyd's |")
+        print("| --- | --- | --- | --- | --- |")
+        for name, frequency in HOLDOVERS.items():
+            if is_wanted(name):
+                pairs, cells = compare(f"holdover {name}", lambda *run: holdover(arguments, frequency, *run), (1, 2, 2))
+                print(f"| {name} | {cells} | {pairs[2][0] / pairs[2][1]:.2f} |", flush=True)
+        return
+    if arguments.leap:
+        print("| client | largest error beside it, µs | seconds beyond 1 ms | the last of them after midnight |")
+        print("| --- | --- | --- | --- |")
+        for name, (mode, is_smeared) in LEAPS.items():
+            if is_wanted(name):
+                _, cells = compare(f"leap {name}", lambda *run: leap(arguments, mode, is_smeared, *run), (0, 0, 0))
+                print(f"| {name} | {cells} |", flush=True)
+        return
     print("| scenario | polls | RMS, µs | max, µs | frequency, ppb | requests | RMS, of chronyd's |")
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for name, kind in SCENARIOS.items():
         for polls in kind["polls"]:
-            if arguments.names and not {name, f"{name} {polls}"} & set(arguments.names):
-                continue
-            own, peers = [], []
-            for seed in seeds:
-                own.append(simulate(arguments, kind, polls, "agent", seed))
-                key = f"{name} {polls} {seed}"
-                if key not in known:
-                    known[key] = simulate(arguments, kind, polls, "chronyd", seed)
-                peers.append(known[key])
-            pairs = list(zip(map(statistics.median, zip(*own)), map(statistics.median, zip(*peers))))
-            cells = [f"**{own:.{digits}f}** / {peer:.{digits}f}" for (own, peer), digits in zip(pairs, (1, 0, 0, 0))]
-            print(f"| {name} | {polls} | {' | '.join(cells)} | {pairs[0][0] / pairs[0][1]:.2f} |", flush=True)
-            if arguments.cache:
-                with open(arguments.cache, "w") as file:
-                    json.dump(known, file)
+            if is_wanted(name, f"{name} {polls}"):
+                pairs, cells = compare(f"{name} {polls}", lambda *run: simulate(arguments, kind, polls, *run), (1, 0, 0, 0))
+                print(f"| {name} | {polls} | {cells} | {pairs[0][0] / pairs[0][1]:.2f} |", flush=True)
 
 
 main()

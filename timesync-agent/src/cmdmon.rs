@@ -76,7 +76,7 @@ impl Policy {
             command_access: Acl::from_rules(&rules, &mut resolve),
             open: commands.open.clone(),
             client_log: !settings.server.no_client_log,
-            rate_limit: commands.rate_limit.map(Into::into),
+            rate_limit: commands.rate_limit,
         }
     }
 }

@@ -132,6 +132,7 @@ impl Config {
             .iter()
             .map(|source| match source.pool {
                 Some(n) => format!("{} (pool of {n})", source.host),
+                None if source.is_peer => format!("{} (peer)", source.host),
                 None => source.host.to_string(),
             })
             .collect();
@@ -157,9 +158,10 @@ impl Config {
 }
 
 /// Lists that a file adds to those of its chrony.conf, by their tables; other values replace those of the chrony.conf.
-const ADDED: [(&str, &str); 8] = [
+const ADDED: [(&str, &str); 9] = [
     ("", "server"),
     ("", "pool"),
+    ("", "peer"),
     ("", "refclock"),
     ("", "source-directories"),
     ("client", "hwtimestamp"),

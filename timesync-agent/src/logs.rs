@@ -222,7 +222,7 @@ fn reference_clock(record: &ReferenceClockRecord) -> String {
 
 fn name(mode: SourceMode, address: Option<IpAddr>, reference_id: u32) -> String {
     match (mode, address) {
-        (SourceMode::Server, Some(address)) => address.to_string(),
+        (SourceMode::Server | SourceMode::Peer, Some(address)) => address.to_string(),
         _ => reference_id_text(reference_id),
     }
 }

@@ -24,8 +24,8 @@ pub use clock::{
     SmoothTime, TemperatureCompensation,
 };
 pub use network::{
-    Client, CommandRateLimit, CommandSocket, Commands, DEFAULT_COMMAND_SOCKET, HardwareStamps,
-    LogFile, Logs, OPEN_COMMANDS, RateLimit, ReceiveFilter, Serve,
+    Client, CommandSocket, Commands, DEFAULT_COMMAND_SOCKET, HardwareStamps, LogFile, Logs,
+    OPEN_COMMANDS, RateLimit, ReceiveFilter, Serve,
 };
 pub use refclock::{
     DEFAULT_PTP_SOCKET, Driver, ExternalPulses, Permissions, PermissionsError, PhcOptions, Ptp,
@@ -69,6 +69,13 @@ const POOL: &str = r#"
 host = "pool.example.org"
 maxsources = 4
 iburst = true
+"#;
+
+/// A peer, for the manual.
+const PEER: &str = r#"
+[[peer]]
+host = "192.168.7.12"
+key = 7
 "#;
 
 /// Reference clocks, for the manual.
@@ -145,6 +152,12 @@ pub struct TimesyncAgent {
     /// of a server.
     #[schemars(extend("x-example" = POOL))]
     pub pool: Vec<Source>,
+    /// Peers, in symmetric mode (RFC 5905): each side polls the other and follows the one that has the better time. Both name each other, or
+    /// the other side allows this node as a client. A peer has the keys of a server, without `iburst`, `burst`, `presend` and
+    /// `xleave`, which do nothing for it. Give it a `key`: without one, anyone who can send from its address can disturb the exchange. To
+    /// follow each other without symmetric mode, two nodes may also name each other as servers.
+    #[schemars(extend("x-example" = PEER))]
+    pub peer: Vec<Source>,
     /// Clocks of this node. When one of them changes, a reload opens all of them again.
     #[schemars(extend("x-example" = REFCLOCK))]
     pub refclock: Vec<Refclock>,
@@ -191,6 +204,7 @@ impl Default for TimesyncAgent {
             drain: HumanDuration(Duration::from_secs(10)),
             server: Vec::new(),
             pool: Vec::new(),
+            peer: Vec::new(),
             refclock: Vec::new(),
             ptp: Vec::new(),
             selection: Selection::default(),

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use config::Class;
 use config::timesync_agent::{
-    AuthSelectMode, CommandRateLimit, CommandSocket, FallbackDrift, LeapMode, Local, LogFile,
-    MAX_SAMPLES, MakeStep, MaxChange, RateLimit, SmoothTime, TemperatureCompensation,
+    AuthSelectMode, CommandSocket, FallbackDrift, LeapMode, Local, LogFile, MAX_SAMPLES, MakeStep,
+    MaxChange, RateLimit, SmoothTime, TemperatureCompensation,
 };
 
 use super::Reader;
@@ -54,7 +54,7 @@ const DIRECTIVES: &[(&str, RangeInclusive<usize>, Effect)] = &[
     ("cmdallow", ANY, Effect::Set(|r, l| { let rule = r.access(l, true); r.config.commands.access.extend(rule); })),
     ("cmddeny", ANY, Effect::Set(|r, l| { let rule = r.access(l, false); r.config.commands.access.extend(rule); })),
     ("cmdport", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.config.commands.port = port; } })),
-    ("cmdratelimit", ANY, Effect::Set(|r, l| r.config.commands.rate_limit = r.rate_limit(l, CommandRateLimit::default().into()).map(Into::into))),
+    ("cmdratelimit", ANY, Effect::Set(|r, l| r.config.commands.rate_limit = r.rate_limit(l))),
     ("combinelimit", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.combine_limit = x; } })),
     ("commandkey", ANY, Effect::Lost(Class::Cosmetic, GONE)),
     ("confdir", 1..=usize::MAX, Effect::Set(|r, l| r.configuration_directories(l))),
@@ -121,7 +121,7 @@ const DIRECTIVES: &[(&str, RangeInclusive<usize>, Effect)] = &[
     ("port", 1..=1, Effect::Set(|r, l| { if let Some(port) = r.port_of(l) { r.config.serve.port = port; } })),
     ("ptpdomain", 1..=1, Effect::Lost(Class::Behaviour, "NTP is not carried in PTP messages")),
     ("ptpport", 1..=1, Effect::Lost(Class::Behaviour, "NTP is not carried in PTP messages")),
-    ("ratelimit", ANY, Effect::Set(|r, l| r.config.serve.rate_limit = r.rate_limit(l, RateLimit::default()))),
+    ("ratelimit", ANY, Effect::Set(|r, l| r.config.serve.rate_limit = r.rate_limit(l))),
     ("refclock", ANY, Effect::Set(|r, l| r.refclock(l))),
     ("refresh", 1..=1, Effect::Lost(Class::Behaviour, "names are resolved again when servers are not reached")),
     ("reselectdist", 1..=1, Effect::Set(|r, l| { if let Some(x) = r.float_of(l, 0, 0.0..=1e9) { r.config.selection.reselect_distance = x; } })),
@@ -412,9 +412,9 @@ impl Reader<'_> {
         self.config.commands.open = names.collect();
     }
 
-    fn rate_limit(&mut self, line: &Line<'_>, default: RateLimit) -> Option<RateLimit> {
+    fn rate_limit(&mut self, line: &Line<'_>) -> Option<RateLimit> {
         const OPTIONS: [&str; 4] = ["burst", "interval", "kod", "leak"];
-        let mut limit = default;
+        let mut limit = RateLimit::default();
         let mut options = Options::new(line, 0);
         while let Some(option) = options.take() {
             let name = option.text.to_ascii_lowercase();
@@ -428,7 +428,7 @@ impl Reader<'_> {
             match name.as_str() {
                 "interval" => {
                     let interval = self.integer(line, value, -19..=12);
-                    limit.interval = interval.unwrap_or(limit.interval);
+                    limit.interval = interval.or(limit.interval);
                 }
                 "burst" => {
                     let burst = self.integer(line, value, 1..=255);

@@ -2,8 +2,7 @@
 
 use config::Class;
 use config::timesync_agent::{
-    AccessRule, Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MIN_POLL,
-    Source,
+    Family, Host, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MIN_POLL, Source,
 };
 
 use super::Reader;
@@ -78,12 +77,6 @@ impl Reader<'_> {
             return self.problem(line.end(), message);
         };
         self.host_makes_sense(line, host);
-        if kind == Kind::Peer {
-            let how = "it works as `server`, and the other side may ask here as with `allow`, in \
-                       symmetric mode too; if both sides name each other, each follows the other as it \
-                       would in symmetric mode";
-            self.differs(&line.start(), "peer", how);
-        }
         let mut draft = Draft {
             source: Source::new(host.text),
             maxpoll_given: false,
@@ -100,12 +93,13 @@ impl Reader<'_> {
             maxpoll_given,
         } = draft;
         let mut source = self.polls(line, source, maxpoll_given);
+        if kind != Kind::Pool {
+            source.maxsources = None;
+        }
         let others = match kind {
             Kind::Pool => &mut self.config.pool,
-            Kind::Server | Kind::Peer => {
-                source.maxsources = None;
-                &mut self.config.server
-            }
+            Kind::Server => &mut self.config.server,
+            Kind::Peer => &mut self.config.peer,
         };
         let twin = others.iter().any(|other| {
             other.host == source.host
@@ -117,16 +111,6 @@ impl Reader<'_> {
             return self.odd(line.at(host), &message);
         }
         others.push(source);
-        // chronyd answers its peers whatever its access list says.
-        if kind == Kind::Peer
-            && let Ok(whom) = host.text.parse()
-        {
-            self.config.serve.access.push(AccessRule {
-                allow: true,
-                all: false,
-                whom,
-            });
-        }
     }
 
     fn host_makes_sense(&mut self, line: &Line<'_>, host: Word<'_>) {

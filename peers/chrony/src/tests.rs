@@ -275,7 +275,6 @@ fn an_address_of_one_family_leaves_the_other_one_open_to_those_who_may_ask() {
 #[test]
 fn what_does_nothing_here_says_why() {
     for text in [
-        "peer a",
         "broadcast 32 192.0.2.255",
         "user chrony",
         "ntsservercert x",
@@ -291,17 +290,11 @@ fn what_does_nothing_here_says_why() {
         let notes = conf.draft.notes;
         assert_eq!(notes.len(), 1, "{text}: {notes:?}");
     }
-    assert_eq!(settings("peer a").server, [server("a")]);
-    // A peer may ask here, also where no other host may.
-    for (text, rules) in [
-        ("peer a", "allow a"),
-        ("deny\npeer 192.0.2.1", "deny, allow 192.0.2.1/32"),
-        ("server 192.0.2.1", ""),
-    ] {
-        let access = settings(text).serve.access;
-        let written: Vec<String> = access.iter().map(ToString::to_string).collect();
-        assert_eq!(written.join(", "), rules, "{text}");
-    }
+    // As in chronyd, an access list decides on clients alone.
+    let of_peer = quiet("peer a key 7");
+    assert_eq!((of_peer.server, of_peer.peer.len()), (Vec::new(), 1));
+    assert_eq!(of_peer.peer[0].key, Some(7));
+    assert!(of_peer.serve.access.is_empty());
     assert_eq!(settings("server a\nserver a").server, [server("a")]);
     assert_eq!(
         settings("initstepslew 30 a").clock.makestep,

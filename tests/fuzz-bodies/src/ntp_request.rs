@@ -44,7 +44,7 @@ pub(super) fn body(data: &[u8]) {
             whom: ClientMatch::Network("192.0.2.0/24".parse().expect("a network")),
         }],
         rate_limit: (kind & 1 != 0).then_some(RateLimit {
-            interval: 1,
+            interval: Some(1),
             burst: 4,
             leak: 1,
             kod: u32::from(kind >> 1 & 1),

@@ -232,6 +232,71 @@ fn a_chronyd_that_has_us_as_its_peer_follows_us() {
     daemon.stop();
 }
 
+/// One more test that two programs are peers: the first has the time, the second follows it, and both show it so.
+fn follows(agent: &Agent, chronyc: impl Fn(&[&str]) -> (Option<i32>, String)) {
+    wait::for_it("the peer is followed", PATIENCE, || {
+        let (_, text) = chronyc(&["-c", "-n", "sources"]);
+        text.contains(&format!("=,*,{},8,", agent.ip))
+    });
+    let (_, text) = chronyc(&["-n", "ntpdata", &agent.ip.to_string()]);
+    let mode = text.lines().find(|line| line.starts_with("Mode"));
+    assert!(
+        mode.is_some_and(|line| line.ends_with("Symmetric active")),
+        "{text}"
+    );
+}
+
+#[test]
+fn peers_poll_each_other_and_the_one_without_time_follows() {
+    let (leader, follower) = (Agent::on_loopback(""), Agent::on_loopback(""));
+    let keys = "7 SHA256 HEX:000102030405060708090a0b0c0d0e0f1011121314151617\n";
+    for (agent, other, more) in [
+        (&leader, &follower, "local stratum 8\n"),
+        (&follower, &leader, ""),
+    ] {
+        let keys = agent.files.write("keys", keys);
+        // No client is allowed: that does not matter to a peer.
+        agent.configure(&format!(
+            "{more}peer {} port {PORT} minpoll -2 maxpoll -2 key 7\nkeyfile {}\n",
+            other.ip,
+            keys.display()
+        ));
+    }
+    let leads = leader.start();
+    leader.wait_state(&["local"]);
+    let follows_it = follower.start();
+    follower.wait_state(&["locked"]);
+    follows(&leader, |arguments| follower.chronyc_unix(arguments));
+    let status = follower.status();
+    let source = &status["sources"][0];
+    assert_eq!(source["mode"], "peer", "{status}");
+    assert_eq!(source["stratum"], 8, "{status}");
+    // The leader sees that the other one has its time from there.
+    let (_, text) = leader.chronyc_unix(&["-c", "-n", "sources"]);
+    assert!(text.starts_with(&format!("=,?,{},", follower.ip)), "{text}");
+    follows_it.stop();
+    leads.stop();
+}
+
+#[test]
+fn a_chronyd_and_this_agent_are_peers() {
+    let agent = Agent::on_loopback("");
+    let ip = loopback();
+    agent.configure(&format!(
+        "local stratum 8\npeer {ip} port {PORT} minpoll -2 maxpoll -2\n"
+    ));
+    let daemon = agent.start();
+    agent.wait_state(&["local"]);
+    let chronyd = Chronyd::on_loopback(&format!(
+        "peer {} port {PORT} minpoll -2 maxpoll -2\ncmdport 0\nport {PORT}\nbindaddress {ip}\n",
+        agent.ip,
+    ));
+    let tracking = chronyd.wait_synchronised();
+    assert_eq!(tracking[2], "9", "one stratum below: {tracking:?}");
+    follows(&agent, |arguments| chronyd.chronyc(arguments));
+    daemon.stop();
+}
+
 #[test]
 fn chronyc_asks_and_understands() {
     let source = tests::time::Server::on_loopback(tests::time::Says::default());

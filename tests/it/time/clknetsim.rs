@@ -29,6 +29,10 @@ const WORLD: &str = "node2_offset = 0.05\n\
                      node1_delay2 = (+ 1e-4 (* 1e-4 (exponential)))\n\
                      node2_delay1 = (+ 1e-4 (* 1e-4 (exponential)))\n";
 const SERVER: &str = "local stratum 1\nallow\n";
+const PEERS: [&str; 2] = [
+    "local stratum 1\npeer 192.168.123.2 minpoll 4 maxpoll 6\n",
+    "peer 192.168.123.1 minpoll 4 maxpoll 6\nmakestep 1.0 3\n",
+];
 const CLIENT: &str = "server 192.168.123.1 iburst minpoll 4 maxpoll 6\nmakestep 1.0 3\n";
 
 /// In simulated seconds: the whole run, and from when on its figures count.
@@ -164,15 +168,16 @@ fn figures(text: &str) -> Option<Figures> {
     })
 }
 
-/// One run with the agent as the server.
-fn simulate(clknetsim: &Path, client: Program, seed: &str) -> Figures {
+/// One run of two programs with their configurations.
+fn simulate(clknetsim: &Path, nodes: [(Program, &str); 2], seed: &str) -> Figures {
     let mut world = World {
         clknetsim: clknetsim.to_owned(),
         files: Scratch::new("clknetsim"),
         nodes: Vec::new(),
     };
-    world.start(Program::Agent, SERVER, seed);
-    world.start(client, CLIENT, seed);
+    for (program, lines) in nodes {
+        world.start(program, lines, seed);
+    }
     world.pass(seed)
 }
 
@@ -182,25 +187,68 @@ fn is_dynamic(program: &Path) -> bool {
     octets.windows(8).any(|octets| octets == b"/ld-linu")
 }
 
-#[test]
-fn the_agent_keeps_the_time_in_clknetsim() {
+/// The directory of clknetsim, if there is one.
+fn directory() -> Option<PathBuf> {
     let Some(clknetsim) = std::env::var_os(VARIABLE).map(PathBuf::from) else {
         eprintln!("left out: {VARIABLE} names no directory of clknetsim");
-        return;
+        return None;
     };
     assert!(
         is_dynamic(&binary("timesync-agent")),
         "the agent is static: build it in a shell without tests/target.sh"
     );
-    let has_chronyd = Command::new("chronyd").arg("-v").output().is_ok();
+    Some(clknetsim)
+}
+
+fn has_chronyd() -> bool {
+    Command::new("chronyd").arg("-v").output().is_ok()
+}
+
+fn check(what: &str, figures: Figures) {
+    eprintln!("{what}: {figures:?}");
+    assert!(figures.rms_offset < RMS_BOUND, "{what}: {figures:?}");
+    assert!(figures.max_offset < MAX_BOUND, "{what}: {figures:?}");
+}
+
+#[test]
+fn the_agent_keeps_the_time_in_clknetsim() {
+    let Some(clknetsim) = directory() else {
+        return;
+    };
+    let server = (Program::Agent, SERVER);
     for seed in SEEDS {
-        let agent = simulate(&clknetsim, Program::Agent, seed);
-        eprintln!("seed {seed}: the agent {agent:?}");
-        if has_chronyd {
-            let chronyd = simulate(&clknetsim, Program::Chronyd, seed);
+        if has_chronyd() {
+            let chronyd = simulate(&clknetsim, [server, (Program::Chronyd, CLIENT)], seed);
             eprintln!("seed {seed}: chronyd   {chronyd:?}");
         }
-        assert!(agent.rms_offset < RMS_BOUND, "seed {seed}: {agent:?}");
-        assert!(agent.max_offset < MAX_BOUND, "seed {seed}: {agent:?}");
+        let agent = simulate(&clknetsim, [server, (Program::Agent, CLIENT)], seed);
+        check(&format!("seed {seed}: the agent"), agent);
+    }
+}
+
+#[test]
+fn the_agent_is_a_peer_of_chronyd_and_of_another_one_in_clknetsim() {
+    let Some(clknetsim) = directory() else {
+        return;
+    };
+    let programs = [
+        [Program::Agent, Program::Agent],
+        [Program::Agent, Program::Chronyd],
+        [Program::Chronyd, Program::Agent],
+    ];
+    for programs in programs {
+        if programs.contains(&Program::Chronyd) && !has_chronyd() {
+            eprintln!("left out: there is no chronyd");
+            continue;
+        }
+        for seed in SEEDS {
+            let [leader, follower] = programs;
+            let nodes = [(leader, PEERS[0]), (follower, PEERS[1])];
+            let figures = simulate(&clknetsim, nodes, seed);
+            check(
+                &format!("seed {seed}: {follower:?} after {leader:?}"),
+                figures,
+            );
+        }
     }
 }

@@ -147,7 +147,8 @@ fn of_address(view: &View, address: Address) -> Option<&SourceView> {
         return None;
     };
     let mut servers = view.sources.iter();
-    servers.find(|source| source.address == Some(address) && source.mode == SourceMode::Server)
+    servers
+        .find(|source| source.address == Some(address) && source.mode != SourceMode::ReferenceClock)
 }
 
 /// The address of a source as reports have it.
@@ -183,7 +184,11 @@ fn source_data(source: &SourceView, index: u32, view: &View) -> SourceData {
             SourceState::Combined => 4,
             SourceState::Outlier => 5,
         },
-        mode: if is_clock { 2 } else { 0 },
+        mode: match source.mode {
+            SourceMode::Server => 0,
+            SourceMode::Peer => 1,
+            SourceMode::ReferenceClock => 2,
+        },
         flags: 0,
         reachability: source.reach.into(),
         since_sample: since_sample(source, view),
@@ -205,7 +210,7 @@ fn source_stats(source: &SourceView, index: u32) -> SourceStats {
         // Without an address, chronyc shows the reference ID.
         address: match source.mode {
             SourceMode::ReferenceClock => Address::Unspecified,
-            SourceMode::Server => address(source, index),
+            SourceMode::Server | SourceMode::Peer => address(source, index),
         },
         n_samples: statistics.n_samples,
         n_runs: statistics.n_runs,

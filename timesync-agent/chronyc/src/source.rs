@@ -145,7 +145,6 @@ impl NewSource {
     /// Reasons for a refusal: a malformed name, an unknown kind, or an option that only the configuration has.
     pub fn settings(&self) -> Result<SourceSettings, Status> {
         let pool = match self.kind {
-            // A peer is queried as a server, as in a configuration.
             kind::SERVER | kind::PEER => None,
             kind::POOL => {
                 let wanted = usize::try_from(self.max_sources).unwrap_or(usize::MAX);
@@ -164,6 +163,7 @@ impl NewSource {
         Ok(SourceSettings {
             host: Host::parse(name),
             pool,
+            is_peer: self.kind == kind::PEER,
             options: self.options()?,
         })
     }

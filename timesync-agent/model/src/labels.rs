@@ -64,6 +64,7 @@ pub const fn leap(leap: Leap) -> &'static str {
 pub const fn mode(mode: SourceMode) -> &'static str {
     match mode {
         SourceMode::Server => "server",
+        SourceMode::Peer => "peer",
         SourceMode::ReferenceClock => "reference clock",
     }
 }

@@ -10,15 +10,15 @@ use crate::time::UnixTime;
 
 pub use config::timesync_agent::{
     AccessRule, AuthSelectMode, Client as ClientSettings, ClientMatch, Clock as ClockSettings,
-    CommandRateLimit, CommandSocket, Commands as CommandSettings, Connectivity,
-    DEFAULT_COMMAND_SOCKET, DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, DEFAULT_PTP_SOCKET,
-    ExternalPulses, FallbackDrift, Family, HardwareStamps, Host, Leap as LeapSettings, LeapMode,
-    Local, LogFile, Logs as LogSettings, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM,
-    MAX_SUBSECOND_DELAY, MIN_POLL, MakeStep, MaxChange, OPEN_COMMANDS, PhcOptions,
-    Ptp as PtpSettings, PtpDelay, PtpStamps, PtpTransport, RateLimit, ReceiveFilter,
-    Refclock as RefclockOptions, RefclockDriver, RefclockSettings, SelectOptions,
-    Selection as SelectionSettings, Serve as ServerSettings, SmoothTime, Source as SourceOptions,
-    SourceSettings, TemperatureCompensation, reference_id, reference_id_text,
+    CommandSocket, Commands as CommandSettings, Connectivity, DEFAULT_COMMAND_SOCKET,
+    DEFAULT_MAX_UNREACH, DEFAULT_POOL_SOURCES, DEFAULT_PTP_SOCKET, ExternalPulses, FallbackDrift,
+    Family, HardwareStamps, Host, Leap as LeapSettings, LeapMode, Local, LogFile,
+    Logs as LogSettings, MAX_POLL, MAX_POOL_SOURCES, MAX_SAMPLES, MAX_STRATUM, MAX_SUBSECOND_DELAY,
+    MIN_POLL, MakeStep, MaxChange, OPEN_COMMANDS, PhcOptions, Ptp as PtpSettings, PtpDelay,
+    PtpStamps, PtpTransport, RateLimit, ReceiveFilter, Refclock as RefclockOptions, RefclockDriver,
+    RefclockSettings, SelectOptions, Selection as SelectionSettings, Serve as ServerSettings,
+    SmoothTime, Source as SourceOptions, SourceSettings, TemperatureCompensation, reference_id,
+    reference_id_text,
 };
 
 /// Everything.
@@ -93,12 +93,13 @@ impl Bounds {
     }
 }
 
-/// Servers and then pools.
+/// Servers, then pools, then peers.
 #[must_use]
 pub fn sources(file: &TimesyncAgent) -> Vec<SourceSettings> {
     let servers = file.server.iter().cloned().map(SourceSettings::server);
     let pools = file.pool.iter().cloned().map(SourceSettings::pool);
-    servers.chain(pools).collect()
+    let peers = file.peer.iter().cloned().map(SourceSettings::peer);
+    servers.chain(pools).chain(peers).collect()
 }
 
 /// Clocks with drivers of chrony, and then those of PTP.

@@ -120,6 +120,8 @@ pub enum SourceMode {
     /// An NTP server.
     #[default]
     Server,
+    /// A peer in symmetric mode.
+    Peer,
     /// A clock of this machine.
     ReferenceClock,
 }

@@ -1,4 +1,4 @@
-//! NTP client of one server (RFC 5905 §8 and §9.1, RFC 9769 for interleaved mode).
+//! NTP client of one server (RFC 5905 §8 and §9.1, RFC 9769 for interleaved mode), or one side of [symmetric mode](peering).
 //!
 //! ```text
 //!   T1 ──── request: random numbers, no time ────► T2      basic: the response has T2 and T3 as the server guessed it
@@ -10,6 +10,7 @@
 
 mod context;
 mod measure;
+mod peering;
 mod poll;
 mod request;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use time_model::view::{Leap, PacketView, SourceView};
 use timekeeper::{Sample, Verdict};
 
 use measure::{Measured, Times, is_loop, test};
+use peering::Peering;
 use poll::Schedule;
 
 pub use context::{Context, RawStamp};
@@ -93,6 +95,8 @@ pub struct Association {
     options: SourceOptions,
     random: Random,
     schedule: Schedule,
+    /// In symmetric mode, the other side.
+    peering: Option<Peering>,
     pending: Option<Pending>,
     last: Option<Exchange>,
     /// Requests since the last valid response.
@@ -121,8 +125,8 @@ struct Pending {
     /// When it left, as far as that is known.
     sent: RawStamp,
     local: Option<IpAddr>,
-    /// Until when.
-    until: RawTime,
+    /// Until when; that of a peer until the next one.
+    until: Option<RawTime>,
 }
 
 /// An answered request; interleaved mode needs its times.
@@ -152,14 +156,29 @@ struct Counters {
 impl Association {
     /// A server that is polled from `start` on, if it is to be online.
     #[must_use]
-    pub fn new(
+    pub fn new(address: IpAddr, options: &SourceOptions, random: Random, start: RawTime) -> Self {
+        Self::begin(address, options, None, random, start)
+    }
+
+    /// A peer: both sides poll each other in symmetric active mode, from `start` on. As with chronyd there are no bursts, which
+    /// would upset the polls of the other side, and no interleaved mode.
+    #[must_use]
+    pub fn peer(address: IpAddr, options: &SourceOptions, random: Random, start: RawTime) -> Self {
+        Self::begin(address, options, Some(Peering::default()), random, start)
+    }
+
+    fn begin(
         address: IpAddr,
         options: &SourceOptions,
+        peering: Option<Peering>,
         mut random: Random,
         start: RawTime,
     ) -> Self {
         let jitter = random.fork();
-        let mut schedule = Schedule::new(options, jitter);
+        let mut schedule = match peering {
+            None => Schedule::new(options, jitter),
+            Some(_) => Schedule::of_peer(options, jitter),
+        };
         if options.connectivity() != Connectivity::Offline {
             schedule.go_online(start);
         }
@@ -168,6 +187,7 @@ impl Association {
             options: options.clone(),
             random,
             schedule,
+            peering,
             pending: None,
             last: None,
             n_unanswered: 0,
@@ -220,6 +240,12 @@ impl Association {
         self.n_useless
     }
 
+    /// Whether this is one side of symmetric mode.
+    #[must_use]
+    pub fn is_peer(&self) -> bool {
+        self.peering.is_some()
+    }
+
     /// Whether there ever was a valid response.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
@@ -261,7 +287,7 @@ impl Association {
     /// When [`Self::handle_timeout`] is to be called.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<RawTime> {
-        let wait = self.pending.map(|pending| pending.until);
+        let wait = self.pending.and_then(|pending| pending.until);
         [self.schedule.next(), wait].into_iter().flatten().min()
     }
 
@@ -272,7 +298,7 @@ impl Association {
             return self.request(context).map(Due::Request);
         }
         self.pending
-            .take_if(|pending| pending.until <= now)
+            .take_if(|pending| pending.until.is_some_and(|until| until <= now))
             .map(|_| Due::GiveUp)
     }
 
@@ -287,6 +313,9 @@ impl Association {
     /// An answer to the request that is out would be of no use, or there will be none.
     pub fn forget_request(&mut self) {
         self.pending = None;
+        if let Some(peering) = &mut self.peering {
+            peering.forget();
+        }
     }
 
     /// The request that is out was never sent: the network has no way to the server.
@@ -307,14 +336,20 @@ impl Association {
         context: &Context<'_>,
     ) -> Outcome {
         self.counters.n_received = self.counters.n_received.saturating_add(1);
-        let message = match Message::parse(datagram) {
-            Ok(message) if message.packet.mode == Mode::Server => message,
-            Ok(_) | Err(_) => return Outcome::Ignored(Ignored::Malformed),
+        let Ok(message) = Message::parse(datagram) else {
+            return Outcome::Ignored(Ignored::Malformed);
         };
+        let packet = &message.packet;
+        match (packet.mode, self.is_peer()) {
+            (Mode::SymmetricActive | Mode::SymmetricPassive, true) => {
+                return self.handle_peer(&message, arrived, context);
+            }
+            (Mode::Server, false) => {}
+            _ => return Outcome::Ignored(Ignored::Malformed),
+        }
         let Some(pending) = self.pending else {
             return Outcome::Ignored(Ignored::Unexpected);
         };
-        let packet = &message.packet;
         let is_interleaved = pending.receive == Some(packet.origin);
         // Tests 1 to 3. A sender that does not see our requests cannot guess the number, and each request has one response.
         if !(is_interleaved || packet.origin == pending.transmit)
@@ -328,8 +363,7 @@ impl Association {
             return Outcome::Ignored(Ignored::Unauthenticated);
         }
         self.pending = None;
-        self.n_unanswered = 0;
-        self.counters.n_valid = self.counters.n_valid.saturating_add(1);
+        self.count_valid();
         if let Some(code) = measure::kiss_code(packet) {
             return self.kissed(code, packet, context);
         }
@@ -347,11 +381,23 @@ impl Association {
             root_dispersion: packet.root_dispersion.seconds(),
             is_used: !is_interleaved && !is_ahead,
         });
-        match self.is_usable() {
-            true => self.schedule.answered(context.now.raw),
-            false => self.schedule.answered_without_time(context.now.raw),
-        }
+        self.plan_after_answer(context.now.raw);
         Outcome::Answered(sample)
+    }
+
+    /// A valid response came.
+    fn count_valid(&mut self) {
+        self.n_unanswered = 0;
+        self.counters.n_valid = self.counters.n_valid.saturating_add(1);
+    }
+
+    fn plan_after_answer(&mut self, now: RawTime) {
+        // A peer that has its time from here needs none of its polls.
+        let is_of_use = self.is_usable() && !(self.is_peer() && self.has_no_time());
+        match is_of_use {
+            true => self.schedule.answered(now),
+            false => self.schedule.answered_without_time(now),
+        }
     }
 
     /// A poll is over.
@@ -443,12 +489,16 @@ impl Association {
         );
         pass(test::DISTANCE, distance < LONGEST_DISTANCE);
         pass(test::LOOP, !is_loop(packet, pending.local, context.told));
-        let measured = times.map(|times| Measured::of(times, packet, context));
+        let is_peer = self.is_peer();
+        let measured = times.map(|times| match is_peer {
+            true => Measured::between_peers(times, packet, context),
+            false => Measured::of(times, packet, context),
+        });
         pass(
             test::DELAY,
             measured.is_none_or(|measured| {
                 measured.delay - measured.dispersion <= self.options.max_delay
-                    && measured.response_time <= LONGEST_SERVICE
+                    && (is_peer || measured.response_time <= LONGEST_SERVICE)
             }),
         );
         let is_usable = tests & test::USABLE == test::USABLE;

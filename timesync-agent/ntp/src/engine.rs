@@ -42,6 +42,8 @@ const DEFAULT_PRECISION: f64 = 1e-7;
 const SEPARATION: f64 = 0.2;
 /// Shorter intervals have room for requests to this many servers.
 const SERVERS_AT_LEAST: f64 = 8.0;
+/// Bound on the error of a frequency of which nothing is known, in seconds per second: crystals are better.
+const UNKNOWN_SKEW: f64 = 100e-6;
 /// Polls in a row that brought nothing to use after which a source is to be replaced: the whole reach register.
 const UNREACHED: u32 = 8;
 /// Samples in a row by which it was a falseticker, too far or too variable, after which it is.
@@ -316,13 +318,16 @@ impl Engine {
 
     fn source_due(&mut self, id: SourceId, now: Reading) {
         let precision = self.precision();
-        let told = self.is_server.then(|| self.timekeeper.reference(now));
+        let told = self.told(id, now);
+        let (frequency, skew) = self.frequency();
         let Some(member) = self.members.get_mut(&id) else {
             return;
         };
         let context = Context {
             now,
             rate: self.rate,
+            frequency,
+            skew,
             precision,
             keys: &self.keys,
             told: told.as_ref(),
@@ -331,21 +336,25 @@ impl Engine {
         let to = member.association.address();
         let reach = member.association.reach();
         let n_useless = member.association.n_useless();
+        let is_peer = member.association.is_peer();
         match due {
             Some(Due::Request(octets)) => {
-                self.close(id);
+                // The address from which the socket of a lost peer sends may not be this node's any more.
+                if !is_peer || n_useless >= UNREACHED {
+                    self.close(id);
+                }
+                let socket = self.socket_of(id);
                 self.last_request = self.members.get(&id).map(|member| LastRequest {
                     to: id,
                     at: now.raw,
                     separation: member.separation(),
                 });
-                self.last_socket += 1;
-                let socket = SocketId(self.last_socket);
-                self.sockets.insert(socket, id);
-                if let Some(member) = self.members.get_mut(&id) {
-                    member.socket = Some(socket);
-                }
-                self.outputs.push_back(Output::Send { socket, to, octets });
+                self.outputs.push_back(Output::Send {
+                    socket,
+                    to,
+                    is_peer,
+                    octets,
+                });
             }
             Some(Due::GiveUp) | None => self.close(id),
         }
@@ -353,6 +362,34 @@ impl Engine {
         if n_useless >= UNREACHED {
             self.pool.complain(id, now.raw);
         }
+    }
+
+    /// The open socket of a server, or the number of a new one.
+    fn socket_of(&mut self, id: SourceId) -> SocketId {
+        let next = SocketId(self.last_socket + 1);
+        let Some(member) = self.members.get_mut(&id) else {
+            return next;
+        };
+        let socket = *member.socket.get_or_insert(next);
+        if socket == next {
+            self.last_socket = next.0;
+            self.sockets.insert(socket, id);
+        }
+        socket
+    }
+
+    /// The time for clients, if one may ask this node. A peer gets it in any case.
+    fn told(&self, id: SourceId, now: Reading) -> Option<Reference> {
+        let member = self.members.get(&id);
+        let is_peer = member.is_some_and(|member| member.association.is_peer());
+        (self.is_server || is_peer).then(|| self.timekeeper.reference(now))
+    }
+
+    /// The learned frequency of the wall clock against the raw one, in parts per billion, and its uncertainty in seconds per second.
+    fn frequency(&self) -> (f64, f64) {
+        let drift = self.timekeeper.drift();
+        let skew = drift.map_or(UNKNOWN_SKEW, |drift| drift.skew * 1e-6);
+        (self.timekeeper.frequency() * 1e9, skew.min(UNKNOWN_SKEW))
     }
 
     fn sent(&mut self, socket: SocketId, stamp: Stamp, local: Option<IpAddr>, now: Reading) {
@@ -370,22 +407,25 @@ impl Engine {
         if let Some(member) = self.members.get_mut(&id) {
             tell(&mut member.association);
         }
-        self.close(id);
+        self.end_request(id);
     }
 
     fn datagram(&mut self, socket: SocketId, octets: &[u8], stamp: Stamp, now: Reading) {
         let precision = self.precision();
         let arrived = self.raw(stamp, now);
-        let told = self.is_server.then(|| self.timekeeper.reference(now));
         let Some(id) = self.sockets.get(&socket).copied() else {
             return;
         };
+        let told = self.told(id, now);
+        let (frequency, skew) = self.frequency();
         let Some(member) = self.members.get_mut(&id) else {
             return;
         };
         let context = Context {
             now,
             rate: self.rate,
+            frequency,
+            skew,
             precision,
             keys: &self.keys,
             told: told.as_ref(),
@@ -423,7 +463,7 @@ impl Engine {
             // The log has this kiss already.
             Outcome::KissOfDeath(_) | Outcome::Ignored(_) => {}
         }
-        self.close(id);
+        self.end_request(id);
     }
 
     /// A sample of a server.
@@ -458,9 +498,12 @@ impl Engine {
     }
 
     fn raw(&self, stamp: Stamp, now: Reading) -> RawStamp {
+        let (frequency, skew) = self.frequency();
         let context = Context {
             now,
             rate: self.rate,
+            frequency,
+            skew,
             precision: self.precision(),
             keys: &self.keys,
             told: None,
@@ -475,6 +518,14 @@ impl Engine {
     fn member_of(&mut self, socket: SocketId) -> Option<&mut Member> {
         let id = self.sockets.get(&socket)?;
         self.members.get_mut(id)
+    }
+
+    /// A request is answered, or will not be. The socket of a peer stays: the next packet of the other side comes when that likes.
+    fn end_request(&mut self, id: SourceId) {
+        let member = self.members.get(&id);
+        if member.is_none_or(|member| !member.association.is_peer()) {
+            self.close(id);
+        }
     }
 
     fn close(&mut self, id: SourceId) {
@@ -554,8 +605,9 @@ impl Engine {
                     id,
                     name,
                     address,
+                    is_peer,
                     options,
-                } => self.add(id, name, address, &options, now),
+                } => self.add(id, name, (address, is_peer), &options, now),
                 Change::Replaced { name, old, new } => {
                     let record = Record::Replaced { name, old, new };
                     self.outputs.push_back(Output::Log(record));
@@ -582,7 +634,7 @@ impl Engine {
             if let Some(member) = self.members.get_mut(&id) {
                 member.association.forget_request();
             }
-            self.close(id);
+            self.end_request(id);
         }
     }
 
@@ -590,17 +642,20 @@ impl Engine {
         &mut self,
         id: SourceId,
         name: String,
-        address: IpAddr,
+        (address, is_peer): (IpAddr, bool),
         options: &settings::SourceOptions,
         now: Reading,
     ) {
         let random = self.random.fork();
-        let weighed = self.server_options(options);
+        let weighed = self.server_options(options, is_peer);
         self.timekeeper
             .add_source(id, reference_id(address), weighed);
         let member = Member {
             name,
-            association: Association::new(address, options, random, now.raw),
+            association: match is_peer {
+                true => Association::peer(address, options, random, now.raw),
+                false => Association::new(address, options, random, now.raw),
+            },
             socket: None,
             n_bad: 0,
             kiss: None,
@@ -608,9 +663,12 @@ impl Engine {
         self.members.insert(id, member);
     }
 
-    fn server_options(&self, options: &settings::SourceOptions) -> Weighing {
+    fn server_options(&self, options: &settings::SourceOptions, is_peer: bool) -> Weighing {
         Weighing {
-            mode: SourceMode::Server,
+            mode: match is_peer {
+                true => SourceMode::Peer,
+                false => SourceMode::Server,
+            },
             select: options.select(),
             authenticated: options.key.is_some(),
             minpoll: options.minpoll,

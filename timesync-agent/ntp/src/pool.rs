@@ -40,6 +40,8 @@ pub enum Change {
         name: String,
         /// The address.
         address: IpAddr,
+        /// It is a peer: both sides poll each other.
+        is_peer: bool,
         /// The polling options.
         options: Box<SourceOptions>,
     },
@@ -405,6 +407,7 @@ impl Pool {
             id,
             name: entry.settings.host.to_string(),
             address,
+            is_peer: entry.settings.is_peer,
             options: Box::new(entry.settings.options.clone()),
         });
     }

@@ -142,7 +142,7 @@ impl Tables {
         limit: Option<&RateLimit>,
         random: &mut Random,
     ) -> bool {
-        let limit = limit.map(Limit::new);
+        let limit = limit.map(|limit| Limit::new(limit, RateLimit::COMMANDS));
         let service = Service::Command;
         let verdict = self
             .clients
@@ -364,12 +364,19 @@ fn authenticate(message: &Message<'_>, policy: &Policy) -> Result<Option<u32>, R
 
 /// The answer but for its timestamps of now.
 fn told(request: &Packet, policy: &Policy, reference: &Reference, now: UnixTime) -> Packet {
-    let packet = Packet {
-        leap: Leap::Unsynchronised,
+    Packet {
         version: request.version,
         mode: answering(request.mode),
         poll: request.poll.max(policy.minimum_poll),
-        precision: policy.precision,
+        ..header(reference, policy.precision, now)
+    }
+}
+
+/// The time of this node as a packet has it, but for its timestamps of now.
+pub(crate) fn header(reference: &Reference, precision: i8, now: UnixTime) -> Packet {
+    let packet = Packet {
+        leap: Leap::Unsynchronised,
+        precision,
         root_delay: NtpShort::from_seconds(UNSYNCHRONISED_DISTANCE),
         root_dispersion: NtpShort::from_seconds(UNSYNCHRONISED_DISTANCE),
         ..Packet::default()

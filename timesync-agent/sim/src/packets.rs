@@ -45,6 +45,7 @@ pub fn source(of: HostId, options: &SourceOptions) -> SourceSettings {
     SourceSettings {
         host: Host::Address(address(of)),
         pool: None,
+        is_peer: false,
         options: options.clone(),
     }
 }
@@ -176,6 +177,8 @@ pub struct Node {
     address: IpAddr,
     /// The expected server of each open socket.
     sockets: BTreeMap<SocketId, HostId>,
+    /// Sockets of peers, to which their own packets come.
+    peers: BTreeMap<HostId, SocketId>,
     actions: VecDeque<Action>,
     /// The sample.
     pub notes: Vec<Note>,
@@ -191,6 +194,7 @@ impl Node {
             answers: Answers::new(!seed),
             address: address(own),
             sockets: BTreeMap::new(),
+            peers: BTreeMap::new(),
             actions: VecDeque::new(),
             notes: Vec::new(),
             n_requests: 0,
@@ -206,13 +210,33 @@ impl Node {
         self.drain(now);
     }
 
+    /// A datagram came to a socket.
+    fn arrived(&mut self, socket: SocketId, octets: &[u8], now: Reading) {
+        let stamp = stamp(now);
+        let input = Input::Datagram {
+            socket,
+            octets,
+            stamp,
+        };
+        self.engine.handle(input, now);
+        self.drain(now);
+    }
+
     fn drain(&mut self, now: Reading) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Send { socket, to, octets } => {
+                Output::Send {
+                    socket,
+                    to,
+                    is_peer,
+                    octets,
+                } => {
                     self.n_requests += 1;
                     let to = host(to.ip());
                     self.sockets.insert(socket, to);
+                    if is_peer {
+                        self.peers.insert(to, socket);
+                    }
                     self.actions.push_back(Action::Send {
                         to,
                         payload: Payload::Question(socket.0, octets),
@@ -230,6 +254,7 @@ impl Node {
                 }
                 Output::Close(socket) => {
                     self.sockets.remove(&socket);
+                    self.peers.retain(|_, other| *other != socket);
                 }
                 Output::Clock(Effect::SetRate(rate)) => {
                     self.actions.push_back(Action::Rate(rate));
@@ -274,6 +299,9 @@ impl Program for Node {
     fn receive(&mut self, from: HostId, payload: &Payload, now: Reading) {
         match payload {
             Payload::Question(socket, octets) => {
+                if let Some(socket) = self.peers.get(&from) {
+                    return self.arrived(*socket, octets, now);
+                }
                 let reference = self.engine.reference(now);
                 if let Some(octets) = self.answers.answer(from, octets, &reference, now) {
                     self.actions.push_back(Action::Send {
@@ -285,15 +313,8 @@ impl Program for Node {
             Payload::Answer(socket, octets) => {
                 let socket = SocketId(*socket);
                 if self.sockets.get(&socket) == Some(&from) {
-                    let stamp = stamp(now);
-                    let input = Input::Datagram {
-                        socket,
-                        octets,
-                        stamp,
-                    };
-                    self.engine.handle(input, now);
+                    self.arrived(socket, octets, now);
                 }
-                self.drain(now);
             }
             Payload::Request(_) | Payload::Reply(_) => {}
         }

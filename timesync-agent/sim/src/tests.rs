@@ -51,6 +51,17 @@ const CHRONYD: [(&str, [Figures; 3]); 6] = [
 const CHRONYD_ADVERSE: [(&str, f64); 4] = [("G", 5.0), ("H", 31.6), ("I", 67.2), ("J", 31.4)];
 
 const SEED: u64 = 501;
+/// Runs of each case with servers that lie.
+const SEEDS: u64 = 16;
+
+/// As many seeds as usual, unless `SIM_SEEDS` says how many. `SIM_SEED=17` repeats one.
+fn seeds(usual: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok()?.parse().ok();
+    match number("SIM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..number("SIM_SEEDS").unwrap_or(usual),
+    }
+}
 
 #[test]
 fn the_clock_is_better_than_with_chronyd() {
@@ -237,7 +248,11 @@ fn states(world: &World) -> Vec<ClockState> {
 }
 
 fn strata(world: &World) -> Vec<u8> {
-    (0..3)
+    strata_of(world, 3)
+}
+
+fn strata_of(world: &World, n: usize) -> Vec<u8> {
+    (0..n)
         .map(|host| {
             world
                 .timekeeper(host)
@@ -320,6 +335,101 @@ fn time_is_held_back_and_never_turned_back() {
         "{}",
         watch.slowest
     );
+}
+
+//--- Peers
+
+/// Node 0 is the peer of node 1, which has a server or not; `is_mutual` if node 1 has it as its peer, too.
+fn peers(has_server: bool, is_mutual: bool, polls: (i8, i8), seed: u64) -> World {
+    let mut world = World::new(seed, Network::new(lan()));
+    for (host, (offset, frequency)) in [(0.3, 30e-6), (0.0, -20e-6)].iter().enumerate() {
+        let clock = LocalClock::new(*offset, *frequency, 1e-9);
+        let mut settings = asking((2..3).filter(|_| host == 1 && has_server));
+        if host == 0 || is_mutual {
+            let mut peer = source(1 - host, &options());
+            peer.is_peer = true;
+            (peer.options.minpoll, peer.options.maxpoll) = polls;
+            settings.sources.push(peer);
+        }
+        if host == 1 && !has_server {
+            settings.local = Some(Local::default());
+        }
+        let node = Node::new(&settings, host, seed + host as u64, clock.reading());
+        world.add(clock, Box::new(node));
+    }
+    world.add(LocalClock::perfect(), perfect(Leap::Normal, seed));
+    world
+}
+
+/// The largest offset between the first two hosts from a second on, and steps of theirs.
+#[derive(Debug, Default)]
+struct Apart {
+    since: f64,
+    own: f64,
+    largest: f64,
+    n_steps: usize,
+}
+
+impl Observer for Apart {
+    fn second(&mut self, now: f64, host: HostId, offset: f64, _frequency: f64) {
+        match host {
+            0 => self.own = offset,
+            1 if now > self.since => self.largest = self.largest.max((offset - self.own).abs()),
+            _ => {}
+        }
+    }
+
+    fn stepped(&mut self, _now: f64, _host: HostId, _span: Span) {
+        self.n_steps += 1;
+    }
+}
+
+#[test]
+fn sim_a_peer_follows_the_one_that_has_the_better_time() {
+    for seed in seeds(2) {
+        for polls in [(2, 4), (4, 6), (6, 10)] {
+            for (has_server, is_mutual) in [(true, true), (true, false), (false, true)] {
+                let mut world = peers(has_server, is_mutual, polls, seed);
+                let mut apart = Apart {
+                    since: 3000.0,
+                    ..Apart::default()
+                };
+                world.run(9000.0, &mut apart);
+                let what = format!("{polls:?}, server {has_server}, mutual {is_mutual}, {seed}");
+                assert!(apart.largest < 200e-6, "{what}: {apart:?}");
+                assert_eq!(apart.n_steps, 0, "{what}");
+                // Node 1 has no use for the time of node 0, which has it from there.
+                let expected = if has_server { [3, 2] } else { [11, 10] };
+                assert_eq!(strata_of(&world, 2), expected, "{what}");
+                let least = if polls.1 == 10 { 9 } else { 140 };
+                assert!(
+                    world.n_requests(0) >= least,
+                    "{what}: {}",
+                    world.n_requests(0)
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_dies_and_returns_is_followed_again() {
+    let away = Path {
+        outage: Some((2000.0, 3000.0)),
+        ..lan()
+    };
+    let mut world = peers(true, true, (2, 4), 3);
+    world.network().set(0, 1, away);
+    let mut watch = Watch::default();
+    world.run(1990.0, &mut watch);
+    let state = |world: &World| world.timekeeper(0).unwrap().state(world.reading(0));
+    assert_eq!(state(&world), ClockState::Locked);
+    world.run(2990.0, &mut watch);
+    assert_eq!(state(&world), ClockState::Holdover);
+    world.run(3200.0, &mut watch);
+    assert_eq!(state(&world), ClockState::Locked);
+    assert_eq!(watch.steps, []);
+    assert!(world.offset(0).abs() < 100e-6, "{}", world.offset(0));
 }
 
 //--- Leap seconds
@@ -509,9 +619,6 @@ impl Observer for Worst {
 
 /// One hour: what false servers are ahead.
 const LIE: f64 = 3600.0;
-/// Runs of each case.
-const SEEDS: u64 = 16;
-
 impl Liars {
     fn run(&self, seed: u64, seconds: f64) -> Worst {
         let path = |round_trip: f64| Path {
@@ -563,7 +670,7 @@ const TRUE: f64 = 0.1;
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
-fn a_minority_of_false_servers_never_sets_the_clock() {
+fn sim_a_minority_of_false_servers_never_sets_the_clock() {
     let base = Liars::default;
     let cases = [
         ("2 of 5, near", base()),
@@ -629,7 +736,7 @@ fn a_minority_of_false_servers_never_sets_the_clock() {
         ),
     ];
     for (name, liars) in cases {
-        for seed in 0..SEEDS {
+        for seed in seeds(SEEDS) {
             let worst = liars.run(seed, 200.0);
             assert!(
                 worst.largest < TRUE,
@@ -645,7 +752,7 @@ fn a_minority_of_false_servers_never_sets_the_clock() {
 const TEN_YEARS: f64 = 3650.0 * 86_400.0;
 
 #[test]
-fn servers_that_give_an_impossible_time_are_never_followed() {
+fn sim_servers_that_give_an_impossible_time_are_never_followed() {
     let day = Span(86_400 * SECOND);
     let bounds = Bounds {
         not_before: Some(EPOCH - day),
@@ -661,7 +768,7 @@ fn servers_that_give_an_impossible_time_are_never_followed() {
                 bounds,
                 ..Liars::default()
             };
-            for seed in 0..SEEDS {
+            for seed in seeds(SEEDS) {
                 let (bounded, unbounded) = (
                     liars(bounds).run(seed, 200.0),
                     liars(Bounds::default()).run(seed, 200.0),
@@ -675,7 +782,7 @@ fn servers_that_give_an_impossible_time_are_never_followed() {
 }
 
 #[test]
-fn what_a_minority_has_set_alone_is_set_right_by_the_majority() {
+fn sim_what_a_minority_has_set_alone_is_set_right_by_the_majority() {
     // The true servers answer when the first burst of all is over: until then nothing contradicts the false one.
     let liars = Liars {
         false_servers: 1,
@@ -683,7 +790,7 @@ fn what_a_minority_has_set_alone_is_set_right_by_the_majority() {
         late: 20.0,
         ..Liars::default()
     };
-    for seed in 0..SEEDS {
+    for seed in seeds(SEEDS) {
         let worst = liars.run(seed, 400.0);
         assert!(worst.largest > LIE / 2.0, "seed {seed}: it was never off");
         assert!(

@@ -59,6 +59,21 @@ pub fn unused(settings: &Settings) -> Vec<String> {
             "`extpps` does nothing with a `dpoll` above 3: the clock that stamps the pulses is read too seldom to know when they came",
         ),
         (
+            settings
+                .sources
+                .iter()
+                .any(|source| source.is_peer && source.options.key.is_none()),
+            "a peer without `key`: anyone who sends packets with its address can disturb the exchange with it",
+        ),
+        (
+            settings.sources.iter().any(|source| {
+                let options = &source.options;
+                let has_bursts = options.iburst || options.burst || options.presend.is_some();
+                source.is_peer && (has_bursts || options.xleave)
+            }),
+            "`iburst`, `burst`, `presend` and `xleave` of a peer do nothing: each side sends one packet in a polling interval, in basic mode",
+        ),
+        (
             !settings.server.is_open() && settings.local.is_some() && settings.sources.is_empty(),
             "`local` is for clients, and no client is allowed: add `allow`",
         ),
@@ -96,6 +111,8 @@ mod tests {
             ("refclock SHM 0 maxunreach 8", "maxunreach"),
             ("server a maxdelaydevratio 4", "maxdelaydevratio"),
             ("server a minsamples 8", "minsamples"),
+            ("peer a", "without `key`"),
+            ("peer a key 7 iburst", "of a peer do nothing"),
             ("minsamples 8", "minsamples"),
             ("refclock SHM 0 minsamples 8", "minsamples"),
             ("refclock PHC /dev/ptp0 local", "local"),
@@ -106,7 +123,7 @@ mod tests {
             assert_eq!(said.len(), 1, "{text}: {said:?}");
             assert!(said[0].contains(word), "{text}: {said:?}");
         }
-        let quiet = "server a iburst\nrefclock PHC /dev/ptp0:extpps dpoll 3 poll 6\nrefclock PHC /dev/ptp1 dpoll 4 poll 6\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
+        let quiet = "server a iburst\npeer b key 7\nrefclock PHC /dev/ptp0:extpps dpoll 3 poll 6\nrefclock PHC /dev/ptp1 dpoll 4 poll 6\ntempcomp /t 30 /points\nallow\nsmoothtime 400 0.001\nlocal stratum 10\nlogdir /l\nlog tracking\nmakestep 1 3\nrtcsync";
         assert_eq!(unused(&settings(quiet)), [""; 0]);
     }
 }

@@ -14,12 +14,14 @@ const HOST: [&str; 3] = ["host", "name", "address"];
 
 /// Collects the values of a file that break a rule; `base` is the chrony.conf below it.
 pub(super) fn check(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) {
-    for (index, source) in file.server.iter().enumerate() {
-        if source.maxsources.is_some() {
-            let message = "`maxsources` is for a `[[pool]]`";
-            check.problem(&at!["server", index, "maxsources"], message);
+    for (kind, sources) in [("server", &file.server), ("peer", &file.peer)] {
+        for (index, source) in sources.iter().enumerate() {
+            if source.maxsources.is_some() {
+                let message = "`maxsources` is for a `[[pool]]`";
+                check.problem(&at![kind, index, "maxsources"], message);
+            }
+            one_source(kind, index, source, check);
         }
-        one_source("server", index, source, check);
     }
     for (index, source) in file.pool.iter().enumerate() {
         one_source("pool", index, source, check);
@@ -103,16 +105,21 @@ fn refclocks(file: &TimesyncAgent, base: &TimesyncAgent, check: &mut Check<'_>) 
     }
 }
 
-/// Servers and pools in the order of the file.
+/// Servers, pools and peers in the order of the file.
 pub(super) fn sources_in_order(file: &TimesyncAgent, check: &Check<'_>) -> Vec<SourceSettings> {
-    let at = |kind: &str, index: usize| check.position(&at![kind, index]);
-    let servers = file.server.iter().enumerate();
-    let servers = servers
-        .map(|(index, source)| (at("server", index), SourceSettings::server(source.clone())));
-    let pools = file.pool.iter().enumerate();
-    let pools =
-        pools.map(|(index, source)| (at("pool", index), SourceSettings::pool(source.clone())));
-    let mut sources: Vec<_> = servers.chain(pools).collect();
+    type Kind<'a> = (&'a str, &'a [Source], fn(Source) -> SourceSettings);
+    let kinds: [Kind<'_>; 3] = [
+        ("server", &file.server, SourceSettings::server),
+        ("pool", &file.pool, SourceSettings::pool),
+        ("peer", &file.peer, SourceSettings::peer),
+    ];
+    let mut sources = Vec::new();
+    for (kind, of_kind, settings) in kinds {
+        for (index, source) in of_kind.iter().enumerate() {
+            let position = check.position(&at![kind, index]);
+            sources.push((position, settings(source.clone())));
+        }
+    }
     sources.sort_by(|(one, _), (other, _)| one.cmp(other));
     sources.into_iter().map(|(_, source)| source).collect()
 }

@@ -1,5 +1,5 @@
-//! Sockets that send requests and get timestamps: each for one request, connected to one server, with timestamps of the kernel
-//! both ways.
+//! Sockets that send requests and get timestamps: each for one request, or for all packets to a peer, connected to one server, with
+//! timestamps of the kernel both ways.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use ntp::wire::LONGEST_PACKET;
 use socket2::SockRef;
 use time_model::sample::Stamp;
-use time_model::settings::ClientSettings;
+use time_model::settings::{ClientSettings, ServerSettings};
 use time_model::time::{Span, UnixTime};
 use time_model::view::StampSource;
 
@@ -72,7 +72,23 @@ impl From<&ClientSettings> for Options {
     }
 }
 
-/// A socket of one request.
+/// The port that clients ask, and packets to peers leave: those of a peer come to the socket that is connected to it.
+impl From<(&ClientSettings, &ServerSettings)> for Options {
+    fn from((client, server): (&ClientSettings, &ServerSettings)) -> Self {
+        let own = Self::from(client);
+        Self {
+            port: server.port,
+            addresses: match server.bind_addresses.is_empty() {
+                true => own.addresses,
+                false => server.bind_addresses.clone(),
+            },
+            device: server.bind_device.clone().or(own.device),
+            ..own
+        }
+    }
+}
+
+/// A socket of one request, or of all packets to a peer.
 #[derive(Debug)]
 pub struct Socket {
     descriptor: OwnedFd,

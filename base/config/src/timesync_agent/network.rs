@@ -228,81 +228,38 @@ impl Serve {
     }
 }
 
-/// A rate of requests, with its default interval.
-macro_rules! rate_limit {
-    ($(#[$doc:meta])* $name:ident, $interval:literal) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-        #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
-        pub struct $name {
-            /// The interval between responses, as a power of two in seconds.
-            #[serde(with = "As::<Whole<i8, -19, 12>>")]
-            pub interval: i8,
-            /// The number of responses at once.
-            #[serde(with = "As::<Whole<u32, 1, 255>>")]
-            pub burst: u32,
-            /// Above the limit, one request in 2^leak gets a response.
-            #[serde(with = "As::<Whole<u32, 1, 4>>")]
-            pub leak: u32,
-            /// One in 2^kod of the others gets a Kiss-o'-Death (RFC 5905 §7.4); 0 is none.
-            #[serde(with = "As::<Whole<u32, 0, 4>>")]
-            pub kod: u32,
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self {
-                    interval: $interval,
-                    burst: 8,
-                    leak: 2,
-                    kod: 0,
-                }
-            }
-        }
-    };
+/// The rate of requests, or of commands, of one host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RateLimit {
+    /// The interval between responses, as a power of two in seconds. Default: 3 for requests, -4 for commands.
+    #[serde(with = "As::<Option<Whole<i8, -19, 12>>>")]
+    pub interval: Option<i8>,
+    /// The number of responses at once.
+    #[serde(with = "As::<Whole<u32, 1, 255>>")]
+    pub burst: u32,
+    /// Above the limit, one request in 2^leak gets a response.
+    #[serde(with = "As::<Whole<u32, 1, 4>>")]
+    pub leak: u32,
+    /// One in 2^kod of the others gets a Kiss-o'-Death (RFC 5905 §7.4); 0 is none.
+    #[serde(with = "As::<Whole<u32, 0, 4>>")]
+    pub kod: u32,
 }
 
-rate_limit!(
-    /// The rate of requests of one client.
-    RateLimit,
-    3
-);
-rate_limit!(
-    /// The rate of commands of one host.
-    CommandRateLimit,
-    -4
-);
-
-impl From<CommandRateLimit> for RateLimit {
-    fn from(limit: CommandRateLimit) -> Self {
-        let CommandRateLimit {
-            interval,
-            burst,
-            leak,
-            kod,
-        } = limit;
-        Self {
-            interval,
-            burst,
-            leak,
-            kod,
-        }
-    }
+impl RateLimit {
+    /// The interval of requests unless given.
+    pub const REQUESTS: i8 = 3;
+    /// The interval of commands unless given.
+    pub const COMMANDS: i8 = -4;
 }
 
-impl From<RateLimit> for CommandRateLimit {
-    fn from(limit: RateLimit) -> Self {
-        let RateLimit {
-            interval,
-            burst,
-            leak,
-            kod,
-        } = limit;
+impl Default for RateLimit {
+    fn default() -> Self {
         Self {
-            interval,
-            burst,
-            leak,
-            kod,
+            interval: None,
+            burst: 8,
+            leak: 2,
+            kod: 0,
         }
     }
 }
@@ -332,7 +289,7 @@ pub struct Commands {
     /// The largest rate of commands of one host. Default: none.
     #[serde(rename = "ratelimit")]
     #[schemars(extend("x-example" = "[commands.ratelimit]\ninterval = -4\nburst = 8"))]
-    pub rate_limit: Option<CommandRateLimit>,
+    pub rate_limit: Option<RateLimit>,
     /// Reports that are available over UDP, by chronyc's names. All other reports, and commands that change something, need
     /// the Unix socket.
     pub open: Vec<String>,

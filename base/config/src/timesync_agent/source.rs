@@ -1,4 +1,4 @@
-//! `[[server]]` and `[[pool]]`.
+//! `[[server]]`, `[[pool]]` and `[[peer]]`.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -206,13 +206,15 @@ impl Source {
     }
 }
 
-/// A server, or a pool of them, as the program has it.
+/// A server, a pool of them or a peer, as the program has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceSettings {
     /// The server.
     pub host: Host,
     /// For a pool: the number of its servers; `None` is one server.
     pub pool: Option<usize>,
+    /// It is a peer: both sides poll each other.
+    pub is_peer: bool,
     /// The keys of the file; its host and `maxsources` are those above.
     pub options: Source,
 }
@@ -230,12 +232,22 @@ impl SourceSettings {
         Self::of(source, true)
     }
 
+    /// A peer of the file.
+    #[must_use]
+    pub fn peer(source: Source) -> Self {
+        Self {
+            is_peer: true,
+            ..Self::of(source, false)
+        }
+    }
+
     fn of(mut source: Source, is_pool: bool) -> Self {
         source.maxpoll = source.maxpoll.max(source.minpoll);
         let pool = source.maxsources.take().unwrap_or(DEFAULT_POOL_SOURCES);
         Self {
             host: std::mem::take(&mut source.host),
             pool: is_pool.then_some(pool),
+            is_peer: false,
             options: source,
         }
     }

@@ -168,7 +168,7 @@ fn numbers_out_of_range_are_bent_and_told() {
     assert_eq!(config.server[3].version, Some(4));
     assert_eq!(config.pool[0].maxsources, Some(16));
     let limit = RateLimit {
-        interval: -19,
+        interval: Some(-19),
         burst: 1,
         leak: 4,
         kod: 0,

@@ -23,6 +23,10 @@ pub struct Context<'a> {
     pub now: Reading,
     /// By how much the wall clock gains on the raw clock, in parts per billion.
     pub rate: f64,
+    /// The learned part of it, without what slews the clock for a while.
+    pub frequency: f64,
+    /// Bound on the error of that, in seconds per second.
+    pub skew: f64,
     /// Precision of the wall clock, in seconds.
     pub precision: f64,
     /// Keys.

@@ -60,8 +60,34 @@ impl Measured {
     /// RFC 5905 §8, with the local times on the raw clock.
     pub(super) fn of(times: &Times, packet: &Packet, context: &Context<'_>) -> Self {
         let local = times.arrived.at - times.sent.at;
+        let drift = DRIFT * local.seconds().abs();
+        Self::with(times, packet, context, local, drift)
+    }
+
+    /// The same between peers, where most of a polling interval passes between the packets: the crystal's gain in that time is
+    /// taken out as far as it is known. What is not known of it makes the round trip longer and never shorter, so that the
+    /// offset is right within it.
+    pub(super) fn between_peers(times: &Times, packet: &Packet, context: &Context<'_>) -> Self {
+        let raw = times.arrived.at - times.sent.at;
+        let local = raw + Span::from_seconds(raw.seconds() * context.frequency * 1e-9);
+        let drift = context.skew * raw.seconds().abs();
+        let measured = Self::with(times, packet, context, local, drift);
+        Self {
+            delay: measured.delay + drift,
+            ..measured
+        }
+    }
+
+    /// `local` is the time between the own packet and the other one, in seconds of true time, and `drift` how far that may be off.
+    fn with(
+        times: &Times,
+        packet: &Packet,
+        context: &Context<'_>,
+        local: Span,
+        drift: f64,
+    ) -> Self {
         let remote = times.transmit - times.receive;
-        let at = times.sent.at + Span(local.0 / 2);
+        let at = times.sent.at + Span((times.arrived.at - times.sent.at).0 / 2);
         let server = times.receive + Span(remote.0 / 2);
         let precision = context.precision + f64::from(packet.precision).exp2();
         let errors = precision.max(times.sent.error).max(times.arrived.error);
@@ -70,7 +96,7 @@ impl Measured {
             ahead: server.0.saturating_sub(at.0),
             offset: (server - context.wall(at)).seconds(),
             delay: (local - remote).seconds().abs().max(precision),
-            dispersion: errors + DRIFT * local.seconds().abs(),
+            dispersion: errors + drift,
             response_time: remote.seconds().abs(),
         }
     }

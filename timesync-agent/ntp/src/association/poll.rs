@@ -21,6 +21,8 @@ const JITTER: f64 = 0.02;
 const MISSED: f64 = 0.25;
 /// An answer of a server that has no time adds this: it may have one soon. chrony's.
 const NO_TIME: f64 = 0.1;
+/// A peer whose packet is about to come is waited for this many intervals; chrony's.
+const PEER_WAIT: f64 = 1.1;
 /// Intervals to wait after a kiss-o'-death that says RATE, as chrony does.
 const BACK_OFF: f64 = 4.0;
 
@@ -48,11 +50,22 @@ pub(super) struct Schedule {
     /// The wish after the last good sample. If too little was learned so far, polls are bursts, too, where the start was one. If that
     /// sample contradicted earlier ones, a burst has checked it.
     wish: Option<PollRequest>,
+    /// In symmetric mode, the polls of the other side.
+    peer: Option<PeerPolls>,
     is_online: bool,
     /// The server is so near that it may be asked more than once a second.
     is_near: bool,
     last: Option<RawTime>,
     next: Option<RawTime>,
+}
+
+/// The polls of the other side of symmetric mode.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PeerPolls {
+    /// Its polling interval, as a power of two in seconds, if it answered lately.
+    pub(super) poll: Option<i8>,
+    /// Its stratum less the own one.
+    pub(super) strata_below: i16,
 }
 
 /// A burst under way.
@@ -79,11 +92,28 @@ impl Schedule {
             n_ahead: if options.xleave { 2 } else { 1 },
             ahead_left: 0,
             wish: None,
+            peer: None,
             is_online: false,
             is_near: false,
             last: None,
             next: None,
         }
+    }
+
+    /// Of a peer: one packet in each interval, and no burst.
+    pub(super) fn of_peer(options: &SourceOptions, jitter: Random) -> Self {
+        Self {
+            initial_burst: None,
+            poll_burst: None,
+            presend: None,
+            peer: Some(PeerPolls::default()),
+            ..Self::new(options, jitter)
+        }
+    }
+
+    /// A valid packet of the peer came.
+    pub(super) fn heard(&mut self, polls: PeerPolls) {
+        self.peer = Some(polls);
     }
 
     pub(super) fn next(&self) -> Option<RawTime> {
@@ -134,7 +164,7 @@ impl Schedule {
 
     /// chronyc's `burst`: polls an offline source, too.
     pub(super) fn burst(&mut self, good: u32, total: u32, now: RawTime) {
-        if self.burst_left.is_none() && good > 0 && total > 0 {
+        if self.burst_left.is_none() && self.peer.is_none() && good > 0 && total > 0 {
             self.start((good, total));
             self.next = Some(now);
         }
@@ -153,6 +183,9 @@ impl Schedule {
     /// A request leaves, to a server that answered one of the last eight or did not.
     pub(super) fn sent(&mut self, is_reached: bool, now: RawTime) {
         self.last = Some(now);
+        if let Some(peer) = self.peer.as_mut().filter(|_| !is_reached) {
+            peer.poll = None;
+        }
         let is_far = self.presend.is_some_and(|presend| self.poll() >= presend);
         self.ahead_left = match self.ahead_left {
             0 if is_far && self.burst_left.is_none() => self.n_ahead,
@@ -186,13 +219,16 @@ impl Schedule {
             self.next = None;
             return;
         };
-        let next = last + self.interval();
+        let next = last + self.interval((now - last).seconds());
         self.next = Some(next.max(now));
     }
 
-    fn interval(&mut self) -> Span {
+    /// The interval after the last request, of which so many seconds have passed.
+    fn interval(&mut self, passed: f64) -> Span {
         let whole = f64::from(self.poll()).exp2();
-        let seconds = if self.is_ahead() {
+        let seconds = if let Some(peer) = self.peer {
+            self.interval_of_peer(peer, passed)
+        } else if self.is_ahead() {
             AHEAD.min(whole)
         } else if self.is_bursting() {
             BURST_INTERVAL.min(whole)
@@ -200,6 +236,24 @@ impl Schedule {
             whole
         };
         Span::from_seconds(seconds * (1.0 + JITTER * self.jitter.unit()))
+    }
+
+    /// As chronyd has it, both sides poll at the shorter of their intervals. The side with the better stratum waits for the
+    /// packet of the other one, and answers it at once, so that the other one measures a short exchange. Equal ones send
+    /// halfway between the packets of each other.
+    fn interval_of_peer(&self, peer: PeerPolls, passed: f64) -> f64 {
+        let poll = self.poll();
+        let poll = peer
+            .poll
+            .map_or(poll, |other| poll.min(other.max(self.minpoll)));
+        let whole = f64::from(poll).exp2();
+        let is_early = passed * PEER_WAIT < whole;
+        let is_past_half = passed > whole * (PEER_WAIT - 0.5);
+        match peer.strata_below {
+            1.. if is_early => whole * PEER_WAIT,
+            0 if is_past_half => whole * PEER_WAIT,
+            _ => whole,
+        }
     }
 
     /// The last request was not answered.

@@ -1,8 +1,9 @@
-//! The request to a server: random numbers, and no time.
+//! The request to a server: random numbers, and no time. A peer gets this node's time.
 
 use super::{Association, Context, Pending, RawStamp};
 use crate::keys::KeyRing;
 use crate::wire::{LONGEST_PACKET, Mode, Packet, Writer};
+use time_model::settings::SourceOptions;
 use time_model::time::{NtpTimestamp, SECOND, Span};
 use time_model::view::{Leap, StampSource};
 
@@ -22,7 +23,24 @@ impl Association {
             self.count_unfiltered();
             self.schedule.missed();
         }
-        self.pending = None;
+        let local = self.pending.take().and_then(|pending| pending.local);
+        if let Some(peering) = &mut self.peering {
+            let bits = [self.random.bits(), self.random.bits()];
+            let version = version(&self.options, context.keys);
+            let packet = peering.packet(version, self.schedule.poll(), bits, context);
+            let pending = Pending {
+                transmit: packet.transmit,
+                receive: None,
+                sent: RawStamp {
+                    at: now,
+                    by: StampSource::Daemon,
+                    error: 0.0,
+                },
+                local,
+                until: None,
+            };
+            return self.dispatch(&packet, pending, context);
+        }
         if self.n_unanswered > INTERLEAVED_ATTEMPTS || !self.options.xleave {
             self.last = None;
         }
@@ -32,7 +50,7 @@ impl Association {
         let receive = Some(receive).filter(|_| self.options.xleave);
         let packet = Packet {
             leap: Leap::Normal,
-            version: self.version(context.keys),
+            version: version(&self.options, context.keys),
             mode: Mode::Client,
             poll: self.schedule.poll(),
             precision: UNTOLD_PRECISION,
@@ -41,15 +59,9 @@ impl Association {
             transmit,
             ..Packet::default()
         };
-        let octets = self.sealed(&packet, context.keys);
-        self.n_unanswered = self.n_unanswered.saturating_add(1);
-        self.schedule.sent(self.reach != 0, now);
-        // Without its key a source is not asked: an answer could not be believed.
-        let octets = octets?;
-        self.counters.n_sent = self.counters.n_sent.saturating_add(1);
         // An operator who allows for a longer way gets its answers. The next request ends the wait in any case.
         let wait = Span::from_seconds(self.options.max_delay);
-        self.pending = Some(Pending {
+        let pending = Pending {
             transmit,
             receive: receive.filter(|_| self.last.is_some()),
             sent: RawStamp {
@@ -58,8 +70,24 @@ impl Association {
                 error: 0.0,
             },
             local: None,
-            until: now + wait.max(SHORTEST_WAIT),
-        });
+            until: Some(now + wait.max(SHORTEST_WAIT)),
+        };
+        self.dispatch(&packet, pending, context)
+    }
+
+    /// Counts a request, and writes it. Without its key a source is not asked: an answer could not be believed.
+    fn dispatch(
+        &mut self,
+        packet: &Packet,
+        pending: Pending,
+        context: &Context<'_>,
+    ) -> Option<Vec<u8>> {
+        let octets = self.sealed(packet, context.keys);
+        self.n_unanswered = self.n_unanswered.saturating_add(1);
+        self.schedule.sent(self.reach != 0, context.now.raw);
+        let octets = octets?;
+        self.counters.n_sent = self.counters.n_sent.saturating_add(1);
+        self.pending = Some(pending);
         Some(octets)
     }
 
@@ -76,19 +104,14 @@ impl Association {
         let length = writer.finish();
         buffer.get(..length).map(<[u8]>::to_vec)
     }
+}
 
-    fn version(&self, keys: &KeyRing) -> u8 {
-        // A digest that version 4 would cut is whole in version 3.
-        let is_long = |key| {
-            keys.get(key)
-                .is_some_and(|key| key.algorithm().digest_length() > 20)
-        };
-        self.options.version.unwrap_or_else(|| {
-            if self.options.key.is_some_and(is_long) {
-                3
-            } else {
-                4
-            }
-        })
-    }
+fn version(options: &SourceOptions, keys: &KeyRing) -> u8 {
+    // A digest that version 4 would cut is whole in version 3.
+    let is_long = |key| {
+        keys.get(key)
+            .is_some_and(|key| key.algorithm().digest_length() > 20)
+    };
+    let is_long = options.key.is_some_and(is_long);
+    options.version.unwrap_or(if is_long { 3 } else { 4 })
 }

@@ -1,3 +1,4 @@
+mod peering;
 mod polling;
 mod trust;
 
@@ -193,6 +194,8 @@ fn context<'a>(keys: &'a KeyRing, told: Option<&'a Reference>, now: RawTime) -> 
             wall: UnixTime(now.0 - RAW + START),
         },
         rate: 0.0,
+        frequency: 0.0,
+        skew: 0.0,
         precision: 1e-7,
         keys,
         told,
@@ -250,6 +253,8 @@ fn stamps_of_the_wall_clock_come_to_the_raw_clock_by_the_rate_in_force() {
             wall: UnixTime(START),
         },
         rate: 1e8,
+        frequency: 0.0,
+        skew: 0.0,
         precision: 1e-7,
         keys: &keys,
         told: None,

@@ -113,7 +113,8 @@ impl Engine {
             };
             member.association.limit(minpoll, maxpoll);
             let options = member.association.options().clone();
-            let weighed = engine.server_options(&options);
+            let is_peer = member.association.is_peer();
+            let weighed = engine.server_options(&options, is_peer);
             engine.timekeeper.change_source(id, weighed, now);
         })
     }

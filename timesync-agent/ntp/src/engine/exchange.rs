@@ -66,12 +66,14 @@ pub enum Input<'a> {
 /// Actions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
-    /// Open a socket of its own, send this from it, and listen for the answer.
+    /// Open a socket of its own, send this from it, and listen for the answer. If that socket is open already, send from it again.
     Send {
         /// The number of the socket from now on.
         socket: SocketId,
         /// The server.
         to: SocketAddr,
+        /// It is a peer: the socket has the port that clients ask, so that the peer's own packets come there, too.
+        is_peer: bool,
         /// The datagram.
         octets: Vec<u8>,
     },

@@ -42,6 +42,7 @@ fn source(host: &str) -> SourceSettings {
     SourceSettings {
         host: Host::parse(host),
         pool: None,
+        is_peer: false,
         options: settings::SourceOptions {
             minpoll: 2,
             maxpoll: 4,
@@ -147,7 +148,9 @@ impl World {
     fn perform(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Send { socket, to, octets } => self.send(socket, to, &octets),
+                Output::Send {
+                    socket, to, octets, ..
+                } => self.send(socket, to, &octets),
                 Output::Close(socket) => {
                     self.open.remove(&socket).expect("it is open");
                 }

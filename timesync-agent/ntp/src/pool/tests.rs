@@ -7,6 +7,7 @@ fn server(host: &str) -> SourceSettings {
     SourceSettings {
         host: Host::parse(host),
         pool: None,
+        is_peer: false,
         options: SourceOptions::default(),
     }
 }

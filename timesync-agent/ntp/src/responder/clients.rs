@@ -314,12 +314,13 @@ mod tests {
     fn a_client_has_its_own_bucket_and_services_do_not_mix() {
         let clients = Clients::new(1 << 16, [3, 4]);
         let mut random = Random::new([1; 16]);
-        let limit = Limit::new(&RateLimit {
-            interval: 3,
+        let limit = RateLimit {
+            interval: None,
             burst: 8,
             leak: 40,
             kod: 0,
-        });
+        };
+        let limit = Limit::new(&limit, RateLimit::REQUESTS);
         let mut ask = |service, number| {
             clients.request(service, address(number), START, Some(&limit), &mut random)
         };
@@ -371,12 +372,13 @@ mod tests {
     fn the_impatient_are_known_by_their_hurry() {
         let clients = Clients::new(0, [7, 8]);
         let mut random = Random::new([1; 16]);
-        let limit = Limit::new(&RateLimit {
-            interval: 3,
+        let limit = RateLimit {
+            interval: None,
             burst: 1,
             leak: 2,
             kod: 0,
-        });
+        };
+        let limit = Limit::new(&limit, RateLimit::REQUESTS);
         let mut now = START;
         let mut answered = 0;
         let mut last = Verdict::Answer;

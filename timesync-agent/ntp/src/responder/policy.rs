@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::acl::Acl;
 use super::rate::Limit;
 use crate::keys::KeyRing;
-use time_model::settings::ServerSettings;
+use time_model::settings::{RateLimit, ServerSettings};
 
 /// The policy of a responder.
 #[derive(Clone, Debug)]
@@ -44,8 +44,10 @@ impl Policy {
             keys,
             precision,
             log_clients: !settings.no_client_log,
-            limit: limit.map(Limit::new),
-            minimum_poll: limit.map_or(i8::MIN, |limit| limit.interval),
+            limit: limit.map(|limit| Limit::new(limit, RateLimit::REQUESTS)),
+            minimum_poll: limit.map_or(i8::MIN, |limit| {
+                limit.interval.unwrap_or(RateLimit::REQUESTS)
+            }),
             blur: (1 << unknown_bits) - 1,
         }
     }

@@ -44,8 +44,12 @@ impl Bucket {
 }
 
 impl Limit {
-    pub(super) fn new(limit: &RateLimit) -> Self {
-        let interval = limit.interval.clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
+    /// `usual` is the interval of a limit that has none of its own.
+    pub(super) fn new(limit: &RateLimit, usual: i8) -> Self {
+        let interval = limit
+            .interval
+            .unwrap_or(usual)
+            .clamp(SHORTEST_INTERVAL, LONGEST_INTERVAL);
         let cost = if interval >= 0 {
             SECOND << interval
         } else {
@@ -102,7 +106,7 @@ mod tests {
     use super::*;
 
     const LIMIT: RateLimit = RateLimit {
-        interval: 3,
+        interval: Some(3),
         burst: 8,
         leak: 2,
         kod: 0,
@@ -110,7 +114,7 @@ mod tests {
 
     /// How many of `n` requests, `gap` apart, are answered, told off, dropped.
     fn count(limit: &RateLimit, n: u32, gap: Span, is_impatient: bool) -> [u32; 3] {
-        let limit = Limit::new(limit);
+        let limit = Limit::new(limit, RateLimit::REQUESTS);
         let mut bucket = limit.full();
         let mut random = Random::new([42; 16]);
         let mut counts = [0; 3];
@@ -174,12 +178,13 @@ mod tests {
     fn no_setting_is_out_of_range() {
         for interval in [i8::MIN, -20, 0, 12, i8::MAX] {
             for burst in [0, 1, 255, u32::MAX] {
-                let limit = Limit::new(&RateLimit {
-                    interval,
+                let limit = RateLimit {
+                    interval: Some(interval),
                     burst,
                     leak: u32::MAX,
                     kod: u32::MAX,
-                });
+                };
+                let limit = Limit::new(&limit, RateLimit::REQUESTS);
                 assert!(limit.cost > 0 && limit.capacity >= limit.cost);
                 let mut bucket = limit.full();
                 let mut random = Random::new([1; 16]);

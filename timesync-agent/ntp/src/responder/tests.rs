@@ -283,7 +283,7 @@ fn the_unique_identifier_comes_back_and_nothing_else() {
 #[test]
 fn who_asks_too_often_is_dropped() {
     let limit = RateLimit {
-        interval: 4,
+        interval: Some(4),
         burst: 3,
         leak: 40,
         kod: 0,
@@ -325,7 +325,7 @@ fn who_asks_too_often_is_dropped() {
 fn who_asks_too_often_may_be_told_so() {
     // Half of what is above the limit.
     let limit = RateLimit {
-        interval: 4,
+        interval: Some(4),
         burst: 3,
         leak: 40,
         kod: 1,
@@ -380,7 +380,7 @@ fn commands_are_counted_and_limited_by_themselves() {
     let limit = RateLimit {
         leak: 40,
         burst: 2,
-        ..time_model::settings::CommandRateLimit::default().into()
+        ..RateLimit::default()
     };
     let random = &mut Random::new([1; 16]);
     let answered = (0..10).filter(|_| desk.tables.command(CLIENT.ip(), NOW, Some(&limit), random));
@@ -396,7 +396,7 @@ fn commands_are_counted_and_limited_by_themselves() {
 #[test]
 fn responders_share_what_they_know() {
     let limit = RateLimit {
-        interval: 4,
+        interval: Some(4),
         burst: 4,
         leak: 40,
         kod: 0,

@@ -1,7 +1,7 @@
 //! Requests of other threads: resolved names, commands, settings.
 
 use super::super::{Reload, Request};
-use super::{Nics, Run, open_clocks, socket_options};
+use super::{Nics, Run, SocketOptions, open_clocks};
 use crate::system::clock;
 use crate::system::socket::Socket;
 use clock_drivers::Clocks;
@@ -56,7 +56,7 @@ impl Run {
                 .clone_from(&settings.client.hardware_stamps);
         }
         self.is_serving = settings.server.is_open();
-        self.socket_options = socket_options(&settings, &self.cards);
+        self.socket_options = SocketOptions::new(&settings, &self.cards);
         self.clock.trust(settings.clock.rtcsync);
         self.file_writer = file_writer;
         self.thermometer = thermometer;
@@ -93,7 +93,8 @@ impl Run {
                 continue;
             };
             let whom = SourceMatch::Network(address.into());
-            let has_way = Socket::open((address, 123).into(), &self.socket_options).is_ok();
+            let has_way =
+                Socket::open((address, 123).into(), self.socket_options.of(false)).is_ok();
             let command = if has_way {
                 Command::Online(whom)
             } else {

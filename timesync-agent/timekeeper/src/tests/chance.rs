@@ -17,6 +17,9 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
         let mut random = Random::new(seed);
         let mut bench = Bench::new(&settings());
         let n = 1 + u32::try_from(random.bits() % 4).unwrap();
+        // makestep's three. A single source is the majority of all from its first sample on; several may step the clock three
+        // times without one, when their first burst is over.
+        let most_steps = if n == 1 { 3 } else { 2 * 3 };
         for id in 0..n {
             bench.add(id, SelectOptions::default());
         }
@@ -57,7 +60,7 @@ fn sim_nothing_that_sources_say_breaks_the_clock() {
                 "{what}: {tracking:?}"
             );
             assert!(bench.rate.abs() < 0.7, "{what}: {}", bench.rate);
-            assert!(bench.steps.len() <= 2 * 3, "{what}: {:?}", bench.steps);
+            assert!(bench.steps.len() <= most_steps, "{what}: {:?}", bench.steps);
             let poll = bench.timekeeper.advise_poll(SourceId(id));
             assert!((4..=6).contains(&poll), "{what}: {poll}");
         }
