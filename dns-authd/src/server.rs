@@ -12,7 +12,9 @@ use crate::access::Access;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::publisher::Asked;
 use crate::secondary::Notified;
+use crate::updates::{Response, Updates};
 use crate::{random, signed};
 
 /// The parts that every thread needs.
@@ -28,6 +30,8 @@ pub struct WorkerParts {
     pub hold: Hold,
     /// The receiver of NOTIFY messages.
     pub notified: Notified,
+    /// The receiver of updates.
+    pub updates: Updates,
     /// The counters of all threads.
     pub totals: Totals,
 }
@@ -41,6 +45,7 @@ struct Answerer {
     responder: Responder<LuaPrograms>,
     hold: Hold,
     notified: Notified,
+    updates: Updates,
     totals: Arc<ThreadTotals>,
     local_port: u16,
 }
@@ -66,6 +71,7 @@ pub fn start(
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: parts.hold.clone(),
         notified: parts.notified.clone(),
+        updates: parts.updates.clone(),
         totals: parts.totals.add_thread(),
         local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
     })
@@ -103,6 +109,16 @@ impl Respond for Answerer {
             Verdict::Notified { apex, length } => {
                 self.notified.take(apex, peer.ip());
                 Outcome::Reply(length)
+            }
+            Verdict::Update {
+                update,
+                grants,
+                session,
+            } => {
+                let asked = Asked::new(*update, grants, &session, peer);
+                let response = Response::new(message, *session);
+                self.updates.take(asked, response, datagram.return_path());
+                Outcome::Silent
             }
             Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
             Verdict::Wait { apex, set } => {

@@ -32,7 +32,7 @@ pub mod verdict;
 pub use client::{Client, Transport};
 pub use dns_zone::MAX_MESSAGE;
 pub use programs::{Call, NoPrograms, Programs};
-pub use responder::{Responder, refuse};
+pub use responder::{Responder, respond_with};
 pub use settings::{Any, Notifiers, Settings};
 pub use snapshot::Snapshot;
 pub use verdict::Verdict;

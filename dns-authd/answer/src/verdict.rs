@@ -1,5 +1,8 @@
 //! The result of a query.
 
+use std::sync::Arc;
+
+use dns_update::{Grant, Update};
 use dns_wire::{Name, Session};
 
 /// The next step for a query.
@@ -29,6 +32,15 @@ pub enum Verdict {
         apex: Name,
         /// The length of the response.
         length: usize,
+    },
+    /// Carry out an update, and respond with its code: its key has some grant in the zone.
+    Update {
+        /// The update.
+        update: Box<Update>,
+        /// The grants of the zone.
+        grants: Arc<[Grant]>,
+        /// The signature of the message, which also signs the response.
+        session: Box<Session>,
     },
     /// The query is signed: pass it to [`Responder::respond_signed`](crate::Responder::respond_signed), with the time.
     Signed,

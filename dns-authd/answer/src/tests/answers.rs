@@ -687,7 +687,7 @@ fn transfers_are_for_streams_and_the_apex() {
     }
     let mut out = [0; 64];
     let message = with_edns("example.", Type::AXFR, 1232, 0, &[]);
-    let length = refuse(&message, Rcode::REFUSED, &mut out).unwrap();
+    let length = respond_with(&message, Rcode::REFUSED, &mut out).unwrap();
     assert_eq!(rcode(&out[..length]), Rcode::REFUSED);
     decode(&out[..length]);
 }
