@@ -164,6 +164,7 @@ impl Room {
             | Verdict::Signed
             | Verdict::Notified { .. }
             | Verdict::Update { .. }
+            | Verdict::Incremental { .. }
             | Verdict::Transfer { .. } => {}
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();

@@ -98,6 +98,8 @@ pub enum Command {
     Rollback(Name, u32, RollbackDone),
     /// Carry out an update; the code of the response comes when its version is published and on disk.
     Update(Box<Asked>, oneshot::Sender<Rcode>),
+    /// Read the updates again that another process has carried out; the answer comes after that.
+    Renew(oneshot::Sender<String>),
     /// Give out a zone that is to be written into its file.
     Sync(Name, SyncDone),
     /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
@@ -403,6 +405,7 @@ impl Publisher {
             }
             Command::Rollback(name, serial, done) => self.roll_back(&name, serial, done),
             Command::Update(asked, done) => self.update(*asked, done),
+            Command::Renew(done) => self.renew(done),
             Command::Sync(name, done) => drop(done.send(self.sync(&name))),
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Liveness => self.take_health(self.channels.link.current()),
@@ -667,6 +670,8 @@ impl Publisher {
             kept.load.is_reading = must_read && restore.is_none();
             // Behind a way back, files that have changed are still to be read.
             kept.load.must_read &= restore.is_some();
+            let must_renew = kept.load.must_renew && kept.load.is_reading;
+            kept.load.must_renew &= !must_renew;
             let is_update = restore.is_none() && !must_read && !kept.updates.is_empty();
             let updating = place.filter(|_| is_update);
             let updating = updating.and_then(|place| self.updating(place));
@@ -691,6 +696,7 @@ impl Publisher {
                     served: served.clone(),
                     known: kept.files.clone(),
                     is_held: kept.is_held(),
+                    must_renew,
                     history: kept.history.clone(),
                     keeping: self.plan.history.clone(),
                 }),

@@ -122,7 +122,11 @@ impl Service for Authd {
         let histories = stock.histories.clone();
         let counts = Arc::clone(&totals.transfers);
         let transfers = Transfers::new(&config.file.transfers, histories, counts);
-        let updates = Updates::start(stock.publisher.sender(), &totals.updates);
+        let updates = Updates::start(
+            stock.publisher.sender(),
+            &context.predecessor,
+            &totals.updates,
+        );
         let shared = Shared::new(
             Arc::clone(&stock.cell),
             (
@@ -145,6 +149,7 @@ impl Service for Authd {
             hold,
             notified: secondaries.notified(),
             updates,
+            histories: stock.histories.clone(),
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.file), &parts)

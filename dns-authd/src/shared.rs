@@ -159,6 +159,7 @@ impl Shared {
             | Verdict::Signed
             | Verdict::Notified { .. }
             | Verdict::Update { .. }
+            | Verdict::Incremental { .. }
             | Verdict::Transfer { .. } => Some(Vec::new()),
         }
     }
@@ -272,7 +273,8 @@ impl Service for Shared {
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
             }
-            Verdict::Silent | Verdict::Signed => Answer::NotDns,
+            // Incremental transfers over UDP do not come here.
+            Verdict::Silent | Verdict::Signed | Verdict::Incremental { .. } => Answer::NotDns,
             Verdict::Wait { .. } => {
                 let message = message.to_vec();
                 tokio::spawn(Arc::clone(self).answer_later(message, *client, later.clone()));

@@ -8,17 +8,24 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{SyncSender, TrySendError};
+use std::time::Duration;
 
+use daemon::run::Predecessor;
 use daemon::udp::ReturnPath;
 use dns_wire::{Rcode, Session};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::publisher::{Asked, Command};
 use crate::signed;
 
 /// The most updates over UDP that wait to be taken.
 const QUEUE: usize = 256;
+/// How long updates wait for the end of another process that takes them too. One whose end does not show is not waited for any
+/// longer.
+const OVERLAP: Duration = Duration::from_secs(15);
+/// The time between attempts to reach a publisher with a full queue.
+const RETRY: Duration = Duration::from_millis(5);
 
 /// The counts of updates, by what became of them.
 #[derive(Debug, Default)]
@@ -65,18 +72,37 @@ pub struct Updates {
     publisher: SyncSender<Command>,
     datagrams: mpsc::Sender<(Asked, Response, ReturnPath)>,
     counts: Arc<Counts>,
+    /// Whether this process is the one that carries out updates.
+    is_open: watch::Receiver<bool>,
 }
 
 impl Updates {
-    /// Starts the task that takes updates over UDP.
+    /// Starts the task that takes updates over UDP. While a predecessor carries out updates, this process does not: each of the
+    /// two would undo what the other has done. At its end its updates are read from the disk.
     #[must_use]
-    pub fn start(publisher: SyncSender<Command>, counts: &Arc<Counts>) -> Self {
+    pub fn start(
+        publisher: SyncSender<Command>,
+        predecessor: &Predecessor,
+        counts: &Arc<Counts>,
+    ) -> Self {
         let (datagrams, mut queue) = mpsc::channel(QUEUE);
+        let (open, is_open) = watch::channel(!predecessor.may_serve());
         let updates = Self {
-            publisher,
+            publisher: publisher.clone(),
             datagrams,
             counts: Arc::clone(counts),
+            is_open,
         };
+        let predecessor = predecessor.clone();
+        tokio::spawn(async move {
+            if predecessor.may_serve() {
+                drop(tokio::time::timeout(OVERLAP, predecessor.end()).await);
+                renew(&publisher).await;
+                open.send_replace(true);
+            }
+            // Who waits sees a sender that is gone as an end.
+            open.closed().await;
+        });
         let taker = updates.clone();
         tokio::spawn(async move {
             while let Some((asked, response, path)) = queue.recv().await {
@@ -99,6 +125,7 @@ impl Updates {
             publisher: std::sync::mpsc::sync_channel(0).0,
             datagrams: mpsc::channel(1).0,
             counts: Arc::default(),
+            is_open: watch::channel(true).1,
         }
     }
 
@@ -111,6 +138,9 @@ impl Updates {
 
     /// Has an update carried out; the response to its client.
     pub async fn carry_out(&self, asked: Asked, response: Response) -> Vec<u8> {
+        let mut is_open = self.is_open.clone();
+        let opened = is_open.wait_for(|is_open| *is_open);
+        drop(tokio::time::timeout(OVERLAP + OVERLAP, opened).await);
         let (done, rcode) = oneshot::channel();
         let command = Command::Update(Box::new(asked), done);
         // A publisher that is busy or has ended carries out nothing.
@@ -129,4 +159,16 @@ impl Updates {
         count.fetch_add(1, Ordering::Relaxed);
         response.with(rcode)
     }
+}
+
+/// Has the publisher read the updates that another process has carried out.
+async fn renew(publisher: &SyncSender<Command>) {
+    let (done, renewed) = oneshot::channel();
+    let mut command = Command::Renew(done);
+    while let Err(TrySendError::Full(returned)) = publisher.try_send(command) {
+        command = returned;
+        tokio::time::sleep(RETRY).await;
+    }
+    // It ends before only if the publisher has.
+    drop(renewed.await);
 }

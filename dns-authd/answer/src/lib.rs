@@ -35,4 +35,4 @@ pub use programs::{Call, NoPrograms, Programs};
 pub use responder::{Responder, respond_with};
 pub use settings::{Any, Notifiers, Settings};
 pub use snapshot::Snapshot;
-pub use verdict::Verdict;
+pub use verdict::{Ixfr, Verdict};

@@ -27,7 +27,7 @@ use crate::programs::{Call, Programs};
 use crate::snapshot::Snapshot;
 use crate::table::{Parts, Served, Table};
 use crate::tally::Tally;
-use crate::verdict::Verdict;
+use crate::verdict::{Ixfr, Verdict};
 
 /// Answers queries on one thread.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ pub struct Responder<P> {
     random: Random,
     picks: Vec<usize>,
     tally: Tally,
+    ixfr: Ixfr,
 }
 
 impl<P: Programs> Responder<P> {
@@ -51,7 +52,13 @@ impl<P: Programs> Responder<P> {
             random: Random::new(seed),
             picks: Vec::with_capacity(16),
             tally: Tally::default(),
+            ixfr: Ixfr::default(),
         }
+    }
+
+    /// Sets what queries for incremental transfers over UDP get from now on.
+    pub fn set_ixfr(&mut self, ixfr: Ixfr) {
+        self.ixfr = ixfr;
     }
 
     /// The counts since they were last taken.
@@ -167,6 +174,10 @@ impl<P: Programs> Responder<P> {
                     .count(&query, client, Rcode::NOERROR, draft.flags);
                 let session = Some(Box::new(session));
                 return Verdict::Transfer { apex, session };
+            }
+            Some(Verdict::Incremental { apex, .. }) => {
+                let key = Some(session.key().name().clone());
+                return Verdict::Incremental { apex, key };
             }
             Some(verdict) => return verdict,
             None => {}
@@ -356,7 +367,9 @@ impl<P: Programs> Responder<P> {
             return None;
         };
         let answer = match query.qtype {
-            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone, &self.names),
+            Type::AXFR | Type::IXFR => {
+                return draft.answer_transfer(zone, &self.names, &self.ixfr);
+            }
             Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
             qtype if draft.wants_signatures() => zone.find_signed(&self.names, qtype),
             qtype => zone.find(&self.names, qtype),

@@ -2,8 +2,21 @@
 
 use std::sync::Arc;
 
+use dns_history::History;
 use dns_update::{Grant, Update};
 use dns_wire::{Name, Session};
+
+/// What a query for incremental transfer over UDP gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Ixfr {
+    /// That is not decided: the verdict is [`Verdict::Incremental`].
+    #[default]
+    Undecided,
+    /// The SOA record alone.
+    SoaAlone,
+    /// The differences of this history, if they fit.
+    Differences(History),
+}
 
 /// The next step for a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +38,13 @@ pub enum Verdict {
         apex: Name,
         /// The signature of a signed query, which also signs the transfer.
         session: Option<Box<Session>>,
+    },
+    /// Ask again with [`Responder::set_ixfr`](crate::Responder::set_ixfr): the client may have the differences, or not.
+    Incremental {
+        /// The zone.
+        apex: Name,
+        /// The key that the query is signed with.
+        key: Option<Name>,
     },
     /// Send this many octets of the buffer, and ask the primaries of the zone: one of them has sent NOTIFY.
     Notified {

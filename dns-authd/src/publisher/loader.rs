@@ -91,6 +91,8 @@ pub(super) struct Reading {
     pub(super) known: Vec<(PathBuf, Stamp)>,
     /// Whether a version is held back.
     pub(super) is_held: bool,
+    /// Whether the history on disk counts, and not the one in memory: another process has written it.
+    pub(super) must_renew: bool,
     /// The history of the zone in service.
     pub(super) history: History,
     /// How histories are kept.
@@ -246,7 +248,8 @@ fn read(
         let is_set_aside = set_aside.is_some_and(|set_aside| {
             !is_new || Version::of(&fresh.zone).as_ref() == Some(set_aside)
         });
-        let (doubts, step) = match (&reading.served, reading.history.updates()) {
+        let served = reading.served.as_ref().filter(|_| !reading.must_renew);
+        let (doubts, step) = match (served, reading.history.updates()) {
             (Some(served), _) if is_set_aside => {
                 fresh.zone = Arc::clone(served);
                 (Vec::new(), Step::Stay(Arc::clone(served)))

@@ -19,7 +19,7 @@ use crate::histories::{self, Keeping};
 /// The step to a version of a zone.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// It is the first in service. The history was kept on disk; `is_dropped` says that another one was, which does not lead
+    /// It is the first in service, or another process has led to it. The history was kept on disk; `is_dropped` says that another one was, which does not lead
     /// to this version.
     First { history: History, is_dropped: bool },
     /// It has the records of this version in service.
@@ -74,7 +74,7 @@ impl Step {
             Self::First {
                 history: mut kept,
                 is_dropped,
-            } if served.is_none() => {
+            } => {
                 kept.keep_within(limits);
                 return (kept, is_dropped);
             }

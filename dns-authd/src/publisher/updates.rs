@@ -25,10 +25,10 @@ use peer_bind::ZoneDecl;
 use proto::health::Snapshot as Health;
 use tokio::sync::oneshot;
 
-use super::Publisher;
 use super::loader::{Prepared, evaluate};
 use super::steps::{Making, Step, TOO_MANY_UPDATES};
 use super::zone_state::Change as FileChange;
+use super::{Pending, Publisher};
 use crate::histories::{Keeping, Orders};
 use crate::load::Fresh;
 
@@ -278,6 +278,22 @@ impl Publisher {
         let size = kept.size();
         self.loads.request([(name, size)], None);
         self.begin_loads();
+    }
+
+    /// Reads the zones that take updates again, with their histories.
+    pub(super) fn renew(&mut self, done: oneshot::Sender<String>) {
+        let grants = Arc::clone(&self.plan.answers.grants);
+        let places = grants.keys().filter_map(|name| self.places.get(name));
+        let places: Vec<usize> = places.copied().collect();
+        for place in &places {
+            if let Some(kept) = self.zones.get_mut(*place) {
+                kept.load.must_renew = kept.zone.is_some();
+            }
+        }
+        let ticket = self.open(Pending::Summary(done));
+        self.request(&places, Some(ticket));
+        self.begin_loads();
+        self.answer_if_complete(ticket);
     }
 
     /// The next updates of a zone to carry out.

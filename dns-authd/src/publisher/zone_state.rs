@@ -66,6 +66,8 @@ pub(super) struct ZoneState {
 pub(super) struct ItsLoad {
     /// Whether the next one reads the files; another only evaluates the programs.
     pub(super) must_read: bool,
+    /// Whether the next one that reads the files reads the history from the disk too.
+    pub(super) must_renew: bool,
     /// Whether the one that runs reads the files.
     pub(super) is_reading: bool,
     /// Whether its end is logged.
@@ -95,6 +97,7 @@ impl ZoneState {
             watched: BTreeSet::new(),
             load: ItsLoad {
                 must_read: true,
+                must_renew: false,
                 is_reading: false,
                 must_log: false,
                 restore: None,
