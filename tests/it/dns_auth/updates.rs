@@ -265,7 +265,10 @@ fn nsupdate_and_knsupdate_change_what_their_keys_may_and_hear_why_not() {
             .args([way, "example.com", "IXFR=1"]);
         let (_, text, _) = run(dig);
         let soas = text.lines().filter(|line| line.contains("\tSOA\t")).count();
-        assert!(soas == 6 && text.contains("x.apps.example.com."), "{way} {text}");
+        assert!(
+            soas == 6 && text.contains("x.apps.example.com."),
+            "{way} {text}"
+        );
         assert!(!text.contains("Couldn't verify"), "{way} {text}");
     }
     daemon.stop();
