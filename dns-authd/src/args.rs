@@ -176,6 +176,17 @@ pub enum ZoneVerb {
         #[command(flatten)]
         status: StatusArgs,
     },
+    /// Write a zone into its file, with the updates that were laid over it
+    ///
+    /// Updates (RFC 2136) leave the zone's file as it is. This replaces the file, whole or not at all, by what is
+    /// served, in the form of `zone show`: comments and `$INCLUDE` lines are gone. It also makes a rollback
+    /// last. Exits with 65 when the file has what is served, or was changed meanwhile.
+    Sync {
+        /// The zone's name
+        name: String,
+        #[command(flatten)]
+        status: StatusArgs,
+    },
     /// List the versions of a zone that the server published and still has
     History {
         /// The zone's name

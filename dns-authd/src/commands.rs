@@ -203,6 +203,10 @@ fn zone(verb: ZoneVerb) -> ExitCode {
             let path = with_query("/zones/retransfer", &[("name", Some(name))]);
             change(&status, &path)
         }
+        ZoneVerb::Sync { name, status } => {
+            let path = with_query("/zones/sync", &[("name", Some(name))]);
+            change(&status, &path)
+        }
         ZoneVerb::History { name, status } => zone_history(name, &status),
         ZoneVerb::Diff {
             name,

@@ -20,8 +20,9 @@ use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::{Notifiers, Settings};
 use dns_lua::LuaSettings;
+use dns_update::{Grant, Pattern};
 use dns_wire::tsig::Algorithm;
-use dns_wire::{Key, Keys, Name};
+use dns_wire::{Key, Keys, Name, Type};
 use dns_zone::Guard;
 use dns_zone::notify::Pace;
 use dns_zone::parse::Options;
@@ -161,6 +162,7 @@ impl Config {
                 health: file.health.clone(),
             }),
             answers: Settings {
+                grants: Arc::new(grants(&file)),
                 notifiers: Arc::new(secondaries.iter().map(Secondary::notifiers).collect()),
                 keys,
                 ..answers(&file, host)
@@ -214,6 +216,7 @@ impl Config {
             }
             keys = self::keys(file, check, read_secret);
             check_key_names(file, &keys, check);
+            check_updates(file, &keys, check);
             check_kubernetes(file, &declared, check);
             check_port_probes(file, check);
             let lists = [
@@ -373,6 +376,66 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
     {
         let message = format!("no [[key]] has the name `{name}`");
         check.problem(&at!["notify", "key"], message);
+    }
+}
+
+/// The grants of the zones that take updates. What cannot be read was refused before.
+fn grants(file: &DnsAuthd) -> HashMap<Name, Arc<[Grant]>> {
+    let zones = file.zone.iter().filter(|zone| !zone.update.is_empty());
+    let zones = zones.filter_map(|zone| {
+        let name = Name::parse(&zone.name).ok()?;
+        let grants = zone.update.iter().filter_map(|update| {
+            let names = update.names.iter();
+            let types = update.types.iter();
+            Some(Grant {
+                key: Name::parse(&update.key).ok()?,
+                names: names
+                    .filter_map(|text| Pattern::parse(text, &name).ok())
+                    .collect(),
+                types: types.filter_map(|text| text.parse().ok()).collect(),
+            })
+        });
+        let grants = grants.collect();
+        Some((name, grants))
+    });
+    zones.collect()
+}
+
+/// Reports grants of updates that cannot be used.
+fn check_updates(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
+    for (zone_at, zone) in file.zone.iter().enumerate() {
+        let Ok(name) = Name::parse(&zone.name) else {
+            continue;
+        };
+        for (at, update) in zone.update.iter().enumerate() {
+            let way = |field| at!["zone", zone_at, "update", at, field];
+            let key = &update.key;
+            if !Name::parse(key).is_ok_and(|key| keys.get(&key).is_some()) {
+                check.problem(&way("key"), format!("no [[key]] has the name `{key}`"));
+            } else if !zone.primaries.is_empty() {
+                let message = "the zone is transferred from its primaries: send updates there";
+                check.problem(&way("key"), message.to_owned());
+            } else if file.history.directory.is_none() {
+                let message = "updates need [history] directory: the next start would undo them";
+                check.problem(&way("key"), message.to_owned());
+            }
+            for (index, text) in update.names.iter().enumerate() {
+                if let Err(error) = Pattern::parse(text, &name) {
+                    let way = at!["zone", zone_at, "update", at, "names", index];
+                    check.problem(&way, error.to_string());
+                }
+            }
+            for (index, text) in update.types.iter().enumerate() {
+                let way = at!["zone", zone_at, "update", at, "types", index];
+                match text.parse::<Type>() {
+                    Ok(rtype) if rtype.is_meta() || Grant::is_closed(rtype) => {
+                        check.problem(&way, format!("{rtype} records cannot be updated"));
+                    }
+                    Ok(_) => {}
+                    Err(error) => check.problem(&way, format!("`{text}`: {error}")),
+                }
+            }
+        }
     }
 }
 

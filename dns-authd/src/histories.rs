@@ -156,6 +156,10 @@ pub struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Has histories written, from other threads than the owner of the writer.
+#[derive(Clone, Debug)]
+pub struct Orders(Arc<(Mutex<Waiting>, Condvar)>);
+
 /// The writes that wait for the thread: the newest history of each zone alone.
 #[derive(Debug, Default)]
 struct Waiting {
@@ -192,6 +196,12 @@ impl Writer {
         })
     }
 
+    /// The same for other threads.
+    #[must_use]
+    pub fn orders(&self) -> Orders {
+        Orders(Arc::clone(&self.waiting))
+    }
+
     /// Has the history of a zone written to its file. `done` gets the result.
     pub fn write(
         &self,
@@ -200,8 +210,34 @@ impl Writer {
         history: &History,
         done: Option<oneshot::Sender<Written>>,
     ) {
-        let (waiting, wake) = &*self.waiting;
+        self.orders().write(file, zone, history, done);
+    }
+}
+
+impl Orders {
+    /// Writes the history of a zone to its file, and waits until it is on disk.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn write_now(&self, file: PathBuf, zone: &Name, history: &History) -> Written {
+        let (done, written) = oneshot::channel();
+        self.write(file, zone, history, Some(done));
+        let written = written.blocking_recv();
+        written.unwrap_or_else(|_| Err("the server is ending".to_owned()))
+    }
+
+    fn write(
+        &self,
+        file: PathBuf,
+        zone: &Name,
+        history: &History,
+        done: Option<oneshot::Sender<Written>>,
+    ) {
+        let (waiting, wake) = &*self.0;
         let mut waiting = waiting.lock();
+        if waiting.is_ended {
+            return;
+        }
         let before = waiting.orders.remove(&file);
         let done_before = before.into_iter().flat_map(|order| order.done);
         let order = Order {

@@ -163,6 +163,8 @@ impl Room {
             Verdict::Silent
             | Verdict::Signed
             | Verdict::Notified { .. }
+            | Verdict::Update { .. }
+            | Verdict::Incremental { .. }
             | Verdict::Transfer { .. } => {}
             Verdict::Reply(length) => {
                 let reply = self.out.get(..length).unwrap_or_default();

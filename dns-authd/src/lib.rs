@@ -15,7 +15,7 @@
 //!                     server (UDP)     shared (TCP, TLS, HTTPS, QUIC: dns-serve)
 //! ```
 //!
-//! * The cores are crates: `dns_zone`, `dns_lua`, `dns_answer`, `dns_kubernetes`. The foreign formats are `peer_pdns` and
+//! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_lua`, `dns_answer`, `dns_kubernetes`. The foreign formats are `peer_pdns` and
 //!   `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
 //! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
@@ -47,3 +47,4 @@ pub mod shared;
 pub mod signed;
 pub mod status;
 pub mod transfers;
+pub mod updates;

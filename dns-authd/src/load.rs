@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use dns_wire::hash::Seed;
 use dns_zone::Zone;
 use dns_zone::parse::{self, LeftOut, Options, ZoneFile};
 use dns_zone::record::RecordData;
+use durable::Rights;
 use peer_bind::{NamedConf, ZoneDecl};
 use peer_pdns::PdnsConf;
 
@@ -135,6 +137,19 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 //--- Zones
+
+/// Writes the text of a zone into its file, whole or not at all; the file keeps its rights, and a link its place.
+///
+/// # Errors
+/// When the system refuses; the file is then as before.
+pub fn write_back(text: &str, file: &Path) -> Result<(), String> {
+    let cannot =
+        |error: &dyn std::fmt::Display| format!("cannot write {}: {error:#}", file.display());
+    let place = fs::canonicalize(file).map_err(|error| cannot(&error))?;
+    let metadata = fs::metadata(&place).map_err(|error| cannot(&error))?;
+    let rights = Rights::new(metadata.permissions().mode() & 0o777);
+    durable::write(&place, rights, text.as_bytes()).map_err(|error| cannot(&error))
+}
 
 /// A zone as its files have it now.
 #[derive(Debug)]

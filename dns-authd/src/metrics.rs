@@ -17,7 +17,7 @@ use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
 use crate::publisher::{Reports, ZoneReport};
-use crate::{notify, secondary, transfers};
+use crate::{notify, secondary, transfers, updates};
 use api::dns_authd::ZoneState;
 
 /// Queries by `transport` and `family`.
@@ -42,6 +42,8 @@ pub const REFRESHES: &str = "dns_authd_refreshes";
 pub const EXPIRED: &str = "dns_authd_expired_zones";
 /// Transfers by `kind`.
 pub const TRANSFERS: &str = "dns_authd_transfers";
+/// Updates by `result`.
+pub const UPDATES: &str = "dns_authd_updates";
 /// Signed queries (TSIG) whose signature was refused.
 pub const SIGNATURES_REFUSED: &str = "dns_authd_signatures_refused";
 /// Queries with a cookie, by what it `proves`.
@@ -107,6 +109,8 @@ pub struct Totals {
     pub secondary: Arc<secondary::Counts>,
     /// Transfers.
     pub transfers: Arc<transfers::Counts>,
+    /// Updates.
+    pub updates: Arc<updates::Counts>,
     /// The limit of responses.
     pub limits: RateLimits,
 }
@@ -345,6 +349,22 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         TRANSFERS,
         "Transfers of zones by what they sent",
         kinds.into(),
+    )?;
+    let updates = &totals.updates;
+    let results = [
+        ("carried-out", &updates.carried_out),
+        ("unmet-prerequisite", &updates.unmet),
+        ("refused", &updates.refused),
+        ("failed", &updates.failed),
+    ];
+    let results = results.map(|(result, count)| {
+        let names = labels(&[("result", result)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        UPDATES,
+        "Updates (RFC 2136) by what became of them",
+        results.into(),
     )?;
     let refreshes = &totals.secondary;
     let results = [

@@ -25,6 +25,7 @@ mod report;
 mod rollback;
 mod steps;
 mod targets;
+mod updates;
 mod zone_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -40,8 +41,8 @@ use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::{Settings, Snapshot};
 use dns_lua::LuaSettings;
-use dns_wire::Name;
 use dns_wire::hash::Seed;
+use dns_wire::{Name, Rcode};
 use dns_zone::Zone;
 use dns_zone::load_queue::{LoadQueue, Stage};
 use proto::health::{Snapshot as Health, Watched};
@@ -59,10 +60,11 @@ pub use loader::Done;
 use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};
 pub use quiet::Events;
 use quiet::Quiet;
-pub use report::{Reports, ZoneReport, rollback_text, rollback_view};
+pub use report::{Reports, ZoneReport, rollback_text, rollback_view, updates_text};
 pub use rollback::{NotRolledBack, RollbackDone, RolledBack};
 use steps::Restoring;
 use targets::liveness;
+pub use updates::{Asked, NotSynced, SyncDone};
 use zone_state::{Adopted, Change, ZoneState};
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
@@ -94,6 +96,12 @@ pub enum Command {
     Accept(Name, oneshot::Sender<Result<Outcome, NotHeld>>),
     /// Publish the version of this serial again.
     Rollback(Name, u32, RollbackDone),
+    /// Carry out an update; the code of the response comes when its version is published and on disk.
+    Update(Box<Asked>, oneshot::Sender<Rcode>),
+    /// Read the updates again that another process has carried out; the answer comes after that.
+    Renew(oneshot::Sender<String>),
+    /// Give out a zone that is to be written into its file.
+    Sync(Name, SyncDone),
     /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
     Expire(Name, bool),
     /// healthd has sent a snapshot.
@@ -396,6 +404,9 @@ impl Publisher {
                 drop(done.send(outcome));
             }
             Command::Rollback(name, serial, done) => self.roll_back(&name, serial, done),
+            Command::Update(asked, done) => self.update(*asked, done),
+            Command::Renew(done) => self.renew(done),
+            Command::Sync(name, done) => drop(done.send(self.sync(&name))),
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
             Command::Liveness => self.take_health(self.channels.link.current()),
             Command::Cluster(rendered) => {
@@ -659,8 +670,17 @@ impl Publisher {
             kept.load.is_reading = must_read && restore.is_none();
             // Behind a way back, files that have changed are still to be read.
             kept.load.must_read &= restore.is_some();
-            let work = match (&kept.zone, restore) {
-                (Some(zone), Some(serial)) => Work::Restore(Box::new(Restoring {
+            let must_renew = kept.load.must_renew && kept.load.is_reading;
+            kept.load.must_renew &= !must_renew;
+            let is_update = restore.is_none() && !must_read && !kept.updates.is_empty();
+            let updating = place.filter(|_| is_update);
+            let updating = updating.and_then(|place| self.updating(place));
+            let Some(kept) = place.and_then(|place| self.zones.get(place)) else {
+                continue;
+            };
+            let work = match (&kept.zone, restore, updating) {
+                (_, _, Some(updating)) => Work::Update(Box::new(updating)),
+                (Some(zone), Some(serial), None) => Work::Restore(Box::new(Restoring {
                     served: Arc::clone(zone),
                     history: kept.history.clone(),
                     serial,
@@ -668,18 +688,16 @@ impl Publisher {
                     options: Arc::clone(&self.plan.zones.options),
                     seed: self.seed,
                 })),
-                (Some(zone), None) if !must_read => Work::Evaluate(Arc::clone(zone)),
-                (served, _) => Work::Read(Reading {
+                (Some(zone), None, None) if !must_read => Work::Evaluate(Arc::clone(zone)),
+                (served, ..) => Work::Read(Reading {
                     options: Arc::clone(&self.plan.zones.options),
                     seed: self.seed,
                     guard: self.plan.zones.guard,
                     served: served.clone(),
                     known: kept.files.clone(),
                     is_held: kept.is_held(),
-                    set_aside: kept
-                        .history
-                        .rollback()
-                        .map(|rollback| rollback.file.clone()),
+                    must_renew,
+                    history: kept.history.clone(),
                     keeping: self.plan.history.clone(),
                 }),
             };
@@ -706,16 +724,29 @@ impl Publisher {
         self.is_report_old = true;
         let place = self.places.get(&finished.zone).copied();
         if let Some(place) = place {
-            if finished.is_current {
-                self.take(place, done.result);
+            match done.result {
+                result if finished.is_current => self.take(place, result),
+                Product::Updated(_) => self.update_again(place),
+                _ => {}
             }
-            let (must_look, must_read) = match self.zones.get(place) {
-                Some(kept) => (kept.must_look, kept.load.must_read),
-                None => (false, false),
+            let (must_look, must_read, updates) = match self.zones.get(place) {
+                Some(kept) => (
+                    kept.must_look,
+                    kept.load.must_read,
+                    !kept.updates.is_empty(),
+                ),
+                None => (false, false, false),
             };
             if must_read || must_look && self.is_stale(place) {
                 self.request(&[place], None);
+            } else if updates {
+                let kept = self.zones.get(place);
+                let zone = kept.map(|kept| (kept.declared.name.clone(), kept.size()));
+                self.loads.request(zone, None);
             }
+        } else if matches!(done.result, Product::Updated(_)) {
+            // The updates of a zone that is declared no more must not come back with it.
+            self.forget_history(&finished.zone);
         }
         self.begin_loads();
         let outcome = place.and_then(|place| self.zones.get(place));
@@ -742,6 +773,8 @@ impl Publisher {
         let adopted = match result {
             Product::Evaluated(evaluation) => kept.take_live(evaluation),
             Product::Restored(restored) => kept.take_restored(restored, self.plan.history.limits),
+            // Its clients wait for it.
+            Product::Updated(updated) => return self.take_updated(place, updated),
             Product::Read {
                 files,
                 took,

@@ -6,6 +6,7 @@
 //! POST /zones/reload[?name=NAME] loads one zone or all from their files, and answers after that
 //! POST /zones/accept?name=NAME   publishes the version of a zone that is held back
 //! POST /zones/retransfer?name=NAME   transfers a zone from its primaries, whatever its serial is
+//! POST /zones/sync?name=NAME     writes a zone with its updates into its file
 //! GET  /zones/history?name=NAME  the versions of a zone that are kept, as JSON
 //! GET  /zones/diff?name=NAME[&from=SERIAL&to=SERIAL]   the difference between two of them, as JSON
 //! POST /zones/rollback?name=NAME&serial=SERIAL   publishes an older version of a zone again
@@ -28,11 +29,11 @@ use tokio::sync::oneshot;
 
 use crate::histories::Histories;
 use crate::publisher::{
-    Command, NoSuchZone, NotHeld, NotLoaded, NotRolledBack, Outcome, Reports, RolledBack,
-    ZoneReport, rollback_view,
+    Command, NoSuchZone, NotHeld, NotLoaded, NotRolledBack, NotSynced, Outcome, Reports,
+    RolledBack, ZoneReport, rollback_view,
 };
 use crate::secondary::NotRetransferred;
-use crate::{secondary, status};
+use crate::{load, secondary, status};
 
 /// Adds the paths.
 pub fn add(
@@ -78,6 +79,8 @@ pub fn add(
     routes.post("/zones/accept", move |request| {
         accept(request, accepts.clone())
     });
+    let syncs = publisher.clone();
+    routes.post("/zones/sync", move |request| sync(request, syncs.clone()));
     let secondaries = secondaries.clone();
     routes.post("/zones/retransfer", move |request| {
         retransfer(request, secondaries.clone())
@@ -120,7 +123,15 @@ async fn reload(
     if publisher.try_send(Command::Reload(name, done)).is_err() {
         return Reply::text(503, "the zone publisher is busy\n");
     }
-    match outcome.await {
+    reloads(outcome.await, is_served)
+}
+
+/// What became of loads. `is_served` says that a zone of that name is there, whether or not it has a file.
+fn reloads(
+    outcomes: Result<Result<Vec<Outcome>, NoSuchZone>, oneshot::error::RecvError>,
+    is_served: bool,
+) -> Reply {
+    match outcomes {
         Ok(Ok(outcomes)) => {
             let failed = outcomes.iter().any(|outcome| outcome.result.is_err());
             let outcomes: Vec<Reloaded> = outcomes.into_iter().map(reloaded).collect();
@@ -153,6 +164,46 @@ async fn accept(request: Request, publisher: SyncSender<Command>) -> Reply {
         Ok(Err(NotHeld::Nothing)) => Reply::text(409, "no version of that zone is held back\n"),
         Err(_) => Reply::text(503, "the server is ending\n"),
     }
+}
+
+async fn sync(request: Request, publisher: SyncSender<Command>) -> Reply {
+    let name = match zone_name(&request) {
+        Ok(Some(name)) => name,
+        Ok(None) => return Reply::text(400, NO_NAME),
+        Err(reply) => return reply,
+    };
+    let (done, zone) = oneshot::channel();
+    if publisher
+        .try_send(Command::Sync(name.clone(), done))
+        .is_err()
+    {
+        return Reply::text(503, "the zone publisher is busy\n");
+    }
+    let (zone, file) = match zone.await {
+        Ok(Ok(zone)) => zone,
+        Ok(Err(NotSynced::NoSuchZone)) => return Reply::text(404, "that zone is not served\n"),
+        Ok(Err(NotSynced::Refused(why))) => return Reply::text(409, format!("{why}\n")),
+        Err(_) => return Reply::text(503, "the server is ending\n"),
+    };
+    let write = move || load::write_back(&master_file(&zone, std::iter::empty()), &file);
+    let written = tokio::task::spawn_blocking(write).await;
+    match written {
+        Ok(Ok(())) => load_one(name, &publisher).await,
+        Ok(Err(error)) => Reply::text(500, format!("{error}\n")),
+        Err(_) => Reply::text(500, "the zone was not written\n"),
+    }
+}
+
+/// Has the publisher load the file of a zone, and says what became of it.
+async fn load_one(name: Name, publisher: &SyncSender<Command>) -> Reply {
+    let (done, outcome) = oneshot::channel();
+    if publisher
+        .try_send(Command::Reload(Some(name), done))
+        .is_err()
+    {
+        return Reply::text(503, "the zone publisher is busy\n");
+    }
+    reloads(outcome.await, false)
 }
 
 async fn retransfer(request: Request, secondaries: secondary::Handle) -> Reply {

@@ -5,14 +5,18 @@ use std::sync::Arc;
 
 use daemon::latest::{Latest, Reader};
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
-use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
+use dns_answer::{Client, Ixfr, Responder, Snapshot, Transport, Verdict};
 use dns_serve::rate::RateLimit;
+use dns_wire::Name;
 
 use crate::access::Access;
+use crate::histories::Histories;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::publisher::Asked;
 use crate::secondary::Notified;
+use crate::updates::{Response, Updates};
 use crate::{random, signed};
 
 /// The parts that every thread needs.
@@ -28,6 +32,10 @@ pub struct WorkerParts {
     pub hold: Hold,
     /// The receiver of NOTIFY messages.
     pub notified: Notified,
+    /// The receiver of updates.
+    pub updates: Updates,
+    /// The histories of zones.
+    pub histories: Histories,
     /// The counters of all threads.
     pub totals: Totals,
 }
@@ -41,6 +49,8 @@ struct Answerer {
     responder: Responder<LuaPrograms>,
     hold: Hold,
     notified: Notified,
+    updates: Updates,
+    histories: Histories,
     totals: Arc<ThreadTotals>,
     local_port: u16,
 }
@@ -66,9 +76,37 @@ pub fn start(
         responder: Responder::new(LuaPrograms, random::seed()),
         hold: parts.hold.clone(),
         notified: parts.notified.clone(),
+        updates: parts.updates.clone(),
+        histories: parts.histories.clone(),
         totals: parts.totals.add_thread(),
         local_port: ports.iter().cycle().nth(number).copied().unwrap_or(0),
     })
+}
+
+impl Answerer {
+    /// Answers a query for an incremental transfer: with the differences, if the client may have them and they fit.
+    #[cold]
+    fn respond_incremental(
+        &mut self,
+        (apex, key): (&Name, Option<&Name>),
+        message: &[u8],
+        client: &Client,
+        reply: &mut [u8],
+    ) -> Outcome {
+        let snapshot = self.reader.get();
+        let may = self.access.get().may_transfer(client.peer.ip(), key);
+        let zone = snapshot.table.zone(apex).filter(|_| may);
+        let zone = zone.and_then(|served| served.zone.as_ref());
+        let history = zone.and_then(|zone| self.histories.of(zone));
+        let responder = &mut self.responder;
+        responder.set_ixfr(history.map_or(Ixfr::SoaAlone, Ixfr::Differences));
+        let verdict = signed::respond(responder, snapshot, message, client, reply);
+        responder.set_ixfr(Ixfr::Undecided);
+        match verdict {
+            Verdict::Reply(length) => Outcome::Reply(length),
+            _ => Outcome::Silent,
+        }
+    }
 }
 
 impl Respond for Answerer {
@@ -103,6 +141,19 @@ impl Respond for Answerer {
             Verdict::Notified { apex, length } => {
                 self.notified.take(apex, peer.ip());
                 Outcome::Reply(length)
+            }
+            Verdict::Update {
+                update,
+                grants,
+                session,
+            } => {
+                let asked = Asked::new(*update, grants, &session, peer);
+                let response = Response::new(message, *session);
+                self.updates.take(asked, response, datagram.return_path());
+                Outcome::Silent
+            }
+            Verdict::Incremental { apex, key } => {
+                self.respond_incremental((&apex, key.as_ref()), message, &client, reply)
             }
             Verdict::Silent | Verdict::Signed | Verdict::Transfer { .. } => Outcome::Silent,
             Verdict::Wait { apex, set } => {

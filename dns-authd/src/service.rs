@@ -37,6 +37,7 @@ use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
+use crate::updates::Updates;
 use crate::{
     explain, health, kubernetes, notify, random, routes, secondary, self_check, server, status,
 };
@@ -121,9 +122,19 @@ impl Service for Authd {
         let histories = stock.histories.clone();
         let counts = Arc::clone(&totals.transfers);
         let transfers = Transfers::new(&config.file.transfers, histories, counts);
+        let updates = Updates::start(
+            stock.publisher.sender(),
+            &context.predecessor,
+            &totals.updates,
+        );
         let shared = Shared::new(
             Arc::clone(&stock.cell),
-            (config.file.tcp, transfers, secondaries.notified()),
+            (
+                config.file.tcp,
+                transfers,
+                secondaries.notified(),
+                updates.clone(),
+            ),
             config.hold(),
             Arc::clone(&access),
             totals.clone(),
@@ -137,6 +148,8 @@ impl Service for Authd {
             limit: Arc::clone(&limit),
             hold,
             notified: secondaries.notified(),
+            updates,
+            histories: stock.histories.clone(),
             totals: totals.clone(),
         };
         let engine = server::start(listeners.udp, threads(&config.file), &parts)

@@ -18,8 +18,10 @@ use tokio::time::Instant;
 use crate::access::Access;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
+use crate::publisher::Asked;
 use crate::secondary::Notified;
 use crate::transfers::{NotBegun, Transfers};
+use crate::updates::{Response, Updates};
 use crate::{random, signed};
 
 /// The time between two attempts to answer a waiting query.
@@ -46,6 +48,7 @@ pub struct Shared {
     responder: Mutex<Responder<LuaPrograms>>,
     transfers: Transfers,
     notified: Notified,
+    updates: Updates,
     /// The buffer that replies are made in.
     scratch: Mutex<Vec<u8>>,
 }
@@ -54,7 +57,7 @@ impl Shared {
     #[must_use]
     pub fn new(
         cell: Arc<Latest<Snapshot>>,
-        (limits, transfers, notified): (Tcp, Transfers, Notified),
+        (limits, transfers, notified, updates): (Tcp, Transfers, Notified, Updates),
         hold: Duration,
         access: Arc<Latest<Access>>,
         totals: Totals,
@@ -76,6 +79,7 @@ impl Shared {
             scratch: Mutex::new(vec![0; dns_answer::MAX_MESSAGE]),
             transfers,
             notified,
+            updates,
             cell,
             limits,
             hold,
@@ -154,6 +158,8 @@ impl Shared {
             Verdict::Silent
             | Verdict::Signed
             | Verdict::Notified { .. }
+            | Verdict::Update { .. }
+            | Verdict::Incremental { .. }
             | Verdict::Transfer { .. } => Some(Vec::new()),
         }
     }
@@ -211,7 +217,7 @@ impl Shared {
         replies: &mut Replies,
     ) -> Answer {
         let mut scratch = self.scratch();
-        let length = dns_answer::refuse(message, rcode, &mut scratch);
+        let length = dns_answer::respond_with(message, rcode, &mut scratch);
         let length = match session {
             Some(mut session) => {
                 length.and_then(|length| session.sign(&mut scratch, length, signed::now()))
@@ -267,10 +273,26 @@ impl Service for Shared {
                 replies.push(scratch.get(..length).unwrap_or_default());
                 Answer::Now
             }
-            Verdict::Silent | Verdict::Signed => Answer::NotDns,
+            // Incremental transfers over UDP do not come here.
+            Verdict::Silent | Verdict::Signed | Verdict::Incremental { .. } => Answer::NotDns,
             Verdict::Wait { .. } => {
                 let message = message.to_vec();
                 tokio::spawn(Arc::clone(self).answer_later(message, *client, later.clone()));
+                Answer::Later
+            }
+            Verdict::Update {
+                update,
+                grants,
+                session,
+            } => {
+                let asked = Asked::new(*update, grants, &session, client.peer);
+                let response = Response::new(message, *session);
+                let (updates, later) = (self.updates.clone(), later.clone());
+                tokio::spawn(async move {
+                    let reply = updates.carry_out(asked, response).await;
+                    // The client may have left.
+                    drop(later.send(reply).await);
+                });
                 Answer::Later
             }
             Verdict::Transfer { apex, session } => {

@@ -17,7 +17,7 @@ use proto::link::Link;
 
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::publisher::{Reports, ZoneReport, rollback_text};
+use crate::publisher::{Reports, ZoneReport, rollback_text, updates_text};
 use crate::secondary::Views;
 
 /// The most zones that the status lists; `zone list` has all.
@@ -94,6 +94,7 @@ fn zone(report: &ZoneReport, secondaries: &Views) -> Zone {
         loaded: loaded.map(|loaded| loaded.as_secs()),
         held: report.held.clone(),
         rollback: report.rollback.clone(),
+        updates: report.updates.clone(),
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),
         n_left_out: report.left_out.count,
@@ -295,6 +296,9 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
     }
     if let Some(rollback) = &zone.rollback {
         writeln!(text, "    {}", rollback_text(rollback))?;
+    }
+    if let Some(updates) = &zone.updates {
+        writeln!(text, "    {}", updates_text(updates))?;
     }
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;

@@ -20,6 +20,11 @@ fn no_transfer_upsets_a_secondary() {
 }
 
 #[test]
+fn no_message_upsets_the_updates_of_a_zone() {
+    smoke("update");
+}
+
+#[test]
 fn no_file_upsets_the_history_of_a_zone() {
     smoke("history");
 }

@@ -14,6 +14,7 @@ mod secondaries;
 mod secondary_zones;
 mod signed;
 mod transfers;
+mod updates;
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};

@@ -120,6 +120,9 @@ pub struct Zone {
     /// The older version that was published again, until its files change.
     #[serde(default)]
     pub rollback: Option<Rollback>,
+    /// The updates that are laid over its files.
+    #[serde(default)]
+    pub updates: Option<Updates>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -146,6 +149,17 @@ pub struct Rollback {
     pub file: u32,
     /// When, in seconds since 1970.
     pub since: u64,
+}
+
+/// The updates (RFC 2136) that are laid over the files of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Updates {
+    /// The serial of the version of its files.
+    pub file: u32,
+    /// How many records of the files they take away.
+    pub removed: usize,
+    /// How many records they add.
+    pub added: usize,
 }
 
 /// The versions of a zone that were published.

@@ -42,6 +42,18 @@ port = 6443
 path = "/readyz"
 "#;
 
+/// The changes that a key may make, for the manual.
+const UPDATE: &str = r#"
+[[zone]]
+name = "ocp4.redhat.ren"
+file = "/etc/outpost/zones/ocp4.redhat.ren.zone"
+
+[[zone.update]]
+key = "external-dns.ocp4.redhat.ren"
+names = ["*.apps.ocp4.redhat.ren"]
+types = ["A", "AAAA", "CNAME", "TXT"]
+"#;
+
 /// A key, for the manual.
 const KEY: &str = r#"
 [[key]]
@@ -180,6 +192,30 @@ pub struct Zone {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"192.168.7.21:53\"]"))]
     pub also_notify: Vec<Address>,
+    /// One table for each grant of changes by DNS UPDATE (RFC 2136), as external-dns and cert-manager send them; without one
+    /// dns-authd refuses them. The zone file stays as it is: the updates are kept in `history.directory`, which they need, and
+    /// laid over the file, also when it is edited, until `dns-authd zone sync NAME` writes both into the file.
+    #[serde(default)]
+    #[schemars(extend("x-example" = UPDATE))]
+    pub update: Vec<ZoneUpdate>,
+}
+
+/// The changes of a zone that the holder of a key may make.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ZoneUpdate {
+    /// The key that signs the updates. dns-authd refuses updates without a signature.
+    pub key: String,
+    /// The names whose records the key may change; all names of the zone without this list. `*.NAME` stands for every name
+    /// below NAME, and a `*` further to the right for one label.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"*.apps.ocp4.redhat.ren\"]"))]
+    pub names: Vec<String>,
+    /// The types of records that the key may change. Default: all but SOA and NS. Nobody may change LUA records, or those
+    /// that belong to signatures.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"A\", \"AAAA\", \"CNAME\", \"TXT\"]"))]
+    pub types: Vec<String>,
 }
 
 /// Lists of zones, and how zone files are read.
@@ -203,7 +239,8 @@ pub struct Zones {
     /// data differs: secondaries would keep the old data. `dns-authd zone accept NAME` publishes the version.
     pub serial_must_rise: bool,
     /// The largest share of its records, in percent, that a zone may lose at once. dns-authd holds back a new version
-    /// that loses more, until `dns-authd zone accept NAME`; 100 holds none back.
+    /// that loses more, until `dns-authd zone accept NAME`; 100 holds none back. It refuses a DNS UPDATE that takes away more,
+    /// unless those are 64 records or fewer.
     pub largest_loss: Whole<u8, 0, 100>,
     /// The TTL of records without a TTL in their file, in seconds.
     pub default_ttl: u32,
@@ -544,13 +581,14 @@ impl Default for Tcp {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct History {
     /// The directory that keeps them, a file for each zone. Without this key they last until a restart, and dns-authd
-    /// refuses `zone rollback`: the next start would undo it.
+    /// refuses `zone rollback` and updates: the next start would undo them.
     #[schemars(extend("x-example" = "\"/var/lib/outpost/dns-authd\""))]
     pub directory: Option<PathBuf>,
     /// How many versions of a zone are kept before the one in service; 0 keeps none, and turns IXFR off.
     pub versions: Whole<usize, 0, 1000>,
     /// The octets that the differences of one zone may take, in memory and on disk. A larger difference is not kept, and
-    /// those before it are dropped.
+    /// those before it are dropped. The records by which updates (`zone.update`) have changed a zone since its file was written
+    /// may take as much once more; dns-authd refuses further ones.
     pub size: ByteSize,
 }
 

@@ -48,8 +48,14 @@ impl Rcode {
     pub const REFUSED: Self = Self(5);
     /// A name exists when it should not; also a DNAME whose result is too long (RFC 6672 §2.2).
     pub const YXDOMAIN: Self = Self(6);
+    /// An RRset exists when it should not (RFC 2136 §2.2).
+    pub const YXRRSET: Self = Self(7);
+    /// An RRset that should exist does not.
+    pub const NXRRSET: Self = Self(8);
     /// The server is not authoritative for the zone.
     pub const NOTAUTH: Self = Self(9);
+    /// A name is not within the zone.
+    pub const NOTZONE: Self = Self(10);
     /// The EDNS version is not supported.
     pub const BADVERS: Self = Self(16);
     /// A bad or missing server cookie (RFC 7873 §8).

@@ -29,7 +29,8 @@ pub struct Query<'a> {
     pub edns: Option<Edns<'a>>,
     /// The signature of the message (RFC 8945), when it has one.
     pub tsig: Option<Tsig<'a>>,
-    /// The records between question and OPT. Plain queries have none; IXFR has a SOA there.
+    /// The records between question and OPT. Plain queries have none; IXFR has a SOA there, and UPDATE its prerequisites
+    /// and changes.
     pub authority: &'a [u8],
 }
 
@@ -58,7 +59,7 @@ impl<'a> Query<'a> {
         }
     }
 
-    /// Reads a message of any opcode, such as NOTIFY. An opcode that is not in the registry need not have a
+    /// Reads a message of any opcode, such as NOTIFY or UPDATE. An opcode that is not in the registry need not have a
     /// question, so it is refused before the body is read.
     ///
     /// # Errors
@@ -71,14 +72,14 @@ impl<'a> Query<'a> {
             return Err(QueryError::Ignore);
         }
         match flags.opcode() {
-            Opcode::QUERY | Opcode::NOTIFY => {}
+            Opcode::QUERY | Opcode::NOTIFY | Opcode::UPDATE => {}
             other => return Err(QueryError::NotImp(other)),
         }
         let [1, n_answers, n_authorities, n_additionals] = counts else {
             return Err(QueryError::FormErr);
         };
         // RFC 9619: a query has one question. Answers have no place in a query, but NOTIFY may
-        // carry the new SOA there (RFC 1996 §3.7).
+        // carry the new SOA there (RFC 1996 §3.7), and UPDATE has its prerequisites there (RFC 2136 §2.4).
         if n_answers > 0 && flags.opcode() == Opcode::QUERY {
             return Err(QueryError::FormErr);
         }

@@ -1,8 +1,10 @@
 //! One response, from its question to its header.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use dns_cookie::CookieState;
+use dns_history::History;
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
@@ -15,7 +17,7 @@ use crate::live::{Failure, LiveAnswer, push_record};
 use crate::options::Options;
 use crate::settings::{Any, Settings};
 use crate::transfer;
-use crate::verdict::Verdict;
+use crate::verdict::{Ixfr, Verdict};
 
 /// A response under construction: the question is written, records end at `end`.
 pub(crate) struct Draft<'q, 'o> {
@@ -251,10 +253,15 @@ impl<'q, 'o> Draft<'q, 'o> {
     }
 
     /// Passes a transfer on to the caller, who checks the access list. There are no transfers over UDP:
-    /// AXFR is undefined there (RFC 5936 §4.2), and IXFR gets only the SOA record, by which the client
-    /// decides whether to come over TCP (RFC 1995 §2).
+    /// AXFR is undefined there (RFC 5936 §4.2). IXFR gets the differences if they fit, or else only the SOA record, by which the
+    /// client decides whether to come over TCP (RFC 1995 §2).
     #[cold]
-    pub(crate) fn answer_transfer(&mut self, zone: &Zone, name: &Suffixes) -> Option<Verdict> {
+    pub(crate) fn answer_transfer(
+        &mut self,
+        zone: &Arc<Zone>,
+        name: &Suffixes,
+        ixfr: &Ixfr,
+    ) -> Option<Verdict> {
         let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
         if !at_apex {
             // RFC 5936 §2.2.1.
@@ -268,9 +275,16 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
         if self.client.transport == Transport::Udp {
             match zone.find(name, Type::SOA) {
-                Answer::Rendered(number) if self.query.qtype == Type::IXFR => {
-                    self.copy(zone, number);
-                }
+                Answer::Rendered(number) if self.query.qtype == Type::IXFR => match ixfr {
+                    Ixfr::Undecided => {
+                        return Some(Verdict::Incremental {
+                            apex: zone.apex().clone(),
+                            key: None,
+                        });
+                    }
+                    Ixfr::Differences(history) if self.answer_differences(zone, history) => {}
+                    Ixfr::Differences(_) | Ixfr::SoaAlone => self.copy(zone, number),
+                },
                 _ => self.fail(Rcode::REFUSED, extended_error::PROHIBITED),
             }
             return None;
@@ -279,6 +293,27 @@ impl<'q, 'o> Draft<'q, 'o> {
             apex: zone.apex().clone(),
             session: None,
         })
+    }
+
+    /// Answers with the differences from the client's version; `false` if they are not kept, or do not fit.
+    fn answer_differences(&mut self, zone: &Arc<Zone>, history: &History) -> bool {
+        let Some(known) = transfer::known_serial(self.query) else {
+            return false;
+        };
+        let Ok(mut message) = Composer::new(self.out, self.limit, 0, Flags::default()) else {
+            return false;
+        };
+        let written = message.question(self.query.question).ok();
+        let written =
+            written.and_then(|()| transfer::write_differences(&mut message, zone, history, known));
+        if written.is_none() {
+            return false;
+        }
+        let [_, answers, ..] = message.counts();
+        self.end = message.length();
+        self.counts = [answers, 0, 0];
+        self.flags = self.flags.with(Flags::AA);
+        true
     }
 
     /// The address that hashed draws use.

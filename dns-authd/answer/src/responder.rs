@@ -8,7 +8,10 @@
 //! parse ─► class, opcode, EDNS version ─► zone ─► rendered │ live │ resolved ─► OPT ─► header
 //! ```
 
+use std::sync::Arc;
+
 use dns_lua::select::{Draw, Random};
+use dns_update::{Grant, Update};
 use dns_wire::edns::extended_error;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
@@ -24,7 +27,7 @@ use crate::programs::{Call, Programs};
 use crate::snapshot::Snapshot;
 use crate::table::{Parts, Served, Table};
 use crate::tally::Tally;
-use crate::verdict::Verdict;
+use crate::verdict::{Ixfr, Verdict};
 
 /// Answers queries on one thread.
 #[derive(Debug)]
@@ -36,6 +39,7 @@ pub struct Responder<P> {
     random: Random,
     picks: Vec<usize>,
     tally: Tally,
+    ixfr: Ixfr,
 }
 
 impl<P: Programs> Responder<P> {
@@ -48,7 +52,13 @@ impl<P: Programs> Responder<P> {
             random: Random::new(seed),
             picks: Vec::with_capacity(16),
             tally: Tally::default(),
+            ixfr: Ixfr::default(),
         }
+    }
+
+    /// Sets what queries for incremental transfers over UDP get from now on.
+    pub fn set_ixfr(&mut self, ixfr: Ixfr) {
+        self.ixfr = ixfr;
     }
 
     /// The counts since they were last taken.
@@ -137,6 +147,23 @@ impl<P: Programs> Responder<P> {
                 other => other,
             };
         }
+        if query.opcode() == Opcode::UPDATE {
+            let rcode = match self.judge_update(snapshot, (message, &query), session.key().name()) {
+                Ok((update, grants)) => {
+                    return Verdict::Update {
+                        update: Box::new(update),
+                        grants,
+                        session: Box::new(session),
+                    };
+                }
+                Err(rcode) => rcode,
+            };
+            self.tally.count(&query, client, rcode, Flags::default());
+            let flags = query.flags.of_authority().with_rcode(rcode);
+            return reply_without_data(&query, flags, out)
+                .and_then(|length| session.sign(out, length, now))
+                .map_or(Verdict::Silent, Verdict::Reply);
+        }
         let room = (&mut *out, session.length());
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
             return Verdict::Silent;
@@ -147,6 +174,10 @@ impl<P: Programs> Responder<P> {
                     .count(&query, client, Rcode::NOERROR, draft.flags);
                 let session = Some(Box::new(session));
                 return Verdict::Transfer { apex, session };
+            }
+            Some(Verdict::Incremental { apex, .. }) => {
+                let key = Some(session.key().name().clone());
+                return Verdict::Incremental { apex, key };
             }
             Some(verdict) => return verdict,
             None => {}
@@ -168,6 +199,9 @@ impl<P: Programs> Responder<P> {
         client: &Client,
         out: &mut [u8],
     ) -> Verdict {
+        if error == QueryError::NotImp(Opcode::UPDATE) && !snapshot.settings.grants.is_empty() {
+            return self.refuse_unsigned_update(snapshot, message, client, out);
+        }
         let is_notify = error == QueryError::NotImp(Opcode::NOTIFY);
         let notifiers = &snapshot.settings.notifiers;
         let query = Query::parse_any_opcode(message).ok().filter(|query| {
@@ -179,6 +213,56 @@ impl<P: Programs> Responder<P> {
             Some(query) => self.take_notify(snapshot, &query, (client, None), out),
             None => self.refuse_message(message, error, client, out),
         }
+    }
+
+    /// Answers an update without a signature: nobody may make one (RFC 3007 §3).
+    fn refuse_unsigned_update(
+        &mut self,
+        snapshot: &Snapshot,
+        message: &[u8],
+        client: &Client,
+        out: &mut [u8],
+    ) -> Verdict {
+        let query = match Query::parse_any_opcode(message) {
+            Ok(query) if client.may_ask => query,
+            // Those who may not ask get no response.
+            Ok(_) => return self.refuse_message(message, QueryError::Ignore, client, out),
+            Err(error) => return self.refuse_message(message, error, client, out),
+        };
+        if query.tsig.is_some() {
+            return Verdict::Signed;
+        }
+        let judged = Update::parse(message).map_err(|_| Rcode::FORMERR);
+        let judged = judged.map(|update| snapshot.table.zone(&update.zone).is_some());
+        let rcode = match judged {
+            Ok(true) => Rcode::REFUSED,
+            Ok(false) => Rcode::NOTAUTH,
+            Err(rcode) => rcode,
+        };
+        self.tally.count(&query, client, rcode, Flags::default());
+        let flags = query.flags.of_authority().with_rcode(rcode);
+        reply_without_data(&query, flags, out).map_or(Verdict::Silent, Verdict::Reply)
+    }
+
+    /// The update of a signed message, with the grants of its zone, of which the key has one (RFC 2136 §3.1, §3.3).
+    fn judge_update(
+        &self,
+        snapshot: &Snapshot,
+        (message, query): (&[u8], &Query<'_>),
+        key: &Name,
+    ) -> Result<(Update, Arc<[Grant]>), Rcode> {
+        if snapshot.settings.grants.is_empty() {
+            return Err(Rcode::NOTIMP);
+        }
+        if query.edns.is_some_and(|edns| edns.version != 0) {
+            return Err(Rcode::BADVERS);
+        }
+        let update = Update::parse(message).map_err(|_| Rcode::FORMERR)?;
+        snapshot.table.zone(&update.zone).ok_or(Rcode::NOTAUTH)?;
+        let grants = snapshot.settings.grants.get(&update.zone);
+        let mine = grants.filter(|grants| grants.iter().any(|grant| grant.key == *key));
+        let grants = mine.ok_or(Rcode::REFUSED)?;
+        Ok((update, Arc::clone(grants)))
     }
 
     /// Takes a NOTIFY (RFC 1996 §3.11) that a primary sends, or the holder of the zone's key.
@@ -283,7 +367,9 @@ impl<P: Programs> Responder<P> {
             return None;
         };
         let answer = match query.qtype {
-            Type::AXFR | Type::IXFR => return draft.answer_transfer(zone, &self.names),
+            Type::AXFR | Type::IXFR => {
+                return draft.answer_transfer(zone, &self.names, &self.ixfr);
+            }
             Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
             qtype if draft.wants_signatures() => zone.find_signed(&self.names, qtype),
             qtype => zone.find(&self.names, qtype),
@@ -654,9 +740,10 @@ impl<P: Programs> Picker<'_, P> {
     }
 }
 
-/// Writes the refusal of a query, such as a transfer that the access list forbids; returns its length.
-pub fn refuse(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
-    let query = Query::parse(message).ok()?;
+/// Writes the response to a message that has a code and no records, such as the refusal of a transfer that the access list
+/// forbids, or the response to an update; returns its length.
+pub fn respond_with(message: &[u8], rcode: Rcode, out: &mut [u8]) -> Option<usize> {
+    let query = Query::parse_any_opcode(message).ok()?;
     let flags = query.flags.of_authority().with_rcode(rcode);
     reply_without_data(&query, flags, out)
 }

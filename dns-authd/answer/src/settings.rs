@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns_cookie::Cookies;
+use dns_update::Grant;
 use dns_wire::{Keys, Name};
 
 pub use config::dns_authd::Any;
@@ -32,6 +33,8 @@ pub struct Settings {
     pub keys: Keys,
     /// The zones that others may send NOTIFY about, and who.
     pub notifiers: Arc<HashMap<Name, Notifiers>>,
+    /// The zones that take updates (RFC 2136), and the grants of each.
+    pub grants: Arc<HashMap<Name, Arc<[Grant]>>>,
 }
 
 /// The clients that may send NOTIFY about a zone.
@@ -56,6 +59,7 @@ impl Default for Settings {
             keepalive: 100,
             keys: Keys::default(),
             notifiers: Arc::default(),
+            grants: Arc::default(),
         }
     }
 }

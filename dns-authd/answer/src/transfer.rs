@@ -206,6 +206,29 @@ fn soa(zone: &Zone) -> Option<ZoneRecord<'_>> {
     std::iter::from_fn(|| zone.next_record(&mut cursor)).find(|record| record.rtype == Type::SOA)
 }
 
+/// Writes the differences from a client's version into a response over UDP; `None` if they are not kept, or do not fit.
+pub(crate) fn write_differences(
+    message: &mut Composer<'_>,
+    zone: &Arc<Zone>,
+    history: &History,
+    known: u32,
+) -> Option<()> {
+    let content = Content {
+        zone: Arc::clone(zone),
+        changes: differences(zone, Some(history), known)?.into(),
+    };
+    let mut next = Next::FirstSoa(Kind::Differences);
+    while let Some((record, behind)) = next.record(&content) {
+        let fixed = (record.rtype, Class::IN, record.ttl);
+        let owner = Owner::Name(&record.owner);
+        message
+            .record(Section::Answer, owner, fixed, &record.rdata)
+            .ok()?;
+        next = behind;
+    }
+    Some(())
+}
+
 /// The serial in the SOA record that an IXFR query carries (RFC 1995 §3).
 pub(crate) fn known_serial(query: &Query<'_>) -> Option<u32> {
     let numbers: &[u8; 20] = query.authority.last_chunk()?;

@@ -73,6 +73,43 @@ impl Change {
         }
     }
 
+    /// This change and the next one in a single step.
+    #[must_use]
+    pub fn then(&self, next: &Arc<Self>) -> Self {
+        let Difference { removed, added } =
+            Difference::of(&[Arc::new(self.clone()), Arc::clone(next)]);
+        let without_soa = |mut records: Vec<ZoneRecord<'static>>| {
+            records.retain(|record| record.rtype != Type::SOA);
+            records
+        };
+        Self {
+            from: self.from.clone(),
+            to: next.to.clone(),
+            published: next.published,
+            removed: without_soa(removed),
+            added: without_soa(added),
+        }
+    }
+
+    /// The records of another version with this change laid over it, without the SOA record. What the change removes need not be
+    /// there, and what it adds may be.
+    #[must_use]
+    pub fn lay_over(&self, zone: &Zone) -> Vec<ZoneRecord<'static>> {
+        let mut records: BTreeMap<Vec<u8>, ZoneRecord<'static>> = BTreeMap::new();
+        each(zone, |record, form| {
+            if record.rtype != Type::SOA {
+                records.insert(form.to_vec(), record.into_owned());
+            }
+        });
+        for record in &self.removed {
+            records.remove(&form(record));
+        }
+        for record in &self.added {
+            records.insert(form(record), record.clone());
+        }
+        records.into_values().collect()
+    }
+
     /// The octets that it takes.
     #[must_use]
     pub fn octets(&self) -> usize {

@@ -1,8 +1,10 @@
 //! A history as octets.
 //!
 //! ```text
-//! history  =  name of the zone   rollback   count (u32)  version  (published (u64)  version  records  records)*
+//! history  =  name of the zone   rollback   count (u32)  version  change*   updates
 //! rollback =  0 (u8)  |  1 (u8)  to (u32)  since (u64)  version
+//! change   =  published (u64)  version  records  records
+//! updates  =  nothing  |  version  change
 //! version  =  digest (u64)  record
 //! records  =  count (u32)  record*
 //! record   =  name   type (u16)  TTL (u32)  length (u16)  data
@@ -53,14 +55,11 @@ impl History {
             write_version(&mut out, &first.from);
         }
         for change in self.changes() {
-            out.extend(change.published.to_be_bytes());
-            write_version(&mut out, &change.to);
-            for records in [&change.removed, &change.added] {
-                write_count(&mut out, records.len());
-                for record in records {
-                    write_record(&mut out, record);
-                }
-            }
+            write_change(&mut out, change);
+        }
+        if let Some(updates) = self.updates() {
+            write_version(&mut out, &updates.from);
+            write_change(&mut out, updates);
         }
         out
     }
@@ -89,6 +88,18 @@ fn write_name(out: &mut Vec<u8>, name: &Name) {
 fn write_version(out: &mut Vec<u8>, version: &Version) {
     out.extend(version.digest.to_be_bytes());
     write_record(out, &version.soa);
+}
+
+/// A change without the version before, which its reader knows.
+fn write_change(out: &mut Vec<u8>, change: &Change) {
+    out.extend(change.published.to_be_bytes());
+    write_version(out, &change.to);
+    for records in [&change.removed, &change.added] {
+        write_count(out, records.len());
+        for record in records {
+            write_record(out, record);
+        }
+    }
 }
 
 fn write_record(out: &mut Vec<u8>, record: &ZoneRecord<'_>) {
@@ -126,25 +137,35 @@ impl Reader<'_> {
         if n_changes > 0 {
             let mut from = self.version()?;
             for _ in 0..n_changes {
-                let published = u64::from_be_bytes(self.octets()?);
-                let to = self.version()?;
-                let change = Change {
-                    from: std::mem::replace(&mut from, to.clone()),
-                    to,
-                    published,
-                    removed: self.records()?,
-                    added: self.records()?,
-                };
-                if !change.is_whole() {
-                    return None;
-                }
+                let change = self.change(from)?;
+                from = change.to.clone();
                 changes.push(change);
             }
         }
+        // Histories of before there were updates end here.
+        let updates = match self.rest.is_empty() {
+            true => None,
+            false => {
+                let from = self.version()?;
+                Some(self.change(from)?)
+            }
+        };
         if !self.rest.is_empty() {
             return None;
         }
-        History::new(changes, rollback)
+        History::new(changes, rollback, updates)
+    }
+
+    fn change(&mut self, from: Version) -> Option<Change> {
+        let published = u64::from_be_bytes(self.octets()?);
+        let change = Change {
+            from,
+            to: self.version()?,
+            published,
+            removed: self.records()?,
+            added: self.records()?,
+        };
+        change.is_whole().then_some(change)
     }
 
     fn octets<const N: usize>(&mut self) -> Option<[u8; N]> {

@@ -25,6 +25,7 @@ pub struct History {
     changes: VecDeque<Arc<Change>>,
     octets: usize,
     rollback: Option<Rollback>,
+    updates: Option<Arc<Change>>,
 }
 
 /// An older version that was published again. It stays until the zone's files change.
@@ -49,11 +50,22 @@ impl fmt::Display for NoSuchVersion {
 }
 
 impl History {
-    /// The history of these changes, the oldest first; `None` if one does not begin where the one before ends.
+    /// The history of these changes, the oldest first; `None` if one does not begin where the one before ends, or if the updates
+    /// lead elsewhere.
     #[must_use]
-    pub fn new(changes: Vec<Change>, rollback: Option<Rollback>) -> Option<Self> {
+    pub fn new(
+        changes: Vec<Change>,
+        rollback: Option<Rollback>,
+        updates: Option<Change>,
+    ) -> Option<Self> {
         let mut pairs = changes.iter().zip(changes.iter().skip(1));
         if !pairs.all(|(one, next)| one.to == next.from) {
+            return None;
+        }
+        let ends = [changes.last(), updates.as_ref()].map(|change| change.map(|it| &it.to));
+        if let [Some(newest), Some(updated)] = ends
+            && newest != updated
+        {
             return None;
         }
         let changes: VecDeque<Arc<Change>> = changes.into_iter().map(Arc::new).collect();
@@ -61,15 +73,17 @@ impl History {
             octets: changes.iter().map(|change| change.octets()).sum(),
             changes,
             rollback,
+            updates: updates.map(Arc::new),
         })
     }
 
-    /// Adds the newest change. The history begins with it, unless it follows the newest version.
+    /// Adds the newest change, which ends a rollback and the updates. The history begins with it, unless it follows the newest version.
     pub fn push(&mut self, change: Arc<Change>, limits: Limits) {
         if self.newest().is_some_and(|newest| *newest != change.from) {
             self.clear();
         }
         self.rollback = None;
+        self.updates = None;
         self.octets += change.octets();
         self.changes.push_back(change);
         self.keep_within(limits);
@@ -88,9 +102,25 @@ impl History {
         is_whole
     }
 
-    /// Ends a rollback: the version in service is that of the files.
-    pub fn end_rollback(&mut self) {
+    /// Adds a change that updates have made. It is laid over the version of the files, with the updates before.
+    pub fn update(&mut self, change: Arc<Change>, limits: Limits) {
+        let updates = match self.updates.take() {
+            Some(before) => Arc::new(before.then(&change)),
+            None => Arc::clone(&change),
+        };
+        self.push(change, limits);
+        self.updates = Some(updates);
+    }
+
+    /// Lays updates over a version of the files that is new; the newest change leads to where they lead.
+    pub fn lay_over(&mut self, updates: Option<Arc<Change>>) {
+        self.updates = updates;
+    }
+
+    /// Ends a rollback and the updates: the version in service is that of the files.
+    pub fn return_to_files(&mut self) {
         self.rollback = None;
+        self.updates = None;
     }
 
     /// Drops what is beyond the bounds, the oldest first.
@@ -111,7 +141,7 @@ impl History {
     /// Whether nothing is kept.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty() && self.rollback.is_none()
+        self.changes.is_empty() && self.rollback.is_none() && self.updates.is_none()
     }
 
     /// The changes, the oldest first.
@@ -122,7 +152,21 @@ impl History {
     /// The newest version; `None` if no change is kept.
     #[must_use]
     pub fn newest(&self) -> Option<&Version> {
-        self.changes.back().map(|change| &change.to)
+        let newest = self.changes.back().or(self.updates.as_ref());
+        newest.map(|change| &change.to)
+    }
+
+    /// The change from the version of the zone's files to the one in service that updates have made, until it is in the files.
+    #[must_use]
+    pub const fn updates(&self) -> Option<&Arc<Change>> {
+        self.updates.as_ref()
+    }
+
+    /// The version of the files that is not in service as it is: it is rolled back, or updates are laid over it.
+    #[must_use]
+    pub fn set_aside(&self) -> Option<&Version> {
+        let rollback = self.rollback.as_ref().map(|rollback| &rollback.file);
+        rollback.or_else(|| self.updates.as_ref().map(|updates| &updates.from))
     }
 
     /// The rollback, until the zone's files change.
@@ -202,6 +246,11 @@ impl History {
         let file = Version::of(zone).ok_or(NoSuchVersion(0))?;
         let missing = NoSuchVersion(file.serial());
         let newest = self.newest().ok_or(missing)?;
+        if let Some(updates) = self.updates.as_ref().filter(|it| it.from == file) {
+            let step = (&*updates.removed, &*updates.added);
+            let records = replay(zone, std::iter::once(step)).ok_or(missing)?;
+            return Ok((newest.clone(), records));
+        }
         let from = self.changes.iter().rposition(|change| change.from == file);
         let changes = self.changes.iter().skip(from.ok_or(missing)?);
         let steps = changes.map(|change| (&*change.removed, &*change.added));

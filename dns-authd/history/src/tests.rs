@@ -271,3 +271,56 @@ fn octets_that_are_cut_or_changed_are_no_history() {
         octets.len()
     );
 }
+
+#[test]
+fn updates_stay_laid_over_the_files_whatever_the_bounds_drop() {
+    let file = zone(1, "a A 192.0.2.1\nb A 192.0.2.2\n");
+    let steps = [
+        zone(2, "a A 192.0.2.1\nb A 192.0.2.2\nc TXT x\n"),
+        zone(3, "b A 192.0.2.2\nc TXT x\nd TXT y\n"),
+        zone(4, "b A 192.0.2.2\nd TXT y\ne LUA A \"f()\"\n"),
+    ];
+    for versions in [0, 1, 8] {
+        let limits = Limits { versions, ..LIMITS };
+        let mut history = History::default();
+        let mut before = &file;
+        for next in &steps {
+            history.update(arc(before, next), limits);
+            let octets = history.encode(file.apex());
+            assert_eq!(History::decode(&octets, file.apex()).unwrap(), history);
+            assert_eq!(history.newest(), Version::of(next).as_ref());
+            let updates = history.updates().unwrap();
+            assert!(updates.is_whole(), "{versions}");
+            assert_eq!(Some(&updates.from), Version::of(&file).as_ref());
+            assert_eq!(history.set_aside(), Some(&updates.from));
+            // After a restart the file is as it was.
+            let (version, records) = history.renew(&file).unwrap();
+            assert_eq!(Some(version), Version::of(next));
+            assert_eq!(
+                records.iter().map(line).collect::<BTreeSet<_>>(),
+                lines(next)
+            );
+            before = next;
+        }
+        let updates = history.updates().unwrap();
+        assert_eq!(owners(&updates.removed), ["a.example. A 60"]);
+        assert_eq!(
+            owners(&updates.added),
+            ["d.example. TXT 60", "e.example. LUA 60"]
+        );
+        // Over another version of the file: what is there already stays, what is gone need not be there.
+        let edited = zone(9, "b A 192.0.2.3\nd TXT y\n");
+        let both = updates.lay_over(&edited);
+        let expected = lines(&zone(9, "b A 192.0.2.3\nd TXT y\ne LUA A \"f()\"\n"));
+        assert_eq!(both.iter().map(line).collect::<BTreeSet<_>>(), expected);
+        // A version of the files ends them.
+        history.push(arc(before, &edited), LIMITS);
+        assert!(history.updates().is_none() && history.set_aside().is_none());
+    }
+    // Updates that lead elsewhere than the changes are no history.
+    let mut history = History::default();
+    history.push(arc(&file, &steps[0]), LIMITS);
+    history.lay_over(Some(arc(&file, &steps[1])));
+    let octets = history.encode(file.apex());
+    assert!(History::decode(&octets, file.apex()).is_err());
+}

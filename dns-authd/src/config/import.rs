@@ -205,6 +205,7 @@ fn zones(named: &NamedConf, notifies: bool, notes: &mut Notes) -> Vec<Zone> {
                     true => addresses(&zone.also_notify),
                     false => Vec::new(),
                 },
+                update: Vec::new(),
             }),
             _ => {
                 let what = format!("zone {}", zone.name);

@@ -6,8 +6,8 @@ use ::config::dns_authd::{DnsAuthd, PORT, Tls};
 use ::config::{Address, restart_needed};
 use daemon::config::{Document, Problem, Problems};
 use dns_answer::Any;
-use dns_wire::Keys;
 use dns_wire::tsig::Algorithm;
+use dns_wire::{Keys, Name, Type};
 use peer_bind::NamedConf;
 use peer_pdns::PdnsConf;
 
@@ -396,4 +396,48 @@ fn mistakes_in_the_names_of_a_cluster_have_their_places() {
     let options = right.kubernetes.unwrap();
     assert_eq!(options.domain.to_string(), "cluster.local.");
     assert_eq!((options.ttl, options.reverse.len()), (5, 0));
+}
+
+#[test]
+fn a_grant_of_updates_that_cannot_be_used_is_named_with_its_place() {
+    let key = "[[key]]\nname = \"k.\"\nsecret = \"dGhlIHNlY3JldCBvZiB0aHJlZSBzZWNvbmRhcmllcw==\"\n";
+    let history = "[history]\ndirectory = \"history\"\n";
+    let zone = "[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
+    let grants = |tables: &str, update: &str| {
+        let text = format!("version = \"v1\"\n{tables}\n{zone}[[zone.update]]\n{update}");
+        read(&text).map(|config| config.answers.grants)
+    };
+    let all = format!("{history}{key}");
+    let update = "key = \"K\"\nnames = [\"*.x.a.test\"]\ntypes = [\"TXT\"]\n";
+    let granted = grants(&all, update).unwrap();
+    let granted = &granted[&"a.test.".parse::<Name>().unwrap()];
+    assert!(granted[0].allows(&"y.x.a.test.".parse().unwrap(), Type::TXT));
+    for (tables, update, expected) in [
+        (history, "key = \"k\"\n", "no [[key]]"),
+        (key, "key = \"k\"\n", "[history] directory"),
+        (
+            &all,
+            "key = \"k\"\nnames = [\"x.b.test\"]\n",
+            "not a name within zone",
+        ),
+        (
+            &all,
+            "key = \"k\"\ntypes = [\"LUA\"]\n",
+            "LUA records cannot be updated",
+        ),
+        (
+            &all,
+            "key = \"k\"\ntypes = [\"ANY\"]\n",
+            "ANY records cannot be updated",
+        ),
+        (&all, "key = \"k\"\ntypes = [\"NONESUCH\"]\n", "NONESUCH"),
+    ] {
+        let problems = grants(tables, update).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{expected}: {problems}");
+    }
+    let primaries = zone.replace("file", "primaries = [\"192.0.2.1:53\"]\nfile");
+    let problems = problems(&format!(
+        "version = \"v1\"\n{all}{primaries}[[zone.update]]\nkey = \"k\"\n"
+    ));
+    assert!(problems.contains("send updates there"), "{problems}");
 }

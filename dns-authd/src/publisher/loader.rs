@@ -14,7 +14,7 @@ use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
 use dns_answer::live::View;
-use dns_history::Version;
+use dns_history::{History, Version};
 use dns_lua::LuaSettings;
 use dns_wire::hash::Seed;
 use dns_zone::load_queue::{Job, Limits};
@@ -25,7 +25,8 @@ use peer_bind::ZoneDecl;
 use proto::health::Snapshot as Health;
 
 use super::Command;
-use super::steps::{self, Restoring, Step};
+use super::steps::{self, Making, Restoring, Step};
+use super::updates::{self, Updated, Updating};
 use crate::histories::Keeping;
 use crate::load::{self, Fresh};
 use crate::programs::{LiveZone, Message};
@@ -71,6 +72,8 @@ pub(super) enum Work {
     Evaluate(Arc<Zone>),
     /// To go back to an older version.
     Restore(Box<Restoring>),
+    /// To carry out updates.
+    Update(Box<Updating>),
 }
 
 /// The way in which files are read, and a new version is judged.
@@ -88,8 +91,10 @@ pub(super) struct Reading {
     pub(super) known: Vec<(PathBuf, Stamp)>,
     /// Whether a version is held back.
     pub(super) is_held: bool,
-    /// The version of the files that a rollback has set aside.
-    pub(super) set_aside: Option<Version>,
+    /// Whether the history on disk counts, and not the one in memory: another process has written it.
+    pub(super) must_renew: bool,
+    /// The history of the zone in service.
+    pub(super) history: History,
     /// How histories are kept.
     pub(super) keeping: Keeping,
 }
@@ -119,6 +124,8 @@ pub(super) enum Product {
     Evaluated(Evaluation),
     /// The older version, or the reason why there is none.
     Restored(Result<Box<Prepared>, String>),
+    /// The updates were carried out or refused.
+    Updated(Updated),
 }
 
 /// A zone that can be published.
@@ -208,6 +215,9 @@ pub(super) fn carry_out(order: Order) -> Done {
         Work::Restore(restoring) => {
             Product::Restored(restore(&declared, &restoring, &lua, health).map(Box::new))
         }
+        Work::Update(updating) => {
+            Product::Updated(updates::carry_out(&declared, &updating, &lua, health))
+        }
     };
     Done { job, result }
 }
@@ -224,27 +234,47 @@ fn read(
         daemon::memory::trim();
     }
     let took = loaded.took;
-    let version = loaded.result.map(|mut fresh| {
+    let limits = reading.keeping.limits;
+    let making = Making {
+        name: &declared.name,
+        path: declared.file.as_deref(),
+        options: &reading.options,
+        lua,
+        seed: reading.seed,
+    };
+    let version = loaded.result.and_then(|mut fresh| {
         let is_new = reading.is_held || has_changed(&reading.known, &loaded.files);
-        let is_set_aside = reading.set_aside.as_ref().is_some_and(|set_aside| {
+        let set_aside = reading.history.set_aside();
+        let is_set_aside = set_aside.is_some_and(|set_aside| {
             !is_new || Version::of(&fresh.zone).as_ref() == Some(set_aside)
         });
-        let (doubts, step) = match &reading.served {
-            Some(served) if is_set_aside => {
+        let served = reading.served.as_ref().filter(|_| !reading.must_renew);
+        let (doubts, step) = match (served, reading.history.updates()) {
+            (Some(served), _) if is_set_aside => {
                 fresh.zone = Arc::clone(served);
                 (Vec::new(), Step::Stay(Arc::clone(served)))
             }
-            Some(served) => {
+            (Some(served), Some(updates)) => {
+                let history = (&reading.history, updates);
+                let both = steps::under_updates(served, &fresh.zone, history, &making, limits);
+                let (zone, step) = both.map_err(|error| {
+                    vec![Problem {
+                        position: None,
+                        message: format!("the updates cannot be laid over the new file: {error}"),
+                    }]
+                })?;
+                fresh.zone = Arc::new(zone);
+                (reading.guard.doubts(served, &fresh.zone), step)
+            }
+            (Some(served), None) => {
                 let doubts = match is_new {
                     true => reading.guard.doubts(served, &fresh.zone),
                     false => Vec::new(),
                 };
-                let limits = reading.keeping.limits;
                 (doubts, Step::between(served, &fresh.zone, limits))
             }
-            None => {
-                let with = (&reading.keeping, &*reading.options, &**lua);
-                let step = steps::first(declared, &mut fresh.zone, with, reading.seed);
+            (None, _) => {
+                let step = steps::first(declared, &mut fresh.zone, &reading.keeping, &making);
                 (Vec::new(), step)
             }
         };
@@ -255,7 +285,7 @@ fn read(
             evaluation,
             step,
         };
-        (Box::new(prepared), doubts)
+        Ok((Box::new(prepared), doubts))
     });
     Product::Read {
         files: loaded.files,
@@ -297,7 +327,11 @@ fn has_changed(known: &[(PathBuf, Stamp)], files: &[(PathBuf, Stamp)]) -> bool {
     main(known) != main(files) || !known.iter().all(is_same)
 }
 
-fn evaluate(zone: &Arc<Zone>, lua: &Arc<LuaSettings>, health: Arc<Health>) -> Evaluation {
+pub(super) fn evaluate(
+    zone: &Arc<Zone>,
+    lua: &Arc<LuaSettings>,
+    health: Arc<Health>,
+) -> Evaluation {
     let mut live = LiveZone::new(zone, lua);
     let view = View(Arc::clone(&health) as _);
     let evaluated = live.evaluate(zone, &view, &|_| false);

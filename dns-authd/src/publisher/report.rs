@@ -1,13 +1,13 @@
 //! The state of zones, for status and metrics.
 
-use api::dns_authd::{HeldVersion, Loads, Rollback, ZoneState};
+use api::dns_authd::{HeldVersion, Loads, Rollback, Updates, ZoneState};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use config_text::{Problem, counted};
 use dns_answer::shared_list::SharedList;
-use dns_history::Change;
+use dns_history::{Change, History};
 use dns_wire::Name;
 use dns_zone::parse::LeftOut;
 use peer_bind::ZoneDecl;
@@ -56,6 +56,8 @@ pub struct ZoneReport {
     pub held_change: Option<Arc<Change>>,
     /// The older version that is served again, until the files change.
     pub rollback: Option<Rollback>,
+    /// The updates that are laid over its files.
+    pub updates: Option<Updates>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -86,6 +88,7 @@ impl ZoneReport {
             held: None,
             held_change: None,
             rollback: None,
+            updates: None,
             problems: Vec::new(),
             warnings: Vec::new(),
             left_out: LeftOut::default(),
@@ -96,7 +99,7 @@ impl ZoneReport {
     pub(super) fn loaded(
         &self,
         fresh: &Fresh,
-        rollback: Option<&dns_history::Rollback>,
+        history: &History,
         took: Duration,
         now: SystemTime,
     ) -> Self {
@@ -111,7 +114,12 @@ impl ZoneReport {
             n_loads: self.n_loads + 1,
             held: None,
             held_change: None,
-            rollback: rollback.map(rollback_view),
+            rollback: history.rollback().map(rollback_view),
+            updates: history.updates().map(|updates| Updates {
+                file: updates.from.serial(),
+                removed: updates.removed.len(),
+                added: updates.added.len(),
+            }),
             problems: Vec::new(),
             warnings: fresh.warnings.iter().map(ToString::to_string).collect(),
             left_out: fresh.left_out.clone(),
@@ -220,6 +228,19 @@ pub fn rollback_view(rollback: &dns_history::Rollback) -> Rollback {
         file: rollback.file.serial(),
         since: rollback.since,
     }
+}
+
+/// Updates in a line.
+#[must_use]
+pub fn updates_text(updates: &Updates) -> String {
+    let Updates {
+        file,
+        removed,
+        added,
+    } = updates;
+    format!(
+        "updated: {added} records added to serial {file} of the zone's files, {removed} taken away; `dns-authd zone sync` writes them into the file"
+    )
 }
 
 /// A rollback in a line.

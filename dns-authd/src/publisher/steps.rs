@@ -11,7 +11,7 @@ use dns_wire::{Name, Type};
 use dns_zone::incoming::line;
 use dns_zone::parse::{self, Options};
 use dns_zone::zone::cursor::ZoneRecord;
-use dns_zone::{RecordData, Zone};
+use dns_zone::{RecordData, Soa, Zone};
 use peer_bind::ZoneDecl;
 
 use crate::histories::{self, Keeping};
@@ -19,15 +19,15 @@ use crate::histories::{self, Keeping};
 /// The step to a version of a zone.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// It is the first in service. The history was kept on disk; `is_dropped` says that another one was, which does not lead
+    /// It is the first in service, or another process has led to it. The history was kept on disk; `is_dropped` says that another one was, which does not lead
     /// to this version.
     First { history: History, is_dropped: bool },
     /// It has the records of this version in service.
     Same(Arc<Zone>),
     /// This change of the version in service.
     Change(Arc<Zone>, Arc<Change>),
-    /// From the version in service back to an older one, with the history behind that.
-    Back(Arc<Zone>, History),
+    /// From the version in service to one that is not that of the files, with the history behind that.
+    Apart(Arc<Zone>, History),
     /// Its files are set aside: the version in service stays.
     Stay(Arc<Zone>),
     /// The difference is not kept.
@@ -74,38 +74,38 @@ impl Step {
             Self::First {
                 history: mut kept,
                 is_dropped,
-            } if served.is_none() => {
+            } => {
                 kept.keep_within(limits);
                 return (kept, is_dropped);
             }
             Self::Stay(zone) if is_served(&zone) => return (history, false),
             Self::Same(zone) if is_served(&zone) => {
-                let was_back = history.rollback().is_some();
-                history.end_rollback();
-                return (history, was_back);
+                let was_apart = history.set_aside().is_some();
+                history.return_to_files();
+                return (history, was_apart);
             }
             Self::Change(zone, change) if is_served(&zone) => history.push(change, limits),
-            Self::Back(zone, behind) if is_served(&zone) => history = behind,
+            Self::Apart(zone, behind) if is_served(&zone) => history = behind,
             _ => history.clear(),
         }
         (history, true)
     }
 }
 
-/// The first step of a zone: reads its history from the disk. A rollback is in force again, and `zone` then becomes the version
-/// that it published.
+/// The first step of a zone: reads its history from the disk. A rollback is in force again, or updates are laid over the files
+/// again, and `zone` then becomes the version that was published.
 pub(super) fn first(
     declared: &ZoneDecl,
     zone: &mut Arc<Zone>,
-    (keeping, options, lua): (&Keeping, &Options, &LuaSettings),
-    seed: Seed,
+    keeping: &Keeping,
+    making: &Making<'_>,
 ) -> Step {
     let name = &declared.name;
     let none = |is_dropped| Step::First {
         history: History::default(),
         is_dropped,
     };
-    let Some(file) = keeping.file(name).filter(|_| keeping.limits.versions > 0) else {
+    let Some(file) = keeping.file(name) else {
         return none(false);
     };
     let mut history = histories::read(&file, name);
@@ -114,11 +114,14 @@ pub(super) fn first(
     }
     let version = Version::of(zone);
     if version.is_some() && history.newest() == version.as_ref() {
-        history.end_rollback();
+        history.return_to_files();
         return Step::First {
             history,
             is_dropped: false,
         };
+    }
+    if let Some(updates) = history.updates().cloned() {
+        return again(zone, (history, &updates), making, keeping.limits);
     }
     let Some(rollback) = history.rollback() else {
         tracing::info!(zone = %name, "Zone has changed while no server ran: its history begins again");
@@ -129,10 +132,7 @@ pub(super) fn first(
         return none(true);
     }
     let renewed = history.renew(zone).map_err(|error| error.to_string());
-    let renewed = renewed.and_then(|(version, records)| {
-        let path = declared.file.as_deref();
-        build(name, path, (&version, records), (options, lua), seed)
-    });
+    let renewed = renewed.and_then(|(version, records)| making.exactly(&version, records));
     match renewed {
         Ok(renewed) => {
             let (to, serial) = (rollback.to, renewed.soa().serial);
@@ -149,6 +149,100 @@ pub(super) fn first(
         }
     }
 }
+
+/// The first version of a zone with updates: they are laid over the files as they are now.
+fn again(
+    zone: &mut Arc<Zone>,
+    (history, updates): (History, &Arc<Change>),
+    making: &Making<'_>,
+    limits: Limits,
+) -> Step {
+    let name = zone.apex().clone();
+    let is_same = Version::of(zone).as_ref() == Some(&updates.from);
+    let renewed = match is_same {
+        true => history
+            .renew(zone)
+            .map_err(|error| error.to_string())
+            .and_then(|(version, records)| making.exactly(&version, records))
+            .map(|renewed| (renewed, history)),
+        // The versions before lead to another one.
+        false => {
+            let before = (None, updates.to.serial());
+            lay_over(before, zone, (History::default(), updates), making, limits)
+        }
+    };
+    match renewed {
+        Ok((renewed, history)) => {
+            let serial = renewed.soa().serial;
+            tracing::info!(zone = %name, serial, "Updates are laid over the zone's files again");
+            *zone = Arc::new(renewed);
+            Step::First {
+                history,
+                is_dropped: !is_same,
+            }
+        }
+        Err(error) => {
+            tracing::error!(zone = %name, error, "Updates of the zone are lost, its files are served");
+            Step::First {
+                history: History::default(),
+                is_dropped: true,
+            }
+        }
+    }
+}
+
+/// The step to a version of the files that is new, under the updates.
+///
+/// # Errors
+/// When both together cannot be served.
+pub(super) fn under_updates(
+    served: &Arc<Zone>,
+    file: &Zone,
+    (history, updates): (&History, &Arc<Change>),
+    making: &Making<'_>,
+    limits: Limits,
+) -> Result<(Zone, Step), String> {
+    let before = (Some(served), served.soa().serial);
+    let (zone, behind) = lay_over(before, file, (history.clone(), updates), making, limits)?;
+    Ok((zone, Step::Apart(Arc::clone(served), behind)))
+}
+
+/// A version of the files with the updates laid over it, and the history behind that. Its serial is that of the files if it is
+/// higher than the one before, which else rises if anything changes.
+fn lay_over(
+    (served, serial): (Option<&Arc<Zone>>, u32),
+    file: &Zone,
+    (mut history, updates): (History, &Arc<Change>),
+    making: &Making<'_>,
+    limits: Limits,
+) -> Result<(Zone, History), String> {
+    let records = updates.lay_over(file);
+    let soa = Version::of(file).ok_or("it has no SOA record")?.soa;
+    let make = |serial| {
+        let soa = soa.with_serial(serial);
+        making.zone(soa.ok_or("its SOA record cannot be read")?, records.clone())
+    };
+    let now = clock::since_1970().as_secs();
+    let between = |old: &Zone, new: &Zone| Change::between(old, new, now, limits.octets);
+    let theirs = file.soa().serial;
+    let rises = Soa::is_newer(theirs, serial);
+    let mut zone = make(if rises { theirs } else { serial })?;
+    let is_same = served.is_some_and(|served| between(served, &zone) == Ok(None));
+    if !rises && !is_same {
+        zone = make(serial.wrapping_add(1))?;
+    }
+    match served.map(|served| between(served, &zone)) {
+        Some(Ok(None)) => {}
+        Some(Ok(Some(change))) => history.push(Arc::new(change), limits),
+        Some(Err(dns_history::TooLarge)) | None => history.clear(),
+    }
+    let left = between(file, &zone).map_err(|_| TOO_MANY_UPDATES)?;
+    history.lay_over(left.map(Arc::new));
+    Ok((zone, history))
+}
+
+/// Why an update is refused when there have been too many.
+pub(super) const TOO_MANY_UPDATES: &str = "the updates take more than [history] size: `dns-authd zone sync` writes them into the zone's file";
 
 /// A version to go back to.
 #[derive(Debug)]
@@ -188,24 +282,25 @@ pub(super) fn restore(
         .restore(served, *serial)
         .map_err(|error| error.to_string())?;
     let next = served.soa().serial.wrapping_add(1);
-    version.soa = with_serial(&version.soa, next).ok_or("its SOA record cannot be read")?;
+    version.soa = version
+        .soa
+        .with_serial(next)
+        .ok_or("its SOA record cannot be read")?;
     let path = declared.file.as_deref();
-    let zone = build(
-        &declared.name,
+    let making = Making {
+        name: &declared.name,
         path,
-        (&version, records),
-        (options, lua),
-        *seed,
-    )?;
+        options,
+        lua,
+        seed: *seed,
+    };
+    let zone = making.exactly(&version, records)?;
     let since = clock::since_1970().as_secs();
     let too_large =
         "the difference is larger than [history] keeps: a restart would undo the rollback";
     let change = Change::between(served, &zone, since, limits.octets);
     let change = change.ok().flatten().ok_or(too_large)?;
-    let file = match history.rollback() {
-        Some(rollback) => rollback.file.clone(),
-        None => change.from.clone(),
-    };
+    let file = history.set_aside().unwrap_or(&change.from).clone();
     let mut behind = history.clone();
     let rollback = Rollback {
         to: *serial,
@@ -213,66 +308,79 @@ pub(super) fn restore(
         file,
     };
     match behind.roll_back(change, rollback, *limits) {
-        true => Ok((zone, Step::Back(Arc::clone(served), behind))),
+        true => Ok((zone, Step::Apart(Arc::clone(served), behind))),
         false => Err(too_large.to_owned()),
     }
 }
 
-/// A SOA record with another serial.
-fn with_serial(soa: &ZoneRecord<'static>, serial: u32) -> Option<ZoneRecord<'static>> {
-    let mut rdata = soa.rdata.to_vec();
-    let [s3, s2, s1, s0, ..] = rdata.last_chunk_mut::<20>()?;
-    [*s3, *s2, *s1, *s0] = serial.to_be_bytes();
-    Some(ZoneRecord {
-        rdata: rdata.into(),
-        ..soa.clone()
-    })
+/// The way in which records become a zone.
+pub(super) struct Making<'m> {
+    /// The zone.
+    pub(super) name: &'m Name,
+    /// Its file.
+    pub(super) path: Option<&'m Path>,
+    /// How master files are read.
+    pub(super) options: &'m Options,
+    /// Whether there may be LUA records.
+    pub(super) lua: &'m LuaSettings,
+    /// The seed by which names are hashed.
+    pub(super) seed: Seed,
 }
 
-/// The zone of a version, by way of a master file, as a zone that came by a transfer.
-fn build(
-    name: &Name,
-    path: Option<&Path>,
-    (version, mut records): (&Version, Vec<ZoneRecord<'static>>),
-    (options, lua): (&Options, &LuaSettings),
-    seed: Seed,
-) -> Result<Zone, String> {
-    records.push(version.soa.clone());
-    // The SOA record comes first.
-    let place = |record: &ZoneRecord<'static>| record.rtype != Type::SOA;
-    records.sort_by(|a, b| {
-        (place(a), &a.owner, a.rtype, &a.rdata).cmp(&(place(b), &b.owner, b.rtype, &b.rdata))
-    });
-    let lines = records
-        .iter()
-        .map(|record| line(&record.owner, record.rtype, record.ttl, &record.rdata) + "\n");
-    let text: String = lines.collect();
-    let path = path.unwrap_or_else(|| Path::new("history"));
-    let mut load = |asked: &Path| match asked == path {
-        true => Ok(text.clone().into_bytes()),
-        false => Err(std::io::ErrorKind::NotFound.into()),
-    };
-    let parsed = parse::parse(path, name, &mut load, options);
-    let built = parsed
-        .map_err(|rejected| rejected.problems)
-        .and_then(|file| {
-            let is_program = |data: &RecordData| matches!(data, RecordData::Lua { .. });
-            let has_programs = file.records.iter().any(|record| is_program(&record.data));
-            let zone = Zone::build(name, &file.records, seed)?;
-            Ok((zone, has_programs))
-        });
-    let (zone, has_programs) = built.map_err(|problems| {
-        let first = problems.first().map(ToString::to_string);
-        format!(
-            "that version cannot be served: {}",
-            first.unwrap_or_default()
-        )
-    })?;
-    if has_programs && !lua.limits.enabled {
-        return Err("that version has LUA records, which are not enabled".to_owned());
+impl Making<'_> {
+    /// The zone of a version.
+    fn exactly(
+        &self,
+        version: &Version,
+        records: Vec<ZoneRecord<'static>>,
+    ) -> Result<Zone, String> {
+        let zone = self.zone(version.soa.clone(), records)?;
+        match Version::of(&zone).as_ref() == Some(version) {
+            true => Ok(zone),
+            false => Err("that version cannot be put together as it was".to_owned()),
+        }
     }
-    match Version::of(&zone).as_ref() == Some(version) {
-        true => Ok(zone),
-        false => Err("that version cannot be put together as it was".to_owned()),
+
+    /// The zone of these records, by way of a master file, as a zone that came by a transfer.
+    pub(super) fn zone(
+        &self,
+        soa: ZoneRecord<'static>,
+        mut records: Vec<ZoneRecord<'static>>,
+    ) -> Result<Zone, String> {
+        records.push(soa);
+        // The SOA record comes first.
+        let place = |record: &ZoneRecord<'static>| record.rtype != Type::SOA;
+        records.sort_by(|a, b| {
+            (place(a), &a.owner, a.rtype, &a.rdata).cmp(&(place(b), &b.owner, b.rtype, &b.rdata))
+        });
+        let lines = records
+            .iter()
+            .map(|record| line(&record.owner, record.rtype, record.ttl, &record.rdata) + "\n");
+        let text: String = lines.collect();
+        let path = self.path.unwrap_or_else(|| Path::new("history"));
+        let mut load = |asked: &Path| match asked == path {
+            true => Ok(text.clone().into_bytes()),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        };
+        let parsed = parse::parse(path, self.name, &mut load, self.options);
+        let built = parsed
+            .map_err(|rejected| rejected.problems)
+            .and_then(|file| {
+                let is_program = |data: &RecordData| matches!(data, RecordData::Lua { .. });
+                let has_programs = file.records.iter().any(|record| is_program(&record.data));
+                let zone = Zone::build(self.name, &file.records, self.seed)?;
+                Ok((zone, has_programs))
+            });
+        let (zone, has_programs) = built.map_err(|problems| {
+            let first = problems.first().map(ToString::to_string);
+            format!(
+                "that version cannot be served: {}",
+                first.unwrap_or_default()
+            )
+        })?;
+        match has_programs && !self.lua.limits.enabled {
+            true => Err("that version has LUA records, which are not enabled".to_owned()),
+            false => Ok(zone),
+        }
     }
 }

@@ -16,6 +16,7 @@ use dns_zone::Guard;
 mod cluster;
 mod loads;
 mod rollbacks;
+mod updates;
 mod versions;
 
 const GOOD: &str = "$TTL 60\n@ SOA a b 1 2 3 4 60\n NS a\na A 192.0.2.1\n";

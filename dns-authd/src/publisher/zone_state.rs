@@ -1,6 +1,6 @@
 //! One zone of the publisher: its declaration, files, data and report.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +17,7 @@ use proto::health::Snapshot as Health;
 
 use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
+use super::updates::Waiting;
 use crate::load::Fresh;
 use crate::programs::{LiveZone, Message};
 
@@ -47,6 +48,10 @@ pub(super) struct ZoneState {
     pub(super) must_write: bool,
     /// The version that waits until an operator accepts it.
     held: Option<Prepared>,
+    /// The updates that wait.
+    pub(super) updates: VecDeque<Waiting>,
+    /// The updates that are carried out.
+    pub(super) updating: Vec<Waiting>,
     /// The targets of its programs, as they were sent to healthd.
     pub(super) watched: BTreeSet<Watched>,
     pub(super) load: ItsLoad,
@@ -61,6 +66,8 @@ pub(super) struct ZoneState {
 pub(super) struct ItsLoad {
     /// Whether the next one reads the files; another only evaluates the programs.
     pub(super) must_read: bool,
+    /// Whether the next one that reads the files reads the history from the disk too.
+    pub(super) must_renew: bool,
     /// Whether the one that runs reads the files.
     pub(super) is_reading: bool,
     /// Whether its end is logged.
@@ -85,9 +92,12 @@ impl ZoneState {
             history: History::default(),
             must_write: false,
             held: None,
+            updates: VecDeque::new(),
+            updating: Vec::new(),
             watched: BTreeSet::new(),
             load: ItsLoad {
                 must_read: true,
+                must_renew: false,
                 is_reading: false,
                 must_log: false,
                 restore: None,
@@ -216,6 +226,24 @@ impl ZoneState {
         }
     }
 
+    /// Takes the version that updates have made; it is on disk. What is odd in the files stays so.
+    pub(super) fn take_updated(&mut self, next: Prepared, limits: Limits) -> Adopted {
+        let before = Arc::clone(&self.report);
+        let adopted = self.adopt(next, false, limits);
+        self.must_write = false;
+        let report = Arc::make_mut(&mut self.report);
+        report.warnings.clone_from(&before.warnings);
+        report.left_out.clone_from(&before.left_out);
+        adopted
+    }
+
+    /// Drops the version that is held back, so that its files are read again.
+    pub(super) fn drop_held(&mut self) {
+        self.held = None;
+        self.files.clear();
+        self.load.must_read = true;
+    }
+
     fn hold(&mut self, prepared: Prepared, doubts: &[Doubt]) {
         let fresh = &prepared.fresh;
         let held = HeldVersion {
@@ -240,8 +268,10 @@ impl ZoneState {
             step,
         } = prepared;
         (self.history, self.must_write) = step.take(self.zone.as_ref(), &self.history, limits);
-        let rollback = self.history.rollback();
-        self.report = Arc::new(self.report.loaded(&fresh, rollback, took, clock::wall()));
+        self.report = Arc::new(
+            self.report
+                .loaded(&fresh, &self.history, took, clock::wall()),
+        );
         let zone = fresh.zone;
         if log {
             let (serial, records) = (zone.soa().serial, zone.n_records());

@@ -29,6 +29,7 @@ use crate::access::Access;
 use crate::histories::Histories;
 use crate::metrics::Totals;
 use crate::secondary::Notified;
+use crate::updates::Updates;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 
@@ -116,7 +117,7 @@ async fn start(certificates: &Certificates, limits: Tcp) -> SocketAddr {
     let access = Latest::new(Access::default());
     let shared = Shared::new(
         cell,
-        (limits, transfers(), Notified::nowhere()),
+        (limits, transfers(), Notified::nowhere(), Updates::nowhere()),
         Duration::ZERO,
         access,
         Totals::default(),
@@ -210,7 +211,7 @@ fn waiting(hold: Duration, idle: Duration) -> (Arc<Shared>, Arc<Latest<Access>>)
     let totals = Totals::default();
     let shared = Shared::new(
         cell,
-        (limits, transfers(), Notified::nowhere()),
+        (limits, transfers(), Notified::nowhere(), Updates::nowhere()),
         hold,
         Arc::clone(&access),
         totals,
@@ -374,7 +375,12 @@ async fn other_clients_are_answered_while_a_zone_is_transferred_at_its_pace() {
         ..Default::default()
     };
     let transfers = Transfers::new(&limits, Histories::default(), Arc::default());
-    let bounds = (Tcp::default(), transfers, Notified::nowhere());
+    let bounds = (
+        Tcp::default(),
+        transfers,
+        Notified::nowhere(),
+        Updates::nowhere(),
+    );
     let shared = Shared::new(cell, bounds, Duration::ZERO, access, Totals::default());
     let (address, _stop) = listen(shared).await;
     let mut first = TcpStream::connect(address).await.unwrap();

@@ -64,6 +64,9 @@ impl fmt::Display for Doubt {
     }
 }
 
+/// An update that removes this many records or fewer is no accident, however small the zone is.
+const FEW: usize = 64;
+
 impl Guard {
     /// The rules of a configuration.
     #[must_use]
@@ -89,15 +92,26 @@ impl Guard {
                 });
             }
         }
-        let n_lost = served.n_records().saturating_sub(new.n_records());
-        if n_lost.saturating_mul(100) > served.n_records() * usize::from(self.largest_loss) {
-            doubts.push(Doubt::Loss {
-                served: served.n_records(),
-                new: new.n_records(),
-                largest: self.largest_loss,
-            });
-        }
+        doubts.extend(self.loss(served, new));
         doubts
+    }
+
+    /// The reason to doubt the version that an update (RFC 2136) makes: it loses more records than the largest share, and not just a
+    /// few. Its serial rises by itself.
+    #[must_use]
+    pub fn doubt_of_update(&self, served: &Zone, new: &Zone) -> Option<Doubt> {
+        let n_lost = served.n_records().saturating_sub(new.n_records());
+        self.loss(served, new).filter(|_| n_lost > FEW)
+    }
+
+    fn loss(&self, served: &Zone, new: &Zone) -> Option<Doubt> {
+        let n_lost = served.n_records().saturating_sub(new.n_records());
+        let most = served.n_records() * usize::from(self.largest_loss);
+        (n_lost.saturating_mul(100) > most).then(|| Doubt::Loss {
+            served: served.n_records(),
+            new: new.n_records(),
+            largest: self.largest_loss,
+        })
     }
 }
 
@@ -202,5 +216,11 @@ mod tests {
             ..STRICT
         };
         check(all, (1, &of(18)), (2, &of(0)), &[]);
+        // An update may remove a few.
+        let update = |before, after| {
+            let (before, after) = (zone(1, &of(before)), zone(2, &of(after)));
+            STRICT.doubt_of_update(&before, &after).is_some()
+        };
+        assert!(!update(20, 0) && !update(64, 0) && update(65, 0) && !update(200, 120));
     }
 }

@@ -76,6 +76,8 @@ mod signed_response;
 mod site_file;
 #[cfg(feature = "tsig")]
 mod tsig;
+#[cfg(feature = "update")]
+mod update;
 #[cfg(feature = "vrrp")]
 mod vrrp;
 #[cfg(feature = "zone")]
@@ -343,6 +345,13 @@ pub const TARGETS: &[Target] = &[
         body: tsig::body,
         words: &["transfer", "hmac-sha256", "hmac-md5"],
         steps: 10_000,
+    },
+    #[cfg(feature = "update")]
+    Target {
+        name: "update",
+        body: update::body,
+        words: &["www", "test"],
+        steps: 20_000,
     },
     #[cfg(feature = "vrrp")]
     Target {

@@ -45,6 +45,20 @@ impl ZoneRecord<'_> {
         }
     }
 
+    /// A SOA record with another serial; `None` for data that is too short for one.
+    #[must_use]
+    pub fn with_serial(&self, serial: u32) -> Option<ZoneRecord<'static>> {
+        let mut rdata = self.rdata.to_vec();
+        let [s3, s2, s1, s0, ..] = rdata.last_chunk_mut::<20>()?;
+        [*s3, *s2, *s1, *s0] = serial.to_be_bytes();
+        Some(ZoneRecord {
+            owner: self.owner.clone(),
+            rtype: self.rtype,
+            ttl: self.ttl,
+            rdata: rdata.into(),
+        })
+    }
+
     /// The same with this one's data.
     #[must_use]
     pub fn borrowed(&self) -> ZoneRecord<'_> {
