@@ -15,7 +15,8 @@
 //! A digest that a record itself states to be present is *needed*: the record waits for it. Other
 //! content that a manifest refers to may be missing at its origin (an index of which some platforms
 //! were not mirrored), so it is *wished for*: the node fetches it if a peer has it, and does
-//! without it when the node that sent the record says that it has none.
+//! without it when the node that sent the record says that it has none, in the incarnation in which it sent it: one
+//! that has lost its disk since has none of anything ([`Intake::sender_renewed`]).
 //!
 //! A record that cannot be completed for [`Limits::patience`] is set aside, so that it does not
 //! hold up later records for ever: its place in the sequence is taken and its facts are left out.
@@ -91,7 +92,7 @@ pub enum Kind {
 pub enum Outcome {
     /// It is here, and refers to these.
     Held(Vec<(Digest, Kind)>),
-    /// Everyone who could be asked says that it has none, the sender of the record among them.
+    /// Everyone who could be asked says that it has none, the node among them that [`Output::Ensure`] names.
     Denied,
     /// A peer could not be reached, or the transfer failed.
     Unreachable,
@@ -212,6 +213,8 @@ struct Pending {
     /// Since when nothing that it needs could be had.
     stuck: Option<Instant>,
     ahead: Ahead,
+    /// The sender has begun another incarnation since.
+    is_sender_renewed: bool,
 }
 
 /// Whether a record was applied ahead of those before it.
@@ -364,6 +367,7 @@ impl Intake {
                 }
             }
             failed => {
+                let asked_from = need.from.clone();
                 need.failures = need.failures.saturating_add(1);
                 let wait = self
                     .limits
@@ -371,11 +375,23 @@ impl Intake {
                     .after(need.failures, f64::from(spread) / 256.0);
                 need.phase = Phase::Resting(now + wait);
                 for ticket in users {
-                    self.fail(ticket, *digest, &failed, now);
+                    self.fail(ticket, *digest, &failed, &asked_from, now);
+                }
+                if failed == Outcome::Denied {
+                    self.ask_another_sender(digest, &asked_from);
                 }
             }
         }
         self.start_wanted();
+    }
+
+    /// A peer has begun another incarnation: it may have lost its disk, so what it denies from now on says nothing
+    /// about the records that it sent before.
+    pub fn sender_renewed(&mut self, sender: &NodeName) {
+        let sent = self.pending.values_mut();
+        for pending in sent.filter(|pending| pending.from == *sender) {
+            pending.is_sender_renewed = true;
+        }
     }
 
     /// Content that was here is not: whatever waits for more waits for it too.
@@ -486,6 +502,7 @@ impl Intake {
             stated: wanted.iter().map(|(digest, ..)| *digest).collect(),
             stuck: None,
             ahead: Ahead::No,
+            is_sender_renewed: false,
             record,
         };
         self.pending.insert(ticket, pending);

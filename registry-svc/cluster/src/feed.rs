@@ -318,6 +318,13 @@ impl Feed {
         if let Some(lag) = lag {
             self.0.counters.lag(&peer.name, lag);
         }
+        let before = peer.known().node;
+        if let (Some(before), Some(node)) = (&before, &node)
+            && before != node
+        {
+            // Before its denials count: the fetcher compares them with what is noted here.
+            self.step(|intake, _| intake.sender_renewed(&peer.name));
+        }
         peer.learn(|known| {
             known.node = node.or_else(|| known.node.take());
             if let Some(holds) = holds {

@@ -41,6 +41,9 @@ pub(super) const CONNECTION_WINDOW: u32 = 16 << 20;
 /// The largest message either side takes: a journal message of many records, or a piece of a blob.
 pub(super) const MAX_MESSAGE: usize = 32 << 20;
 
+/// The metadata of a denial: the node that denies, in its incarnation.
+pub(super) const INCARNATION: &str = "outpost-incarnation";
+
 /// Another node.
 #[derive(Debug)]
 pub(super) struct Peer {

@@ -45,7 +45,7 @@ use self::shown::find;
 use super::compare::Content;
 use super::feed::learn_of_own_records;
 use super::members::Members;
-use super::peer::{CONNECTION_WINDOW, MAX_MESSAGE, STREAM_WINDOW};
+use super::peer::{CONNECTION_WINDOW, INCARNATION, MAX_MESSAGE, STREAM_WINDOW};
 use registry_cluster_core::acknowledge::Followers;
 use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
@@ -327,7 +327,7 @@ impl Replication for Service {
         let digest = form::read_digest(&request.digest).map_err(malformed)?;
         let store = &self.server.0.store;
         let held = store.held(&digest).await.map_err(|error| failed(&error))?;
-        let size = held.ok_or_else(|| Status::not_found("not held"))?;
+        let size = held.ok_or_else(|| not_held(store))?;
         if request.offset > size {
             return Err(Status::out_of_range("the blob is shorter"));
         }
@@ -340,7 +340,11 @@ impl Replication for Service {
             return Ok(Answer::new(Box::pin(first)));
         }
         let pieces = store.read(&digest, request.offset..size).await;
-        let pieces = pieces.map_err(|error| failed(&error))?;
+        let pieces = pieces.map_err(|error| match error {
+            // Its file turned out to be damaged, or went meanwhile.
+            StoreError::Unknown(_) => not_held(store),
+            error => failed(&error),
+        })?;
         let rest = pieces.map(|piece| match piece {
             Ok(data) => Ok(wire::FetchResponse { size: 0, data }),
             Err(error) => {
@@ -488,11 +492,16 @@ async fn admitted(
     }
 }
 
-fn failed(error: &StoreError) -> Status {
-    if let StoreError::Unknown(_) = error {
-        // Its file turned out to be damaged, or went meanwhile.
-        return Status::not_found("not held");
+/// The denial of this node, which says in which incarnation it is.
+fn not_held(store: &Store) -> Status {
+    let mut status = Status::not_found("not held");
+    if let Ok(node) = store.origin().to_string().parse() {
+        status.metadata_mut().insert(INCARNATION, node);
     }
+    status
+}
+
+fn failed(error: &StoreError) -> Status {
     tracing::error!(%error, "A question of a peer cannot be answered");
     Status::internal("the store failed")
 }

@@ -97,6 +97,16 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Fails as the system does.
     fn room(&self, path: &Path) -> io::Result<Room>;
 
+    /// The file system that a path is on, to make everything on it durable at once; none where that cannot be done.
+    /// Opened before what it is to make durable is written, so that no failure of a write is missed.
+    ///
+    /// # Errors
+    ///
+    /// Fails as the system does.
+    fn file_system(&self, _: &Path) -> io::Result<Option<Box<dyn FileSystem>>> {
+        Ok(None)
+    }
+
     /// Takes a file, made when it is not there, for this process alone, for as long as what is
     /// returned lives.
     ///
@@ -104,6 +114,16 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     ///
     /// Fails with [`io::ErrorKind::WouldBlock`] when another process has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>>;
+}
+
+/// An open file system.
+pub trait FileSystem: fmt::Debug + Send + Sync {
+    /// Makes durable what all its files and directories have.
+    ///
+    /// # Errors
+    ///
+    /// Fails when anything written since it was opened may be lost.
+    fn sync(&self) -> io::Result<()>;
 }
 
 /// An open file.

@@ -24,6 +24,7 @@ pub mod space;
 pub mod store;
 pub mod sweep;
 
+pub use store::batch::{Batch, Received};
 pub use store::damage;
 pub use store::membership::Noted;
 pub use store::{

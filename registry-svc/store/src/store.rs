@@ -8,6 +8,7 @@
 //!
 //! Blocking work runs on the runtime's blocking threads; a [`Store`] is a handle and cheap to clone.
 
+pub mod batch;
 pub mod blob;
 mod block;
 mod cache;

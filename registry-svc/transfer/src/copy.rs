@@ -1,8 +1,12 @@
 //! Copying images: first finds everything that each image refers to, then copies blobs, then
 //! manifests from the innermost outward, and last sets the tag.
 //!
+//! Small blobs go to a store in [batches], with the manifests of their images behind them.
+//!
 //! An image that cannot be copied is reported and the others continue; its copied blobs stay, so
 //! that a second run has less to do.
+
+mod batches;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,6 +86,10 @@ impl Copy {
             }
         }
         self.plan(&wholes).await;
+        if self.sink.batch().await?.is_some() {
+            self.in_batches(wholes).await;
+            return self.ended();
+        }
         if self.origin.is_sequential()
             && let Err((item, digest, error)) = self.in_order(&wholes).await
             && self.failed(&item, Some(&digest), &error)
@@ -168,7 +176,7 @@ impl Copy {
             if depth > MAX_DEPTH || seen.len() > MAX_MANIFESTS {
                 return Err(TransferError::Nested);
             }
-            let Some(copied) = self.manifest(item, &digest).await? else {
+            let Some(copied) = self.part().manifest(item, &digest).await? else {
                 // An archive of what changed leaves out what was in the last one.
                 if self.sink.has_image(&item.to, &digest, None).await? {
                     continue;
@@ -194,29 +202,6 @@ impl Copy {
             }
         }
         Ok(whole)
-    }
-
-    async fn manifest(
-        &self,
-        item: &Item,
-        digest: &Digest,
-    ) -> Result<Option<Copied>, TransferError> {
-        let Some(document) = self.origin.document(&item.from, digest).await? else {
-            return Ok(None);
-        };
-        let said = match *digest == item.digest {
-            true => document
-                .media_type
-                .as_deref()
-                .or(item.media_type.as_deref()),
-            false => document.media_type.as_deref(),
-        };
-        let manifest = manifest_of(&document, said)?;
-        Ok(Some(Copied {
-            digest: *digest,
-            document,
-            manifest,
-        }))
     }
 
     /// Tells how much there is to do.
@@ -269,14 +254,7 @@ impl Copy {
         &self,
         wholes: &[(Item, Whole)],
     ) -> Result<(), (Item, Digest, TransferError)> {
-        let mut blobs = BTreeMap::new();
-        for (item, whole) in wholes {
-            for (digest, size) in &whole.blobs {
-                let order = self.origin.order(digest);
-                blobs.entry((order, *digest)).or_insert((item, *size));
-            }
-        }
-        for ((_, digest), (item, said)) in blobs {
+        for ((_, digest), (item, said)) in self.ordered(wholes) {
             self.progress.at(item);
             match self.blob(item, digest, said).await {
                 // The image that needs it will say so.
@@ -288,36 +266,26 @@ impl Copy {
         Ok(())
     }
 
+    /// The blobs of all images in the order in which the archive has them, each with an image that needs it and its
+    /// size as far as that says it.
+    fn ordered<'a>(&self, wholes: &'a [(Item, Whole)]) -> Ordered<'a> {
+        let mut blobs = BTreeMap::new();
+        for (item, whole) in wholes {
+            for (digest, size) in &whole.blobs {
+                let order = self.origin.order(digest);
+                blobs.entry((order, *digest)).or_insert((item, *size));
+            }
+        }
+        blobs
+    }
+
     async fn image(
         &self,
         item: &Item,
         whole: &Whole,
     ) -> Result<(), (Option<Digest>, TransferError)> {
         self.blobs(item, whole).await?;
-        for digest in &whole.manifests {
-            let is_image = *digest == item.digest;
-            let tag = item.tag.as_ref().filter(|_| is_image);
-            let put = async {
-                let copied = self.manifest(item, digest).await?;
-                let copied = copied.ok_or(TransferError::Missing(*digest))?;
-                self.sink
-                    .put_manifest(&item.to, &self.relaxed(&copied), tag)
-                    .await?;
-                match is_image {
-                    true => self.sink.name_image(&item.to, &copied, tag),
-                    false => Ok(()),
-                }
-            };
-            put.await.map_err(|error| (Some(*digest), error))?;
-        }
-        Ok(())
-    }
-
-    /// A manifest with what may be missing of it.
-    fn relaxed(&self, copied: &Copied) -> Copied {
-        let mut relaxed = copied.clone();
-        relaxed.manifest.closure = relaxed.manifest.closure.relaxed(self.sparse);
-        relaxed
+        self.part().manifests(item, &whole.manifests).await
     }
 
     /// Copies the blobs of an image, several at once where that is of use.
@@ -364,6 +332,7 @@ impl Copy {
             origin: self.origin.clone(),
             sink: Arc::clone(&self.sink),
             progress: Arc::clone(&self.progress),
+            sparse: self.sparse,
         }
     }
 
@@ -379,6 +348,9 @@ impl Copy {
 
 type Failure = (Option<Digest>, TransferError);
 
+/// Blobs by their places in an archive.
+type Ordered<'a> = BTreeMap<((u32, u64), Digest), (&'a Item, Option<u64>)>;
+
 async fn next_error(under_way: &mut JoinSet<Result<(), Failure>>) -> Option<Failure> {
     match under_way.join_next().await? {
         Ok(result) => result.err(),
@@ -386,36 +358,100 @@ async fn next_error(under_way: &mut JoinSet<Result<(), Failure>>) -> Option<Fail
     }
 }
 
-/// The input of a task that copies one blob.
+/// The input of a task that copies a part of an image.
+#[derive(Clone)]
 struct Part {
     origin: Origin,
     sink: Arc<Sink>,
     progress: Arc<Progress>,
+    sparse: Sparse,
 }
 
 impl Part {
+    async fn manifest(
+        &self,
+        item: &Item,
+        digest: &Digest,
+    ) -> Result<Option<Copied>, TransferError> {
+        let Some(document) = self.origin.document(&item.from, digest).await? else {
+            return Ok(None);
+        };
+        let said = match *digest == item.digest {
+            true => document
+                .media_type
+                .as_deref()
+                .or(item.media_type.as_deref()),
+            false => document.media_type.as_deref(),
+        };
+        let manifest = manifest_of(&document, said)?;
+        Ok(Some(Copied {
+            digest: *digest,
+            document,
+            manifest,
+        }))
+    }
+
+    /// Copies the manifests of an image, whose blobs are there.
+    async fn manifests(&self, item: &Item, manifests: &[Digest]) -> Result<(), Failure> {
+        for digest in manifests {
+            let is_image = *digest == item.digest;
+            let tag = item.tag.as_ref().filter(|_| is_image);
+            let put = async {
+                let copied = self.manifest(item, digest).await?;
+                let copied = copied.ok_or(TransferError::Missing(*digest))?;
+                self.sink
+                    .put_manifest(&item.to, &self.relaxed(&copied), tag)
+                    .await?;
+                match is_image {
+                    true => self.sink.name_image(&item.to, &copied, tag),
+                    false => Ok(()),
+                }
+            };
+            put.await.map_err(|error| (Some(*digest), error))?;
+        }
+        Ok(())
+    }
+
+    /// A manifest with what may be missing of it.
+    fn relaxed(&self, copied: &Copied) -> Copied {
+        let mut relaxed = copied.clone();
+        relaxed.manifest.closure = relaxed.manifest.closure.relaxed(self.sparse);
+        relaxed
+    }
+
     async fn blob(
         &self,
         item: &Item,
         digest: Digest,
         said: Option<u64>,
     ) -> Result<(), TransferError> {
+        if let Some(source) = self.lacking(item, digest, said).await? {
+            self.sink.put_blob(&item.to, &source).await?;
+            self.progress.blob_copied(digest, source.size);
+        }
+        Ok(())
+    }
+
+    /// A blob that the destination lacks.
+    async fn lacking(
+        &self,
+        item: &Item,
+        digest: Digest,
+        said: Option<u64>,
+    ) -> Result<Option<Source>, TransferError> {
         let known = self.origin.size(&digest).await?;
         let size = known.or(said);
         if self.sink.has_blob(&item.to, &digest).await? {
             self.progress.blob_held(digest, size.unwrap_or_default());
-            return Ok(());
+            return Ok(None);
         }
-        let source = Source {
+        Ok(Some(Source {
             origin: self.origin.clone(),
             repository: item.from.clone(),
             progress: Arc::clone(&self.progress),
             digest,
             size: size.ok_or(TransferError::Unsized(digest))?,
-        };
-        self.sink.put_blob(&item.to, &source).await?;
-        self.progress.blob_copied(digest, source.size);
-        Ok(())
+        }))
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use config_text::counted;
 use oci::digest::Digest;
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
@@ -35,6 +36,7 @@ pub struct Progress {
     copied: AtomicU64,
     copied_octets: AtomicU64,
     held: AtomicU64,
+    batches: AtomicU64,
     /// Blobs that are counted: images share them.
     seen: Mutex<BTreeSet<Digest>>,
     at: Mutex<String>,
@@ -109,6 +111,11 @@ impl Progress {
         }
     }
 
+    /// A batch of blobs was made durable.
+    pub fn batch_done(&self) {
+        self.batches.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn is_new(&self, digest: Digest) -> bool {
         let mut seen = self.seen.lock();
         seen.insert(digest)
@@ -139,9 +146,13 @@ impl Progress {
         let (blobs, of_blobs) = self.blobs.now();
         let (images, of_images) = self.images.now();
         let rate = per_second(octets, took);
+        let batches = match self.batches.load(Ordering::Relaxed) {
+            0 => String::new(),
+            batches => format!(", {}", counted(batches, "batch")),
+        };
         let at = self.at.lock();
         let line = format!(
-            "[{}] {} of {}, {blobs}/{of_blobs} blobs, {images}/{of_images} images, {}/s{}  {}",
+            "[{}] {} of {}, {blobs}/{of_blobs} blobs{batches}, {images}/{of_images} images, {}/s{}  {}",
             bar(octets, of_octets),
             Octets(octets),
             Octets(of_octets),
@@ -261,6 +272,9 @@ mod tests {
             "[############------------] 150.0 MiB of 300.0 MiB, 2/3 blobs, 1/2 images, \
              15.0 MiB/s, 0:00:10 left  ocp4/release:4.17"
         );
+        progress.batch_done();
+        let line = progress.line(Duration::from_secs(10), 200);
+        assert!(line.contains("2/3 blobs, 1 batch, 1/2 images"), "{line}");
         assert_eq!(progress.line(Duration::from_secs(10), 40).len(), 40);
         assert_eq!(progress.blobs_copied(), 1);
         assert_eq!(progress.blobs_held(), 1);

@@ -10,7 +10,7 @@ mod tree;
 use oci::digest::Digest;
 use oci::manifest::Manifest;
 use oci::reference::{Reference, RepositoryName, Tag};
-use registry_store::{NewManifest, Store};
+use registry_store::{Batch, NewManifest, Store};
 
 use crate::TransferError;
 use crate::origin::Document;
@@ -129,6 +129,18 @@ impl Sink {
             }
             Self::Registry(sink) => sink.put_blob(repository, source).await,
             Self::Tree(sink) => sink.put_blob(source).await,
+        }
+    }
+
+    /// Begins a batch of small blobs; none where each is taken by itself.
+    ///
+    /// # Errors
+    ///
+    /// When nothing can be written.
+    pub async fn batch(&self) -> Result<Option<Batch>, TransferError> {
+        match self {
+            Self::Store(store) => Ok(store.batch().await?),
+            Self::Registry(_) | Self::Tree(_) => Ok(None),
         }
     }
 

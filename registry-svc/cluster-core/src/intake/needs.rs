@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use oci::digest::Digest;
+use registry_facts::name::NodeName;
 use registry_facts::record::{Fact, Record};
 
 use super::fetch_queue::{Class, FetchQueue};
@@ -90,12 +91,23 @@ impl Intake {
     }
 
     /// A digest that a record waits for could not be had.
-    pub(super) fn fail(&mut self, ticket: u64, digest: Digest, outcome: &Outcome, now: Instant) {
+    pub(super) fn fail(
+        &mut self,
+        ticket: u64,
+        digest: Digest,
+        outcome: &Outcome,
+        asked_from: &NodeName,
+        now: Instant,
+    ) {
         let Some(pending) = self.pending.get_mut(&ticket) else {
             return;
         };
         let wished = !pending.stated.contains(&digest);
-        if wished && *outcome == Outcome::Denied {
+        // Another node may lack what the sender has, and so may the sender after it lost its disk.
+        let sender_denies = *outcome == Outcome::Denied
+            && pending.from == *asked_from
+            && !pending.is_sender_renewed;
+        if wished && sender_denies {
             pending.open.remove(&digest);
             self.progress(ticket);
         } else if pending.record.sequence == 0 {
@@ -106,6 +118,22 @@ impl Intake {
             pending.stuck = None;
         } else {
             pending.stuck.get_or_insert(now);
+        }
+    }
+
+    /// Has the next attempt to get a denied digest ask the sender of another record that waits for it.
+    pub(super) fn ask_another_sender(&mut self, digest: &Digest, asked_from: &NodeName) {
+        let Some(need) = self.needs.get_mut(digest) else {
+            return;
+        };
+        let users = need.users.iter();
+        let waiting = users.filter_map(|ticket| self.pending.get(ticket));
+        let waiting = waiting.filter(|pending| pending.open.contains(digest));
+        let senders: BTreeSet<&NodeName> = waiting.map(|pending| &pending.from).collect();
+        // All of them in turn.
+        let behind = senders.iter().find(|sender| **sender > asked_from);
+        if let Some(next) = behind.or(senders.first()) {
+            need.from = (*next).clone();
         }
     }
 

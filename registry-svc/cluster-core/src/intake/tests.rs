@@ -350,3 +350,64 @@ fn records_ahead_leave_room_for_others() {
     let receipts: Vec<Receipt> = receipt.collect();
     assert_eq!(receipts.last(), Some(&Receipt::TurnedAway));
 }
+
+/// A manifest that a node sends, whose layer no record states.
+fn receive_manifest(bench: &mut Bench, sender: &str, origin: &str) {
+    let mut pushed = record(origin, 1, &[]);
+    pushed.facts.push(Fact::Manifest {
+        repository: "r".parse().unwrap(),
+        digest: digest("manifest"),
+        link: Some(Link {
+            media_type: "a/b".into(),
+            size: 1,
+            subject: None,
+        }),
+    });
+    let receipt = bench.intake.receive(&sender.parse().unwrap(), pushed, 0);
+    assert_eq!(receipt, Receipt::Taken);
+}
+
+fn with_layer() -> Outcome {
+    Outcome::Held(vec![(digest("layer"), Kind::Blob)])
+}
+
+#[test]
+fn a_sender_that_has_lost_its_disk_does_not_say_what_its_records_do_without() {
+    let mut bench = Bench::new(10);
+    receive_manifest(&mut bench, "peer", "x");
+    bench.asked();
+    bench.settle("manifest", with_layer());
+    bench.asked();
+    bench.intake.sender_renewed(&"peer".parse().unwrap());
+    bench.settle("layer", Outcome::Denied);
+    assert!(bench.asked().is_empty(), "applied without its layer");
+    // Another node may have it.
+    bench.pass(30);
+    let asked = bench.asked();
+    assert!(asked.contains(&"ensure layer".to_owned()), "{asked:?}");
+    bench.settle("layer", held());
+    assert_eq!(bench.asked(), ["apply x1:1"]);
+}
+
+#[test]
+fn a_record_does_without_what_its_own_sender_denies() {
+    let mut bench = Bench::new(10);
+    for (sender, origin) in [("a", "x"), ("b", "y"), ("c", "z")] {
+        receive_manifest(&mut bench, sender, origin);
+    }
+    bench.asked();
+    bench.settle("manifest", with_layer());
+    let mut applied = Vec::new();
+    // Each sender is asked in its turn.
+    for _ in 0..3 {
+        bench.settle("layer", Outcome::Denied);
+        let asked = bench.asked().into_iter();
+        applied.push(
+            asked
+                .filter(|it| it.starts_with("apply"))
+                .collect::<Vec<_>>(),
+        );
+        bench.pass(5);
+    }
+    assert_eq!(applied, [["apply x1:1"], ["apply y1:1"], ["apply z1:1"]]);
+}

@@ -72,6 +72,7 @@ impl World {
         node.intake = Intake::new(limits(), node.disk.vector.clone());
         node.followers = Followers::new(Mode::MajorityOfReachable, n_nodes - 1);
         node.writes.clear();
+        node.known.clear();
         node.stamps = Stamps::default();
         node.continuity = Continuity::new(others(at, n_nodes));
         node.clocks = Clocks::new(CLOCK_BOUND);

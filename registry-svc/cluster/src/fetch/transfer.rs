@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use oci::digest::Digest;
 use registry_cluster_core::intake::Class;
+use registry_facts::record::NodeId;
 use registry_proto as wire;
-use tonic::Code;
+use tonic::{Code, Status};
 
 use super::{IDLE_ROUNDS, Opened, ROUND_PAUSE, STALLED, Transfer};
-use crate::peer::Peer;
+use crate::peer::{INCARNATION, Peer};
 
 impl Transfer {
     /// The first candidate that answers, from where the flight is.
@@ -34,7 +35,7 @@ impl Transfer {
                 tracing::warn!(digest = %self.digest, peer = peer.name.as_str(), size, "A peer's copy has another size");
                 None
             }
-            Err(Code::NotFound) => {
+            Err(status) if denies(&status, peer.known().node.as_ref()) => {
                 self.report.denied.insert(peer.name.clone());
                 None
             }
@@ -111,7 +112,7 @@ pub(super) async fn open_at(
     class: Class,
     digest: &Digest,
     offset: u64,
-) -> Result<(u64, Opened), Code> {
+) -> Result<(u64, Opened), Status> {
     let request = wire::FetchRequest {
         digest: digest.to_string(),
         offset,
@@ -120,7 +121,7 @@ pub(super) async fn open_at(
         let response = peer.content(class).fetch(request).await?;
         let mut rest = response.into_inner();
         let first = rest.message().await?;
-        Ok::<_, tonic::Status>((first, rest))
+        Ok::<_, Status>((first, rest))
     };
     let opened = tokio::time::timeout(STALLED, opening).await;
     match opened {
@@ -133,7 +134,52 @@ pub(super) async fn open_at(
             };
             Ok((size, opened))
         }
-        Ok(Ok((None, _))) | Err(_) => Err(Code::Unavailable),
-        Ok(Err(status)) => Err(status.code()),
+        Ok(Ok((None, _))) | Err(_) => Err(Status::unavailable("the peer does not answer")),
+        Ok(Err(status)) => Err(status),
+    }
+}
+
+/// Whether a peer says that it has none. One that says so in an incarnation that this node has not heard of has
+/// perhaps just lost its disk: that counts once the intake knows.
+fn denies(status: &Status, known: Option<&NodeId>) -> bool {
+    let said = status.metadata().get(INCARNATION);
+    let is_known = match (said, known) {
+        (Some(said), Some(known)) => said.as_bytes() == known.to_string().as_bytes(),
+        // A node of an earlier version does not say it.
+        (None, _) | (_, None) => true,
+    };
+    status.code() == Code::NotFound && is_known
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_denies_in_the_incarnation_that_is_known() {
+        let node = |incarnation| NodeId {
+            name: "master-1".parse().unwrap(),
+            incarnation,
+        };
+        let denial = |node: Option<NodeId>| {
+            let mut status = Status::not_found("not held");
+            if let Some(node) = node {
+                let node = node.to_string().parse().unwrap();
+                status.metadata_mut().insert(INCARNATION, node);
+            }
+            status
+        };
+        for (said, known, expected) in [
+            (Some(1), Some(1), true),
+            // Its disk may just have been lost.
+            (Some(2), Some(1), false),
+            (Some(1), None, true),
+            (None, Some(1), true),
+        ] {
+            let known = known.map(node);
+            let denies = denies(&denial(said.map(node)), known.as_ref());
+            assert_eq!(denies, expected, "{said:?} {known:?}");
+        }
+        assert!(!denies(&Status::internal("the store failed"), None));
     }
 }

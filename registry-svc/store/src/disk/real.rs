@@ -13,7 +13,7 @@ use bytes::Bytes;
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW};
 use rustix::io::Errno;
 
-use super::{ALIGNMENT, Access, Disk, File, Room, Status};
+use super::{ALIGNMENT, Access, Disk, File, FileSystem, Room, Status};
 
 /// Files as the kernel has them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,12 +105,26 @@ impl Disk for RealDisk {
         })
     }
 
+    fn file_system(&self, path: &Path) -> io::Result<Option<Box<dyn FileSystem>>> {
+        Ok(Some(Box::new(RealFileSystem(fs::File::open(path)?))))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
         let file = options.open(path)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         Ok(Box::new(file))
+    }
+}
+
+/// A directory of the file system.
+#[derive(Debug)]
+struct RealFileSystem(fs::File);
+
+impl FileSystem for RealFileSystem {
+    fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(&self.0)?)
     }
 }
 

@@ -100,6 +100,9 @@ pub fn check(disk: &dyn Disk, root: &Path) {
     disk.create(&b).unwrap();
     disk.rename(&a, &b).unwrap();
     disk.sync_directory(root).unwrap();
+    if let Some(file_system) = disk.file_system(root).unwrap() {
+        file_system.sync().unwrap();
+    }
     assert_eq!(disk.status(&a).unwrap(), None);
     assert_eq!(disk.list(root).unwrap(), Some(vec!["b".to_owned()]));
     // A file that is open is read on under any name, and under none.

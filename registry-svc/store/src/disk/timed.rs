@@ -8,7 +8,7 @@ use std::sync::Arc;
 use daemon::clock;
 
 use super::actions::{Action, Actions};
-use super::{Access, Disk, File, Room, Status};
+use super::{Access, Disk, File, FileSystem, Room, Status};
 
 /// A disk whose operations are timed.
 #[derive(Debug)]
@@ -76,6 +76,10 @@ impl Disk for TimedDisk {
 
     fn room(&self, path: &Path) -> io::Result<Room> {
         self.disk.room(path)
+    }
+
+    fn file_system(&self, path: &Path) -> io::Result<Option<Box<dyn FileSystem>>> {
+        self.disk.file_system(path)
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {

@@ -252,7 +252,7 @@ impl Store {
         self.publish(passing, digest).await
     }
 
-    async fn receive(
+    pub(super) async fn receive(
         &self,
         digest: &Digest,
         length: Option<u64>,

@@ -213,6 +213,27 @@ impl Incoming {
         result
     }
 
+    /// Compares the content with a digest and closes its file, which is not durable yet and has no name; returns its
+    /// size. Nothing is left of it when that fails.
+    pub(crate) fn close(mut self, digest: &Digest) -> Result<(PathBuf, u64), StoreError> {
+        let sealed = |incoming: &mut Self| {
+            incoming.trim()?;
+            incoming.file()?.seal()
+        };
+        let result = self
+            .flush()
+            .map_err(StoreError::io("store content"))
+            .and_then(|()| self.check(digest))
+            .and_then(|()| sealed(&mut self).map_err(StoreError::io("store content")));
+        match result {
+            Ok(()) => Ok((self.path.clone(), self.size())),
+            Err(error) => {
+                self.remove();
+                Err(error)
+            }
+        }
+    }
+
     /// The order is what makes the name stand for whole content, whenever the power goes.
     fn place(&mut self, layout: &Layout, digest: &Digest) -> io::Result<u64> {
         let size = self.size();
@@ -292,6 +313,14 @@ impl TempBlob {
     pub(crate) fn publish(mut self, layout: &Layout, digest: &Digest) -> Result<u64, StoreError> {
         match self.0.take() {
             Some(incoming) => incoming.publish(layout, digest),
+            None => Err(StoreError::Busy),
+        }
+    }
+
+    /// See [`Incoming::close`].
+    pub(crate) fn close(mut self, digest: &Digest) -> Result<(PathBuf, u64), StoreError> {
+        match self.0.take() {
+            Some(incoming) => incoming.close(digest),
             None => Err(StoreError::Busy),
         }
     }

@@ -30,16 +30,55 @@ impl Naming {
         digest: &Digest,
         publish: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        self.with(|names| names.underway.insert(*digest));
+        self.begin(std::slice::from_ref(digest));
         let result = publish();
-        self.with(|names| {
-            if result.is_err() {
-                names.synced.remove(&shard(digest));
-                names.n_failed += 1;
-            }
-            names.underway.remove(digest)
-        });
+        self.end(std::slice::from_ref(digest), result.is_ok());
         result
+    }
+
+    /// The same for several at once, with a `publish` that syncs their directories last.
+    pub(crate) fn name_and_sync_all<T, E>(
+        &self,
+        digests: &[Digest],
+        publish: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let n_failed = self.begin(digests);
+        let result = publish();
+        self.end(digests, result.is_ok());
+        if result.is_ok() {
+            self.synced(digests, n_failed);
+        }
+        result
+    }
+
+    /// Content is being named from here on; returns how many names could not be made durable before.
+    fn begin(&self, digests: &[Digest]) -> u64 {
+        self.with(|names| {
+            names.underway.extend(digests);
+            names.n_failed
+        })
+    }
+
+    fn end(&self, digests: &[Digest], is_durable: bool) {
+        self.with(|names| {
+            for digest in digests {
+                if !is_durable {
+                    names.synced.remove(&shard(digest));
+                }
+                names.underway.remove(digest);
+            }
+            names.n_failed += u64::from(!is_durable);
+        });
+    }
+
+    /// The directories of content were synced, in an attempt that began after so many failures.
+    fn synced(&self, digests: &[Digest], n_failed: u64) {
+        self.with(|names| {
+            // A failure meanwhile may have come too late for this.
+            if names.n_failed == n_failed {
+                names.synced.extend(digests.iter().map(shard));
+            }
+        });
     }
 
     /// Runs `sync` on the directory of content that can be seen, if its name may not be durable.
@@ -55,12 +94,7 @@ impl Naming {
         });
         if !is_durable {
             sync()?;
-            self.with(|names| {
-                // A failure meanwhile may have come too late for this.
-                if names.n_failed == n_failed {
-                    names.synced.insert(shard(digest));
-                }
-            });
+            self.synced(std::slice::from_ref(digest), n_failed);
         }
         Ok(())
     }
@@ -105,6 +139,12 @@ mod tests {
         });
         named.unwrap();
         assert!(!syncs(&naming, &one));
+        // Several at once sync their directories.
+        octets[0] = 9;
+        let elsewhere = Digest::Sha256(octets);
+        let named: Result<(), ()> = naming.name_and_sync_all(&[elsewhere], || Ok(()));
+        named.unwrap();
+        assert!(!syncs(&naming, &elsewhere));
         // What failed may have been named all the same.
         naming.name(&one, || Err::<(), ()>(())).unwrap_err();
         assert_eq!(naming.ensure(&one, || Err(())), Err(()));

@@ -21,7 +21,7 @@ fn digest(octets: &[u8]) -> Digest {
 }
 
 /// An archive that was opened, and what is in it.
-fn origin(path: &Path) -> (Origin, Vec<Item>) {
+pub(super) fn origin(path: &Path) -> (Origin, Vec<Item>) {
     let archive = Archive::open(&[path.to_owned()]).unwrap();
     assert!(archive.problems.is_empty(), "{:?}", archive.problems);
     let format = Format::detect(&archive).unwrap();

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use bytes::Bytes;
 
 use super::{Change, Content, FaultyDisk, Kind, Lie, Medium, Write};
-use crate::disk::{Access, Disk, File, Room, Status};
+use crate::disk::{Access, Disk, File, FileSystem, Room, Status};
 
 impl Disk for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn File>> {
@@ -122,6 +122,11 @@ impl Disk for FaultyDisk {
         })
     }
 
+    fn file_system(&self, _: &Path) -> io::Result<Option<Box<dyn FileSystem>>> {
+        drop(self.begin(Kind::Look)?);
+        Ok(Some(Box::new(FaultyFileSystem(self.clone()))))
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn fmt::Debug + Send + Sync>> {
         let mut medium = self.begin(Kind::Look)?;
         if medium.faults.read_only {
@@ -174,6 +179,38 @@ impl Drop for Lock {
         if medium.life == self.disk.life {
             medium.locks.remove(&self.path);
         }
+    }
+}
+
+#[derive(Debug)]
+struct FaultyFileSystem(FaultyDisk);
+
+impl FileSystem for FaultyFileSystem {
+    fn sync(&self) -> io::Result<()> {
+        let mut medium = self.0.medium();
+        let result = medium.begin(self.0.life, Kind::Sync);
+        if medium.life != self.0.life || medium.is_over {
+            return result;
+        }
+        let lie = medium.faults.lie;
+        if lie != Some(Lie::Files) {
+            for content in medium.files.values_mut() {
+                for write in std::mem::take(&mut content.writes) {
+                    if result.is_ok() {
+                        write.apply(&mut content.durable);
+                    }
+                }
+            }
+        }
+        if result.is_ok() {
+            medium.n_syncs += 1;
+            if lie != Some(Lie::Directories) {
+                for change in std::mem::take(&mut medium.changes) {
+                    change.apply(&mut medium.durable);
+                }
+            }
+        }
+        result
     }
 }
 
