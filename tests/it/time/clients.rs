@@ -232,7 +232,7 @@ fn a_chronyd_that_has_us_as_its_peer_follows_us() {
     daemon.stop();
 }
 
-/// One more test that two programs are peers: the first has the time, the second follows it, and both show it so.
+/// Waits until a peer of the agent follows it, as the peer's `chronyc` shows it.
 fn follows(agent: &Agent, chronyc: impl Fn(&[&str]) -> (Option<i32>, String)) {
     wait::for_it("the peer is followed", PATIENCE, || {
         let (_, text) = chronyc(&["-c", "-n", "sources"]);

@@ -343,7 +343,8 @@ fn the_template_is_the_default_configuration() {
 #[test]
 fn the_examples_of_the_template_can_be_used() {
     let shown = template(true);
-    assert_eq!(shown.settings.sources.len(), 2);
+    // A server, a pool and a peer.
+    assert_eq!(shown.settings.sources.len(), 3);
     assert_eq!(shown.settings.refclocks.len(), 3);
     assert!(shown.settings.clock.temperature.is_some());
     assert_eq!(shown.settings.client.hardware_stamps.len(), 1);

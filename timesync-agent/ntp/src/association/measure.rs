@@ -65,7 +65,7 @@ impl Measured {
     }
 
     /// The same between peers, where most of a polling interval passes between the packets: the crystal's gain in that time is
-    /// taken out as far as it is known. What is not known of it makes the round trip longer and never shorter, so that the
+    /// taken out as far as it is known. The unknown rest makes the round trip longer and never shorter, so that the
     /// offset is right within it.
     pub(super) fn between_peers(times: &Times, packet: &Packet, context: &Context<'_>) -> Self {
         let raw = times.arrived.at - times.sent.at;

@@ -67,8 +67,8 @@ impl Peering {
         let mask = (1_u64 << (32 + i32::from(precision))) - 1;
         let [first, second] = bits.map(|bits| bits & mask);
         let origin = heard.map_or(NtpTimestamp::ZERO, |heard| heard.transmit);
-        // As if the clock had run with its learned frequency since then: what slews it would make the time between the two
-        // packets longer or shorter for the peer.
+        // As if the clock had run with its learned frequency since then: a slew would make the time between the two packets
+        // longer or shorter for the peer.
         let receive = heard.map_or(NtpTimestamp::ZERO, |heard| {
             let at = now.wall_at(heard.arrived.at, context.frequency);
             let at = NtpTimestamp(NtpTimestamp::of(reference.time_at(at)).0 ^ first);
@@ -138,7 +138,7 @@ fn is_after(one: NtpTimestamp, other: NtpTimestamp) -> bool {
     one.0.wrapping_sub(other.0).cast_signed() > 0
 }
 
-/// This timestamp or the next one that is none of the others. Zero is none.
+/// This timestamp, or the next one that differs from the others and from zero.
 fn distinct(timestamp: NtpTimestamp, others: [NtpTimestamp; 3]) -> NtpTimestamp {
     let candidates = (0..=4).map(|more| NtpTimestamp(timestamp.0.wrapping_add(more)));
     candidates

@@ -21,7 +21,7 @@ const JITTER: f64 = 0.02;
 const MISSED: f64 = 0.25;
 /// An answer of a server that has no time adds this: it may have one soon. chrony's.
 const NO_TIME: f64 = 0.1;
-/// A peer whose packet is about to come is waited for this many intervals; chrony's.
+/// Intervals to wait for a peer whose packet is about to come; chrony's.
 const PEER_WAIT: f64 = 1.1;
 /// Intervals to wait after a kiss-o'-death that says RATE, as chrony does.
 const BACK_OFF: f64 = 4.0;
@@ -100,7 +100,7 @@ impl Schedule {
         }
     }
 
-    /// Of a peer: one packet in each interval, and no burst.
+    /// The schedule of a peer: one packet in each interval, and no burst.
     pub(super) fn of_peer(options: &SourceOptions, jitter: Random) -> Self {
         Self {
             initial_burst: None,
@@ -223,7 +223,7 @@ impl Schedule {
         self.next = Some(next.max(now));
     }
 
-    /// The interval after the last request, of which so many seconds have passed.
+    /// The interval after the last request, of which `passed` seconds are over.
     fn interval(&mut self, passed: f64) -> Span {
         let whole = f64::from(self.poll()).exp2();
         let seconds = if let Some(peer) = self.peer {
