@@ -514,19 +514,11 @@ impl Leases {
             slot.next = Some(now + round_time(term));
             return;
         }
-        let holds = slot.until.is_some_and(|until| now < until);
+        let holds = slot.holds(now);
         if !holds && slot.until.take().is_some() {
             slot.is_outbid = true;
         }
-        let may_propose = slot.is_prepared(majority) || (holds && !slot.is_outbid);
-        let may_win = slot.may_win(majority, now);
-        let (kind, counter) = if may_propose {
-            (Kind::Propose, slot.counter)
-        } else if holds || may_win {
-            (Kind::Prepare, slot.next_counter())
-        } else {
-            (Kind::Prepare, QUESTION)
-        };
+        let (kind, counter) = slot.next_ballot(majority, now);
         *n_rounds += 1;
         let number = *n_rounds;
         if kind == Kind::Prepare {
@@ -804,6 +796,18 @@ impl Slot {
     /// Whether the holder was named in an earlier round too: it is more than a candidate that a few have accepted.
     fn has_seen_before(&self, round: u64) -> bool {
         self.seen.as_ref().is_some_and(|seen| seen.first < round)
+    }
+
+    /// What the next round asks, and the number of its ballot.
+    fn next_ballot(&mut self, majority: usize, now: Instant) -> (Kind, u64) {
+        let holds = self.holds(now);
+        if self.is_prepared(majority) || (holds && !self.is_outbid) {
+            (Kind::Propose, self.counter)
+        } else if holds || self.may_win(majority, now) {
+            (Kind::Prepare, self.next_counter())
+        } else {
+            (Kind::Prepare, QUESTION)
+        }
     }
 
     /// A number above all that are known: a lower one would only be refused.
