@@ -33,12 +33,15 @@
 //!
 //! Pure: the caller sends, and proves the name of each sender.
 
+mod round;
+
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::round::{Round, Vote};
 use crate::members::{Contact, MIN_NODES, PeerId};
 
 /// The longest term: a voter that has just started waits for longer than this.
@@ -249,28 +252,6 @@ struct Preempting {
 
 /// Names a voter: a peer, or this node.
 type Voter = Option<PeerId>;
-
-#[derive(Debug)]
-struct Round {
-    number: u64,
-    kind: Kind,
-    counter: u64,
-    term: Duration,
-    sent: Instant,
-    answers: BTreeMap<Voter, Vote>,
-    /// When the first grant to another node ends, of those that voters have named.
-    free_at: Option<Instant>,
-}
-
-/// A voter's answer, in short.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Vote {
-    Granted,
-    /// A higher ballot could have it.
-    Outbid,
-    Held,
-    Abstained,
-}
 
 /// The holder that another voter has named.
 #[derive(Clone, Debug)]
@@ -514,19 +495,11 @@ impl Leases {
             slot.next = Some(now + round_time(term));
             return;
         }
-        let holds = slot.until.is_some_and(|until| now < until);
+        let holds = slot.holds(now);
         if !holds && slot.until.take().is_some() {
             slot.is_outbid = true;
         }
-        let may_propose = slot.is_prepared(majority) || (holds && !slot.is_outbid);
-        let may_win = slot.may_win(majority, now);
-        let (kind, counter) = if may_propose {
-            (Kind::Propose, slot.counter)
-        } else if holds || may_win {
-            (Kind::Prepare, slot.next_counter())
-        } else {
-            (Kind::Prepare, QUESTION)
-        };
+        let (kind, counter) = slot.next_ballot(majority, now);
         *n_rounds += 1;
         let number = *n_rounds;
         if kind == Kind::Prepare {
@@ -806,6 +779,18 @@ impl Slot {
         self.seen.as_ref().is_some_and(|seen| seen.first < round)
     }
 
+    /// The kind of the next round, and the number of its ballot.
+    fn next_ballot(&mut self, majority: usize, now: Instant) -> (Kind, u64) {
+        let holds = self.holds(now);
+        if self.is_prepared(majority) || (holds && !self.is_outbid) {
+            (Kind::Propose, self.counter)
+        } else if holds || self.may_win(majority, now) {
+            (Kind::Prepare, self.next_counter())
+        } else {
+            (Kind::Prepare, QUESTION)
+        }
+    }
+
     /// A number above all that are known: a lower one would only be refused.
     fn next_counter(&mut self) -> u64 {
         let promised = self.promised.as_ref().map_or(0, |ballot| ballot.counter);
@@ -846,32 +831,6 @@ impl Slot {
         let wait = (preference(&demand) + drawn) * self.n_lost.min(3);
         self.n_lost = self.n_lost.saturating_add(1);
         self.next = self.next.map(|next| next.min(now + wait));
-    }
-}
-
-impl Round {
-    fn note(&mut self, voter: Voter, answer: &Answer, now: Instant) {
-        let vote = match answer {
-            Answer::Granted { .. } => Vote::Granted,
-            Answer::Held { left, .. } => {
-                let soonest = now + round_time(self.term) / 16;
-                let end = soonest.max(now + (*left).min(LONGEST_TERM));
-                self.free_at = Some(self.free_at.map_or(end, |known| known.min(end)));
-                Vote::Held
-            }
-            Answer::Outbid { .. } => Vote::Outbid,
-            Answer::Abstained => Vote::Abstained,
-        };
-        self.answers.insert(voter, vote);
-    }
-
-    fn count(&self, vote: Vote) -> usize {
-        self.answers.values().filter(|of| **of == vote).count()
-    }
-
-    /// How many voters could grant this, or a higher ballot.
-    fn n_open(&self) -> usize {
-        self.count(Vote::Granted) + self.count(Vote::Outbid)
     }
 }
 

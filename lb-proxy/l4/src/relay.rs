@@ -459,7 +459,7 @@ impl Engine {
     /// Waits for the sessions to end, and accepts no more at last; true when they all did within `limit`. Blocks.
     ///
     /// New clients are served while the sessions of before end. A process that is restarted has no successor before it
-    /// has ended, so nobody else would serve them meanwhile.
+    /// has ended, so no other one would serve them meanwhile.
     pub fn drain(&self, limit: Duration) -> bool {
         let begun = clock::now();
         let deadline = begun.checked_add(limit);

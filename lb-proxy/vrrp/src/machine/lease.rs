@@ -102,7 +102,7 @@ impl Machine {
     /// Wants nothing of the lease, as a backup does at first, and where advertisements decide.
     pub(super) fn demand_nothing(&mut self) {
         let demand = match self.tenancy.demand {
-            // What a process before this one has is not given up.
+            // The lease of a process before this one is not given up.
             None | Some(Demand::Wait) => Demand::Wait,
             Some(Demand::Ask { .. } | Demand::Drop) => Demand::Drop,
         };
