@@ -130,6 +130,11 @@ impl Service for Authd {
         );
         check_self(context, &shared, &stock.cell);
         let connections = shared.counters().clone();
+        context.connections.add(&connections.tcp);
+        let encrypted = listeners.encrypted.as_ref();
+        if encrypted.is_some_and(|encrypted| !encrypted.doq.is_empty()) {
+            context.connections.add(&connections.quic);
+        }
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let parts = WorkerParts {
             cell: Arc::clone(&stock.cell),

@@ -126,8 +126,13 @@ impl Service for Recursor {
             totals: totals.clone(),
         };
         let (streams, connections) =
-            tcp::start(sockets.streams, config.file.tcp, Responder::new(&resources))
-                .map_err(|error| StartError::io("TCP does not start", &error))?;
+            tcp::start(
+                sockets.streams,
+                config.file.tcp,
+                Responder::new(&resources),
+                &context.connections,
+            )
+            .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",
             ..EngineOptions::default()

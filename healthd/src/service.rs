@@ -115,7 +115,7 @@ impl Service for Healthd {
                 Arc::clone(&asker),
                 context.readiness.clone(),
             );
-            exchange.start(&driver, view, &context.readiness, &guard);
+            exchange.start(&driver, view, (&context.readiness, &context.connections), &guard);
         }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -128,13 +128,13 @@ impl Service for Healthd {
         page.add_to(&context.admin);
         if let Some(published) = published {
             let counters = driver.counters().clone();
-            published.start(page, counters, &context.readiness, &guard);
+            published.start(page, counters, (&context.readiness, &context.connections), &guard);
         }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
-        let bound = listeners.serve(&driver, &guard)?;
+        let bound = listeners.serve(&driver, &context.connections, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
             "Serving {}",

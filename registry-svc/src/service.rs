@@ -163,6 +163,10 @@ impl Service for Registry {
         }
         check_self(context, &store, &api, &workers);
         let server = serve(&workers, listeners, api, tls.clone(), &config).await?;
+        context.connections.add(server.connections());
+        if let Some(cluster) = &cluster {
+            context.connections.add(cluster.connections());
+        }
         let shown = Latest::new(config);
         let registry = Self {
             server,

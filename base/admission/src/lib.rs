@@ -235,7 +235,7 @@ impl Stream {
         }
         match self.phase {
             Phase::Opening(_) => Some((self.since + FIRST_OCTET, Reason::FirstOctet)),
-            Phase::Handshake => Some((self.arrived + HANDSHAKE, Reason::Handshake)),
+            Phase::Handshake => Some((self.arrived + policy.handshake, Reason::Handshake)),
             Phase::Request => Some((self.since + REQUEST, Reason::Request)),
             Phase::Body(octets) => {
                 let lasts = Duration::from_secs(octets / BODY_RATE).max(BODY_GRACE);
@@ -332,22 +332,16 @@ impl Places {
         opening: Opening,
         ended: &mut Vec<Ended>,
     ) -> Result<(), Refusal> {
-        if self.crowd(class).total(key) >= self.policy.source_most(class) {
+        if self.is_source_full(key, class) {
             let victim = self.crowd(class).oldest_of(key);
             self.displace(victim.ok_or(Refusal::Source)?, ended);
         }
-        if class == Class::Other
-            && let Some(network) = self.networks.get(&key.network())
-            && network.all() >= self.policy.network_most()
-        {
+        if let Some(network) = self.full_network(key, class) {
             let victim = network.above_share(self.policy.network_most(), key);
             self.displace(victim.ok_or(Refusal::Network)?.1, ended);
         }
-        let most = self.policy.handshakes_most();
-        if opening == Opening::Handshake
-            && class != Class::Member
-            && self.handshakes.all() >= most
-        {
+        if self.are_handshakes_full(class, opening) {
+            let most = self.policy.handshakes_most();
             let victim = self.handshakes.above_share(most, key);
             self.displace(victim.ok_or(Refusal::Handshakes)?.1, ended);
         }
@@ -356,6 +350,32 @@ impl Places {
             self.displace(victim, ended);
         }
         Ok(())
+    }
+
+    /// Whether a stream of this source would get a place, and no other one had to end for it.
+    #[must_use]
+    pub fn has_free(&self, source: Source, class: Class, opening: Opening) -> bool {
+        let key = source.key();
+        !self.is_source_full(key, class)
+            && self.full_network(key, class).is_none()
+            && !self.are_handshakes_full(class, opening)
+            && self.has_room(class)
+    }
+
+    fn is_source_full(&self, key: Key, class: Class) -> bool {
+        self.crowd(class).total(key) >= self.policy.source_most(class)
+    }
+
+    fn full_network(&self, key: Key, class: Class) -> Option<&Crowd> {
+        let network = self.networks.get(&key.network())?;
+        let is_full = class == Class::Other && network.all() >= self.policy.network_most();
+        is_full.then_some(network)
+    }
+
+    fn are_handshakes_full(&self, class: Class, opening: Opening) -> bool {
+        opening == Opening::Handshake
+            && class != Class::Member
+            && self.handshakes.all() >= self.policy.handshakes_most()
     }
 
     fn has_room(&self, class: Class) -> bool {

@@ -53,6 +53,7 @@ pub struct Policy {
     places: usize,
     source: Option<usize>,
     has_members: bool,
+    pub(crate) handshake: Duration,
     pub(crate) idle: Duration,
     pub(crate) stall: Duration,
 }
@@ -65,6 +66,7 @@ impl Policy {
             places: if places == 0 { 1 } else { places },
             source: None,
             has_members: false,
+            handshake: HANDSHAKE,
             idle: IDLE,
             stall: STALL,
         }
@@ -81,6 +83,13 @@ impl Policy {
     #[must_use]
     pub const fn with_members(mut self) -> Self {
         self.has_members = true;
+        self
+    }
+
+    /// The time for a handshake, as an option says.
+    #[must_use]
+    pub const fn with_handshake(mut self, handshake: Duration) -> Self {
+        self.handshake = handshake;
         self
     }
 

@@ -3,6 +3,7 @@
 //! Three connections: bulk transfers must delay neither short requests nor small content, which gets its share of
 //! the link beside them. Each is made when first needed and again after it broke.
 
+use std::net::{IpAddr, SocketAddr};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -107,6 +108,12 @@ impl Peer {
             connected: AtomicBool::new(false),
             known: Mutex::default(),
         }
+    }
+
+    /// Its address, unless it is known by a name.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        let address: SocketAddr = self.address.parse().ok()?;
+        Some(address.ip().to_canonical())
     }
 
     /// For what others wait for.

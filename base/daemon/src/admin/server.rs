@@ -21,12 +21,15 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::{Flow, Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
 use crate::caller::Role;
+use crate::connections::{
+    Answer, Answering, Connections, Opening, Placed, Policy, Table,
+};
 use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
 use crate::progress::Progress;
 use crate::readiness::Readiness;
 
-/// Scrapers, probes and people at once; more wait in the kernel's queue.
+/// Scrapers, probes and people at once.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Clients of streams, such as browsers that show a page. They leave room for scrapers and probes.
@@ -66,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     /// Requests that the caller had no right to.
     pub(crate) refused: Counter<u64>,
+    /// The connections of all listeners.
+    pub(crate) connections: Table,
     /// Asks the service itself for its status.
     pub(crate) status: mpsc::Sender<oneshot::Sender<Value>>,
 }
@@ -97,10 +102,14 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    /// The listener of this name.
+    pub(crate) fn new(shared: Arc<Shared>, name: &'static str) -> Self {
+        let policy = Policy::of(MAX_CONNECTIONS).with_idle(HEAD_TIMEOUT);
+        let connections = Connections::new(name, policy);
+        shared.connections.add(&connections);
         Self {
             shared,
-            acceptor: Acceptor::waiting(MAX_CONNECTIONS),
+            acceptor: Acceptor::new(connections, Opening::Request),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         }
     }
@@ -112,13 +121,10 @@ impl Server {
         identify: impl Fn(&L::Stream, Peer) -> Caller,
     ) {
         loop {
-            let (stream, peer, permit) = self.acceptor.next(&listener).await;
-            let caller = identify(&stream, peer);
+            let (stream, peer) = self.acceptor.next(&listener).await;
+            let caller = identify(stream.get_ref(), peer);
             let (shared, streams) = (Arc::clone(&self.shared), Arc::clone(&self.streams));
-            tokio::spawn(async move {
-                serve_connection(shared, streams, stream, caller).await;
-                drop(permit);
-            });
+            tokio::spawn(serve_connection(shared, streams, stream, caller));
         }
     }
 }
@@ -126,18 +132,24 @@ impl Server {
 async fn serve_connection<S>(
     shared: Arc<Shared>,
     streams: Arc<Semaphore>,
-    stream: S,
+    stream: Placed<S>,
     caller: Caller,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let place = stream.place().clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (shared, streams) = (Arc::clone(&shared), Arc::clone(&streams));
+        let answer = place.answer();
         async move {
-            Ok::<_, Infallible>(match flow(&shared, streams, &request, caller) {
+            let response = match flow(&shared, streams, &request, caller) {
                 Some(response) => response,
-                None => respond(&shared, request, caller).await.map(Either::Left),
-            })
+                None => {
+                    let response = respond(&shared, request, caller, &answer).await;
+                    response.map(Either::Left)
+                }
+            };
+            Ok::<_, Infallible>(response.map(|body| Answering::new(body, answer)))
         }
     });
     let served = http1::Builder::new()
@@ -190,9 +202,10 @@ async fn respond(
     shared: &Shared,
     request: hyper::Request<Incoming>,
     caller: Caller,
+    answer: &Answer,
 ) -> hyper::Response<Full<Bytes>> {
-    let answer = tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, caller)).await;
-    let (reply, allowed) = match answer {
+    let routed = route(shared, request, caller, answer);
+    let (reply, allowed) = match tokio::time::timeout(HANDLER_TIMEOUT, routed).await {
         Ok(Ok(reply)) => (reply, None),
         Ok(Err(NotAllowed(methods))) => {
             let reply = Reply::text(405, format!("this path takes {methods}\n"));
@@ -215,6 +228,7 @@ async fn route(
     shared: &Shared,
     request: hyper::Request<Incoming>,
     caller: Caller,
+    answer: &Answer,
 ) -> Result<Reply, NotAllowed> {
     if caller == Caller::Process(Role::Other) {
         return Ok(stranger(shared));
@@ -234,7 +248,8 @@ async fn route(
         {
             return Ok(refusal);
         }
-        let body = match Limited::new(body, MAX_BODY).collect().await {
+        let body = Limited::new(body, MAX_BODY).collect();
+        let body = match answer.reading(body).await {
             Ok(body) => body.to_bytes().to_vec(),
             Err(_) => {
                 let refusal = Reply::text(413, format!("at most {MAX_BODY} bytes are read\n"));
@@ -382,6 +397,7 @@ async fn status(shared: &Shared) -> Status<Value> {
         ready: reasons.is_empty(),
         reasons,
         notes: shared.readiness.details(),
+        streams: shared.connections.status(),
         detail: detail(shared).await,
     }
 }
