@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use cluster::Snapshot;
 use daemon::accept::Acceptor;
-use daemon::connections::{Connections, Opening, Policy, Table};
 use daemon::calendar::Timestamp;
+use daemon::connections::{Connections, Opening, Policy, Table};
 use daemon::drain::Guard;
 use daemon::latest::Reader;
 use parking_lot::Mutex;

@@ -125,14 +125,13 @@ impl Service for Recursor {
             jobs: driver.jobs(),
             totals: totals.clone(),
         };
-        let (streams, connections) =
-            tcp::start(
-                sockets.streams,
-                config.file.tcp,
-                Responder::new(&resources),
-                &context.connections,
-            )
-            .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let (streams, connections) = tcp::start(
+            sockets.streams,
+            config.file.tcp,
+            Responder::new(&resources),
+            &context.connections,
+        )
+        .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",
             ..EngineOptions::default()

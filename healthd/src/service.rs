@@ -115,7 +115,12 @@ impl Service for Healthd {
                 Arc::clone(&asker),
                 context.readiness.clone(),
             );
-            exchange.start(&driver, view, (&context.readiness, &context.connections), &guard);
+            exchange.start(
+                &driver,
+                view,
+                (&context.readiness, &context.connections),
+                &guard,
+            );
         }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -128,7 +133,12 @@ impl Service for Healthd {
         page.add_to(&context.admin);
         if let Some(published) = published {
             let counters = driver.counters().clone();
-            published.start(page, counters, (&context.readiness, &context.connections), &guard);
+            published.start(
+                page,
+                counters,
+                (&context.readiness, &context.connections),
+                &guard,
+            );
         }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);

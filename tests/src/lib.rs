@@ -24,6 +24,7 @@ pub mod slots;
 pub mod sockets;
 pub mod status;
 pub mod stream;
+pub mod strangers;
 pub mod time;
 pub mod upstream;
 pub mod wait;

@@ -92,7 +92,7 @@ pub enum Reason {
     /// Another client needs the place.
     Displaced,
     /// It has sent nothing.
-    FirstOctet,
+    Silent,
     /// Its handshake takes too long.
     Handshake,
     /// Its request takes too long.
@@ -109,7 +109,7 @@ impl Reason {
     /// All of them.
     pub const ALL: [Self; 7] = [
         Self::Displaced,
-        Self::FirstOctet,
+        Self::Silent,
         Self::Handshake,
         Self::Request,
         Self::Slow,
@@ -122,7 +122,7 @@ impl Reason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Displaced => "displaced",
-            Self::FirstOctet => "first-octet",
+            Self::Silent => "silent",
             Self::Handshake => "handshake",
             Self::Request => "request",
             Self::Slow => "slow",
@@ -234,7 +234,7 @@ impl Stream {
             return None;
         }
         match self.phase {
-            Phase::Opening(_) => Some((self.since + FIRST_OCTET, Reason::FirstOctet)),
+            Phase::Opening(_) => Some((self.since + FIRST_OCTET, Reason::Silent)),
             Phase::Handshake => Some((self.arrived + policy.handshake, Reason::Handshake)),
             Phase::Request => Some((self.since + REQUEST, Reason::Request)),
             Phase::Body(octets) => {
@@ -627,7 +627,10 @@ impl Places {
             && at <= now
         {
             self.timed.pop_first();
-            let deadline = self.streams.get(&id).and_then(|stream| stream.deadline(&self.policy));
+            let deadline = self
+                .streams
+                .get(&id)
+                .and_then(|stream| stream.deadline(&self.policy));
             match deadline {
                 Some((deadline, reason)) if deadline <= now => {
                     self.leave(id);

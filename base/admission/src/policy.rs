@@ -169,6 +169,10 @@ impl Policy {
         if u64::from(free) * 2 >= u64::from(all) {
             return None;
         }
-        Some((self.idle * 2).mul_f64(f64::from(free) / f64::from(all)).max(SHORTEST_IDLE.min(self.idle)))
+        Some(
+            (self.idle * 2)
+                .mul_f64(f64::from(free) / f64::from(all))
+                .max(SHORTEST_IDLE.min(self.idle)),
+        )
     }
 }

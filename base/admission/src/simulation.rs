@@ -115,11 +115,29 @@ impl Simulation {
         let (plain, tls) = (Opening::Request, Opening::Handshake);
         let clients = vec![
             client("a client", Class::Other, ip(198, 51, 100, 7), plain, false),
-            client("a client in the attackers' network", Class::Other, ip(192, 0, 2, 250), plain, false),
-            client("a client with TLS", Class::Other, ip(203, 0, 113, 7), tls, false),
+            client(
+                "a client in the attackers' network",
+                Class::Other,
+                ip(192, 0, 2, 250),
+                plain,
+                false,
+            ),
+            client(
+                "a client with TLS",
+                Class::Other,
+                ip(203, 0, 113, 7),
+                tls,
+                false,
+            ),
             client("the node", Class::Node, ip(127, 0, 0, 1), plain, false),
             client("another node", Class::Member, ip(10, 0, 0, 2), tls, true),
-            client("a node at another address", Class::Other, ip(10, 9, 0, 2), tls, true),
+            client(
+                "a node at another address",
+                Class::Other,
+                ip(10, 9, 0, 2),
+                tls,
+                true,
+            ),
         ];
         Self {
             seed,

@@ -67,7 +67,13 @@ fn places_are_reserved_for_nodes_and_never_all_of_few() {
     check(Policy::of(3), (0, 0, 3));
     check(Policy::of(8).with_members(), (2, 2, 4));
     check(Policy::of(0), (0, 0, 1));
-    let most = |policy: Policy| (policy.source_most(Class::Other), policy.network_most(), policy.handshakes_most());
+    let most = |policy: Policy| {
+        (
+            policy.source_most(Class::Other),
+            policy.network_most(),
+            policy.handshakes_most(),
+        )
+    };
     assert_eq!(most(Policy::of(1028)), (128, 512, 256));
     assert_eq!(most(Policy::of(20)), (8, 32, 4));
     assert_eq!(most(Policy::of(1028).with_source(3)), (3, 12, 256));
@@ -205,7 +211,7 @@ fn every_phase_has_its_time() {
         let decision = rig.places.arrive(source, Class::Other, opening, now);
         decision.outcome.unwrap()
     };
-    check("silent", Reason::FirstOctet, 3000, &|rig| {
+    check("silent", Reason::Silent, 3000, &|rig| {
         opened(rig, Opening::Request)
     });
     check("handshake", Reason::Handshake, 3000, &|rig| {
@@ -240,17 +246,22 @@ fn every_phase_has_its_time() {
         rig.places.received(id, 20 * 1024, rig.now);
         id
     });
-    check("client that takes nothing", Reason::Stalled, 60_000, &|rig| {
-        let id = opened(rig, Opening::Request);
-        rig.places.answer(id);
-        assert_eq!(rig.after(100_000), []);
-        rig.places.blocked(id, true, rig.now);
-        assert_eq!(rig.after(59_000), []);
-        // It takes slowly, which is all that is asked.
-        rig.places.blocked(id, false, rig.now);
-        rig.places.blocked(id, true, rig.now);
-        id
-    });
+    check(
+        "client that takes nothing",
+        Reason::Stalled,
+        60_000,
+        &|rig| {
+            let id = opened(rig, Opening::Request);
+            rig.places.answer(id);
+            assert_eq!(rig.after(100_000), []);
+            rig.places.blocked(id, true, rig.now);
+            assert_eq!(rig.after(59_000), []);
+            // It takes slowly, which is all that is asked.
+            rig.places.blocked(id, false, rig.now);
+            rig.places.blocked(id, true, rig.now);
+            id
+        },
+    );
 }
 
 #[test]
@@ -266,7 +277,11 @@ fn the_time_to_be_idle_shrinks_over_half_load_for_those_that_are_idle_already() 
     check(hundred, 75, Some(15_000));
     check(hundred, 90, Some(6_000));
     check(hundred, 100, Some(500));
-    check(hundred.with_idle(Duration::from_millis(200)), 100, Some(200));
+    check(
+        hundred.with_idle(Duration::from_millis(200)),
+        100,
+        Some(200),
+    );
     let first = rig.idle("192.0.2.1");
     assert_eq!(rig.after(25_000), []);
     assert_eq!(rig.places.next_deadline(), None);

@@ -125,7 +125,7 @@ pub struct Streams {
     /// Streams that got no place, by the reason: `full`, `source`, `network`, `handshakes`.
     pub refused: BTreeMap<String, u64>,
     /// Streams that had to give their places back, by the reason: `displaced` for another one, or for their time:
-    /// `first-octet`, `handshake`, `request`, `slow`, `idle`, `stalled`.
+    /// `silent`, `handshake`, `request`, `slow`, `idle`, `stalled`.
     pub ended: BTreeMap<String, u64>,
 }
 

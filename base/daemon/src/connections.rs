@@ -144,7 +144,10 @@ impl Connections {
                 signal,
             }))),
             Err(refusal) => {
-                count(&self.refused, Refusal::ALL.iter().position(|one| *one == refusal));
+                count(
+                    &self.refused,
+                    Refusal::ALL.iter().position(|one| *one == refusal),
+                );
                 Err(refusal)
             }
         }
@@ -158,7 +161,10 @@ impl Connections {
 
     fn end(&self, state: &mut State, ended: &[Ended]) {
         for ended in ended {
-            count(&self.ended, Reason::ALL.iter().position(|one| *one == ended.reason));
+            count(
+                &self.ended,
+                Reason::ALL.iter().position(|one| *one == ended.reason),
+            );
             if let Some(signal) = state.signals.remove(&ended.id) {
                 signal.end();
             }
@@ -234,7 +240,10 @@ impl Connections {
 
     /// How many were refused, by the reason.
     pub fn refused_by(&self) -> impl Iterator<Item = (Refusal, u64)> {
-        let counts = self.refused.iter().map(|count| count.load(Ordering::Relaxed));
+        let counts = self
+            .refused
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed));
         Refusal::ALL.into_iter().zip(counts)
     }
 

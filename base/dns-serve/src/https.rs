@@ -191,7 +191,10 @@ impl<S: Service> Caller<S> {
             Place::Target(query) => query.into(),
             Place::Body => {
                 let body = Limited::new(body, MAX_QUERY).collect();
-                match place.reading(timeout(self.service.limits().idle, body)).await {
+                match place
+                    .reading(timeout(self.service.limits().idle, body))
+                    .await
+                {
                     Ok(Ok(body)) => body.to_bytes(),
                     Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::LONG),
                     Ok(Err(_)) => return Err(Refusal::BROKEN),

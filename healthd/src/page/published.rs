@@ -21,9 +21,7 @@ use std::time::Duration;
 use ::config::healthd::PageTls;
 use daemon::accept::{Acceptor, Peer};
 use daemon::admin::{Flow, Reply};
-use daemon::connections::{
-    Answering, Connections, Opening, Placed, Policy, Table,
-};
+use daemon::connections::{Answering, Connections, Opening, Placed, Policy, Table};
 use daemon::disk::Stamp;
 use daemon::drain::Guard;
 use daemon::exit;

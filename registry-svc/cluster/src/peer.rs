@@ -3,8 +3,8 @@
 //! Three connections: bulk transfers must delay neither short requests nor small content, which gets its share of
 //! the link beside them. Each is made when first needed and again after it broke.
 
-use std::net::{IpAddr, SocketAddr};
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

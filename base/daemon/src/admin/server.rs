@@ -21,9 +21,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use super::{Flow, Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
 use crate::caller::Role;
-use crate::connections::{
-    Answer, Answering, Connections, Opening, Placed, Policy, Table,
-};
+use crate::connections::{Answer, Answering, Connections, Opening, Placed, Policy, Table};
 use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
 use crate::progress::Progress;

@@ -88,7 +88,11 @@ impl Collector for StreamsCollector {
                 .map(|(reason, count)| (by(one, reason.name()), count))
                 .collect()
         });
-        page.counters(metrics::STREAMS_REFUSED, "Streams that got no place", refused)?;
+        page.counters(
+            metrics::STREAMS_REFUSED,
+            "Streams that got no place",
+            refused,
+        )?;
         let ended = self.0.collect(|one| {
             let ended = one.ended_by();
             ended

@@ -397,7 +397,9 @@ fn open_admin(
                     owner: None,
                     source,
                 })?;
-                tokio::spawn(Server::new(Arc::clone(&shared), "admin").serve(listener, from_network));
+                tokio::spawn(
+                    Server::new(Arc::clone(&shared), "admin").serve(listener, from_network),
+                );
             }
             let (end, predecessor) = Predecessor::new(shares);
             if shares && !is_inherited {
@@ -420,7 +422,9 @@ fn open_admin(
                 };
                 tracing::info!(%address, "Admin listener is up");
                 end.send_replace(false);
-                Server::new(shared, "admin").serve(listener, from_network).await;
+                Server::new(shared, "admin")
+                    .serve(listener, from_network)
+                    .await;
             });
             Ok((None, predecessor))
         }

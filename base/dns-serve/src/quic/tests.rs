@@ -99,9 +99,7 @@ async fn connections_beyond_the_bounds_are_refused_and_counted() {
     for _ in 0..3 {
         let (endpoint, connection) = server.connect(crate::DOQ).await.unwrap();
         let asking = connection.clone();
-        answers.spawn(async move {
-            while ask_once(&asking, b"\0\0query").await.is_some() {}
-        });
+        answers.spawn(async move { while ask_once(&asking, b"\0\0query").await.is_some() {} });
         open.push((endpoint, connection));
     }
     let quic = &server.service.counters().quic;
