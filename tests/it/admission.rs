@@ -98,7 +98,8 @@ fn displaced(admin: SocketAddr, listener: &str) {
     assert!(seen["ended"]["displaced"].as_u64() > Some(0), "{seen}");
     assert!(seen["open"].as_u64() <= seen["places"].as_u64(), "{seen}");
     let (_, metrics) = http_get(admin, "/metrics").unwrap();
-    let name = format!("outpost_streams_ended_total{{listener=\"{listener}\",reason=\"displaced\"}}");
+    let name =
+        format!("outpost_streams_ended_total{{listener=\"{listener}\",reason=\"displaced\"}}");
     assert!(metric(&metrics, &name) > Some(0.0), "{metrics}");
 }
 
@@ -161,8 +162,16 @@ fn dns_over_tls_and_https_are_answered() {
     let attacks: [&[u8]; 2] = [b"", b"\x16\x03\x01\x02"];
     served(dot, &attacks, || {
         let mut kdig = Command::new("kdig");
-        kdig.arg(format!("@{}", dot.ip())).args(["-p", "8853", "-b", "127.0.0.3"]);
-        kdig.args(["+tls", "+short", "+timeout=5", "+retry=0", "ns.example.com", "A"]);
+        kdig.arg(format!("@{}", dot.ip()))
+            .args(["-p", "8853", "-b", "127.0.0.3"]);
+        kdig.args([
+            "+tls",
+            "+short",
+            "+timeout=5",
+            "+retry=0",
+            "ns.example.com",
+            "A",
+        ]);
         let (_, stdout, stderr) = run(kdig);
         assert_eq!(stdout, "192.0.2.53\n", "{stderr}");
     });
@@ -177,7 +186,15 @@ fn dns_over_tls_and_https_are_answered() {
 /// Has curl ask from the client's address, without a look at the certificate.
 fn curl(url: &str, expected: &str) {
     let mut curl = Command::new("curl");
-    curl.args(["-sSk", "-m", "10", "--interface", "127.0.0.3", "-o", "/dev/null"]);
+    curl.args([
+        "-sSk",
+        "-m",
+        "10",
+        "--interface",
+        "127.0.0.3",
+        "-o",
+        "/dev/null",
+    ]);
     curl.args(["-w", "%{http_code}", url]);
     let (_, stdout, stderr) = run(curl);
     assert_eq!(stdout, expected, "{url}: {stderr}");
@@ -261,7 +278,8 @@ fn the_admin_listeners_of_a_service_answer() {
     let path = place.admin_socket();
     let open = |octets: &[u8]| unix(&path, octets);
     for octets in HTTP {
-        let attackers: Vec<UnixStream> = (0..MANY).filter_map(|_| open(octets.as_bytes())).collect();
+        let attackers: Vec<UnixStream> =
+            (0..MANY).filter_map(|_| open(octets.as_bytes())).collect();
         for _ in 0..TIMES {
             let answer = get(UnixStream::connect(&path).unwrap(), "/livez");
             assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
@@ -295,7 +313,8 @@ fn the_published_page_is_shown() {
     site.files.write("healthd.toml", &config);
     let _healthd = site.start("healthd");
     wait::for_it("the page is published", Duration::from_secs(20), || {
-        streams(site.admin("healthd"), "page")["places"].is_u64() && try_connect_from(CLIENT, page).is_ok()
+        streams(site.admin("healthd"), "page")["places"].is_u64()
+            && try_connect_from(CLIENT, page).is_ok()
     });
     served(page, &[b"", b"\x16\x03\x01\x02"], || {
         curl(&format!("https://{page}/"), "200");

@@ -253,7 +253,7 @@ impl Stream {
 
 /// The places of one listener, or of several that share them.
 #[derive(Debug)]
-pub struct Places {
+pub struct Admission {
     policy: Policy,
     streams: BTreeMap<Id, Stream>,
     next: u64,
@@ -271,7 +271,7 @@ pub struct Places {
     idle: BTreeSet<(Instant, Id)>,
 }
 
-impl Places {
+impl Admission {
     /// No stream yet.
     #[must_use]
     pub const fn new(policy: Policy) -> Self {
@@ -384,7 +384,9 @@ impl Places {
             Class::Node => self.taken.node < self.policy.for_node(),
             Class::Member => self.taken.members < self.policy.for_members(),
         };
-        reserved || self.shared() < self.policy.for_all()
+        // A proven one leaves the places of its class to others of it, so these alone are no bound.
+        self.taken.all() < self.policy.places()
+            && (reserved || self.shared() < self.policy.for_all())
     }
 
     /// The places of everybody that are taken: those that others have, and those that the node and members have beyond

@@ -74,7 +74,7 @@ struct Client {
 struct Simulation {
     seed: u64,
     random: Random,
-    places: Places,
+    places: Admission,
     now: Instant,
     streams: BTreeMap<Id, Seen>,
     /// Answers of attackers, and when they end.
@@ -142,7 +142,7 @@ impl Simulation {
         Self {
             seed,
             random,
-            places: Places::new(policy),
+            places: Admission::new(policy),
             now: Instant::now(),
             streams: BTreeMap::new(),
             answers: Vec::new(),

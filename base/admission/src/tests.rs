@@ -10,14 +10,14 @@ fn address(text: &str) -> Source {
 
 /// A listener, and its clock.
 struct Rig {
-    places: Places,
+    places: Admission,
     now: Instant,
 }
 
 impl Rig {
     fn new(policy: Policy) -> Self {
         Self {
-            places: Places::new(policy),
+            places: Admission::new(policy),
             now: Instant::now(),
         }
     }
@@ -170,6 +170,20 @@ fn the_node_and_the_members_have_places_that_others_do_not_take() {
     // They take none from the node's places for others.
     let refused = rig.arrive("203.0.113.1", Class::Other);
     assert_eq!(refused.outcome, Err(Refusal::Full));
+}
+
+#[test]
+fn proven_streams_do_not_exceed_the_places() {
+    let mut rig = Rig::new(Policy::of(16));
+    for _ in 0..16 {
+        let id = rig.arrive("127.0.0.1", Class::Node).outcome.unwrap();
+        rig.places.prove(id);
+    }
+    let refused = rig.arrive("127.0.0.1", Class::Node);
+    assert_eq!(
+        (refused.outcome, rig.places.taken().members),
+        (Err(Refusal::Full), 16)
+    );
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::Instant;
 
-use admission::{Ended, Id, Places, Taken};
+use admission::{Admission, Ended, Id, Taken};
 use parking_lot::{Mutex, RwLock};
 use rustix::process::{Resource, getrlimit};
 use tokio::sync::Notify;
@@ -46,7 +46,7 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct State {
-    places: Places,
+    admission: Admission,
     signals: BTreeMap<Id, Arc<Signal>>,
     /// The deadline that is waited for.
     armed: Option<Instant>,
@@ -83,7 +83,7 @@ impl Connections {
             name,
             policy,
             state: Mutex::new(State {
-                places: Places::new(policy),
+                admission: Admission::new(policy),
                 signals: BTreeMap::new(),
                 armed: None,
                 is_watched: false,
@@ -127,7 +127,7 @@ impl Connections {
         let signal = Arc::new(Signal::default());
         let admitted = self.with(|state| {
             let now = clock::now();
-            let decision = state.places.arrive(source, class, opening, now);
+            let decision = state.admission.arrive(source, class, opening, now);
             self.end(state, &decision.ended);
             let id = decision.outcome?;
             state.signals.insert(id, Arc::clone(&signal));
@@ -156,7 +156,7 @@ impl Connections {
     /// Whether a connection would get a place, and no other one had to end for it.
     #[must_use]
     pub fn has_free(&self, source: Source, class: Class, opening: Opening) -> bool {
-        self.state.lock().places.has_free(source, class, opening)
+        self.state.lock().admission.has_free(source, class, opening)
     }
 
     fn end(&self, state: &mut State, ended: &[Ended]) {
@@ -175,7 +175,7 @@ impl Connections {
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = change(&mut state);
-        let is_sooner = match (state.places.next_deadline(), state.armed) {
+        let is_sooner = match (state.admission.next_deadline(), state.armed) {
             (Some(next), Some(armed)) => next < armed,
             (next, None) => next.is_some(),
             (None, Some(_)) => false,
@@ -192,10 +192,10 @@ impl Connections {
         loop {
             let armed = {
                 let state = &mut *self.state.lock();
-                let ended = state.places.due(clock::now());
+                let ended = state.admission.due(clock::now());
                 self.end(state, &ended);
-                state.armed = state.places.next_deadline();
-                if state.places.is_empty() {
+                state.armed = state.admission.next_deadline();
+                if state.admission.is_empty() {
                     (state.armed, state.is_watched) = (None, false);
                     return;
                 }
@@ -229,7 +229,7 @@ impl Connections {
     /// The places that are taken.
     #[must_use]
     pub fn taken(&self) -> Taken {
-        self.state.lock().places.taken()
+        self.state.lock().admission.taken()
     }
 
     /// How many are open.
@@ -278,38 +278,41 @@ struct Held {
 }
 
 impl Place {
-    fn change(&self, change: impl FnOnce(&mut Places, Id, Instant)) {
+    fn change(&self, change: impl FnOnce(&mut Admission, Id, Instant)) {
         let id = self.0.id;
         self.0
             .connections
-            .with(|state| change(&mut state.places, id, clock::now()));
+            .with(|state| change(&mut state.admission, id, clock::now()));
     }
 
     /// So many octets have come from the client.
     pub fn received(&self, octets: usize) {
         let octets = u64::try_from(octets).unwrap_or(u64::MAX);
-        self.change(|places, id, now| places.received(id, octets, now));
+        self.change(|admission, id, now| admission.received(id, octets, now));
     }
 
     /// The handshake is made, or the client has nothing more to come: the connection is idle.
     pub fn idle(&self) {
-        self.change(|places, id, now| places.idle(id, now));
+        self.change(|admission, id, now| admission.idle(id, now));
     }
 
     /// An answer is in flight, until the guard is dropped.
     #[must_use]
     pub fn answer(&self) -> Answer {
-        self.change(|places, id, _| places.answer(id));
-        Answer(self.clone())
+        self.change(|admission, id, _| admission.answer(id));
+        Answer {
+            place: self.clone(),
+            is_counted: AtomicBool::new(true),
+        }
     }
 
     /// The client is a node of the site by its certificate, or a process that a socket's mode lets in: it stays.
     pub fn prove(&self) {
-        self.change(|places, id, _| places.prove(id));
+        self.change(|admission, id, _| admission.prove(id));
     }
 
     fn blocked(&self, is_blocked: bool) {
-        self.change(|places, id, now| places.blocked(id, is_blocked, now));
+        self.change(|admission, id, now| admission.blocked(id, is_blocked, now));
     }
 
     /// Whether the connection has to end.
@@ -353,9 +356,9 @@ impl Drop for Held {
     fn drop(&mut self) {
         let id = self.id;
         self.connections.with(|state| {
-            state.places.leave(id);
+            state.admission.leave(id);
             state.signals.remove(&id);
-            if state.places.is_empty() {
+            if state.admission.is_empty() {
                 // The task of deadlines ends.
                 self.connections.is_sooner.notify_one();
             }
@@ -365,21 +368,31 @@ impl Drop for Held {
 
 /// An answer in flight.
 #[derive(Debug)]
-pub struct Answer(Place);
+pub struct Answer {
+    place: Place,
+    /// Whether it counts: not while the body of its request is read.
+    is_counted: AtomicBool,
+}
 
 impl Answer {
     /// Reads the body of a request, which has to come at some speed. Meanwhile the answer is not in flight.
     pub async fn reading<F: Future>(&self, body: F) -> F::Output {
-        self.0.change(|places, id, now| places.body(id, now));
+        self.is_counted.store(false, Ordering::Relaxed);
+        self.place
+            .change(|admission, id, now| admission.body(id, now));
         let output = body.await;
-        self.0.change(|places, id, _| places.answer(id));
+        self.place.change(|admission, id, _| admission.answer(id));
+        self.is_counted.store(true, Ordering::Relaxed);
         output
     }
 }
 
 impl Drop for Answer {
     fn drop(&mut self) {
-        self.0.change(|places, id, now| places.answered(id, now));
+        if self.is_counted.load(Ordering::Relaxed) {
+            self.place
+                .change(|admission, id, now| admission.answered(id, now));
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! DNS over QUIC (RFC 9250): one query on each stream of a connection.
 //!
 //! A client without a place is refused before any cryptography. While half of the places are taken, or when the client
-//! would take the place of another one, it proves its address first (RFC 9000 §8.1.2): forged addresses take nothing.
+//! would replace another one, it proves its address first (RFC 9000 §8.1.2): forged addresses take nothing.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

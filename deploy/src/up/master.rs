@@ -159,7 +159,7 @@ async fn pass_on(mut stream: Placed<TcpStream>, address: SocketAddr) -> io::Resu
     Ok(())
 }
 
-/// Open connections to one port; one more takes the place of one without an answer.
+/// Open connections to one port; one more replaces one without an answer.
 const CONNECTIONS: usize = 64;
 /// How long one connection may last.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(2);

@@ -388,7 +388,7 @@ fn one_client_has_not_all_connections() {
             client.is_answered(200).await;
             kept.push(client);
         }
-        // Its next one takes the place of its oldest, and so does that of another address.
+        // Its next one replaces its oldest, and so does that of another address.
         let mut third = site.connect().await;
         third.send(BASE).await;
         third.is_answered(200).await;
