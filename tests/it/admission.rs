@@ -219,7 +219,7 @@ fn the_registry_is_answered_in_the_clear_and_over_tls() {
     let [certificate, key] = ["crt", "key"].map(|kind| secured.files.join(&format!("r.{kind}")));
     self_signed(&certificate, &key, "registry.example.com");
     let tls = format!(
-        "[tls]\ncertificate = \"{}\"\nkey = \"{}\"\n\n",
+        "[[tls.certificates]]\ncertificate = \"{}\"\nkey = \"{}\"\n\n",
         certificate.display(),
         key.display()
     );

@@ -65,9 +65,12 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
     let Some(tls) = &shared.tls else {
         let first = tokio::time::timeout(settings.head, first_octets(stream.get_ref()));
         let protocol = tokio::select! {
-            Ok(Some(protocol)) = first => protocol,
-            () = place.ended() => return,
-            else => return,
+            first = first => first.ok().flatten(),
+            // Looking ahead reads nothing, and so does not fail.
+            () = place.ended() => None,
+        };
+        let Some(protocol) = protocol else {
+            return;
         };
         let stream = heard(stream, protocol);
         return speak(&shared, (stream, &place), protocol, peer, guard).await;
