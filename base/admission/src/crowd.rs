@@ -34,7 +34,7 @@ pub(crate) struct Share {
     pub(crate) most: usize,
     pub(crate) sources: usize,
     /// The streams of the newcomer's source. One that has more gives way, whatever the share: sources whose answers are all
-    /// in flight may hold so much that nobody else has its share.
+    /// in flight may hold so much that no other one has its share.
     pub(crate) own: usize,
 }
 

@@ -10,7 +10,7 @@
 //! | handshakes at once: S/4 | the oldest of the source that has the most ends |
 //! | streams in all | the oldest such stream of the source that has the most ends, if that is above its share (S by the number of sources) or more than the newcomer's source has |
 //!
-//! Where no such stream is found, the newcomer is refused. A stream with an answer in flight never ends for another one,
+//! If there is no such stream, the newcomer is refused. A stream with an answer in flight never ends for another one,
 //! and nor does one whose client has proven that it is a node of the site. Each phase has a time ([`FIRST_OCTET`],
 //! [`HANDSHAKE`], [`REQUEST`]); while more than half of S is taken, the time to be idle shrinks.
 //!
@@ -157,7 +157,7 @@ pub struct Taken {
     pub others: usize,
     /// By the node itself.
     pub node: usize,
-    /// By other nodes, and by whoever is at their addresses.
+    /// By other nodes, and by others at their addresses.
     pub members: usize,
 }
 
@@ -473,7 +473,7 @@ impl Admission {
             return;
         };
         let next = match stream.phase {
-            // The deadline is looked at when it comes.
+            // `due` compares them with the deadline.
             Phase::Body(before) => {
                 stream.phase = Phase::Body(before.saturating_add(octets));
                 return;
@@ -638,7 +638,7 @@ impl Admission {
                     self.leave(id);
                     ended.push(Ended { id, reason });
                 }
-                // The body of a request goes on.
+                // The body of a request continues.
                 _ => self.change(id, |_| {}),
             }
         }

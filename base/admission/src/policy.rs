@@ -10,7 +10,7 @@ pub const FIRST_OCTET: Duration = Duration::from_secs(3);
 /// The time for a handshake, from the arrival of the stream.
 pub const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// The time for a request, from its first octet to its last; of HTTP, to the end of its head.
+/// The time for a request, from its first octet to its last, or to the end of a head of HTTP.
 pub const REQUEST: Duration = Duration::from_secs(10);
 
 /// The time that a stream may be idle at a listener without an option for it.
@@ -59,7 +59,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The policy for so many places; one at least.
+    /// The policy for this many places; one at least.
     #[must_use]
     pub const fn of(places: usize) -> Self {
         Self {
@@ -161,7 +161,7 @@ impl Policy {
         (self.for_all() / HANDSHAKES_PART).max(1)
     }
 
-    /// The time that a stream may be idle while so many of the places of everybody are taken: 2(1 - x) of the whole
+    /// The time that a stream may be idle while this many of the places of everybody are taken: 2(1 - x) of the whole
     /// time when the part x is taken. None up to the half.
     pub(crate) fn idle_time(&self, taken: usize) -> Option<Duration> {
         let all = u32::try_from(self.for_all()).unwrap_or(u32::MAX);

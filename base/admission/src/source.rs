@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// Where a stream comes from.
+/// The origin of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A client of a network.

@@ -38,7 +38,7 @@ pub struct Connections {
     state: Mutex<State>,
     /// The addresses of other nodes.
     members: RwLock<Vec<IpAddr>>,
-    /// A deadline is earlier than the one that is waited for.
+    /// A deadline is earlier than the armed one.
     is_sooner: Notify,
     refused: [AtomicU64; Refusal::ALL.len()],
     ended: [AtomicU64; Reason::ALL.len()],
@@ -48,7 +48,7 @@ pub struct Connections {
 struct State {
     admission: Admission,
     signals: BTreeMap<Id, Arc<Signal>>,
-    /// The deadline that is waited for.
+    /// The deadline for which the task of deadlines waits.
     armed: Option<Instant>,
     /// Whether a task looks at deadlines.
     is_watched: bool,
@@ -285,7 +285,7 @@ impl Place {
             .with(|state| change(&mut state.admission, id, clock::now()));
     }
 
-    /// So many octets have come from the client.
+    /// This many octets have come from the client.
     pub fn received(&self, octets: usize) {
         let octets = u64::try_from(octets).unwrap_or(u64::MAX);
         self.change(|admission, id, now| admission.received(id, octets, now));
@@ -417,7 +417,7 @@ pub fn within_descriptors(wanted: usize, each: usize, reserved: usize) -> usize 
 }
 
 fn places_within(limit: usize, each: usize, reserved: usize) -> usize {
-    // Of very few descriptors, half are for connections.
+    // Connections have half of very few descriptors.
     (limit.saturating_sub(reserved) / each.max(1))
         .max(limit / each.max(1) / 2)
         .max(1)

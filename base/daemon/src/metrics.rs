@@ -34,7 +34,7 @@ pub const ADMIN_REFUSED: &str = "outpost_admin_refused";
 /// `outpost_streams_places`: the places of a listener.
 pub const STREAMS_PLACES: &str = "outpost_streams_places";
 
-/// `outpost_streams_open`: those that are taken, by whom.
+/// `outpost_streams_open`: those that are taken, by the kind of client.
 pub const STREAMS_OPEN: &str = "outpost_streams_open";
 
 /// `outpost_streams_refused_total`: streams that got no place, by the reason.

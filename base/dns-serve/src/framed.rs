@@ -114,7 +114,7 @@ struct Phase<'a> {
     busy: Option<connections::Answer>,
     /// A part of a query has come.
     is_asking: bool,
-    /// The last time that the place was told that the connection is idle.
+    /// The last time that the place heard that the connection is idle.
     idle: Instant,
 }
 

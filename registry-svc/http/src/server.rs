@@ -105,7 +105,7 @@ impl Server {
         settings: Settings,
     ) -> io::Result<Self> {
         let (drain, guard) = Drain::new();
-        // The rate of a body is not asked for: pushes over slow links go on, as long as something comes in `stall`.
+        // The rate of a body is not asked for: pushes over slow links continue, as long as something comes in time.
         let places = within_descriptors(settings.connections, 2, RESERVED);
         let policy = Policy::of(places)
             .with_idle(settings.head)

@@ -14,7 +14,7 @@ use super::{Place, Side};
 pub struct Placed<S> {
     stream: S,
     place: Place,
-    /// Whether octets that come are told: the first, and then those of requests.
+    /// The octets that the place hears of.
     tells: Tells,
     is_blocked: bool,
 }

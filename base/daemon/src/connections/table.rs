@@ -21,7 +21,7 @@ impl Table {
         self.0.write().push(Arc::clone(connections));
     }
 
-    /// What `/status` says of them.
+    /// Their part of `/status`.
     #[must_use]
     pub fn status(&self) -> Vec<Streams> {
         self.0.read().iter().map(|one| status(one)).collect()
