@@ -128,7 +128,7 @@ impl Service for Recursor {
         let (streams, connections) = tcp::start(
             sockets.streams,
             config.file.tcp,
-            Responder::new(&resources),
+            &resources,
             &context.connections,
         )
         .map_err(|error| StartError::io("TCP does not start", &error))?;

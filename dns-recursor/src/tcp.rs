@@ -18,7 +18,7 @@ use dns_serve::{
 use tokio::sync::mpsc;
 
 use crate::driver::ReturnTo;
-use crate::server::{self, Done, Responder};
+use crate::server::{self, Done, Resources, Responder};
 
 /// Connections of clients that may not ask: in all, and of one client.
 const REFUSED: usize = 32;
@@ -82,10 +82,10 @@ impl Shared {
 pub fn start(
     listeners: Listeners,
     limits: Tcp,
-    responder: Responder,
+    resources: &Resources,
     table: &Table,
 ) -> io::Result<(Streams, Counters)> {
-    let shared = Shared::new(limits, responder);
+    let shared = Shared::new(limits, Responder::new(resources));
     table.add(&shared.counters.tcp);
     table.add(&shared.refused);
     let counters = shared.counters.clone();

@@ -109,18 +109,14 @@ impl Service for Healthd {
         });
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
+        let shown = (&context.readiness, &context.connections);
         if let Some(exchange) = exchange {
             let view = NodeView::new(
                 driver.clone(),
                 Arc::clone(&asker),
                 context.readiness.clone(),
             );
-            exchange.start(
-                &driver,
-                view,
-                (&context.readiness, &context.connections),
-                &guard,
-            );
+            exchange.start(&driver, view, shown, &guard);
         }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -133,12 +129,7 @@ impl Service for Healthd {
         page.add_to(&context.admin);
         if let Some(published) = published {
             let counters = driver.counters().clone();
-            published.start(
-                page,
-                counters,
-                (&context.readiness, &context.connections),
-                &guard,
-            );
+            published.start(page, counters, shown, &guard);
         }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);

@@ -46,11 +46,14 @@ pub struct Accepted<S, I> {
     pub info: I,
 }
 
+/// A connection of a service.
+type Subscriber<S> = Accepted<Placed<S>, <S as Connected>::ConnectInfo>;
+
 /// The connections of a listener, for tonic; the listener is closed when the stream is dropped.
 fn accept<L>(
     listener: L,
     acceptor: Acceptor,
-) -> impl Stream<Item = io::Result<Accepted<Placed<L::Stream>, <L::Stream as Connected>::ConnectInfo>>>
+) -> impl Stream<Item = io::Result<Subscriber<L::Stream>>>
 where
     L: Listener,
     L::Stream: Connected,

@@ -88,6 +88,10 @@ fn ip(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
 }
 
 impl Simulation {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an instant to begin with, whichever"
+    )]
     fn new(seed: u64) -> Self {
         let mut random = Random::new(u128::from(seed).to_le_bytes());
         let sizes = [64, 100, 256];

@@ -15,6 +15,10 @@ struct Rig {
 }
 
 impl Rig {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an instant to begin with, whichever"
+    )]
     fn new(policy: Policy) -> Self {
         Self {
             places: Admission::new(policy),

@@ -293,7 +293,7 @@ impl Place {
 
     /// The handshake is made, or the client has nothing more to come: the connection is idle.
     pub fn idle(&self) {
-        self.change(|admission, id, now| admission.idle(id, now));
+        self.change(Admission::idle);
     }
 
     /// An answer is in flight, until the guard is dropped.
@@ -378,8 +378,7 @@ impl Answer {
     /// Reads the body of a request, which has to come at some speed. Meanwhile the answer is not in flight.
     pub async fn reading<F: Future>(&self, body: F) -> F::Output {
         self.is_counted.store(false, Ordering::Relaxed);
-        self.place
-            .change(|admission, id, now| admission.body(id, now));
+        self.place.change(Admission::body);
         let output = body.await;
         self.place.change(|admission, id, _| admission.answer(id));
         self.is_counted.store(true, Ordering::Relaxed);
@@ -390,8 +389,7 @@ impl Answer {
 impl Drop for Answer {
     fn drop(&mut self) {
         if self.is_counted.load(Ordering::Relaxed) {
-            self.place
-                .change(|admission, id, now| admission.answered(id, now));
+            self.place.change(Admission::answered);
         }
     }
 }
