@@ -125,13 +125,9 @@ impl Service for Recursor {
             jobs: driver.jobs(),
             totals: totals.clone(),
         };
-        let (streams, connections) = tcp::start(
-            sockets.streams,
-            config.file.tcp,
-            &resources,
-            &context.connections,
-        )
-        .map_err(|error| StartError::io("TCP does not start", &error))?;
+        let (streams, connections) =
+            tcp::start(sockets.streams, config.file.tcp, &resources, context)
+                .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",
             ..EngineOptions::default()

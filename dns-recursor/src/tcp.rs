@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::config::dns_recursor::Tcp;
-use daemon::connections::{Connections, Policy, Table, within_descriptors};
+use daemon::connections::{Connections, Policy, within_descriptors};
+use daemon::run::Context;
 use dns_cache::answer::Transport;
 use dns_cache::message::MAX_MESSAGE;
 use dns_serve::{
@@ -83,11 +84,11 @@ pub fn start(
     listeners: Listeners,
     limits: Tcp,
     resources: &Resources,
-    table: &Table,
+    context: &Context,
 ) -> io::Result<(Streams, Counters)> {
     let shared = Shared::new(limits, Responder::new(resources));
-    table.add(&shared.counters.tcp);
-    table.add(&shared.refused);
+    context.connections.add(&shared.counters.tcp);
+    context.connections.add(&shared.refused);
     let counters = shared.counters.clone();
     Ok((Streams::start("dns-tcp", listeners, shared)?, counters))
 }
