@@ -12,6 +12,7 @@ use std::time::Duration;
 use cluster::Snapshot;
 use daemon::accept::Acceptor;
 use daemon::calendar::Timestamp;
+use daemon::connections::{Connections, Opening, Policy, Table};
 use daemon::drain::Guard;
 use daemon::latest::Reader;
 use parking_lot::Mutex;
@@ -144,14 +145,17 @@ impl ClusterApi {
     }
 
     /// Serves at a socket; needs a tokio runtime.
-    pub fn serve(self, listener: UnixListener) {
+    pub fn serve(self, listener: UnixListener, table: &Table) {
         let guard = self.guard.clone();
         let service = ClusterServer::new(self).max_encoding_message_size(MAX_MESSAGE);
         let router = Server::builder()
             .http2_keepalive_interval(Some(KEEP_ALIVE))
             .http2_keepalive_timeout(Some(KEEP_ALIVE))
             .add_service(service);
-        incoming::serve(router, listener, Acceptor::waiting(MAX_CONNECTIONS), &guard);
+        let connections = Connections::new("subscribers", Policy::of(MAX_CONNECTIONS));
+        table.add(&connections);
+        let acceptor = Acceptor::new(connections, Opening::Request);
+        incoming::serve(router, listener, acceptor, &guard);
     }
 }
 

@@ -100,7 +100,8 @@ impl Service for Clusterd {
         check_self(context, &publisher);
         for listener in sockets.listeners {
             let listener = UnixListener::from_std(listener)?;
-            ClusterApi::new(publisher.clone(), subscribers.clone(), guard.clone()).serve(listener);
+            ClusterApi::new(publisher.clone(), subscribers.clone(), guard.clone())
+                .serve(listener, &context.connections);
         }
         let snapshot = publisher.current();
         tracing::info!(

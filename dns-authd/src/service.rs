@@ -140,7 +140,7 @@ impl Service for Authd {
             totals.clone(),
         );
         check_self(context, &shared, &stock.cell);
-        let connections = shared.counters().clone();
+        let connections = connections(context, &shared, listeners.encrypted.as_ref());
         let streams = Streams::start(listeners.tcp, listeners.encrypted, shared)?;
         let parts = WorkerParts {
             cell: Arc::clone(&stock.cell),
@@ -422,6 +422,20 @@ fn threads(file: &DnsAuthd) -> usize {
 
 fn addresses(listed: &[Address]) -> Vec<SocketAddr> {
     listed.iter().map(|address| address.0).collect()
+}
+
+/// The connections, which metrics and status show.
+fn connections(
+    context: &Context,
+    shared: &Shared,
+    encrypted: Option<&EncryptedListeners>,
+) -> dns_serve::Counters {
+    let connections = shared.counters().clone();
+    context.connections.add(&connections.tcp);
+    if encrypted.is_some_and(|encrypted| !encrypted.doq.is_empty()) {
+        context.connections.add(&connections.quic);
+    }
+    connections
 }
 
 /// The sockets for queries.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::config::dns_authd::Tcp;
-use daemon::connections::Connections;
+use daemon::connections::{Connections, within_descriptors};
 use daemon::latest::Latest;
 use dns_answer::transfer::Kind;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
@@ -26,6 +26,8 @@ use crate::{random, signed};
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);
+/// Descriptors for zone files, transfers, healthd and control.
+const RESERVED: usize = 128;
 /// How long connections are still read when the server stops, so that queries on their way are answered.
 const LAST: Duration = Duration::from_millis(500);
 /// How long a handshake may take.
@@ -64,7 +66,7 @@ impl Shared {
     ) -> Arc<Self> {
         let responder = Responder::new(LuaPrograms, random::seed());
         let limits = Limits {
-            connections: limits.connections,
+            connections: within_descriptors(limits.connections, 1, RESERVED),
             per_client: limits.per_client,
             pipeline: limits.pipeline.max(1),
             idle: limits.idle.0,
@@ -249,7 +251,7 @@ impl Service for Shared {
             return None;
         }
         Some(Admission {
-            place: connections.admit(client)?,
+            connections: Arc::clone(connections),
             is_refusal: false,
         })
     }

@@ -126,7 +126,7 @@ impl Service for Recursor {
             totals: totals.clone(),
         };
         let (streams, connections) =
-            tcp::start(sockets.streams, config.file.tcp, Responder::new(&resources))
+            tcp::start(sockets.streams, config.file.tcp, &resources, context)
                 .map_err(|error| StartError::io("TCP does not start", &error))?;
         let options = EngineOptions {
             name: "dns",

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::config::dns_recursor::Tcp;
-use daemon::connections::Connections;
+use daemon::connections::{Connections, Policy, within_descriptors};
+use daemon::run::Context;
 use dns_cache::answer::Transport;
 use dns_cache::message::MAX_MESSAGE;
 use dns_serve::{
@@ -18,11 +19,13 @@ use dns_serve::{
 use tokio::sync::mpsc;
 
 use crate::driver::ReturnTo;
-use crate::server::{self, Done, Responder};
+use crate::server::{self, Done, Resources, Responder};
 
 /// Connections of clients that may not ask: in all, and of one client.
 const REFUSED: usize = 32;
 const REFUSED_PER_CLIENT: usize = 4;
+/// Descriptors for upstreams, the cache's file and control: misses are answered however many connections there are.
+const RESERVED: usize = 256;
 /// How long a connection is still read when the server stops, so that queries on their way are answered.
 /// Tests wait longer than a busy machine takes.
 const LAST: Duration = match cfg!(test) {
@@ -44,12 +47,13 @@ struct Shared {
 
 impl Shared {
     fn new(limits: Tcp, responder: Responder) -> Arc<Self> {
-        let refused = Connections::new(
-            limits.connections.min(REFUSED),
-            limits.per_client.min(REFUSED_PER_CLIENT),
-        );
+        let refused = Policy::of(limits.connections.min(REFUSED))
+            .with_source(limits.per_client.min(REFUSED_PER_CLIENT))
+            .with_idle(limits.idle.0)
+            .with_stall(PATIENCE);
+        let refused = Connections::new("dns-tcp-refused", refused);
         let limits = Limits {
-            connections: limits.connections,
+            connections: within_descriptors(limits.connections, 1, RESERVED),
             per_client: limits.per_client,
             pipeline: limits.pipeline.get(),
             idle: limits.idle.0,
@@ -79,9 +83,12 @@ impl Shared {
 pub fn start(
     listeners: Listeners,
     limits: Tcp,
-    responder: Responder,
+    resources: &Resources,
+    context: &Context,
 ) -> io::Result<(Streams, Counters)> {
-    let shared = Shared::new(limits, responder);
+    let shared = Shared::new(limits, Responder::new(resources));
+    context.connections.add(&shared.counters.tcp);
+    context.connections.add(&shared.refused);
     let counters = shared.counters.clone();
     Ok((Streams::start("dns-tcp", listeners, shared)?, counters))
 }
@@ -102,7 +109,7 @@ impl Service for Shared {
             server::Admission::Ignored => return None,
         };
         Some(Admission {
-            place: connections.admit(client)?,
+            connections: Arc::clone(connections),
             is_refusal,
         })
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use daemon::accept::Acceptor;
+use daemon::connections::{Connections, Opening, Policy, Table};
 use daemon::drain::Guard;
 use daemon::listen::path::{self, Bound};
 use daemon::listen::{self, Inherited};
@@ -26,7 +27,7 @@ const SOCKET_NAME: &str = "healthd";
 /// The interval of pings to a silent subscriber, and the time limit of its answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// Connections of all listeners at a time; more wait in the kernel's queue. Each of the 1,024 subscribers may have
+/// Connections of all listeners at a time. Each of the 1,024 subscribers may have
 /// one for its stream and one for its reports.
 const MAX_CONNECTIONS: usize = 2048;
 
@@ -86,8 +87,10 @@ impl Listeners {
     ///
     /// # Errors
     /// When the runtime cannot take a listener.
-    pub fn serve(self, driver: &Driver, guard: &Guard) -> io::Result<Vec<Bound>> {
-        let acceptor = Acceptor::waiting(MAX_CONNECTIONS);
+    pub fn serve(self, driver: &Driver, table: &Table, guard: &Guard) -> io::Result<Vec<Bound>> {
+        let connections = Connections::new("subscribers", Policy::of(MAX_CONNECTIONS));
+        table.add(&connections);
+        let acceptor = Acceptor::new(connections, Opening::Request);
         for listener in self.unix {
             let listener = tokio::net::UnixListener::from_std(listener)?;
             incoming::serve(router(driver, guard), listener, acceptor.clone(), guard);

@@ -18,6 +18,7 @@ use std::net::{IpAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::connections::Table;
 use daemon::drain::Guard;
 use daemon::exit;
 use daemon::listen;
@@ -62,13 +63,13 @@ impl Exchange {
         self,
         driver: &Driver,
         view: NodeView,
-        readiness: &Readiness,
+        (readiness, table): (&Readiness, &Table),
         guard: &Guard,
     ) {
-        let readiness = readiness.clone();
+        let (readiness, table) = (readiness.clone(), table.clone());
         let shown = (driver.clone(), view);
         match self.identity() {
-            Ok(identity) => self.run(identity, shown, readiness, guard.clone()),
+            Ok(identity) => self.run(identity, shown, (readiness, table), guard.clone()),
             Err(error) => {
                 say_unreadable(&error, &readiness);
                 let mut guard = guard.clone();
@@ -78,7 +79,7 @@ impl Exchange {
                         () = guard.asked() => return,
                     };
                     readiness.set_reason(DETAIL, None);
-                    self.run(identity, shown, readiness, guard);
+                    self.run(identity, shown, (readiness, table), guard);
                 });
             }
         }
@@ -109,7 +110,7 @@ impl Exchange {
         self,
         identity: Identity,
         (driver, view): (Driver, NodeView),
-        readiness: Readiness,
+        (readiness, table): (Readiness, Table),
         guard: Guard,
     ) {
         let Self { config, listeners } = self;
@@ -126,7 +127,7 @@ impl Exchange {
             })
             .collect();
         let shown = (driver.clone(), view);
-        let server = listener::Server::new(shown, Arc::clone(&identity), peers, members);
+        let server = listener::Server::new(shown, Arc::clone(&identity), peers, members, &table);
         for listener in listeners {
             server.clone().serve(listener, &guard);
         }

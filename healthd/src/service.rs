@@ -109,13 +109,14 @@ impl Service for Healthd {
         });
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
+        let shown = (&context.readiness, &context.connections);
         if let Some(exchange) = exchange {
             let view = NodeView::new(
                 driver.clone(),
                 Arc::clone(&asker),
                 context.readiness.clone(),
             );
-            exchange.start(&driver, view, &context.readiness, &guard);
+            exchange.start(&driver, view, shown, &guard);
         }
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
@@ -128,13 +129,13 @@ impl Service for Healthd {
         page.add_to(&context.admin);
         if let Some(published) = published {
             let counters = driver.counters().clone();
-            published.start(page, counters, &context.readiness, &guard);
+            published.start(page, counters, shown, &guard);
         }
         marks::add(&context.admin, &driver);
         explain::add(&context.admin, &driver);
         succession::offer(context, lock.as_ref());
         check_self(&context.admin, &driver);
-        let bound = listeners.serve(&driver, &guard)?;
+        let bound = listeners.serve(&driver, &context.connections, &guard)?;
         tracing::info!(
             listeners = names.join(" "),
             "Serving {}",

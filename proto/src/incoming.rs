@@ -4,7 +4,8 @@ use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use daemon::accept::{Acceptor, Listener, Permit};
+use daemon::accept::{Acceptor, Listener};
+use daemon::connections::Placed;
 use daemon::drain::Guard;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
@@ -36,22 +37,23 @@ where
     });
 }
 
-/// A connection, the information that its requests carry, and a value that ends with it: its room within a bound.
+/// A connection, and the information that its requests carry.
 #[derive(Debug)]
-pub struct Accepted<S, I, H> {
+pub struct Accepted<S, I> {
     /// The connection.
     pub stream: S,
     /// The value that tonic puts into the extensions of each request.
     pub info: I,
-    /// Dropped with the connection.
-    pub held: H,
 }
+
+/// A connection of a service.
+type Subscriber<S> = Accepted<Placed<S>, <S as Connected>::ConnectInfo>;
 
 /// The connections of a listener, for tonic; the listener is closed when the stream is dropped.
 fn accept<L>(
     listener: L,
     acceptor: Acceptor,
-) -> impl Stream<Item = io::Result<Accepted<L::Stream, <L::Stream as Connected>::ConnectInfo, Permit>>>
+) -> impl Stream<Item = io::Result<Subscriber<L::Stream>>>
 where
     L: Listener,
     L::Stream: Connected,
@@ -59,14 +61,16 @@ where
     let (accepted, connections) = mpsc::channel(1);
     tokio::spawn(async move {
         loop {
-            let (stream, _, permit) = tokio::select! {
+            let (mut stream, _) = tokio::select! {
                 () = accepted.closed() => return,
                 next = acceptor.next(&listener) => next,
             };
+            // A subscriber is a service of the node, which a stream of snapshots may keep waiting for long.
+            stream.place().prove();
+            stream.tell_nothing();
             let connection = Accepted {
-                info: stream.connect_info(),
+                info: stream.get_ref().connect_info(),
                 stream,
-                held: permit,
             };
             if accepted.send(Ok(connection)).await.is_err() {
                 return;
@@ -76,7 +80,7 @@ where
     ReceiverStream::new(connections)
 }
 
-impl<S, I: Clone + Send + Sync + 'static, H> Connected for Accepted<S, I, H> {
+impl<S, I: Clone + Send + Sync + 'static> Connected for Accepted<S, I> {
     type ConnectInfo = I;
 
     fn connect_info(&self) -> I {
@@ -84,7 +88,7 @@ impl<S, I: Clone + Send + Sync + 'static, H> Connected for Accepted<S, I, H> {
     }
 }
 
-impl<S: AsyncRead + Unpin, I: Unpin, H: Unpin> AsyncRead for Accepted<S, I, H> {
+impl<S: AsyncRead + Unpin, I: Unpin> AsyncRead for Accepted<S, I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -94,7 +98,7 @@ impl<S: AsyncRead + Unpin, I: Unpin, H: Unpin> AsyncRead for Accepted<S, I, H> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, I: Unpin, H: Unpin> AsyncWrite for Accepted<S, I, H> {
+impl<S: AsyncWrite + Unpin, I: Unpin> AsyncWrite for Accepted<S, I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

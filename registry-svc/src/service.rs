@@ -163,6 +163,7 @@ impl Service for Registry {
         }
         check_self(context, &store, &api, &workers);
         let server = serve(&workers, listeners, api, tls.clone(), &config).await?;
+        add_connections(context, &server, cluster.as_ref());
         let shown = Latest::new(config);
         let registry = Self {
             server,
@@ -535,6 +536,14 @@ async fn say_forgotten(cluster: Cluster, readiness: Readiness) {
 /// The listeners that were inherited, else new ones.
 fn listeners(config: &Config, inherited: &mut Inherited) -> Result<Vec<TcpListener>, StartError> {
     Ok(listen::tcp(inherited, SOCKET, &config.listen())?)
+}
+
+/// Has metrics and status show the connections of clients and of nodes.
+fn add_connections(context: &Context, server: &Server, cluster: Option<&Cluster>) {
+    context.connections.add(server.connections());
+    if let Some(cluster) = cluster {
+        context.connections.add(cluster.connections());
+    }
 }
 
 /// Serves clients until the drain.

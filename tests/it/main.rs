@@ -3,6 +3,7 @@
 //! Tests that need network namespaces are `ignored` by default, because those need root;
 //! `tests/run` runs them.
 
+mod admission;
 mod command_line;
 mod control;
 mod deploy;

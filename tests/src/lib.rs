@@ -26,6 +26,7 @@ pub mod site;
 pub mod slots;
 pub mod sockets;
 pub mod status;
+pub mod strangers;
 pub mod stream;
 pub mod time;
 pub mod upstream;

@@ -14,6 +14,7 @@ pub mod outpost;
 pub mod registry_svc;
 pub mod timesync_agent;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -75,6 +76,9 @@ pub struct Status<D> {
     pub reasons: Vec<String>,
     /// Problems of a daemon that is ready all the same.
     pub notes: Vec<String>,
+    /// The places of the listeners for streams: TCP, TLS, QUIC, and Unix sockets.
+    #[serde(default)]
+    pub streams: Vec<Streams>,
     /// The part of the service; none while it starts, or is too busy to answer.
     pub detail: Option<D>,
 }
@@ -95,8 +99,67 @@ impl<D> Status<D> {
             ready: true,
             reasons: Vec::new(),
             notes: Vec::new(),
+            streams: Vec::new(),
             detail: Some(detail),
         }
+    }
+}
+
+/// The places of a listener, or of several that share them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streams {
+    /// The name of the listener, such as `dns-tcp`.
+    pub listener: String,
+    /// All places.
+    pub places: u64,
+    /// Those that only other nodes of the site take.
+    pub reserved_for_nodes: u64,
+    /// Those that only the node itself takes.
+    pub reserved_for_node: u64,
+    /// The places that are taken.
+    pub open: u64,
+    /// Those of them that other nodes have.
+    pub open_of_nodes: u64,
+    /// Those of them that the node itself has.
+    pub open_of_node: u64,
+    /// Streams that got no place, by the reason: `full`, `source`, `network`, `handshakes`.
+    pub refused: BTreeMap<String, u64>,
+    /// Streams that had to give their places back, by the reason: `displaced` for another one, or for their time:
+    /// `silent`, `handshake`, `request`, `slow`, `idle`, `stalled`.
+    pub ended: BTreeMap<String, u64>,
+}
+
+impl Streams {
+    /// Whether places are few, or have been.
+    #[must_use]
+    pub fn is_pressed(&self) -> bool {
+        let free = self.places.saturating_sub(self.open);
+        free < self.places / 4 || !self.refused.is_empty() || self.ended.contains_key("displaced")
+    }
+}
+
+impl fmt::Display for Streams {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            listener,
+            places,
+            open,
+            ..
+        } = self;
+        write!(formatter, "{listener}: {open} of {places} places are taken")?;
+        for (mark, by_reason, what) in [
+            ("; ", &self.refused, "streams refused"),
+            (", ", &self.ended, "ended"),
+        ] {
+            let sum: u64 = by_reason.values().sum();
+            let reasons = by_reason.iter().map(|(reason, n)| format!("{n} {reason}"));
+            let reasons: Vec<String> = reasons.collect();
+            write!(formatter, "{mark}{sum} {what}")?;
+            if sum > 0 {
+                write!(formatter, " ({})", reasons.join(", "))?;
+            }
+        }
+        Ok(())
     }
 }
 

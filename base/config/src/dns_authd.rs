@@ -551,13 +551,15 @@ pub enum Any {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tcp {
-    /// The largest number of connections.
+    /// The largest number of connections. When all are taken, the oldest idle one of the client that has the most gives way to
+    /// a new one.
     #[schemars(extend("x-reload" = "restart"))]
     pub connections: usize,
-    /// The largest number of connections of one client address.
+    /// The largest number of connections of one client: an address, or a /64 of IPv6. A /24 or a /48 has four times as many.
     #[schemars(extend("x-reload" = "restart"))]
     pub per_client: usize,
-    /// How long dns-authd waits for a whole query before it closes a connection.
+    /// How long dns-authd waits for a whole query before it closes a connection. While over half of the connections are
+    /// taken, idle ones end sooner.
     #[schemars(extend("x-reload" = "restart"))]
     pub idle: HumanDuration,
     /// How many queries of one connection may wait for first results; 0 is read as 1.

@@ -449,13 +449,14 @@ impl Default for Local {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Tcp {
-    /// The largest number of connections.
+    /// The largest number of connections. When all are taken, the oldest idle one of the client that has the most gives way to
+    /// a new one.
     #[schemars(extend("x-reload" = "restart"))]
     pub connections: usize,
-    /// The largest number of connections of one client.
+    /// The largest number of connections of one client: an address, or a /64 of IPv6. A /24 or a /48 has four times as many.
     #[schemars(extend("x-reload" = "restart"))]
     pub per_client: usize,
-    /// How long a connection may be silent.
+    /// How long a connection may be silent. While over half of the connections are taken, idle ones end sooner.
     #[schemars(extend("x-reload" = "restart"))]
     pub idle: HumanDuration,
     /// How many queries of one connection may wait for answers.
@@ -467,7 +468,7 @@ impl Default for Tcp {
     fn default() -> Self {
         Self {
             connections: 1024,
-            per_client: 256,
+            per_client: 128,
             idle: HumanDuration(Duration::from_secs(10)),
             pipeline: Whole::clamped(100),
         }

@@ -402,7 +402,8 @@ pub struct Limits {
     pub blob: Option<SizeWithin<MIB>>,
     /// The largest number of upload sessions; more get 429, and clients try again.
     pub uploads: Positive<usize>,
-    /// The largest number of connections.
+    /// The largest number of connections. One client address has an eighth of them, and when all are taken, the oldest idle
+    /// one of the address that has the most gives way to a new one.
     #[schemars(extend("x-reload" = "restart"))]
     pub connections: Positive<usize>,
     /// How long a TLS handshake may take.
@@ -411,8 +412,8 @@ pub struct Limits {
     /// How long a body may pause.
     #[schemars(extend("x-reload" = "restart"))]
     pub body_timeout: Timeout,
-    /// How long a connection of HTTP/1.1 may be idle, and how long the head of a request may take. A connection of HTTP/2
-    /// stays open as long as the client answers pings.
+    /// How long a connection of HTTP/1.1 may be idle; the head of a request has ten seconds at most. A connection of HTTP/2
+    /// stays open as long as the client answers pings. While over half of the connections are taken, idle ones end sooner.
     #[schemars(extend("x-reload" = "restart"))]
     pub idle_timeout: Timeout,
     /// References of a manifest that may be missing.
@@ -426,7 +427,7 @@ impl Default for Limits {
             blob: None,
             uploads: Whole::clamped(256),
             connections: Whole::clamped(10_000),
-            head_timeout: DurationWithin::clamped(Duration::from_secs(10)),
+            head_timeout: DurationWithin::clamped(Duration::from_secs(5)),
             body_timeout: DurationWithin::clamped(Duration::from_mins(1)),
             idle_timeout: DurationWithin::clamped(Duration::from_mins(2)),
             sparse: Sparse::Refused,

@@ -1,12 +1,8 @@
-//! Accepts connections of tokio's listeners within bounds, so that a listener can never be what brings a
-//! daemon down. Every loop over a stream listener is one of [`Acceptor`].
+//! Accepts connections of tokio's listeners. Every loop over a stream listener is one of [`Acceptor`].
 //!
-//! | bound | policy | beyond it |
-//! | --- | --- | --- |
-//! | connections in all | [`Acceptor::waiting`] | more wait in the kernel's queue: clients that have nowhere else to go |
-//! | connections of a client ([`Connections`]) | [`Acceptor::with_clients`] | closed at once, and counted |
-//! | the listener's own rule | [`Acceptor::turning_away`], [`Acceptor::admit`] | closed at once: clients that then ask another server |
-//! | descriptors of the process | all | accepting rests for [`PAUSE`]; the failure is counted, and the first one in a row logged |
+//! Every connection is accepted, and then decided on by the policy of all listeners ([`Connections`]): one that gets no
+//! place is closed at once. When the process has no descriptors, accepting rests for [`PAUSE`]; the failure is counted,
+//! and the first one in a row logged.
 
 use std::fmt;
 use std::future::Future;
@@ -18,9 +14,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::connections::{Connections, Place};
+use crate::connections::{Class, Connections, Opening, Placed, Refusal, Source};
 
 /// The rest after a failed accept. The usual cause is a lack of descriptors, which come back when connections end.
 pub const PAUSE: Duration = Duration::from_millis(100);
@@ -32,6 +27,9 @@ pub trait Listener: Send + Sync + 'static {
 
     /// Waits for a connection. Cancel safe.
     fn next(&self) -> impl Future<Output = io::Result<(Self::Stream, Peer)>> + Send;
+
+    /// The source and the class of a connection, as the policy of listeners sees them.
+    fn origin(stream: &Self::Stream, peer: Peer, connections: &Connections) -> (Source, Class);
 }
 
 impl Listener for TcpListener {
@@ -40,6 +38,17 @@ impl Listener for TcpListener {
     async fn next(&self) -> io::Result<(TcpStream, Peer)> {
         let (stream, peer) = self.accept().await?;
         Ok((stream, Peer::Network(peer)))
+    }
+
+    fn origin(stream: &TcpStream, peer: Peer, connections: &Connections) -> (Source, Class) {
+        match peer {
+            Peer::Network(peer) => {
+                let local = stream.local_addr().ok().map(|local| local.ip());
+                let class = connections.class(peer.ip(), local);
+                (Source::Address(peer.ip()), class)
+            }
+            Peer::Node => (Source::User(NOBODY), Class::Node),
+        }
     }
 }
 
@@ -50,7 +59,15 @@ impl Listener for UnixListener {
         let (stream, _) = self.accept().await?;
         Ok((stream, Peer::Node))
     }
+
+    fn origin(stream: &UnixStream, _: Peer, _: &Connections) -> (Source, Class) {
+        let user = stream.peer_cred().map_or(NOBODY, |peer| peer.uid());
+        (Source::User(user), Class::Node)
+    }
 }
+
+/// The user of a process that the kernel does not identify.
+const NOBODY: u32 = 65_534;
 
 /// The other side of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,12 +98,11 @@ impl fmt::Display for Peer {
     }
 }
 
-/// The bounds of what is accepted; clones share them, and so may several listeners.
+/// Accepts connections for the same places; clones share them, and so may several listeners.
 #[derive(Debug, Clone)]
 pub struct Acceptor {
-    /// Room for connections in all; none where the listener's own rule bounds them.
-    all: Option<Arc<Semaphore>>,
-    clients: Option<Arc<Connections>>,
+    connections: Arc<Connections>,
+    opening: Opening,
     failures: Arc<Failures>,
 }
 
@@ -98,41 +114,14 @@ struct Failures {
     is_failing: AtomicBool,
 }
 
-/// A connection's room within the bounds; given back when dropped.
-#[derive(Debug)]
-pub struct Permit {
-    // Given back first: the next connection finds room in all only when it finds room for its client.
-    _client: Option<Place>,
-    _all: Option<OwnedSemaphorePermit>,
-}
-
 impl Acceptor {
-    /// At most `most` connections at a time; more wait.
+    /// Connections that begin with this get these places.
     #[must_use]
-    pub fn waiting(most: usize) -> Self {
+    pub fn new(connections: Arc<Connections>, opening: Opening) -> Self {
         Self {
-            all: Some(Arc::new(Semaphore::new(most))),
-            clients: None,
+            connections,
+            opening,
             failures: Arc::default(),
-        }
-    }
-
-    /// Connections are bounded by the rule that [`admit`](Self::admit) is given; more are closed.
-    #[must_use]
-    pub fn turning_away() -> Self {
-        Self {
-            all: None,
-            clients: None,
-            failures: Arc::default(),
-        }
-    }
-
-    /// Each client of a network is bounded besides.
-    #[must_use]
-    pub fn with_clients(self, clients: Arc<Connections>) -> Self {
-        Self {
-            clients: Some(clients),
-            ..self
         }
     }
 
@@ -142,38 +131,33 @@ impl Acceptor {
         self.failures.all.load(Ordering::Relaxed)
     }
 
-    /// Waits for the next connection that is within the bounds. Cancel safe.
-    pub async fn next<L: Listener>(&self, listener: &L) -> (L::Stream, Peer, Permit) {
-        let (stream, peer, permit, ()) = self.admit(listener, |_| Some(())).await;
-        (stream, peer, permit)
+    /// Waits for the next connection that gets a place. Cancel safe.
+    pub async fn next<L: Listener>(&self, listener: &L) -> (Placed<L::Stream>, Peer) {
+        let all = |_| Some((Arc::clone(&self.connections), ()));
+        let (stream, peer, ()) = self.admit(listener, all).await;
+        (stream, peer)
     }
 
-    /// Waits for the next connection that is within the bounds and that `rule` admits; others are closed.
+    /// Waits for the next connection that gets a place, and that `rule` admits to some connections; others are closed.
     /// Cancel safe.
     pub async fn admit<L: Listener, A>(
         &self,
         listener: &L,
-        rule: impl Fn(Peer) -> Option<A>,
-    ) -> (L::Stream, Peer, Permit, A) {
-        let all = match &self.all {
-            // The semaphore is never closed.
-            Some(all) => Arc::clone(all).acquire_owned().await.ok(),
-            None => None,
-        };
+        rule: impl Fn(Peer) -> Option<(Arc<Connections>, A)>,
+    ) -> (Placed<L::Stream>, Peer, A) {
         loop {
             match listener.next().await {
                 Ok((stream, peer)) => {
                     self.failures.is_failing.store(false, Ordering::Relaxed);
-                    let Ok(client) = self.client(peer) else {
-                        tracing::debug!(%peer, "Connection is closed: its client has too many");
+                    let Some((connections, admitted)) = rule(peer) else {
                         continue;
                     };
-                    if let Some(admitted) = rule(peer) {
-                        let permit = Permit {
-                            _client: client,
-                            _all: all,
-                        };
-                        return (stream, peer, permit, admitted);
+                    match self.place::<L>(stream, peer, &connections) {
+                        Ok(stream) => return (stream, peer, admitted),
+                        Err(refusal) => {
+                            let reason = refusal.name();
+                            tracing::debug!(%peer, reason, "Connection is closed: it gets no place");
+                        }
                     }
                 }
                 Err(error) => {
@@ -184,6 +168,17 @@ impl Acceptor {
         }
     }
 
+    fn place<L: Listener>(
+        &self,
+        stream: L::Stream,
+        peer: Peer,
+        connections: &Arc<Connections>,
+    ) -> Result<Placed<L::Stream>, Refusal> {
+        let (source, class) = L::origin(&stream, peer, connections);
+        let place = connections.admit(source, class, self.opening)?;
+        Ok(Placed::new(stream, place))
+    }
+
     /// Counts a failure, and logs the first in a row: a process without descriptors fails ten times a second.
     fn failed(&self, error: &io::Error) {
         self.failures.all.fetch_add(1, Ordering::Relaxed);
@@ -192,21 +187,12 @@ impl Acceptor {
             true => tracing::debug!(%error, "Connection was not accepted"),
         }
     }
-
-    /// A client's place, where clients are bounded; an error when it has no more.
-    fn client(&self, peer: Peer) -> Result<Option<Place>, ()> {
-        match (&self.clients, peer) {
-            (Some(clients), Peer::Network(address)) => {
-                clients.admit(address.ip()).map(Some).ok_or(())
-            }
-            _ => Ok(None),
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connections::Policy;
 
     async fn listener() -> (TcpListener, SocketAddr) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -214,54 +200,64 @@ mod tests {
         (listener, address)
     }
 
+    fn acceptor(policy: Policy) -> (Acceptor, Arc<Connections>) {
+        let connections = Connections::new("tested", policy);
+        let acceptor = Acceptor::new(Arc::clone(&connections), Opening::Request);
+        (acceptor, connections)
+    }
+
     #[tokio::test]
-    async fn more_than_may_be_wait_for_one_to_end() {
+    async fn one_more_than_may_be_takes_the_place_of_one_without_an_answer() {
         let (listener, address) = listener().await;
-        let acceptor = Acceptor::waiting(1);
+        let (acceptor, connections) = acceptor(Policy::of(1));
         let _clients = [
             TcpStream::connect(address).await.unwrap(),
             TcpStream::connect(address).await.unwrap(),
+            TcpStream::connect(address).await.unwrap(),
         ];
-        let (_first, peer, permit) = acceptor.next(&listener).await;
+        let (first, peer) = acceptor.next(&listener).await;
         assert!(peer.address().is_some_and(|peer| peer.ip().is_loopback()));
+        let (second, _) = acceptor.next(&listener).await;
+        assert!(first.place().is_ended());
+        let answer = second.place().answer();
         let soon = Duration::from_millis(20);
-        let second = tokio::time::timeout(soon, acceptor.next(&listener)).await;
-        assert!(second.is_err(), "there is no room");
-        drop(permit);
-        let _second = acceptor.next(&listener).await;
-        assert_eq!(acceptor.failures(), 0);
+        let third = tokio::time::timeout(soon, acceptor.next(&listener)).await;
+        assert!(third.is_err() && !second.place().is_ended());
+        assert_eq!((connections.open(), connections.refused()), (1, 1));
+        drop((answer, second));
+        assert_eq!((connections.open(), acceptor.failures()), (0, 0));
     }
 
     #[tokio::test]
-    async fn a_client_with_too_many_is_turned_away_and_counted() {
+    async fn a_rule_turns_away() {
         let (listener, address) = listener().await;
-        let clients = Connections::new(9, 1);
-        let acceptor = Acceptor::waiting(9).with_clients(Arc::clone(&clients));
-        let _first = TcpStream::connect(address).await.unwrap();
-        let (_stream, _, permit) = acceptor.next(&listener).await;
-        let _second = TcpStream::connect(address).await.unwrap();
-        let soon = Duration::from_millis(50);
-        let none = tokio::time::timeout(soon, acceptor.next(&listener)).await;
-        assert!(none.is_err());
-        assert_eq!((clients.open(), clients.refused()), (1, 1));
-        drop(permit);
-        let _third = TcpStream::connect(address).await.unwrap();
-        let (_, _, _permit) = acceptor.next(&listener).await;
-        assert_eq!(clients.open(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_rule_turns_away_and_nothing_waits() {
-        let (listener, address) = listener().await;
-        let acceptor = Acceptor::turning_away();
+        let (acceptor, connections) = acceptor(Policy::of(9));
         let _clients = [
             TcpStream::connect(address).await.unwrap(),
             TcpStream::connect(address).await.unwrap(),
         ];
         let seen = AtomicU64::new(0);
-        let second = |_| (seen.fetch_add(1, Ordering::Relaxed) > 0).then_some("second");
-        let (_stream, _, _permit, admitted) = acceptor.admit(&listener, second).await;
+        let second = |_| {
+            let is_second = seen.fetch_add(1, Ordering::Relaxed) > 0;
+            is_second.then(|| (Arc::clone(&connections), "second"))
+        };
+        let (_stream, _, admitted) = acceptor.admit(&listener, second).await;
         assert_eq!((admitted, seen.load(Ordering::Relaxed)), ("second", 2));
+        assert_eq!((connections.open(), connections.refused()), (1, 0));
+    }
+
+    #[tokio::test]
+    async fn processes_at_a_socket_are_the_node_by_their_users() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("socket");
+        let listener = UnixListener::bind(&path).unwrap();
+        let (acceptor, connections) = acceptor(Policy::of(9));
+        let _client = UnixStream::connect(&path).await.unwrap();
+        let (stream, peer) = acceptor.next(&listener).await;
+        assert_eq!((peer, connections.taken().node), (Peer::Node, 1));
+        let own = rustix::process::geteuid().as_raw();
+        let origin = UnixListener::origin(stream.get_ref(), peer, &connections);
+        assert_eq!(origin, (Source::User(own), Class::Node));
     }
 
     /// Fails twice, then has a connection.
@@ -276,13 +272,17 @@ mod tests {
             }
             self.1.next().await
         }
+
+        fn origin(stream: &TcpStream, peer: Peer, connections: &Connections) -> (Source, Class) {
+            TcpListener::origin(stream, peer, connections)
+        }
     }
 
     #[tokio::test]
     async fn a_system_without_descriptors_is_waited_for() {
         let (listener, address) = listener().await;
         let _client = TcpStream::connect(address).await.unwrap();
-        let acceptor = Acceptor::waiting(1);
+        let (acceptor, _) = acceptor(Policy::of(1));
         let failing = Failing(AtomicU64::new(0), listener);
         let _connection = acceptor.next(&failing).await;
         assert_eq!(acceptor.failures(), 2);

@@ -31,6 +31,18 @@ pub const RELOADS_FAILED: &str = "outpost_reload_failed";
 /// `outpost_admin_refused_total`: requests at the admin listener that the caller had no right to.
 pub const ADMIN_REFUSED: &str = "outpost_admin_refused";
 
+/// `outpost_streams_places`: the places of a listener.
+pub const STREAMS_PLACES: &str = "outpost_streams_places";
+
+/// `outpost_streams_open`: those that are taken, by the kind of client.
+pub const STREAMS_OPEN: &str = "outpost_streams_open";
+
+/// `outpost_streams_refused_total`: streams that got no place, by the reason.
+pub const STREAMS_REFUSED: &str = "outpost_streams_refused";
+
+/// `outpost_streams_ended_total`: streams that had to give their places back, by the reason.
+pub const STREAMS_ENDED: &str = "outpost_streams_ended";
+
 /// `outpost_ready`: 1 while the daemon is ready.
 pub const READY: &str = "outpost_ready";
 

@@ -45,6 +45,7 @@ use tokio::runtime::Builder;
 use crate::admin::Routes;
 use crate::args::{LogArgs, ServeArgs, SlotArgs, VERSION};
 use crate::config::{Common, Problems};
+use crate::connections::Table;
 use crate::listen::path::SocketError;
 use crate::listen::{Inherited, ListenError};
 use crate::log::LogSettings;
@@ -140,6 +141,8 @@ pub struct Context {
     pub predecessor: Predecessor,
     /// The promise to a successor, if one has asked.
     pub promises: Promises,
+    /// The connections of listeners, to add them.
+    pub connections: Table,
 }
 
 impl Context {
@@ -161,6 +164,7 @@ impl Context {
             life: Life::new(),
             predecessor: Predecessor::none(),
             promises: Promises::default(),
+            connections: Table::default(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Accepts connections over TCP within the bounds of a service, and makes their handshakes.
 //!
-//! A connection beyond a bound is closed at once: a resolver that is turned away asks the next server sooner.
+//! A connection without a place is closed at once: a resolver that is turned away asks the next server sooner.
 
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use daemon::accept::{Acceptor, Peer};
+use daemon::connections::{Opening, Placed};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -14,7 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::framed::converse;
 use crate::https::{self, Site};
-use crate::service::{Admission, Client, Service, Transport};
+use crate::service::{Client, Service, Transport};
 
 /// The protocol of a listener's connections.
 #[derive(Clone)]
@@ -44,18 +45,22 @@ pub async fn serve<S: Service>(
     service: Arc<S>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let acceptor = Acceptor::turning_away();
+    let opening = match &protocol {
+        Protocol::Plain => Opening::Request,
+        Protocol::Tls(_) | Protocol::Https(_) => Opening::Handshake,
+    };
+    let acceptor = Acceptor::new(Arc::clone(&service.counters().tcp), opening);
     let admit = |peer: Peer| {
         let peer = peer.address()?;
         let admission = service.admit(peer.ip(), &service.counters().tcp)?;
-        Some((peer, admission))
+        Some((admission.connections, (peer, admission.is_refusal)))
     };
     loop {
-        let (stream, _, _, (peer, admission)) = tokio::select! {
+        let (stream, _, (peer, is_refusal)) = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return,
             accepted = acceptor.admit(&listener, admit) => accepted,
         };
-        let arrival = (stream, peer, admission);
+        let arrival = (stream, peer, is_refusal);
         let (protocol, service) = (protocol.clone(), Arc::clone(&service));
         tokio::spawn(begin(arrival, protocol, service, stop.clone()));
     }
@@ -63,30 +68,30 @@ pub async fn serve<S: Service>(
 
 /// Serves one connection, from its handshake to its end.
 async fn begin<S: Service>(
-    (stream, peer, admission): (TcpStream, SocketAddr, Admission),
+    (mut stream, peer, is_refusal): (Placed<TcpStream>, SocketAddr, bool),
     protocol: Protocol,
     service: Arc<S>,
     stop: watch::Receiver<bool>,
 ) {
-    let Admission {
-        place: _place,
-        is_refusal,
-    } = admission;
-    if let Err(error) = stream.set_nodelay(true) {
+    if let Err(error) = stream.get_ref().set_nodelay(true) {
         tracing::debug!(%peer, %error, "Connection cannot be set up");
     }
     let mut client = Client {
         peer,
-        local: stream.local_addr().ok(),
+        local: stream.get_ref().local_addr().ok(),
         transport: Transport::Tcp,
     };
+    let place = stream.place().clone();
     let (acceptor, site) = match &protocol {
-        Protocol::Plain => return converse(stream, client, is_refusal, service, stop).await,
+        Protocol::Plain => {
+            stream.tell_first_octet_only();
+            return converse(stream, &place, client, is_refusal, service, stop).await;
+        }
         Protocol::Tls(acceptor) => (acceptor, None),
         Protocol::Https(site) => (&site.tls, Some(site)),
     };
     let handshake = acceptor.accept(stream);
-    let stream = match timeout(service.limits().handshake, handshake).await {
+    let mut stream = match timeout(service.limits().handshake, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             tracing::debug!(%peer, %error, "TLS handshake failed");
@@ -97,11 +102,13 @@ async fn begin<S: Service>(
             return;
         }
     };
+    place.idle();
+    stream.get_mut().0.tell_nothing();
     match site {
         Some(site) => https::serve(stream, peer, Arc::clone(&site.path), service, stop).await,
         None => {
             client.transport = Transport::Tls;
-            converse(stream, client, is_refusal, service, stop).await;
+            converse(stream, &place, client, is_refusal, service, stop).await;
         }
     }
 }

@@ -3,16 +3,20 @@
 //! While the client does not read, nothing is read from it: a slow client delays only itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use daemon::connections::{self, Place};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::service::{Answer, Client, MAX_QUERY, Replies, Service};
+use crate::service::{Answer, Client, MAX_QUERY, Replies, Service, Transport};
 
 /// Octets of replies that are collected before they are written. A few short queries may have long answers.
 const BATCH: usize = 64 << 10;
+/// The time between two reports of queries that are answered at once.
+const OFTEN: Duration = Duration::from_millis(100);
 /// The room for input at first. Most clients send one query at a time.
 const INPUT: usize = 512;
 
@@ -20,6 +24,7 @@ const INPUT: usize = 512;
 /// A refusal ends it after the first reply.
 pub async fn converse<S: Service>(
     stream: impl AsyncRead + AsyncWrite,
+    place: &Place,
     client: Client,
     is_refusal: bool,
     service: Arc<S>,
@@ -32,6 +37,7 @@ pub async fn converse<S: Service>(
     let mut open = true;
     // A client that sends less than a query, octet by octet, does not keep its place.
     let mut deadline = Instant::now() + limits.idle;
+    let mut phase = Phase::new(place, client.transport);
     let (mut last, mut has_asked_last) = (None, false);
     loop {
         // Replies to what was read go out before anything else is read.
@@ -47,6 +53,8 @@ pub async fn converse<S: Service>(
                 open = false;
             }
         }
+        let is_busy = session.waiting > 0 || session.messages.is_some();
+        phase.is(is_busy, !session.input.is_empty());
         let is_full = session.replies.octets().len() >= BATCH;
         if !session.replies.octets().is_empty() && !session.write(&mut writer).await {
             return;
@@ -96,6 +104,49 @@ pub async fn converse<S: Service>(
     }
     if let Err(error) = writer.shutdown().await {
         tracing::debug!(peer = %client.peer, %error, "Client is gone");
+    }
+}
+
+/// The phase of a connection, as its place knows it.
+struct Phase<'a> {
+    place: &'a Place,
+    /// Answers are in flight.
+    busy: Option<connections::Answer>,
+    /// A part of a query has come.
+    is_asking: bool,
+    /// The last time that the place heard that the connection is idle.
+    idle: Instant,
+}
+
+impl<'a> Phase<'a> {
+    fn new(place: &'a Place, transport: Transport) -> Self {
+        Self {
+            place,
+            busy: None,
+            // The first octet is one of a query, unless a handshake goes before.
+            is_asking: transport == Transport::Tcp,
+            idle: Instant::now(),
+        }
+    }
+
+    /// Tells the place of a change. Queries that are answered at once are one only now and then.
+    fn is(&mut self, is_busy: bool, is_asking: bool) {
+        match (is_busy, self.busy.is_some()) {
+            (true, false) => self.busy = Some(self.place.answer()),
+            (false, true) => self.busy = None,
+            _ => {}
+        }
+        if is_busy {
+            return;
+        }
+        let before = std::mem::replace(&mut self.is_asking, is_asking);
+        if is_asking && !before {
+            self.place.received(0);
+        }
+        if !is_asking && (before || self.idle.elapsed() >= OFTEN) {
+            self.place.idle();
+            self.idle = Instant::now();
+        }
     }
 }
 

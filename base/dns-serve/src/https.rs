@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::connections::{Answer, Answering, Placed};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -78,13 +79,14 @@ struct Caller<S> {
 
 /// Serves a connection until it ends, is idle for too long, or `stop` is set.
 pub(crate) async fn serve<S: Service>(
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Placed<TcpStream>>,
     peer: SocketAddr,
     path: Arc<str>,
     service: Arc<S>,
     stop: watch::Receiver<bool>,
 ) {
     let limits = *service.limits();
+    let place = stream.get_ref().0.place().clone();
     let is_h2 = stream.get_ref().1.alpn_protocol() == Some(H2);
     let caller = Arc::new(Caller {
         service,
@@ -96,8 +98,11 @@ pub(crate) async fn serve<S: Service>(
     let requests = {
         let caller = Arc::clone(&caller);
         service_fn(move |request| {
-            let caller = Arc::clone(&caller);
-            async move { Ok::<_, Infallible>(caller.handle(request).await) }
+            let (caller, answer) = (Arc::clone(&caller), place.answer());
+            async move {
+                let response = caller.handle(request, &answer).await;
+                Ok::<_, Infallible>(response.map(|body| Answering::new(body, answer)))
+            }
         })
     };
     let stream = TokioIo::new(stream);
@@ -163,10 +168,10 @@ impl<S: Service> Caller<S> {
         timeout(closing, connection).await.ok()
     }
 
-    async fn handle(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn handle(&self, request: Request<Incoming>, place: &Answer) -> Response<Full<Bytes>> {
         let _under_way = InFlight::new(&self.begun, &self.ended);
         let (head, mut body) = request.into_parts();
-        match self.answer(&head, &mut body).await {
+        match self.answer(&head, &mut body, place).await {
             Ok(octets) => message(octets),
             Err(reason) => {
                 discard(body).await;
@@ -175,13 +180,21 @@ impl<S: Service> Caller<S> {
         }
     }
 
-    async fn answer(&self, head: &Parts, body: &mut Incoming) -> Result<Vec<u8>, Refusal> {
+    async fn answer(
+        &self,
+        head: &Parts,
+        body: &mut Incoming,
+        place: &Answer,
+    ) -> Result<Vec<u8>, Refusal> {
         let asked = (&head.method, &head.uri, &head.headers);
         let query = match exchange::place(asked, &self.path, MAX_QUERY)? {
             Place::Target(query) => query.into(),
             Place::Body => {
                 let body = Limited::new(body, MAX_QUERY).collect();
-                match timeout(self.service.limits().idle, body).await {
+                match place
+                    .reading(timeout(self.service.limits().idle, body))
+                    .await
+                {
                     Ok(Ok(body)) => body.to_bytes(),
                     Ok(Err(error)) if error.is::<LengthLimitError>() => return Err(Refusal::LONG),
                     Ok(Err(_)) => return Err(Refusal::BROKEN),

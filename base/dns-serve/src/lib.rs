@@ -6,7 +6,7 @@
 //!
 //! | bound | beyond it |
 //! | --- | --- |
-//! | connections in all, and of one client | the connection is closed at once, and counted |
+//! | connections in all, and of one client | as the policy of all listeners says ([`daemon::connections`]) |
 //! | unanswered queries of a connection | nothing more is read from it |
 //! | length of a query ([`MAX_QUERY`]) | the connection ends, after its answers |
 //! | time of a handshake, of a write, of an idle connection | the connection is closed |

@@ -1,13 +1,14 @@
 //! DNS over QUIC (RFC 9250): one query on each stream of a connection.
 //!
-//! A client beyond a bound is refused before any cryptography. While half of the room is taken, a client proves
-//! its address first (RFC 9000 §8.1.2), so that forged addresses do not take the rest.
+//! A client without a place is refused before any cryptography. While half of the places are taken, or when the client
+//! would replace another one, it proves its address first (RFC 9000 §8.1.2): forged addresses take nothing.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::connections::{Connections, Opening, Place, Source};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{
     Connection, Endpoint, EndpointConfig, IdleTimeout, Incoming, RecvStream, SendStream,
@@ -17,7 +18,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::service::{Admission, Client, Limits, MAX_QUERY, Replies, Service, Transport, ask};
+use crate::service::{Client, Limits, MAX_QUERY, Replies, Service, Transport, ask};
 
 /// Codes that end connections and streams (RFC 9250 §4.3).
 const NO_ERROR: VarInt = VarInt::from_u32(0);
@@ -68,52 +69,65 @@ pub(crate) async fn serve<S: Service>(
     service: Arc<S>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut connections = JoinSet::new();
+    let mut tasks = JoinSet::new();
     let stopped = stop.clone();
     loop {
         let incoming = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => break,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = tasks.join_next() => continue,
             incoming = endpoint.accept() => incoming,
         };
         let Some(incoming) = incoming else { break };
         let peer = incoming.remote_address();
-        if is_busy(&*service) && incoming.may_retry() && !incoming.remote_address_validated() {
+        let Some(admission) = service.admit(peer.ip(), &service.counters().quic) else {
+            incoming.refuse();
+            continue;
+        };
+        let connections = admission.connections;
+        let class = connections.class(peer.ip(), incoming.local_ip());
+        let source = Source::Address(peer.ip());
+        let has_free = connections.has_free(source, class, Opening::Handshake);
+        let must_prove = !has_free || is_busy(&connections);
+        if must_prove && incoming.may_retry() && !incoming.remote_address_validated() {
             if let Err(error) = incoming.retry() {
                 tracing::debug!(%peer, %error, "Client cannot be asked to prove its address");
             }
             continue;
         }
-        match service.admit(peer.ip(), &service.counters().quic) {
-            Some(admission) => {
-                let arrival = (incoming, peer, admission);
-                connections.spawn(begin(arrival, Arc::clone(&service), stopped.clone()));
+        match connections.admit(source, class, Opening::Handshake) {
+            Ok(place) => {
+                let arrival = (incoming, peer, place);
+                tasks.spawn(begin(arrival, Arc::clone(&service), stopped.clone()));
             }
-            None => incoming.refuse(),
+            Err(_) => incoming.refuse(),
         }
     }
     endpoint.set_server_config(None);
-    while connections.join_next().await.is_some() {}
+    while tasks.join_next().await.is_some() {}
     if timeout(CLOSING, endpoint.wait_idle()).await.is_err() {
         tracing::debug!("QUIC connections are left to time out at their clients");
     }
 }
 
-fn is_busy<S: Service>(service: &S) -> bool {
-    let room = u64::try_from(service.limits().connections).unwrap_or(u64::MAX);
-    service.counters().quic.open() >= room / 2
+fn is_busy(connections: &Connections) -> bool {
+    connections.taken().all() >= connections.policy().places() / 2
 }
 
 /// Serves one connection, from its handshake to its end.
 async fn begin<S: Service>(
-    (incoming, peer, admission): (Incoming, SocketAddr, Admission),
+    (incoming, peer, place): (Incoming, SocketAddr, Place),
     service: Arc<S>,
     stop: watch::Receiver<bool>,
 ) {
-    let _place = admission.place;
+    // A packet of the client began it.
+    place.received(0);
     match timeout(service.limits().handshake, incoming).await {
         Ok(Ok(connection)) => {
-            converse(&connection, peer, service, stop).await;
+            place.idle();
+            tokio::select! {
+                () = converse(&connection, (peer, &place), service, stop) => {}
+                () = place.ended() => tracing::debug!(%peer, "QUIC connection has to end"),
+            }
             connection.close(NO_ERROR, b"");
         }
         Ok(Err(error)) => tracing::debug!(%peer, %error, "QUIC handshake failed"),
@@ -124,7 +138,7 @@ async fn begin<S: Service>(
 /// Answers the streams of a connection until it ends, is idle, or `stop` is set.
 async fn converse<S: Service>(
     connection: &Connection,
-    peer: SocketAddr,
+    (peer, place): (SocketAddr, &Place),
     service: Arc<S>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -137,7 +151,7 @@ async fn converse<S: Service>(
             stream = connection.accept_bi(), if streams.len() < limits.pipeline => match stream {
                 Ok((send, receive)) => {
                     let client = Client { peer, local: None, transport: Transport::Quic };
-                    streams.spawn(exchange(send, receive, client, Arc::clone(&service)));
+                    streams.spawn(exchange((send, receive), client, place.clone(), Arc::clone(&service)));
                 }
                 Err(error) => {
                     tracing::debug!(%peer, %error, "QUIC connection ended");
@@ -154,7 +168,7 @@ async fn converse<S: Service>(
                 stream = connection.accept_bi(), if streams.len() < limits.pipeline => match stream {
                     Ok((send, receive)) => {
                         let client = Client { peer, local: None, transport: Transport::Quic };
-                        streams.spawn(exchange(send, receive, client, Arc::clone(&service)));
+                        streams.spawn(exchange((send, receive), client, place.clone(), Arc::clone(&service)));
                     }
                     Err(_) => return,
                 },
@@ -171,9 +185,9 @@ async fn converse<S: Service>(
 
 /// Reads the query of a stream, and writes its reply.
 async fn exchange<S: Service>(
-    mut send: SendStream,
-    mut receive: RecvStream,
+    (mut send, mut receive): (SendStream, RecvStream),
     client: Client,
+    place: Place,
     service: Arc<S>,
 ) {
     let limits = service.limits();
@@ -183,6 +197,7 @@ async fn exchange<S: Service>(
         drop(send.reset(PROTOCOL_ERROR));
         return;
     };
+    let _answer = place.answer();
     let Some(mut reply) = ask(&service, &query, &client).await else {
         drop(send.reset(PROTOCOL_ERROR));
         return;

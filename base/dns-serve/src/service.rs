@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::connections::{Connections, Place};
+use daemon::connections::{Connections, Policy};
 use tokio::sync::mpsc;
 
 /// The longest query that is read. A query with every option is far shorter.
@@ -18,7 +18,7 @@ pub trait Service: Send + Sync + 'static {
     /// The counters of connections.
     fn counters(&self) -> &Counters;
 
-    /// Admits a client's connection among these, or not.
+    /// Admits a client to these connections, to others, or not.
     fn admit(&self, client: IpAddr, connections: &Arc<Connections>) -> Option<Admission>;
 
     /// Answers a message. `later` is for [`Answer::Later`]. It has room for one message of each query that
@@ -55,6 +55,17 @@ pub struct Limits {
     pub answer: Duration,
 }
 
+impl Limits {
+    /// The policy of connections that may be idle for so long.
+    #[must_use]
+    pub const fn policy(&self, idle: Duration) -> Policy {
+        Policy::of(self.connections)
+            .with_source(self.per_client)
+            .with_idle(idle)
+            .with_stall(self.write)
+    }
+}
+
 /// The counters of connections.
 #[derive(Clone, Debug)]
 pub struct Counters {
@@ -68,19 +79,19 @@ impl Counters {
     /// No connections yet, and these bounds.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
-        let connections = || Connections::new(limits.connections, limits.per_client);
+        let connections = |name, idle| Connections::new(name, limits.policy(idle));
         Self {
-            tcp: connections(),
-            quic: connections(),
+            tcp: connections("dns-tcp", limits.idle),
+            quic: connections("dns-quic", limits.quic_idle),
         }
     }
 }
 
-/// A client's connection that is let in.
+/// The connections that a client's connection is to be among.
 #[derive(Debug)]
 pub struct Admission {
-    /// Its place, for as long as it lasts.
-    pub place: Place,
+    /// They decide whether it gets a place.
+    pub connections: Arc<Connections>,
     /// Whether the connection ends after the first reply, which is a refusal.
     pub is_refusal: bool,
 }

@@ -50,9 +50,9 @@ impl Service for Echo {
         &self.counters
     }
 
-    fn admit(&self, client: IpAddr, connections: &Arc<Connections>) -> Option<Admission> {
+    fn admit(&self, _client: IpAddr, connections: &Arc<Connections>) -> Option<Admission> {
         Some(Admission {
-            place: connections.admit(client)?,
+            connections: Arc::clone(connections),
             is_refusal: false,
         })
     }

@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use daemon::accept::Acceptor;
+use daemon::connections::{Connections, Opening, Placed, Policy};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
@@ -86,21 +87,23 @@ pub(crate) fn socket(run_dir: &Path) -> PathBuf {
 
 /// Passes requests on until the receiver is gone.
 pub(crate) async fn serve(listener: UnixListener, calls: mpsc::Sender<Call>) {
-    let acceptor = Acceptor::waiting(CLIENTS);
+    let connections = Connections::new("control", Policy::of(CLIENTS));
+    let acceptor = Acceptor::new(connections, Opening::Request);
     loop {
-        let (stream, _, permit) = acceptor.next(&listener).await;
+        let (stream, _) = acceptor.next(&listener).await;
         let calls = calls.clone();
         tokio::spawn(async move {
+            // The limit bounds it, whatever the client does.
+            let _answer = stream.place().answer();
             // A client that goes away in the middle is its own business.
             drop(tokio::time::timeout(LIMIT, attend(stream, calls)).await);
-            drop(permit);
         });
     }
 }
 
-async fn attend(mut stream: UnixStream, calls: mpsc::Sender<Call>) -> io::Result<()> {
+async fn attend(stream: Placed<UnixStream>, calls: mpsc::Sender<Call>) -> io::Result<()> {
     let mut line = String::new();
-    let (reader, mut writer) = stream.split();
+    let (reader, mut writer) = tokio::io::split(stream);
     tokio::io::BufReader::new(reader.take(LINE))
         .read_line(&mut line)
         .await?;

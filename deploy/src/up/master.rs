@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use daemon::accept::Acceptor;
+use daemon::connections::{Connections, Opening, Placed, Policy};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
@@ -115,12 +116,14 @@ pub(crate) fn choose(names: &[String], known: &[&str]) -> Result<Vec<usize>, Str
 
 /// Answers every connection to one port. Connections end with the task that runs this.
 async fn respond(listener: TcpListener, greeting: Arc<str>, behind: Behind) {
-    let acceptor = Acceptor::waiting(CONNECTIONS);
+    let connections = Connections::new("master", Policy::of(CONNECTIONS));
+    let acceptor = Acceptor::new(connections, Opening::Request);
     let mut connections = JoinSet::new();
     loop {
-        let (stream, _, permit) = acceptor.next(&listener).await;
+        let (stream, _) = acceptor.next(&listener).await;
         let greeting = Arc::clone(&greeting);
         connections.spawn(async move {
+            let _answer = stream.place().answer();
             // A client that goes away in the middle is its own business.
             match behind {
                 Behind::Greeting => {
@@ -129,14 +132,13 @@ async fn respond(listener: TcpListener, greeting: Arc<str>, behind: Behind) {
                 }
                 Behind::Service(address) => drop(pass_on(stream, address).await),
             }
-            drop(permit);
         });
         while connections.try_join_next().is_some() {}
     }
 }
 
 /// Reads a request, or not, and says who is here.
-async fn greet(mut stream: TcpStream, greeting: &str) -> io::Result<()> {
+async fn greet(mut stream: Placed<TcpStream>, greeting: &str) -> io::Result<()> {
     let mut request = [0; 1024];
     if stream.read(&mut request).await? == 0 {
         return Ok(());
@@ -151,13 +153,13 @@ async fn greet(mut stream: TcpStream, greeting: &str) -> io::Result<()> {
 }
 
 /// Passes everything on to a service, and what it answers back.
-async fn pass_on(mut stream: TcpStream, address: SocketAddr) -> io::Result<()> {
+async fn pass_on(mut stream: Placed<TcpStream>, address: SocketAddr) -> io::Result<()> {
     let mut service = TcpStream::connect(address).await?;
     tokio::io::copy_bidirectional(&mut stream, &mut service).await?;
     Ok(())
 }
 
-/// Open connections to one port; further ones wait in the kernel's queue.
+/// Open connections to one port; one more replaces one without an answer.
 const CONNECTIONS: usize = 64;
 /// How long one connection may last.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(2);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ::config::dns_authd::Tcp;
+use daemon::connections::{Class, Opening, Source};
 use daemon::latest::Latest;
 use daemon::tls::{CertificateFiles, Certificates};
 use dns_answer::Snapshot;
@@ -167,19 +168,14 @@ async fn connections_over_tls_have_the_bounds_of_those_over_tcp() {
         ..Tcp::default()
     };
     let address = start(&files.read(), limits).await;
-    // One that never shakes hands has a place as well.
-    let silent = TcpStream::connect(address).await.unwrap();
-    assert!(connect(address, &files).await.is_err());
-    drop(silent);
-    let mut first = loop {
-        if let Ok(stream) = connect(address, &files).await {
-            break stream;
-        }
-        tokio::time::sleep(POLL).await;
-    };
+    // One that never shakes hands has the place, until the next needs it. An idle one as well.
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let mut first = connect(address, &files).await.unwrap();
+    assert!(matches!(silent.read(&mut [0; 1]).await, Ok(0) | Err(_)));
     assert_refused(&exchange(&mut first, QUERY).await);
-    assert!(connect(address, &files).await.is_err());
-    assert_refused(&exchange(&mut first, QUERY).await);
+    let mut second = connect(address, &files).await.unwrap();
+    assert!(matches!(first.read(&mut [0; 1]).await, Ok(0) | Err(_)));
+    assert_refused(&exchange(&mut second, QUERY).await);
 }
 
 //--- Pipelining
@@ -321,7 +317,11 @@ async fn who_may_ask_no_more_is_refused_on_a_connection_of_before() {
     };
     let (mut client, server) = tokio::io::duplex(MAX_QUERY);
     let (_stop, stopped) = watch::channel(false);
-    tokio::spawn(converse(server, from, false, shared, stopped));
+    let connections = &shared.counters().tcp;
+    let source = Source::Address(peer.ip());
+    let place = connections.admit(source, Class::Other, Opening::Request);
+    let place = place.unwrap();
+    tokio::spawn(async move { converse(server, &place, from, false, shared, stopped).await });
     let query = query(&"example.".parse().unwrap(), Type::SOA);
     let rcode = |reply: Vec<u8>| reply[3] & 15;
     assert_eq!(rcode(exchange(&mut client, &query).await), 0);

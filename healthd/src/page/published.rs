@@ -1,7 +1,7 @@
 //! Publishes the page: a listener of its own, over TLS and with a login.
 //!
 //! ```text
-//! connection → room? → TLS handshake → login (certificate, or name and password) → the page, its stream, the last changes
+//! connection → place? → TLS handshake → login (certificate, or name and password) → the page, its stream, the last changes
 //! ```
 //!
 //! It only shows. It takes no method but GET and HEAD, and has none of the other paths of the admin listener. Connections end
@@ -21,7 +21,7 @@ use std::time::Duration;
 use ::config::healthd::PageTls;
 use daemon::accept::{Acceptor, Peer};
 use daemon::admin::{Flow, Reply};
-use daemon::connections::Connections;
+use daemon::connections::{Answering, Connections, Opening, Placed, Policy, Table};
 use daemon::disk::Stamp;
 use daemon::drain::Guard;
 use daemon::exit;
@@ -52,11 +52,8 @@ const SOCKET_NAME: &str = "page";
 /// The key of the reason on `/readyz`.
 const DETAIL: &str = "page";
 
-/// Connections at a time; more wait in the kernel's queue.
-const CONNECTIONS: usize = 128;
-
-/// Connections of one address: a few browsers, each with its stream and what it fetches beside it.
-const CONNECTIONS_A_CLIENT: usize = 16;
+/// Connections at a time. One address may have an eighth: a few browsers, each with its stream and what it fetches beside it.
+const CONNECTIONS: usize = 136;
 
 /// Browsers that follow the page at a time.
 const STREAMS: usize = 32;
@@ -106,10 +103,13 @@ impl Published {
         self,
         page: Page,
         counters: Counters,
-        readiness: &Readiness,
+        (readiness, table): (&Readiness, &Table),
         guard: &Guard,
     ) {
         let (readiness, mut guard) = (readiness.clone(), guard.clone());
+        let policy = Policy::of(CONNECTIONS).with_idle(HEAD_TIMEOUT);
+        let connections = Connections::new("page", policy);
+        table.add(&connections);
         tokio::spawn(async move {
             let files = tokio::select! {
                 files = wait_files(&self.config, &readiness) => files,
@@ -125,8 +125,7 @@ impl Published {
                 streams: Arc::new(Semaphore::new(STREAMS)),
             });
             tracing::info!("The page is published");
-            let connections = Connections::new(CONNECTIONS, CONNECTIONS_A_CLIENT);
-            let acceptor = Acceptor::waiting(CONNECTIONS).with_clients(connections);
+            let acceptor = Acceptor::new(connections, Opening::Handshake);
             for listener in self.listeners {
                 let accepting =
                     Arc::clone(&server).accept(listener, acceptor.clone(), guard.clone());
@@ -270,7 +269,7 @@ impl Server {
         };
         let mut ending = guard.clone();
         loop {
-            let (stream, peer, permit) = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 accepted = acceptor.next(&listener) => accepted,
                 () = ending.asked() => return,
             };
@@ -278,14 +277,17 @@ impl Server {
                 continue;
             };
             let (server, guard) = (Arc::clone(&self), guard.clone());
-            tokio::spawn(async move {
-                server.serve(stream, client, guard).await;
-                drop(permit);
-            });
+            tokio::spawn(server.serve(stream, client, guard));
         }
     }
 
-    async fn serve(self: Arc<Self>, stream: TcpStream, client: SocketAddr, mut guard: Guard) {
+    async fn serve(
+        self: Arc<Self>,
+        stream: Placed<TcpStream>,
+        client: SocketAddr,
+        mut guard: Guard,
+    ) {
+        let place = stream.place().clone();
         let mut ended = self.ended.subscribe();
         let accepting = TlsAcceptor::from(self.tls.current()).accept(stream);
         let stream = match tokio::time::timeout(HANDSHAKE, accepting).await {
@@ -301,15 +303,16 @@ impl Server {
                 return;
             }
         };
+        place.idle();
         // TLS has verified a certificate that was shown.
         let certified = stream.get_ref().1.peer_certificates().is_some();
         let server = Arc::clone(&self);
         let service = service_fn(move |request: Request<Incoming>| {
-            let server = Arc::clone(&server);
+            let (server, answer) = (Arc::clone(&server), place.answer());
             async move {
                 let mut response = server.answer(&request, client, certified).await;
                 set_headers(response.headers_mut());
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(response.map(|body| Answering::new(body, answer)))
             }
         });
         let mut builder = http1::Builder::new();

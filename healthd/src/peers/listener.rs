@@ -1,7 +1,8 @@
 //! Lets the other nodes in: by their certificates, and within bounds.
 //!
-//! Connections from the addresses of configured peers have places of their own, so that clients from elsewhere cannot
-//! use them up. A handshake has little time, and a connection without a configured peer's certificate is closed.
+//! Places are reserved for connections from the addresses of configured peers, so that clients from elsewhere cannot use
+//! them up. A handshake has little time, and a connection without a configured peer's certificate is closed; one with it
+//! stays, whatever else comes.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::nodes::NodeName;
-use daemon::accept::{Acceptor, Peer};
-use daemon::connections::{Connections, Place};
+use daemon::accept::Acceptor;
+use daemon::connections::{Connections, Opening, Placed, Policy, Table};
 use daemon::drain::Guard;
 use daemon::node_tls::{Identity, node_of};
 use parking_lot::Mutex;
@@ -29,13 +30,8 @@ use super::session::{Messages, QUEUE, Session};
 use crate::driver::Driver;
 use crate::page::nodes::NodeView;
 
-/// Connections from the addresses of peers: each may have its present one and those that are about to end.
-const PEER_CONNECTIONS: usize = 64;
-const CONNECTIONS_A_PEER: usize = 4;
-
-/// Connections from other addresses: a peer whose address is translated, or one that is configured by a name.
-const OTHER_CONNECTIONS: usize = 16;
-const CONNECTIONS_A_CLIENT: usize = 2;
+/// Connections: each peer may have its present one and those that are about to end.
+const CONNECTIONS: usize = 80;
 
 /// The time limit of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(3);
@@ -52,10 +48,7 @@ struct Inner {
     view: NodeView,
     identity: Arc<Identity>,
     peers: Vec<NodeName>,
-    /// The addresses of peers, where they are configured.
-    members: Vec<IpAddr>,
-    of_peers: Arc<Connections>,
-    of_others: Arc<Connections>,
+    connections: Arc<Connections>,
     /// The newest stream of each peer: those before it end.
     streams: Mutex<BTreeMap<NodeName, watch::Sender<()>>>,
 }
@@ -64,8 +57,8 @@ struct Inner {
 #[derive(Clone)]
 struct Caller(NodeName);
 
-/// A peer's connection with its place.
-type PeerConnection = Accepted<TlsStream<TcpStream>, Caller, Place>;
+/// A peer's connection.
+type PeerConnection = Accepted<TlsStream<Placed<TcpStream>>, Caller>;
 
 impl Server {
     pub(super) fn new(
@@ -73,15 +66,17 @@ impl Server {
         identity: Arc<Identity>,
         peers: Vec<NodeName>,
         members: Vec<IpAddr>,
+        table: &Table,
     ) -> Self {
+        let connections = Connections::new("nodes", Policy::of(CONNECTIONS).with_members());
+        connections.set_members(members);
+        table.add(&connections);
         Self(Arc::new(Inner {
             driver,
             view,
             identity,
             peers,
-            members,
-            of_peers: Connections::new(PEER_CONNECTIONS, CONNECTIONS_A_PEER),
-            of_others: Connections::new(OTHER_CONNECTIONS, CONNECTIONS_A_CLIENT),
+            connections,
             streams: Mutex::default(),
         }))
     }
@@ -127,13 +122,12 @@ impl Server {
         accepted: mpsc::Sender<io::Result<PeerConnection>>,
     ) -> io::Result<()> {
         let listener = TcpListener::from_std(listener)?;
-        let acceptor = Acceptor::turning_away();
+        let acceptor = Acceptor::new(Arc::clone(&self.0.connections), Opening::Handshake);
         loop {
-            let rule = |peer| self.0.place(peer);
-            let (stream, peer, _permit, place) = acceptor.admit(&listener, rule).await;
+            let (stream, peer) = acceptor.next(&listener).await;
             let (server, accepted) = (self.clone(), accepted.clone());
             tokio::spawn(async move {
-                match server.handshake(stream, place).await {
+                match server.handshake(stream).await {
                     Ok(connection) => drop(accepted.send(Ok(connection)).await),
                     Err(error) => {
                         server.0.driver.counters().peer_refused();
@@ -144,10 +138,10 @@ impl Server {
         }
     }
 
-    async fn handshake(&self, stream: TcpStream, place: Place) -> io::Result<PeerConnection> {
-        stream.set_nodelay(true)?;
+    async fn handshake(&self, stream: Placed<TcpStream>) -> io::Result<PeerConnection> {
+        stream.get_ref().set_nodelay(true)?;
         let accepting = TlsAcceptor::from(self.0.identity.server()).accept(stream);
-        let stream = tokio::time::timeout(HANDSHAKE, accepting)
+        let mut stream = tokio::time::timeout(HANDSHAKE, accepting)
             .await
             .map_err(|_| io::Error::other("no handshake in time"))??;
         let certificates = stream.get_ref().1.peer_certificates();
@@ -156,21 +150,13 @@ impl Server {
         let node = node
             .cloned()
             .ok_or_else(|| io::Error::other("its certificate is for no configured peer"))?;
+        let placed = &mut stream.get_mut().0;
+        placed.place().prove();
+        placed.tell_nothing();
         Ok(Accepted {
             stream,
             info: Caller(node),
-            held: place,
         })
-    }
-}
-
-impl Inner {
-    fn place(&self, peer: Peer) -> Option<Place> {
-        let address = peer.address()?.ip().to_canonical();
-        match self.members.contains(&address) {
-            true => self.of_peers.admit(address),
-            false => self.of_others.admit(address),
-        }
     }
 }
 

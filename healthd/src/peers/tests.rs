@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use config::nodes::NodeFiles;
+use daemon::connections::Table;
 use daemon::drain::Drain;
 use exchange::members::Settings;
 use liveness::monitor::{Limits, Restored, Statement, SubscriberId};
@@ -160,7 +161,7 @@ impl Site {
             Arc::new(Asker::new(services)),
             readiness.clone(),
         );
-        exchange.start(&driver, view, &readiness, &guard);
+        exchange.start(&driver, view, (&readiness, &Table::default()), &guard);
         Node {
             driver,
             readiness,

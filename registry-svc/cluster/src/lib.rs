@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use daemon::connections::Connections;
 use daemon::drain::Guard;
 use daemon::node_tls::Identity;
 use hyper::body::{Body as HttpBody, Incoming};
@@ -156,7 +157,7 @@ impl Cluster {
         let (looking, counting) = (feed.clone(), server.clone());
         let looked = move |peers: &[Arc<Peer>]| {
             looking.keep(peers);
-            counting.set_peers(peers.len());
+            counting.set_peers(peers);
         };
         let clocks = feed.clone();
         let clocks_agree = move || clocks.clock_fault().is_none();
@@ -172,6 +173,12 @@ impl Cluster {
             server,
             _tasks: tasks,
         })))
+    }
+
+    /// The connections of the listeners for nodes.
+    #[must_use]
+    pub fn connections(&self) -> &Arc<Connections> {
+        self.0.server.connections()
     }
 
     /// Serves the peers on a listener until the drain begins. Requests of clients that a peer

@@ -4,6 +4,7 @@
 //! the link beside them. Each is made when first needed and again after it broke.
 
 use std::future::Future;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -110,6 +111,12 @@ impl Peer {
             connected: AtomicBool::new(false),
             known: Mutex::default(),
         }
+    }
+
+    /// Its address, unless it is known by a name.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        let address: SocketAddr = self.address.parse().ok()?;
+        Some(address.ip().to_canonical())
     }
 
     /// For what others wait for.

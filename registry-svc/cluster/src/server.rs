@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use crate::service::replication_server::{Replication, ReplicationServer};
 use bytes::Bytes;
-use daemon::accept::{Acceptor, Peer, Permit};
+use daemon::accept::{Acceptor, Peer};
+use daemon::connections::{Connections, Opening, Placed, Policy};
 use daemon::drain::Guard;
 use daemon::node_tls::{Identity, node_of};
 use hyper::body::{Body as HttpBody, Incoming};
@@ -51,7 +52,7 @@ use registry_cluster_core::members::{Claim, Reception};
 use registry_cluster_core::wire as form;
 use registry_cluster_core::wire::Search;
 
-/// Connections from peers. Each makes three; a listener on a wider network is not filled by strangers.
+/// Connections. Each peer makes three; strangers on a wider network do not fill the places of nodes.
 const MAX_CONNECTIONS: usize = 64;
 
 /// A peer that has not shown who it is by then is none.
@@ -89,6 +90,7 @@ struct Inner {
     streams: Mutex<BTreeMap<NodeName, u64>>,
     next_stream: AtomicU64,
     acceptor: Acceptor,
+    connections: Arc<Connections>,
 }
 
 /// The other end of a connection.
@@ -107,6 +109,11 @@ impl Server {
         identity: Option<Arc<Identity>>,
         followers: Followers,
     ) -> Self {
+        let connections = Connections::new("nodes", Policy::of(MAX_CONNECTIONS).with_members());
+        let opening = match identity {
+            Some(_) => Opening::Handshake,
+            None => Opening::Request,
+        };
         Self(Arc::new(Inner {
             members,
             store,
@@ -115,7 +122,8 @@ impl Server {
             heard: watch::Sender::new(0),
             streams: Mutex::default(),
             next_stream: AtomicU64::new(1),
-            acceptor: Acceptor::waiting(MAX_CONNECTIONS),
+            acceptor: Acceptor::new(Arc::clone(&connections), opening),
+            connections,
         }))
     }
 
@@ -124,9 +132,16 @@ impl Server {
         look(&self.lock())
     }
 
-    /// This many other nodes should follow.
-    pub(super) fn set_peers(&self, n_peers: usize) {
-        self.lock().set_peers(n_peers);
+    /// These other nodes should follow.
+    pub(super) fn set_peers(&self, peers: &[Arc<super::peer::Peer>]) {
+        self.lock().set_peers(peers.len());
+        let addresses = peers.iter().filter_map(|peer| peer.ip());
+        self.0.connections.set_members(addresses.collect());
+    }
+
+    /// The connections of its listeners.
+    pub(super) fn connections(&self) -> &Arc<Connections> {
+        &self.0.connections
     }
 
     /// Moves when a follower has said something.
@@ -150,45 +165,47 @@ impl Server {
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
         loop {
-            let (stream, _, permit, address) = tokio::select! {
+            let (stream, peer) = tokio::select! {
                 () = guard.asked() => return,
-                accepted = self.0.acceptor.admit(&listener, Peer::address) => accepted,
+                accepted = self.0.acceptor.next(&listener) => accepted,
+            };
+            let Peer::Network(address) = peer else {
+                continue;
             };
             let server = self.clone();
             let (passed_on, guard) = (passed_on.clone(), guard.clone());
             tokio::spawn(async move {
-                server
-                    .connection(stream, address, passed_on, guard, permit)
-                    .await;
+                server.connection(stream, address, passed_on, guard).await;
             });
         }
     }
 
     async fn connection<H, F, B>(
         self,
-        stream: TcpStream,
+        mut stream: Placed<TcpStream>,
         address: SocketAddr,
         passed_on: H,
         guard: Guard,
-        permit: Permit,
     ) where
         H: Fn(Request<Incoming>, Caller) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
         B: HttpBody<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let _permit = permit;
         // Small messages are sent when they are written.
-        drop(stream.set_nodelay(true));
+        drop(stream.get_ref().set_nodelay(true));
+        let place = stream.place().clone();
         let Some(identity) = self.0.identity.as_ref() else {
             let caller = Caller {
                 node: None,
                 address,
             };
+            place.prove();
+            stream.tell_nothing();
             return self.requests(stream, caller, passed_on, guard).await;
         };
         let accepting = TlsAcceptor::from(identity.server()).accept(stream);
-        let stream = match tokio::time::timeout(HANDSHAKE, accepting).await {
+        let mut stream = match tokio::time::timeout(HANDSHAKE, accepting).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 tracing::warn!(%address, %error, "A connection for peers is refused");
@@ -207,6 +224,8 @@ impl Server {
             tracing::warn!(%address, "A connection for peers is refused: its certificate is for no node of the site");
             return;
         }
+        place.prove();
+        stream.get_mut().0.tell_nothing();
         let caller = Caller { node, address };
         self.requests(stream, caller, passed_on, guard).await;
     }

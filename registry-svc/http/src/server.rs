@@ -2,23 +2,22 @@
 //! them end.
 //!
 //! ```text
-//! listener → room? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
+//! listener → place? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
 //!              │           └ within a time        └ within a time       └ head, body, answer: within a time
-//!              └ waits in the kernel's queue
+//!              └ as the policy of all listeners says
 //! ```
 //!
 //! Runs on the runtime that it is started in. Never looks into a request: [`Api`] does.
 
 mod connection;
-mod stall;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use daemon::accept::{Acceptor, Peer, Permit};
-use daemon::connections::Connections;
+use daemon::accept::{Acceptor, Peer};
+use daemon::connections::{Connections, Opening, Placed, Policy, within_descriptors};
 use daemon::drain::{Drain, Guard};
 use daemon::latest::Latest;
 use rustls::ServerConfig;
@@ -37,11 +36,8 @@ const H2: &[u8] = b"h2";
 /// Bounds of what connections may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Connections at once; more wait in the kernel's queue. Each may cost a descriptor for itself
-    /// and one for a blob.
+    /// Connections at once. Each may cost a descriptor for itself and one for a blob.
     pub connections: usize,
-    /// Connections of one address at once; more are closed. Clients open some ten for an image.
-    pub connections_per_client: usize,
     /// A TLS handshake takes no longer.
     pub handshake: Duration,
     /// A request's head takes no longer, and nor does a client that thinks what to ask next.
@@ -56,7 +52,6 @@ impl Settings {
     pub fn of(limits: &config::registry_svc::Limits) -> Self {
         Self {
             connections: limits.connections.get(),
-            connections_per_client: CONNECTIONS_PER_CLIENT,
             handshake: limits.head_timeout.get(),
             head: limits.idle_timeout.get(),
             stall: limits.body_timeout.get(),
@@ -70,14 +65,15 @@ impl Default for Settings {
     }
 }
 
-/// Connections of one address at once.
-const CONNECTIONS_PER_CLIENT: usize = 1024;
+/// Descriptors for the store, other nodes and registries, and control.
+const RESERVED: usize = 256;
 
 /// Listeners that are served.
 #[derive(Debug)]
 pub struct Server {
     drain: Drain,
     accepting: Vec<JoinHandle<()>>,
+    connections: Arc<Connections>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -90,11 +86,10 @@ struct Shared {
     acceptor: Acceptor,
 }
 
-/// A connection that was accepted, with its room.
+/// A connection that has its place.
 struct Accepted {
-    stream: TcpStream,
+    stream: Placed<TcpStream>,
     address: SocketAddr,
-    permit: Permit,
 }
 
 impl Server {
@@ -110,12 +105,22 @@ impl Server {
         settings: Settings,
     ) -> io::Result<Self> {
         let (drain, guard) = Drain::new();
-        let clients = Connections::new(settings.connections, settings.connections_per_client);
+        // The rate of a body is not asked for: pushes over slow links continue, as long as something comes in time.
+        let places = within_descriptors(settings.connections, 2, RESERVED);
+        let policy = Policy::of(places)
+            .with_idle(settings.head)
+            .with_handshake(settings.handshake)
+            .with_stall(settings.stall);
+        let connections = Connections::new("registry", policy);
+        let opening = match tls {
+            Some(_) => Opening::Handshake,
+            None => Opening::Request,
+        };
         let shared = Arc::new(Shared {
             api,
             tls,
             settings,
-            acceptor: Acceptor::waiting(settings.connections).with_clients(clients),
+            acceptor: Acceptor::new(Arc::clone(&connections), opening),
         });
         let mut addresses = Vec::new();
         let mut accepting = Vec::new();
@@ -129,8 +134,15 @@ impl Server {
         Ok(Self {
             drain,
             accepting,
+            connections,
             addresses,
         })
+    }
+
+    /// The connections of its listeners.
+    #[must_use]
+    pub const fn connections(&self) -> &Arc<Connections> {
+        &self.connections
     }
 
     /// The addresses of its listeners.
@@ -156,8 +168,11 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            (stream, _, permit, address) = shared.acceptor.admit(&listener, Peer::address) => {
-                let accepted = Accepted { stream, address, permit };
+            (stream, peer) = shared.acceptor.next(&listener) => {
+                let Peer::Network(address) = peer else {
+                    continue;
+                };
+                let accepted = Accepted { stream, address };
                 connections.spawn(connection::serve(Arc::clone(&shared), accepted, guard.clone()));
             }
             Some(ended) = connections.join_next(), if !connections.is_empty() => noticed(ended),

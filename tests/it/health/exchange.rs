@@ -12,6 +12,7 @@ use tests::daemon::{Daemon, http_get, metric, run};
 use tests::masters::Master;
 use tests::netns::{Machine, Network};
 use tests::scratch::Scratch;
+use tests::strangers::Strangers;
 use tests::wait;
 
 /// Longer than anything here takes, even on a busy machine.
@@ -266,6 +267,31 @@ fn three_nodes_have_one_verdict() {
         let heard = heard.iter().map(|(liveness, _)| liveness.as_str());
         let heard: Vec<&str> = heard.collect();
         assert_eq!(heard, ["up", "down", "up", "down"]);
+    }
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn strangers_keep_no_node_apart() {
+    let (mut site, beside) = Site::new();
+    let _target = Master::on(&beside, vec![TARGET.parse().unwrap()]);
+    site.nodes[0].start();
+    site.nodes[1].start();
+    let addresses = NODES.map(|(_, address)| {
+        let (ip, _) = address.split_once('/').unwrap();
+        SocketAddr::new(ip.parse().unwrap(), 5445)
+    });
+    let _strangers = Strangers::on(&beside, &addresses[..2], 200);
+    // A node that comes meanwhile is heard, and hears.
+    site.nodes[2].start();
+    for node in &mut site.nodes {
+        node.watch();
+    }
+    site.wait_all("up", "site");
+    for node in &site.nodes {
+        wait::for_it("the finding of master-2 is heard", LIMIT, || {
+            node.finding("master-2").as_deref() == Some("up")
+        });
     }
 }
 

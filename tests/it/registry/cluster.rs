@@ -6,6 +6,7 @@ mod name;
 mod pace;
 
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -15,6 +16,7 @@ use tests::binaries::binary;
 use tests::daemon::{Daemon, run};
 use tests::netns::{Machine, Network};
 use tests::scratch::Scratch;
+use tests::strangers::Strangers;
 use tests::wait;
 
 /// Wide: the machine may be building at the same time.
@@ -403,6 +405,27 @@ fn three_nodes_keep_one_content() {
     wiped(&mut site);
     damaged(&mut site);
     killed_in_a_push(&mut site);
+}
+
+#[test]
+#[ignore = "needs root for network namespaces"]
+fn strangers_keep_no_node_apart() {
+    let mut site = Site::new();
+    site.wait_connected();
+    let stranger = site.network.machine("stranger", "192.168.7.99/24");
+    let addresses = [13, 14, 15].map(|last| SocketAddr::from(([192, 168, 7, last], 5444)));
+    let _strangers = Strangers::on(&stranger, &addresses, 200);
+    // A node that starts again finds the others, and they find it.
+    site.kill(0);
+    site.start(0);
+    site.wait_connected();
+    let content = layer(1, 200_000);
+    let (status, head) = site.nodes[0].push(&site.scratch, "v1", &content);
+    assert_eq!(status, 201, "{head}");
+    assert_eq!(header(&head, "warning"), None, "{head}");
+    for node in &site.nodes {
+        node.pull(&site.scratch, "v1", &content).unwrap();
+    }
 }
 
 /// A node whose disk was damaged while it was off serves everything whole, and heals its disk.

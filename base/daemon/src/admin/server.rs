@@ -1,11 +1,9 @@
 //! Serves the admin listener: bounded connections, time and bodies, so that it can never be what
 //! brings a daemon down.
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use api::Status;
@@ -15,23 +13,21 @@ use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, Heade
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::task::AbortHandle;
 
 use super::{Flow, Method, Reply, Request, Routes};
 use crate::accept::{Acceptor, Listener, Peer};
 use crate::caller::Role;
+use crate::connections::{Answer, Answering, Connections, Opening, Placed, Policy, Table};
 use crate::life::Life;
 use crate::metrics::{Exposition, Metrics};
 use crate::progress::Progress;
 use crate::readiness::Readiness;
 
-/// Scrapers, probes and people at once. One more ends the oldest connection that has no request under way; while all have,
-/// more wait in the kernel's queue.
+/// Scrapers, probes and people at once.
 const MAX_CONNECTIONS: usize = 64;
 
 /// Clients of streams, such as browsers that show a page. They leave room for scrapers and probes.
@@ -71,6 +67,8 @@ pub(crate) struct Shared {
     pub(crate) routes: Routes,
     /// Requests that the caller had no right to.
     pub(crate) refused: Counter<u64>,
+    /// The connections of all listeners.
+    pub(crate) connections: Table,
     /// Asks the service itself for its status.
     pub(crate) status: mpsc::Sender<oneshot::Sender<Value>>,
 }
@@ -99,48 +97,18 @@ pub(crate) struct Server {
     shared: Arc<Shared>,
     acceptor: Acceptor,
     streams: Arc<Semaphore>,
-    open: Arc<Mutex<Open>>,
-}
-
-/// The connections that are open, by their numbers: the oldest first.
-#[derive(Debug, Default)]
-struct Open {
-    connections: BTreeMap<u64, Connection>,
-    next: u64,
-}
-
-#[derive(Debug)]
-struct Connection {
-    is_busy: Arc<AtomicBool>,
-    task: AbortHandle,
-}
-
-impl Open {
-    /// Makes room for one more. Clients that send half a request would keep all others out for as long as a head may take,
-    /// healthd among them, which would call the service down.
-    fn make_room(&mut self) {
-        if self.connections.len() < MAX_CONNECTIONS {
-            return;
-        }
-        let is_idle = |connection: &Connection| !connection.is_busy.load(Ordering::Relaxed);
-        let mut all = self.connections.iter();
-        let oldest = all.find(|(_, connection)| is_idle(connection));
-        if let Some(number) = oldest.map(|(number, _)| *number)
-            && let Some(connection) = self.connections.remove(&number)
-        {
-            connection.task.abort();
-        }
-    }
 }
 
 impl Server {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    /// The listener of this name.
+    pub(crate) fn new(shared: Arc<Shared>, name: &'static str) -> Self {
+        let policy = Policy::of(MAX_CONNECTIONS).with_idle(HEAD_TIMEOUT);
+        let connections = Connections::new(name, policy);
+        shared.connections.add(&connections);
         Self {
             shared,
-            // One beyond the others, to see that it is there.
-            acceptor: Acceptor::waiting(MAX_CONNECTIONS + 1),
+            acceptor: Acceptor::new(connections, Opening::Request),
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
-            open: Arc::default(),
         }
     }
 
@@ -151,24 +119,10 @@ impl Server {
         identify: impl Fn(&L::Stream, Peer) -> Caller,
     ) {
         loop {
-            let (stream, peer, permit) = self.acceptor.next(&listener).await;
-            let caller = identify(&stream, peer);
+            let (stream, peer) = self.acceptor.next(&listener).await;
+            let caller = identify(stream.get_ref(), peer);
             let (shared, streams) = (Arc::clone(&self.shared), Arc::clone(&self.streams));
-            let (open, is_busy) = (Arc::clone(&self.open), Arc::default());
-            let mut connections = self.open.lock();
-            connections.make_room();
-            let number = connections.next;
-            connections.next += 1;
-            let busy = Arc::clone(&is_busy);
-            // It cannot end before it is in the list, which is locked.
-            let task = tokio::spawn(async move {
-                serve_connection(shared, streams, stream, caller, &busy).await;
-                open.lock().connections.remove(&number);
-                drop(permit);
-            });
-            let task = task.abort_handle();
-            let connection = Connection { is_busy, task };
-            connections.connections.insert(number, connection);
+            tokio::spawn(serve_connection(shared, streams, stream, caller));
         }
     }
 }
@@ -176,26 +130,24 @@ impl Server {
 async fn serve_connection<S>(
     shared: Arc<Shared>,
     streams: Arc<Semaphore>,
-    stream: S,
+    stream: Placed<S>,
     caller: Caller,
-    is_busy: &AtomicBool,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let place = stream.place().clone();
     let service = service_fn(move |request: hyper::Request<Incoming>| {
         let (shared, streams) = (Arc::clone(&shared), Arc::clone(&streams));
-        is_busy.store(true, Ordering::Relaxed);
+        let answer = place.answer();
         async move {
-            // A stream has its own bound, and stays busy.
             let response = match flow(&shared, streams, &request, caller) {
                 Some(response) => response,
                 None => {
-                    let response = respond(&shared, request, caller).await;
-                    is_busy.store(false, Ordering::Relaxed);
+                    let response = respond(&shared, request, caller, &answer).await;
                     response.map(Either::Left)
                 }
             };
-            Ok::<_, Infallible>(response)
+            Ok::<_, Infallible>(response.map(|body| Answering::new(body, answer)))
         }
     });
     let served = http1::Builder::new()
@@ -248,9 +200,10 @@ async fn respond(
     shared: &Shared,
     request: hyper::Request<Incoming>,
     caller: Caller,
+    answer: &Answer,
 ) -> hyper::Response<Full<Bytes>> {
-    let answer = tokio::time::timeout(HANDLER_TIMEOUT, route(shared, request, caller)).await;
-    let (reply, allowed) = match answer {
+    let routed = route(shared, request, caller, answer);
+    let (reply, allowed) = match tokio::time::timeout(HANDLER_TIMEOUT, routed).await {
         Ok(Ok(reply)) => (reply, None),
         Ok(Err(NotAllowed(methods))) => {
             let reply = Reply::text(405, format!("this path takes {methods}\n"));
@@ -273,6 +226,7 @@ async fn route(
     shared: &Shared,
     request: hyper::Request<Incoming>,
     caller: Caller,
+    answer: &Answer,
 ) -> Result<Reply, NotAllowed> {
     if caller == Caller::Process(Role::Other) {
         return Ok(stranger(shared));
@@ -292,7 +246,8 @@ async fn route(
         {
             return Ok(refusal);
         }
-        let body = match Limited::new(body, MAX_BODY).collect().await {
+        let body = Limited::new(body, MAX_BODY).collect();
+        let body = match answer.reading(body).await {
             Ok(body) => body.to_bytes().to_vec(),
             Err(_) => {
                 let refusal = Reply::text(413, format!("at most {MAX_BODY} bytes are read\n"));
@@ -440,6 +395,7 @@ async fn status(shared: &Shared) -> Status<Value> {
         ready: reasons.is_empty(),
         reasons,
         notes: shared.readiness.details(),
+        streams: shared.connections.status(),
         detail: detail(shared).await,
     }
 }

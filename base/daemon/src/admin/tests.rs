@@ -1,5 +1,6 @@
 use super::*;
 use crate::accept::{Listener, Peer};
+use crate::connections::Table;
 use crate::life::{Life, State};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
@@ -79,9 +80,10 @@ impl Running {
             progress: Progress::new(),
             routes: self.routes.clone(),
             refused: refused.clone(),
+            connections: Table::default(),
             status,
         };
-        tokio::spawn(Server::new(Arc::new(shared)).serve(listener, identify));
+        tokio::spawn(Server::new(Arc::new(shared), "admin").serve(listener, identify));
         refused
     }
 

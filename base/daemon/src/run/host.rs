@@ -21,6 +21,7 @@ use crate::args::{LogArgs, SlotArgs};
 use crate::caller::Access;
 use crate::clock;
 use crate::config::{Common, Problems, warn_of_restart};
+use crate::connections::{StreamsCollector, Table};
 use crate::listen::path::{self, Bound};
 use crate::listen::{Inherited, ListenError};
 use crate::metrics::{self, Metrics};
@@ -87,6 +88,8 @@ impl Host {
         let life = Life::new();
         let progress = Progress::new();
         let (sender, status) = mpsc::channel(STATUS_QUEUE);
+        let connections = Table::default();
+        metrics.register_collector(Box::new(StreamsCollector(connections.clone())));
         let refused = Counter::default();
         metrics.register(
             metrics::ADMIN_REFUSED,
@@ -109,6 +112,7 @@ impl Host {
             progress: progress.clone(),
             routes: routes.clone(),
             refused,
+            connections: connections.clone(),
             status: sender,
         });
         let own = own.map(|path| open_own(&shared, path)).transpose()?;
@@ -125,6 +129,7 @@ impl Host {
                 life,
                 predecessor,
                 promises: Promises::default(),
+                connections,
             },
             admin,
             announced: false,
@@ -349,7 +354,7 @@ fn open_own(shared: &Arc<Shared>, path: &Path) -> Result<Bound, StartError> {
     let listener = tokio::net::UnixListener::from_std(listener)?;
     let identify =
         move |stream: &tokio::net::UnixStream, _: Peer| Caller::Process(access.role(stream));
-    tokio::spawn(Server::new(Arc::clone(shared)).serve(listener, identify));
+    tokio::spawn(Server::new(Arc::clone(shared), "admin-socket").serve(listener, identify));
     Ok(bound)
 }
 
@@ -392,7 +397,9 @@ fn open_admin(
                     owner: None,
                     source,
                 })?;
-                tokio::spawn(Server::new(Arc::clone(&shared)).serve(listener, from_network));
+                tokio::spawn(
+                    Server::new(Arc::clone(&shared), "admin").serve(listener, from_network),
+                );
             }
             let (end, predecessor) = Predecessor::new(shares);
             if shares && !is_inherited {
@@ -415,7 +422,9 @@ fn open_admin(
                 };
                 tracing::info!(%address, "Admin listener is up");
                 end.send_replace(false);
-                Server::new(shared).serve(listener, from_network).await;
+                Server::new(shared, "admin")
+                    .serve(listener, from_network)
+                    .await;
             });
             Ok((None, predecessor))
         }

@@ -188,6 +188,9 @@ pub fn headline<D>(status: &Status<D>) -> String {
             lines.push_str(&format!("  {mark} {line}\n"));
         }
     }
+    for streams in status.streams.iter().filter(|one| one.is_pressed()) {
+        lines.push_str(&format!("  - {streams}\n"));
+    }
     lines
 }
 
@@ -238,7 +241,7 @@ fn unavailable(error: &ClientError) -> ExitCode {
 mod tests {
     use super::*;
     use crate::config::Problem;
-    use api::State;
+    use api::{State, Streams};
 
     #[test]
     fn the_headline_says_what_runs_and_what_is_wrong() {
@@ -254,12 +257,29 @@ mod tests {
             ready: false,
             reasons: vec!["zones: none loaded".to_owned()],
             notes: vec!["reload: refused".to_owned()],
+            streams: vec![
+                Streams {
+                    listener: "admin".to_owned(),
+                    places: 64,
+                    open: 3,
+                    ..Streams::default()
+                },
+                Streams {
+                    listener: "dns-tcp".to_owned(),
+                    places: 64,
+                    open: 64,
+                    refused: [("full".to_owned(), 2)].into(),
+                    ended: [("displaced".to_owned(), 3), ("request".to_owned(), 1)].into(),
+                    ..Streams::default()
+                },
+            ],
             detail: None,
         };
         assert_eq!(
             headline(&status),
             "dns-authd 0.1.0 (1a2b3c4d5), serving, not ready, up 1h2m5s\n  \
-             ! zones: none loaded\n  - reload: refused\n"
+             ! zones: none loaded\n  - reload: refused\n  \
+             - dns-tcp: 64 of 64 places are taken; 2 streams refused (2 full), 4 ended (3 displaced, 1 request)\n"
         );
     }
 

@@ -5,6 +5,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use daemon::connections::{Answering, Place, Placed};
 use daemon::drain::Guard;
 use hyper::body::Incoming;
 use hyper::header::{CONNECTION, HOST, HeaderValue};
@@ -18,7 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::stall::Stalling;
 use super::{Accepted, H2, Shared};
 use crate::Body;
 
@@ -54,29 +54,32 @@ enum Protocol {
 
 /// Serves a connection until it ends, or until the drain begins and its request is answered.
 pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard) {
-    let Accepted {
-        stream,
-        address,
-        permit: _permit,
-    } = accepted;
-    if let Err(error) = stream.set_nodelay(true) {
+    let Accepted { stream, address } = accepted;
+    let place = stream.place().clone();
+    if let Err(error) = stream.get_ref().set_nodelay(true) {
         tracing::debug!(client = %address, %error, "Connection is gone");
         return;
     }
     let mut peer = Peer::plain(address);
     let settings = shared.settings;
     let Some(tls) = &shared.tls else {
-        let protocol = tokio::time::timeout(settings.head, first_octets(&stream)).await;
-        let Ok(Some(protocol)) = protocol else {
+        let first = tokio::time::timeout(settings.head, first_octets(stream.get_ref()));
+        let protocol = tokio::select! {
+            first = first => first.ok().flatten(),
+            // Looking ahead reads nothing, and so does not fail.
+            () = place.ended() => None,
+        };
+        let Some(protocol) = protocol else {
             return;
         };
-        let stream = Stalling::new(stream, settings.stall);
-        return speak(&shared, stream, protocol, peer, guard).await;
+        let stream = heard(stream, protocol);
+        return speak(&shared, (stream, &place), protocol, peer, guard).await;
     };
     let acceptor = TlsAcceptor::from(tls.current());
-    let handshake = acceptor.accept(Stalling::new(stream, settings.stall));
+    let handshake = acceptor.accept(stream);
     match tokio::time::timeout(settings.handshake, handshake).await {
-        Ok(Ok(stream)) => {
+        Ok(Ok(mut stream)) => {
+            place.idle();
             let session = stream.get_ref().1;
             let shown = session.peer_certificates().and_then(<[_]>::first);
             peer.is_tls = true;
@@ -87,7 +90,10 @@ pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard)
                 Some(H2) => Protocol::Http2,
                 _ => Protocol::Http1,
             };
-            speak(&shared, stream, protocol, peer, guard).await;
+            if protocol == Protocol::Http2 {
+                stream.get_mut().0.tell_nothing();
+            }
+            speak(&shared, (stream, &place), protocol, peer, guard).await;
         }
         Ok(Err(error)) => tracing::debug!(client = %address, %error, "TLS handshake failed"),
         Err(_) => tracing::debug!(client = %address, "TLS handshake took too long"),
@@ -111,19 +117,34 @@ async fn first_octets(stream: &TcpStream) -> Option<Protocol> {
     }
 }
 
-async fn speak<S>(shared: &Shared, stream: S, protocol: Protocol, peer: Peer, guard: Guard)
-where
+/// A stream without TLS. Frames of HTTP/2 do not each begin a request.
+fn heard(mut stream: Placed<TcpStream>, protocol: Protocol) -> Placed<TcpStream> {
+    if protocol == Protocol::Http2 {
+        stream.place().idle();
+        stream.tell_nothing();
+    }
+    stream
+}
+
+async fn speak<S>(
+    shared: &Shared,
+    (stream, place): (S, &Place),
+    protocol: Protocol,
+    peer: Peer,
+    guard: Guard,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let client = peer.address;
-    let (api, peer) = (Arc::clone(&shared.api), Arc::new(peer));
+    let (api, peer, place) = (Arc::clone(&shared.api), Arc::new(peer), place.clone());
     let service = service_fn(move |request: hyper::Request<Incoming>| {
-        let (api, peer) = (Arc::clone(&api), Arc::clone(&peer));
+        let (api, peer, answer) = (Arc::clone(&api), Arc::clone(&peer), place.answer());
         async move {
-            Ok::<_, Infallible>(match names_a_host(&request) {
+            let response = match names_a_host(&request) {
                 true => api.handle(request, &peer).await,
                 false => bad_request(),
-            })
+            };
+            Ok::<_, Infallible>(response.map(|body| Answering::new(body, answer)))
         }
     });
     let stream = TokioIo::new(stream);
