@@ -2,14 +2,15 @@
 //! them end.
 //!
 //! ```text
-//! listener → room? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
-//!              │           └ within a time        └ within a time       └ head, body, answer: within a time
+//! listener → room? → PROXY header? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
+//!              │           └ within a time  └ within a time        └ within a time       └ head, body, answer: within a time
 //!              └ waits in the kernel's queue
 //! ```
 //!
 //! Runs on the runtime that it is started in. Never looks into a request: [`Api`] does.
 
 mod connection;
+mod proxy_header;
 mod stall;
 
 use std::io;
@@ -17,8 +18,9 @@ use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cidrs::Cidrs;
 use daemon::accept::{Acceptor, Peer, Permit};
-use daemon::connections::Connections;
+use daemon::connections::{Connections, Place};
 use daemon::drain::{Drain, Guard};
 use daemon::latest::Latest;
 use rustls::ServerConfig;
@@ -34,15 +36,17 @@ pub const ALPN: [&[u8]; 2] = [b"http/1.1", H2];
 /// HTTP/2 as ALPN names it (RFC 9113 §3.1).
 const H2: &[u8] = b"h2";
 
-/// Bounds of what connections may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bounds of what connections may take, and the load balancers that they come through.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Connections at once; more wait in the kernel's queue. Each may cost a descriptor for itself
     /// and one for a blob.
     pub connections: usize,
     /// Connections of one address at once; more are closed. Clients open some ten for an image.
     pub connections_per_client: usize,
-    /// A TLS handshake takes no longer.
+    /// Load balancers, whose connections begin with a PROXY header.
+    pub load_balancers: Cidrs,
+    /// A PROXY header takes no longer, and nor does a TLS handshake.
     pub handshake: Duration,
     /// A request's head takes no longer, and nor does a client that thinks what to ask next.
     pub head: Duration,
@@ -51,12 +55,13 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The bounds of a configuration.
+    /// The bounds of a configuration, without load balancers.
     #[must_use]
     pub fn of(limits: &config::registry_svc::Limits) -> Self {
         Self {
             connections: limits.connections.get(),
             connections_per_client: CONNECTIONS_PER_CLIENT,
+            load_balancers: Cidrs::none(),
             handshake: limits.head_timeout.get(),
             head: limits.idle_timeout.get(),
             stall: limits.body_timeout.get(),
@@ -88,13 +93,42 @@ struct Shared {
     tls: Option<Arc<Latest<ServerConfig>>>,
     settings: Settings,
     acceptor: Acceptor,
+    clients: Arc<Connections>,
 }
 
 /// A connection that was accepted, with its room.
 struct Accepted {
     stream: TcpStream,
-    address: SocketAddr,
+    client: Client,
     permit: Permit,
+}
+
+/// The other side of a connection.
+enum Client {
+    /// A client, with its place among its own connections.
+    Itself(SocketAddr, Place),
+    /// A load balancer: it names the client.
+    LoadBalancer(SocketAddr),
+}
+
+impl Shared {
+    /// The other side of a new connection; none, when it has too many.
+    fn client(&self, peer: Peer) -> Option<Client> {
+        let address = peer.address()?;
+        match self.settings.load_balancers.contains(address.ip()) {
+            true => Some(Client::LoadBalancer(address)),
+            false => Some(Client::Itself(address, self.place(address)?)),
+        }
+    }
+
+    /// A client's place; none, when it has too many connections.
+    fn place(&self, client: SocketAddr) -> Option<Place> {
+        let place = self.clients.admit(client.ip());
+        if place.is_none() {
+            tracing::debug!(%client, "Connection is closed: its client has too many");
+        }
+        place
+    }
 }
 
 impl Server {
@@ -114,8 +148,9 @@ impl Server {
         let shared = Arc::new(Shared {
             api,
             tls,
+            acceptor: Acceptor::waiting(settings.connections),
+            clients,
             settings,
-            acceptor: Acceptor::waiting(settings.connections).with_clients(clients),
         });
         let mut addresses = Vec::new();
         let mut accepting = Vec::new();
@@ -156,8 +191,8 @@ async fn serve(listener: TcpListener, shared: Arc<Shared>, mut guard: Guard) {
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
-            (stream, _, permit, address) = shared.acceptor.admit(&listener, Peer::address) => {
-                let accepted = Accepted { stream, address, permit };
+            (stream, _, permit, client) = shared.acceptor.admit(&listener, |peer| shared.client(peer)) => {
+                let accepted = Accepted { stream, client, permit };
                 connections.spawn(connection::serve(Arc::clone(&shared), accepted, guard.clone()));
             }
             Some(ended) = connections.join_next(), if !connections.is_empty() => noticed(ended),
