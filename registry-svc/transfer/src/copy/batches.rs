@@ -133,7 +133,7 @@ impl Copy {
             }
             if filling.is_full() {
                 let made = filling.make_durable(&part).await;
-                failure = failure.or(made.err().map(|error| (None, error)));
+                failure = failure.or_else(|| made.err().map(|error| (None, error)));
             }
             if failure.is_some() {
                 break;
