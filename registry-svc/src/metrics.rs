@@ -35,6 +35,8 @@ pub const IN_FLIGHT: &str = "registry_http_in_flight_requests";
 pub const REQUEST_SIZE: &str = "registry_http_request_size_bytes";
 /// Octets of responses' bodies, by handler.
 pub const RESPONSE_SIZE: &str = "registry_http_response_size_bytes";
+/// Connections that were closed because of their PROXY header, or for want of one.
+pub const PROXY_HEADERS_REFUSED: &str = "registry_svc_proxy_headers_refused";
 /// Requests to mirrors, by type: manifest or blob.
 pub const PROXY_REQUESTS: &str = "registry_proxy_requests";
 /// Answered from what is here.
@@ -197,7 +199,10 @@ fn requests(page: &mut Page<'_, '_>, http: &Http) -> fmt::Result {
     let help = "Octets of bodies of requests";
     page.histograms(REQUEST_SIZE, help, received)?;
     let help = "Octets of bodies of responses";
-    page.histograms(RESPONSE_SIZE, help, sent)
+    page.histograms(RESPONSE_SIZE, help, sent)?;
+    let help = "Connections closed because of their PROXY header, or for want of one";
+    let refused = vec![(Vec::new(), http.proxy_headers_refused())];
+    page.counters(PROXY_HEADERS_REFUSED, help, refused)
 }
 
 /// The content of the registry, as last counted.

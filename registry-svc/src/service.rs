@@ -554,7 +554,10 @@ async fn serve(
     tls: Option<Arc<Latest<ServerConfig>>>,
     config: &Config,
 ) -> Result<Server, StartError> {
-    let settings = server::Settings::of(&config.file.limits);
+    let settings = server::Settings {
+        load_balancers: config.file.accept_proxy_from.0.clone(),
+        ..server::Settings::of(&config.file.limits)
+    };
     workers
         .run(async move { Server::start(listeners, api, tls, settings) })
         .await

@@ -5,5 +5,6 @@ mod cluster;
 mod full;
 mod protocol;
 mod read_only;
+mod recover;
 mod sweep;
 mod transfer;

@@ -465,6 +465,30 @@ impl Admission {
         });
     }
 
+    /// A load balancer has named the client of a stream, which takes a place of that client's. Without one it has ended.
+    pub fn move_to(&mut self, id: Id, source: Source, class: Class, now: Instant) -> Decision {
+        let mut ended = self.due(now);
+        let Some(mut stream) = self.withdraw(id) else {
+            // Its place was needed meanwhile.
+            let outcome = Err(Refusal::Full);
+            return Decision { outcome, ended };
+        };
+        *self.taken.of(stream.class) -= 1;
+        let key = source.key();
+        let opening = match stream.is_handshake() {
+            true => Opening::Handshake,
+            false => Opening::Request,
+        };
+        let room = self.make_room(key, class, opening, &mut ended);
+        let outcome = room.map(|()| {
+            (stream.key, stream.class) = (key, class);
+            *self.taken.of(class) += 1;
+            self.enter(id, stream);
+            id
+        });
+        Decision { outcome, ended }
+    }
+
     //--- Phases
 
     /// Something has come from the client: the beginning of a handshake or of a request, or a part of a body.

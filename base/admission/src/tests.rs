@@ -309,3 +309,28 @@ fn the_time_to_be_idle_shrinks_over_half_load_for_those_that_are_idle_already() 
     assert_eq!(rig.after(0), [Ended { id: first, reason }]);
     assert_eq!(rig.after(100_000), []);
 }
+
+#[test]
+fn a_stream_that_a_load_balancer_names_takes_a_place_of_its_client() {
+    let mut rig = Rig::new(Policy::of(64));
+    let own: Vec<Id> = (0..8).map(|_| rig.idle("198.51.100.7")).collect();
+    let id = rig.arrive("127.0.0.1", Class::Node).outcome.unwrap();
+    let client = address("198.51.100.7");
+    let moved = rig.places.move_to(id, client, Class::Other, rig.now);
+    assert_eq!(moved.outcome, Ok(id));
+    assert_eq!(ended(&moved), own[..1], "its oldest gives way");
+    let taken = rig.places.taken();
+    assert_eq!((taken.others, taken.node), (8, 0));
+    // All of its streams answer: it gets no place, and that of the load balancer is free again.
+    let mut rig = Rig::new(Policy::of(64));
+    for _ in 0..8 {
+        rig.answering("198.51.100.7");
+    }
+    let id = rig.arrive("127.0.0.1", Class::Node).outcome.unwrap();
+    let moved = rig.places.move_to(id, client, Class::Other, rig.now);
+    assert_eq!(moved.outcome, Err(Refusal::Source));
+    assert_eq!(rig.places.taken().all(), 8);
+    // One that is gone has no place to move to.
+    let moved = rig.places.move_to(id, client, Class::Other, rig.now);
+    assert_eq!(moved.outcome, Err(Refusal::Full));
+}

@@ -11,8 +11,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Address, Admin, ByteSize, DurationWithin, Every, HumanDuration, Log, OneOrMany, Positive,
-    SizeWithin, Whole,
+    Address, Admin, ByteSize, DurationWithin, Every, HumanDuration, Log, Networks, OneOrMany,
+    Positive, SizeWithin, Whole,
 };
 
 pub use names::{
@@ -117,6 +117,12 @@ pub struct RegistrySvc {
     /// a registry that their configuration calls "insecure".
     #[schemars(extend("x-reload" = "restart"))]
     pub plain: bool,
+    /// The addresses of load balancers: a connection from one of them has to begin with a PROXY header (version 1 or 2), as
+    /// lb-proxy sends it with `send-proxy = "v2"`. The address in the header then counts as the client's, in limits and in
+    /// the log. registry-svc closes a connection from a load balancer without a header, and one from another address with
+    /// one. A client on the node of a load balancer has its address: it has to connect through the load balancer too.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub accept_proxy_from: Networks,
     /// The directory of blobs, the journal of names and tags, upload sessions and the index. registry-svc must own it
     /// alone. Never put it below `/var/lib/containers`, which `crio wipe` empties.
     #[schemars(extend("x-reload" = "restart"))]
@@ -176,6 +182,7 @@ impl Default for RegistrySvc {
         Self {
             listen: everywhere(PORT).map(Address).to_vec(),
             plain: false,
+            accept_proxy_from: Networks::default(),
             root: "/var/lib/outpost/registry".into(),
             workers: 0,
             read_only: false,

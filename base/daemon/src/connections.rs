@@ -311,6 +311,28 @@ impl Place {
         self.change(|admission, id, _| admission.prove(id));
     }
 
+    /// A load balancer has named the client: the connection counts among those of this address.
+    ///
+    /// # Errors
+    /// The reason why that client gets no place. The connection has lost its own.
+    pub fn is_of(&self, client: IpAddr) -> Result<(), Refusal> {
+        let connections = &self.0.connections;
+        let class = connections.class(client, None);
+        let moved = connections.with(|state| {
+            let source = Source::Address(client);
+            let decision = state
+                .admission
+                .move_to(self.0.id, source, class, clock::now());
+            connections.end(state, &decision.ended);
+            decision.outcome.map(drop)
+        });
+        if let Err(refusal) = moved {
+            let place = Refusal::ALL.iter().position(|one| *one == refusal);
+            count(&connections.refused, place);
+        }
+        moved
+    }
+
     fn blocked(&self, is_blocked: bool) {
         self.change(|admission, id, now| admission.blocked(id, is_blocked, now));
     }

@@ -86,7 +86,13 @@ struct OfHandler {
 
 /// Counts of all requests; clones share them.
 #[derive(Clone, Debug, Default)]
-pub struct Http(Arc<[OfHandler; Handler::ALL.len()]>);
+pub struct Http(Arc<Tables>);
+
+#[derive(Debug, Default)]
+struct Tables {
+    handlers: [OfHandler; Handler::ALL.len()],
+    proxy_headers_refused: AtomicU64,
+}
 
 /// A request under way; it is in flight until this is dropped.
 #[derive(Debug)]
@@ -147,15 +153,26 @@ impl Http {
         }
     }
 
+    /// A connection was closed because of its PROXY header, or for want of one.
+    pub fn proxy_header_refused(&self) {
+        self.0.proxy_headers_refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many connections were closed so.
+    #[must_use]
+    pub fn proxy_headers_refused(&self) -> u64 {
+        self.0.proxy_headers_refused.load(Ordering::Relaxed)
+    }
+
     fn of(&self, handler: Handler) -> Option<&OfHandler> {
-        self.0.get(handler as usize)
+        self.0.handlers.get(handler as usize)
     }
 
     /// The counts of each handler and method with requests.
     #[must_use]
     pub fn methods(&self) -> Vec<OfMethod> {
         let mut all = Vec::new();
-        for (handler, counts) in Handler::ALL.iter().zip(self.0.iter()) {
+        for (handler, counts) in Handler::ALL.iter().zip(&self.0.handlers) {
             let per_method = METHODS.iter().zip(&counts.codes).zip(&counts.durations);
             for ((method, codes), durations) in per_method {
                 let codes = CODES.iter().zip(codes);
@@ -177,7 +194,7 @@ impl Http {
     /// The counts of each handler.
     #[must_use]
     pub fn sizes(&self) -> Vec<Sizes> {
-        let all = Handler::ALL.iter().zip(self.0.iter());
+        let all = Handler::ALL.iter().zip(&self.0.handlers);
         all.map(|(handler, counts)| Sizes {
             handler: handler.name(),
             in_flight: counts.in_flight.load(Ordering::Relaxed),
@@ -190,7 +207,8 @@ impl Http {
     /// Requests that were answered, and octets received and sent.
     #[must_use]
     pub fn totals(&self) -> (u64, u64, u64) {
-        self.0.iter().fold((0, 0, 0), |(n, received, sent), one| {
+        let handlers = self.0.handlers.iter();
+        handlers.fold((0, 0, 0), |(n, received, sent), one| {
             let (of_received, of_sent) = (one.received.read(), one.sent.read());
             (
                 n + of_received.count(),

@@ -2,20 +2,22 @@
 //! them end.
 //!
 //! ```text
-//! listener → place? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
-//!              │           └ within a time        └ within a time       └ head, body, answer: within a time
+//! listener → place? → PROXY header? → TLS handshake → ALPN, else the first octets → HTTP/1.1 | HTTP/2 → Api
+//!              │            └ within a time  └ within a time        └ within a time       └ head, body, answer: within a time
 //!              └ as the policy of all listeners says
 //! ```
 //!
 //! Runs on the runtime that it is started in. Never looks into a request: [`Api`] does.
 
 mod connection;
+mod proxy_header;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cidrs::Cidrs;
 use daemon::accept::{Acceptor, Peer};
 use daemon::connections::{Connections, Opening, Placed, Policy, within_descriptors};
 use daemon::drain::{Drain, Guard};
@@ -33,12 +35,14 @@ pub const ALPN: [&[u8]; 2] = [b"http/1.1", H2];
 /// HTTP/2 as ALPN names it (RFC 9113 §3.1).
 const H2: &[u8] = b"h2";
 
-/// Bounds of what connections may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Bounds of what connections may take, and the load balancers that they come through.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Connections at once. Each may cost a descriptor for itself and one for a blob.
     pub connections: usize,
-    /// A TLS handshake takes no longer.
+    /// Load balancers, whose connections begin with a PROXY header.
+    pub load_balancers: Cidrs,
+    /// A PROXY header takes no longer, and nor does a TLS handshake.
     pub handshake: Duration,
     /// A request's head takes no longer, and nor does a client that thinks what to ask next.
     pub head: Duration,
@@ -52,6 +56,7 @@ impl Settings {
     pub fn of(limits: &config::registry_svc::Limits) -> Self {
         Self {
             connections: limits.connections.get(),
+            load_balancers: Cidrs::none(),
             handshake: limits.head_timeout.get(),
             head: limits.idle_timeout.get(),
             stall: limits.body_timeout.get(),

@@ -132,7 +132,7 @@ impl Intake {
         let senders: BTreeSet<&NodeName> = waiting.map(|pending| &pending.from).collect();
         // All of them in turn.
         let behind = senders.iter().find(|sender| **sender > asked_from);
-        if let Some(next) = behind.or(senders.first()) {
+        if let Some(next) = behind.or_else(|| senders.first()) {
             need.from = (*next).clone();
         }
     }

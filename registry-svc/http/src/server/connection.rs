@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Accepted, H2, Shared};
+use super::{Accepted, H2, Shared, proxy_header};
 use crate::Body;
 
 /// Heads larger than this are refused with 431: a token and some ten tags are far below.
@@ -44,7 +44,7 @@ const PONG: Duration = Duration::from_secs(20);
 const PREFACE: &[u8; 4] = b"PRI ";
 
 /// The wait for the rest after the first bytes: the next segment is close behind.
-const SECOND_LOOK: Duration = Duration::from_millis(5);
+pub(super) const SECOND_LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {
@@ -54,14 +54,20 @@ enum Protocol {
 
 /// Serves a connection until it ends, or until the drain begins and its request is answered.
 pub(super) async fn serve(shared: Arc<Shared>, accepted: Accepted, guard: Guard) {
-    let Accepted { stream, address } = accepted;
+    let Accepted {
+        mut stream,
+        address,
+    } = accepted;
     let place = stream.place().clone();
+    let Some(address) = proxy_header::client(&shared, address, &mut stream).await else {
+        return;
+    };
     if let Err(error) = stream.get_ref().set_nodelay(true) {
         tracing::debug!(client = %address, %error, "Connection is gone");
         return;
     }
     let mut peer = Peer::plain(address);
-    let settings = shared.settings;
+    let settings = &shared.settings;
     let Some(tls) = &shared.tls else {
         let first = tokio::time::timeout(settings.head, first_octets(stream.get_ref()));
         let protocol = tokio::select! {

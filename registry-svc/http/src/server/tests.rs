@@ -7,6 +7,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::{http1, http2};
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use l4_core::proxy_protocol::{Header, Version, write_v1, write_v2};
 use oci::digest::{Algorithm, Digest};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -493,5 +494,170 @@ fn what_is_left_at_the_deadline_is_ended() {
         assert!(!site.server.drain(Duration::from_millis(50)).await);
         client.is_closed().await;
         drop(site.registry);
+    });
+}
+
+//--- Load balancers
+
+/// What a load balancer sends first for a client.
+fn header(version: Version, client: &str) -> Vec<u8> {
+    let (client, here) = (client.parse().unwrap(), "192.0.2.9:5443".parse().unwrap());
+    let header = Header::relayed(version, client, here);
+    let mut octets = Vec::new();
+    match version {
+        Version::V1 => write_v1(&header, &mut octets),
+        Version::V2 => write_v2(&header, &mut octets),
+    }
+    octets
+}
+
+fn behind(load_balancers: &str) -> Settings {
+    Settings {
+        load_balancers: Cidrs::parse(load_balancers).unwrap(),
+        ..short()
+    }
+}
+
+impl Site {
+    /// A connection through the load balancer that was served once.
+    async fn connect_as(&self, client: &str) -> Client {
+        let mut connection = self.connect().await;
+        let header = header(Version::V2, client);
+        connection.0.write_all(&header).await.unwrap();
+        connection.send(BASE).await;
+        connection.is_answered(200).await;
+        connection
+    }
+
+    fn n_refused(&self) -> u64 {
+        self.registry.api().parts.metrics.proxy_headers_refused()
+    }
+}
+
+#[test]
+fn a_load_balancer_names_the_client_in_whatever_segments() {
+    block_on(async {
+        let site = Site::plain(behind("127.0.0.0/8"), Limits::default()).await;
+        for version in [Version::V1, Version::V2] {
+            let said = [header(version, "198.51.100.7:1234"), BASE.into()].concat();
+            for n_first in [1, 5, 12, 20, said.len()] {
+                let mut client = site.connect().await;
+                let (first, rest) = said.split_at(n_first);
+                client.0.write_all(first).await.unwrap();
+                tokio::task::yield_now().await;
+                client.0.write_all(rest).await.unwrap();
+                client.is_answered(200).await;
+            }
+        }
+        // A probe of the load balancer's own.
+        let mut local = Vec::new();
+        write_v2(&Header::local(Version::V2), &mut local);
+        let mut client = site.connect().await;
+        client.0.write_all(&local).await.unwrap();
+        client.send(BASE).await;
+        client.is_answered(200).await;
+        assert_eq!(site.n_refused(), 0);
+    });
+}
+
+#[test]
+fn a_header_comes_before_tls() {
+    block_on(async {
+        let (config, roots) = certificate();
+        let tls = Some(Latest::new(config));
+        let settings = Settings {
+            load_balancers: Cidrs::parse("127.0.0.1").unwrap(),
+            ..Settings::default()
+        };
+        let site = Site::start(settings, Limits::default(), tls).await;
+        let mut client = site.connect().await;
+        let header = header(Version::V2, "[2001:db8::7]:1234");
+        client.0.write_all(&header).await.unwrap();
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let connector = TlsConnector::from(Arc::new(config));
+        let name = ServerName::try_from("registry.example.org").unwrap();
+        speak_http1(connector.connect(name, client.0).await.unwrap()).await;
+        assert_eq!(site.n_refused(), 0);
+    });
+}
+
+#[test]
+fn who_may_send_a_header_has_to_and_nobody_else_may() {
+    block_on(async {
+        let long = [b"PROXY ".to_vec(), vec![b'1'; 300]].concat();
+        let good = header(Version::V2, "198.51.100.7:1234");
+        let text = header(Version::V1, "198.51.100.7:1234");
+        let mut bad = good.clone();
+        bad[12] = 0x30;
+        let tables: [(&str, Vec<(Vec<u8>, bool)>); 2] = [
+            (
+                "127.0.0.1",
+                vec![
+                    (BASE.into(), true),
+                    (bad, true),
+                    (long, true),
+                    // It took too long.
+                    (good[..20].to_vec(), true),
+                    (Vec::new(), true),
+                ],
+            ),
+            (
+                "192.0.2.1",
+                vec![(good, true), (text, true), (b"PRO".to_vec(), false)],
+            ),
+        ];
+        for (load_balancers, table) in tables {
+            let site = Site::plain(behind(load_balancers), Limits::default()).await;
+            let mut n_refused = 0;
+            for (said, is_counted) in table {
+                let mut client = site.connect().await;
+                client.0.write_all(&said).await.unwrap();
+                client.is_closed().await;
+                n_refused += u64::from(is_counted);
+                assert_eq!(site.n_refused(), n_refused, "{said:?}");
+            }
+        }
+        // Without load balancers a header is a request that is none, and everybody else is served.
+        let site = Site::plain(behind("192.0.2.1"), Limits::default()).await;
+        for request in [
+            BASE,
+            "POST /v2/a/blobs/uploads/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
+        ] {
+            let mut client = site.connect().await;
+            client.send(request).await;
+            let (head, _) = client.answer().await;
+            assert!(head.starts_with("http/1.1 20"), "{head}");
+        }
+        assert_eq!(site.n_refused(), 0);
+    });
+}
+
+#[test]
+fn clients_behind_a_load_balancer_have_shares_of_their_own() {
+    block_on(async {
+        let settings = Settings {
+            connections: 64,
+            load_balancers: Cidrs::parse("127.0.0.1").unwrap(),
+            ..Settings::default()
+        };
+        let site = Site::plain(settings, Limits::default()).await;
+        let mut open = Vec::new();
+        // As many as one client may have, with one of another client among them.
+        for number in 0..9 {
+            let client = match number {
+                4 => "198.51.100.8:1",
+                _ => "198.51.100.7:1",
+            };
+            open.push(site.connect_as(client).await);
+        }
+        open.push(site.connect_as("198.51.100.7:2").await);
+        open.remove(0).is_closed().await;
+        for connection in &mut open {
+            connection.send(BASE).await;
+            connection.is_answered(200).await;
+        }
+        assert_eq!(site.n_refused(), 0);
     });
 }

@@ -33,8 +33,8 @@ pub struct Received {
     path: PathBuf,
     digest: Digest,
     size: u64,
-    /// The repository that gets it; none for the content of a manifest to come.
-    repository: Option<RepositoryName>,
+    /// The repositories that get it; none for the content of a manifest to come.
+    repositories: Vec<RepositoryName>,
     has_name: bool,
 }
 
@@ -45,10 +45,15 @@ impl Received {
         &self.digest
     }
 
-    /// The repository that gets it.
+    /// The repositories that get it.
     #[must_use]
-    pub fn repository(&self) -> Option<&RepositoryName> {
-        self.repository.as_ref()
+    pub fn repositories(&self) -> &[RepositoryName] {
+        &self.repositories
+    }
+
+    /// Another repository gets it too.
+    pub fn add_to(&mut self, repository: RepositoryName) {
+        self.repositories.push(repository);
     }
 
     /// Its size.
@@ -117,7 +122,7 @@ impl Batch {
             path,
             digest: *digest,
             size,
-            repository: repository.cloned(),
+            repositories: repository.into_iter().cloned().collect(),
             has_name: false,
         })
     }
@@ -156,7 +161,8 @@ impl Batch {
             let mut facts = Vec::new();
             for blob in &received {
                 inner.arrived(&blob.digest, blob.size);
-                facts.extend(blob.repository.clone().map(|repository| Fact::Blob {
+                let repositories = blob.repositories.iter().cloned();
+                facts.extend(repositories.map(|repository| Fact::Blob {
                     repository,
                     digest: blob.digest,
                     size: Some(blob.size),

@@ -3,7 +3,7 @@
 //! The small blobs and the manifests of some images are written, made durable together, and only then are they counted
 //! as copied and the images stated. Large blobs are made durable one by one: a sync costs little beside their bytes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use oci::digest::Digest;
 use oci::reference::RepositoryName;
@@ -35,8 +35,8 @@ struct Filling {
     batch: Option<Batch>,
     received: Vec<Received>,
     octets: u64,
-    /// What is among them, and for which repository; content of manifests is for none.
-    known: BTreeSet<(Option<RepositoryName>, Digest)>,
+    /// Their places among them.
+    places: BTreeMap<Digest, usize>,
 }
 
 /// What became of one blob.
@@ -125,7 +125,7 @@ impl Copy {
             .collect();
         blobs.sort_by_key(|(digest, _)| self.origin.order(digest));
         for (digest, said) in blobs {
-            if filling.has(Some(&item.to), &digest) {
+            if filling.add_to(&item.to, &digest) {
                 continue;
             }
             while under_way.len() >= at_once {
@@ -133,7 +133,7 @@ impl Copy {
             }
             if filling.is_full() {
                 let made = filling.make_durable(&part).await;
-                failure = failure.or(made.err().map(|error| (None, error)));
+                failure = failure.or_else(|| made.err().map(|error| (None, error)));
             }
             if failure.is_some() {
                 break;
@@ -152,12 +152,13 @@ impl Copy {
             return Err(failure);
         }
         for digest in &whole.manifests {
-            if !filling.has(None, digest) {
+            if !filling.places.contains_key(digest) {
                 let batch = filling.batch(&part).await.map_err(|error| (None, error))?;
                 let received = part.take_manifest(&batch, item, digest).await;
                 let received = received.map_err(|error| (Some(*digest), error))?;
-                filling.received.extend(received);
-                filling.known.insert((None, *digest));
+                received
+                    .into_iter()
+                    .for_each(|received| filling.push(received));
             }
         }
         Ok(())
@@ -217,8 +218,22 @@ async fn joined(under_way: &mut JoinSet<Image>) -> Option<Image> {
 }
 
 impl Filling {
-    fn has(&self, repository: Option<&RepositoryName>, digest: &Digest) -> bool {
-        self.known.contains(&(repository.cloned(), *digest))
+    /// Whether a blob is among them; the repository gets it then.
+    fn add_to(&mut self, repository: &RepositoryName, digest: &Digest) -> bool {
+        let place = self.places.get(digest);
+        let Some(received) = place.and_then(|place| self.received.get_mut(*place)) else {
+            return false;
+        };
+        if !received.repositories().contains(repository) {
+            received.add_to(repository.clone());
+        }
+        true
+    }
+
+    fn push(&mut self, received: Received) {
+        self.octets += received.size();
+        self.places.insert(*received.digest(), self.received.len());
+        self.received.push(received);
     }
 
     fn is_full(&self) -> bool {
@@ -240,10 +255,7 @@ impl Filling {
 
     fn add(&mut self, taken: Taken) {
         if let Taken::Waits(received) = taken {
-            self.octets += received.size();
-            let of = (received.repository().cloned(), *received.digest());
-            self.known.insert(of);
-            self.received.push(received);
+            self.push(received);
         }
     }
 
@@ -267,7 +279,9 @@ impl Filling {
         let Some(batch) = batch else {
             return Ok(());
         };
-        let blobs = received.iter().filter(|blob| blob.repository().is_some());
+        let blobs = received
+            .iter()
+            .filter(|blob| !blob.repositories().is_empty());
         let blobs: Vec<(Digest, u64)> = blobs.map(|blob| (*blob.digest(), blob.size())).collect();
         batch.commit(received).await?;
         for (digest, size) in blobs {
