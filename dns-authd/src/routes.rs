@@ -126,7 +126,7 @@ async fn reload(
     reloads(outcome.await, is_served)
 }
 
-/// What became of loads. `is_served` says that a zone of that name is there, whether or not it has a file.
+/// The outcomes of loads. `is_served` says that a zone of that name is there, whether or not it has a file.
 fn reloads(
     outcomes: Result<Result<Vec<Outcome>, NoSuchZone>, oneshot::error::RecvError>,
     is_served: bool,
@@ -194,7 +194,7 @@ async fn sync(request: Request, publisher: SyncSender<Command>) -> Reply {
     }
 }
 
-/// Has the publisher load the file of a zone, and says what became of it.
+/// Has the publisher load the file of a zone, and reports the outcome.
 async fn load_one(name: Name, publisher: &SyncSender<Command>) -> Reply {
     let (done, outcome) = oneshot::channel();
     if publisher

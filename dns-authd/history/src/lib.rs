@@ -13,6 +13,7 @@
 mod change;
 mod encoding;
 mod history;
+mod making;
 #[cfg(test)]
 mod tests;
 mod version;
@@ -20,4 +21,5 @@ mod version;
 pub use change::{Change, Difference, TooLarge};
 pub use encoding::Malformed;
 pub use history::{History, Limits, NoSuchVersion, Rollback};
+pub use making::Making;
 pub use version::Version;
