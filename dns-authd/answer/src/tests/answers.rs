@@ -9,7 +9,6 @@ use dns_wire::hash::Seed;
 use dns_wire::header::Flags;
 use dns_wire::{Class, Name, Rcode, Records, Section, Type};
 
-use super::incremental::incremental;
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
 use crate::table::{Served, Table};
 use crate::testing::{client, decode, query, records, snapshot};
@@ -51,11 +50,11 @@ pub(super) fn with_edns(
     message
 }
 
-fn plain(name: &str, qtype: Type) -> Vec<u8> {
+pub(super) fn plain(name: &str, qtype: Type) -> Vec<u8> {
     query(&name.parse().unwrap(), qtype)
 }
 
-fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Vec<u8>) {
+pub(super) fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Vec<u8>) {
     let mut out = vec![0xee; MAX_MESSAGE];
     let mut responder = Responder::new(NoPrograms, 7);
     let verdict = responder.respond(snapshot, message, client, &mut out);
@@ -65,18 +64,18 @@ fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Ve
     (verdict, out)
 }
 
-fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8> {
+pub(super) fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8> {
     match verdict(snapshot, message, &client(transport)) {
         (Verdict::Reply(_), reply) => reply,
         (other, _) => panic!("{other:?}"),
     }
 }
 
-fn udp(snapshot: &Snapshot, message: &[u8]) -> Vec<u8> {
+pub(super) fn udp(snapshot: &Snapshot, message: &[u8]) -> Vec<u8> {
     ask(snapshot, message, Transport::Udp)
 }
 
-fn rcode(reply: &[u8]) -> Rcode {
+pub(super) fn rcode(reply: &[u8]) -> Rcode {
     let high = opt(reply).map_or(0, |(_, ttl, _)| u16::from(ttl.to_be_bytes()[0]));
     Rcode(high << 4 | Flags::read(reply).unwrap().rcode().0)
 }
@@ -114,7 +113,7 @@ fn addresses(reply: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-fn zone() -> Snapshot {
+pub(super) fn zone() -> Snapshot {
     snapshot("example.", &records(ZONE))
 }
 
@@ -666,42 +665,6 @@ fn any_gets_one_set_or_all_over_tcp() {
             );
         }
     }
-}
-
-#[test]
-fn transfers_are_for_streams_and_the_apex() {
-    let snapshot = zone();
-    let soa = b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    for (rtype, n_answers) in [(Type::AXFR, None), (Type::IXFR, Some(1))] {
-        let mut message = plain("example.", rtype);
-        if rtype == Type::IXFR {
-            let bare = ask(&snapshot, &message, Transport::Tcp);
-            assert_eq!(rcode(&bare), Rcode::FORMERR);
-            message[9] = 1;
-            message.extend(soa);
-        }
-        match n_answers {
-            Some(n) => {
-                let apex = "example.".parse().unwrap();
-                let (asked, _) = verdict(&snapshot, &message, &client(Transport::Udp));
-                assert_eq!(asked, Verdict::Incremental { apex, key: None });
-                let alone = incremental(&snapshot, &message, Ixfr::SoaAlone);
-                assert_eq!(decode(&alone).answer.len(), n);
-            }
-            None => assert_eq!(rcode(&udp(&snapshot, &message)), Rcode::REFUSED),
-        }
-        let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
-        let apex = "example.".parse().unwrap();
-        let session = None;
-        assert_eq!(asked, Verdict::Transfer { apex, session });
-        let below = ask(&snapshot, &plain("www.example.", rtype), Transport::Tcp);
-        assert_eq!(rcode(&below), Rcode::NOTAUTH);
-    }
-    let mut out = [0; 64];
-    let message = with_edns("example.", Type::AXFR, 1232, 0, &[]);
-    let length = respond_with(&message, Rcode::REFUSED, &mut out).unwrap();
-    assert_eq!(rcode(&out[..length]), Rcode::REFUSED);
-    decode(&out[..length]);
 }
 
 #[test]

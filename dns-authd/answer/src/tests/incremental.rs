@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use dns_wire::header::Flags;
-use dns_wire::{Records, Section, Type};
+use dns_wire::{Rcode, Records, Section, Type};
 
-use super::answers::with_edns;
-use crate::testing::{client, records, snapshot, zone_at};
+use super::answers::{ask, plain, rcode, udp, verdict, with_edns, zone};
+use crate::testing::{client, decode, records, snapshot, zone_at};
 use crate::*;
 
 /// The response to a query for an incremental transfer over UDP.
-pub(super) fn incremental(snapshot: &Snapshot, message: &[u8], ixfr: Ixfr) -> Vec<u8> {
+fn incremental(snapshot: &Snapshot, message: &[u8], ixfr: Ixfr) -> Vec<u8> {
     let mut responder = Responder::new(NoPrograms, 1);
     responder.set_ixfr(ixfr);
     let mut out = vec![0; 4096];
@@ -73,4 +73,40 @@ fn an_incremental_transfer_over_udp_has_the_differences_if_they_fit() {
             assert!(flags.has(Flags::AA) && !flags.has(Flags::TC));
         }
     }
+}
+
+#[test]
+fn transfers_are_for_streams_and_the_apex() {
+    let snapshot = zone();
+    let soa = b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
+    for (rtype, n_answers) in [(Type::AXFR, None), (Type::IXFR, Some(1))] {
+        let mut message = plain("example.", rtype);
+        if rtype == Type::IXFR {
+            let bare = ask(&snapshot, &message, Transport::Tcp);
+            assert_eq!(rcode(&bare), Rcode::FORMERR);
+            message[9] = 1;
+            message.extend(soa);
+        }
+        match n_answers {
+            Some(n) => {
+                let apex = "example.".parse().unwrap();
+                let (asked, _) = verdict(&snapshot, &message, &client(Transport::Udp));
+                assert_eq!(asked, Verdict::Incremental { apex, key: None });
+                let alone = incremental(&snapshot, &message, Ixfr::SoaAlone);
+                assert_eq!(decode(&alone).answer.len(), n);
+            }
+            None => assert_eq!(rcode(&udp(&snapshot, &message)), Rcode::REFUSED),
+        }
+        let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
+        let apex = "example.".parse().unwrap();
+        let session = None;
+        assert_eq!(asked, Verdict::Transfer { apex, session });
+        let below = ask(&snapshot, &plain("www.example.", rtype), Transport::Tcp);
+        assert_eq!(rcode(&below), Rcode::NOTAUTH);
+    }
+    let mut out = [0; 64];
+    let message = with_edns("example.", Type::AXFR, 1232, 0, &[]);
+    let length = respond_with(&message, Rcode::REFUSED, &mut out).unwrap();
+    assert_eq!(rcode(&out[..length]), Rcode::REFUSED);
+    decode(&out[..length]);
 }
