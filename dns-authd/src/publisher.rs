@@ -691,7 +691,7 @@ impl Publisher {
                     seed: self.seed,
                 })),
                 (Some(zone), None, None) if !must_read => Work::Evaluate(Arc::clone(zone)),
-                (served, ..) => Work::Read(Reading {
+                (served, ..) => Work::Read(Box::new(Reading {
                     options: Arc::clone(&self.plan.zones.options),
                     seed: self.seed,
                     guard: self.plan.zones.guard,
@@ -701,7 +701,7 @@ impl Publisher {
                     must_renew,
                     history: kept.history.clone(),
                     keeping: self.plan.history.clone(),
-                }),
+                })),
             };
             let order = Order {
                 job,

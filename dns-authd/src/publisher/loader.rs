@@ -68,7 +68,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) enum Work {
     /// To read the files.
-    Read(Reading),
+    Read(Box<Reading>),
     /// To evaluate the programs of a zone with other settings.
     Evaluate(Arc<Zone>),
     /// To go back to an older version.

@@ -107,7 +107,7 @@ pub(super) fn carry_out(
         Err(why) => {
             let failed = results
                 .into_iter()
-                .map(|result| result.and(Err(Refusal::failure(&why))));
+                .map(|result| result.and_then(|()| Err(Refusal::failure(&why))));
             (failed.collect(), None)
         }
     }
