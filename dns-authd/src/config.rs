@@ -379,7 +379,7 @@ fn check_key_names(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
     }
 }
 
-/// The grants of the zones that take updates. What cannot be read was refused before.
+/// The grants of the zones that take updates. A mistake in them was refused before.
 fn grants(file: &DnsAuthd) -> HashMap<Name, Arc<[Grant]>> {
     let zones = file.zone.iter().filter(|zone| !zone.update.is_empty());
     let zones = zones.filter_map(|zone| {

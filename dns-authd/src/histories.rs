@@ -18,7 +18,7 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 
 use ::config::dns_authd::History as Settings;
-use dns_history::{History, Limits};
+use dns_history::{History, Limits, file_name};
 use dns_wire::Name;
 use dns_zone::Zone;
 use durable::Rights;
@@ -61,23 +61,6 @@ impl Keeping {
     pub fn file(&self, zone: &Name) -> Option<PathBuf> {
         Some(self.directory.as_ref()?.join(file_name(zone)))
     }
-}
-
-/// The name of a zone's file: octets other than letters, digits, `-` and `_` as `%XX`, so that two zones never share one. A
-/// longer name than a file may have is cut, and what is read from it is of the other zone: it counts as no history.
-fn file_name(zone: &Name) -> String {
-    let mut text = String::new();
-    for label in zone.to_lowercase().labels() {
-        for octet in label {
-            match octet {
-                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => text.push(char::from(*octet)),
-                _ => text.push_str(&format!("%{octet:02X}")),
-            }
-        }
-        text.push('.');
-    }
-    text.truncate(200);
-    format!("{text}history")
 }
 
 /// Reads the history that a file keeps of a zone. One that is damaged, or of another version of dns-authd, counts as none:

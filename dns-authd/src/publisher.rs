@@ -26,6 +26,7 @@ mod rollback;
 mod steps;
 mod targets;
 mod updates;
+mod updating;
 mod zone_state;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -64,7 +65,8 @@ pub use report::{Reports, ZoneReport, rollback_text, rollback_view, updates_text
 pub use rollback::{NotRolledBack, RollbackDone, RolledBack};
 use steps::Restoring;
 use targets::liveness;
-pub use updates::{Asked, NotSynced, SyncDone};
+pub use updates::{NotSynced, SyncDone};
+pub use updating::Asked;
 use zone_state::{Adopted, Change, ZoneState};
 
 /// The length of the command queue. When it is full, repeated commands are dropped, and senders of
@@ -689,7 +691,7 @@ impl Publisher {
                     seed: self.seed,
                 })),
                 (Some(zone), None, None) if !must_read => Work::Evaluate(Arc::clone(zone)),
-                (served, ..) => Work::Read(Reading {
+                (served, ..) => Work::Read(Box::new(Reading {
                     options: Arc::clone(&self.plan.zones.options),
                     seed: self.seed,
                     guard: self.plan.zones.guard,
@@ -699,7 +701,7 @@ impl Publisher {
                     must_renew,
                     history: kept.history.clone(),
                     keeping: self.plan.history.clone(),
-                }),
+                })),
             };
             let order = Order {
                 job,

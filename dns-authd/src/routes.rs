@@ -12,7 +12,6 @@
 //! POST /zones/rollback?name=NAME&serial=SERIAL   publishes an older version of a zone again
 //! ```
 
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
@@ -21,9 +20,10 @@ use daemon::admin::{Reply, Request, Routes};
 use daemon::latest::Latest;
 use dns_answer::Snapshot;
 use dns_history::{Difference, History};
-use dns_wire::{Name, Type};
+use dns_wire::Name;
 use dns_zone::Zone;
 use dns_zone::incoming::line;
+use dns_zone::text::master_file;
 use dns_zone::zone::cursor::ZoneRecord;
 use tokio::sync::oneshot;
 
@@ -126,7 +126,7 @@ async fn reload(
     reloads(outcome.await, is_served)
 }
 
-/// What became of loads. `is_served` says that a zone of that name is there, whether or not it has a file.
+/// The outcomes of loads. `is_served` says that a zone of that name is there, whether or not it has a file.
 fn reloads(
     outcomes: Result<Result<Vec<Outcome>, NoSuchZone>, oneshot::error::RecvError>,
     is_served: bool,
@@ -194,7 +194,7 @@ async fn sync(request: Request, publisher: SyncSender<Command>) -> Reply {
     }
 }
 
-/// Has the publisher load the file of a zone, and says what became of it.
+/// Has the publisher load the file of a zone, and reports the outcome.
 async fn load_one(name: Name, publisher: &SyncSender<Command>) -> Reply {
     let (done, outcome) = oneshot::channel();
     if publisher
@@ -391,34 +391,6 @@ fn zone_name(request: &Request) -> Result<Option<Name>, Reply> {
             Err(error) => Err(Reply::text(400, format!("`{text}` is no name: {error}\n"))),
         },
     }
-}
-
-/// The zone with its parts as a master file, names absolute, in canonical order (RFC 4034 §6.1), SOA first.
-#[must_use]
-pub fn master_file<'z>(zone: &Zone, parts: impl Iterator<Item = &'z Zone>) -> String {
-    let of_parts = parts.flat_map(Zone::plain_records);
-    // Each part has a SOA record, for its negative answers.
-    let of_parts = of_parts.filter(|(_, rtype, ..)| *rtype != Type::SOA);
-    let records = zone.plain_records().into_iter().chain(of_parts);
-    let records = records.map(|(owner, rtype, ttl, rdata)| {
-        let data = dns_wire::rdata::display(rtype, &rdata);
-        (owner, rtype, ttl, rdata, data)
-    });
-    let programs = zone.programs().map(|(owner, rtype, program)| {
-        let data = program.display(rtype);
-        (owner.clone(), Type::LUA, program.ttl, Vec::new(), data)
-    });
-    let mut records: Vec<_> = records.chain(programs).collect();
-    records.sort_by(|a, b| {
-        let key = |rtype: Type| (rtype != Type::SOA, rtype);
-        (&a.0, key(a.1), &a.3, &a.4).cmp(&(&b.0, key(b.1), &b.3, &b.4))
-    });
-    let mut text = String::new();
-    for (owner, rtype, ttl, _, data) in records {
-        // Writing to a string cannot fail.
-        let _written = writeln!(text, "{owner}\t{ttl}\tIN\t{rtype}\t{data}");
-    }
-    text
 }
 
 #[cfg(test)]

@@ -64,6 +64,7 @@ pub struct Authd {
     limit: Arc<Latest<Option<RateLimit>>>,
     notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
+    updates: Updates,
 }
 
 /// The published zones, and the threads that update them.
@@ -148,7 +149,7 @@ impl Service for Authd {
             limit: Arc::clone(&limit),
             hold,
             notified: secondaries.notified(),
-            updates,
+            updates: updates.clone(),
             histories: stock.histories.clone(),
             totals: totals.clone(),
         };
@@ -185,6 +186,7 @@ impl Service for Authd {
             limit,
             notify,
             secondaries,
+            updates,
         })
     }
 
@@ -237,11 +239,17 @@ impl Service for Authd {
             }
         });
         let is_drained = ended.await.is_ok();
-        let stopped = tokio::task::spawn_blocking(move || {
-            self.engine.stop();
-            self.stock.publisher.stop();
+        let (engine, publisher) = (self.engine, self.stock.publisher);
+        let stopped = tokio::task::spawn_blocking(move || engine.stop()).await;
+        // The last datagrams may have brought updates, which the publisher carries out.
+        let answered = tokio::time::timeout(deadline, async {
+            while !self.updates.is_idle() {
+                tokio::time::sleep(DRAIN_POLL).await;
+            }
         });
-        stopped.await.is_ok() && is_drained
+        let is_answered = answered.await.is_ok();
+        let ended = tokio::task::spawn_blocking(move || publisher.stop()).await;
+        stopped.is_ok() && ended.is_ok() && is_drained && is_answered
     }
 }
 

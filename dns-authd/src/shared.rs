@@ -291,9 +291,10 @@ impl Service for Shared {
                 let response = Response::new(message, *session);
                 let (updates, later) = (self.updates.clone(), later.clone());
                 tokio::spawn(async move {
-                    let reply = updates.carry_out(asked, response).await;
-                    // The client may have left.
-                    drop(later.send(reply).await);
+                    if let Some(reply) = updates.carry_out(asked, response).await {
+                        // The client may have left.
+                        drop(later.send(reply).await);
+                    }
                 });
                 Answer::Later
             }

@@ -7,14 +7,14 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::time::Duration;
 
 use daemon::run::Predecessor;
 use daemon::udp::ReturnPath;
 use dns_wire::{Rcode, Session};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 use crate::publisher::{Asked, Command};
 use crate::signed;
@@ -74,6 +74,8 @@ pub struct Updates {
     counts: Arc<Counts>,
     /// Whether this process is the one that carries out updates.
     is_open: watch::Receiver<bool>,
+    /// The updates under way.
+    under_way: Arc<AtomicUsize>,
 }
 
 impl Updates {
@@ -92,6 +94,7 @@ impl Updates {
             datagrams,
             counts: Arc::clone(counts),
             is_open,
+            under_way: Arc::default(),
         };
         let predecessor = predecessor.clone();
         tokio::spawn(async move {
@@ -100,18 +103,26 @@ impl Updates {
                 renew(&publisher).await;
                 open.send_replace(true);
             }
-            // Who waits sees a sender that is gone as an end.
+            // A receiver takes a sender that is gone for the end.
             open.closed().await;
         });
         let taker = updates.clone();
+        let places = Arc::new(Semaphore::new(QUEUE));
         tokio::spawn(async move {
             while let Some((asked, response, path)) = queue.recv().await {
+                // Those beyond wait in the queue.
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
                 let taker = taker.clone();
                 tokio::spawn(async move {
-                    let reply = taker.carry_out(asked, response).await;
-                    if let Err(error) = path.send(&reply) {
+                    if let Some(reply) = taker.carry_out(asked, response).await
+                        && let Err(error) = path.send(&reply)
+                    {
                         tracing::debug!(peer = %path.peer(), %error, "Cannot respond to an update");
                     }
+                    taker.under_way.fetch_sub(1, Ordering::AcqRel);
+                    drop(place);
                 });
             }
         });
@@ -126,27 +137,38 @@ impl Updates {
             datagrams: mpsc::channel(1).0,
             counts: Arc::default(),
             is_open: watch::channel(true).1,
+            under_way: Arc::default(),
         }
     }
 
     /// Takes an update that came over UDP. One that finds no room gets no response: its client sends it again.
     pub fn take(&self, asked: Asked, response: Response, path: ReturnPath) {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
         if let Err(error) = self.datagrams.try_send((asked, response, path)) {
+            self.under_way.fetch_sub(1, Ordering::AcqRel);
             tracing::debug!(%error, "Update is dropped");
         }
     }
 
-    /// Has an update carried out; the response to its client.
-    pub async fn carry_out(&self, asked: Asked, response: Response) -> Vec<u8> {
+    /// Whether every update that came over UDP has its response.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) == 0
+    }
+
+    /// Has an update carried out; the response to its client. `None` when this process ends before: a client that hears nothing
+    /// sends the update again, to the next one.
+    pub async fn carry_out(&self, asked: Asked, response: Response) -> Option<Vec<u8>> {
         let mut is_open = self.is_open.clone();
         let opened = is_open.wait_for(|is_open| *is_open);
         drop(tokio::time::timeout(OVERLAP + OVERLAP, opened).await);
         let (done, rcode) = oneshot::channel();
         let command = Command::Update(Box::new(asked), done);
-        // A publisher that is busy or has ended carries out nothing.
         let rcode = match self.publisher.try_send(command) {
-            Ok(()) => rcode.await.unwrap_or(Rcode::SERVFAIL),
-            Err(_) => Rcode::SERVFAIL,
+            Ok(()) => rcode.await.ok()?,
+            // It is busy.
+            Err(TrySendError::Full(_)) => Rcode::SERVFAIL,
+            Err(TrySendError::Disconnected(_)) => return None,
         };
         let count = match rcode {
             Rcode::NOERROR => &self.counts.carried_out,
@@ -157,7 +179,7 @@ impl Updates {
             _ => &self.counts.refused,
         };
         count.fetch_add(1, Ordering::Relaxed);
-        response.with(rcode)
+        Some(response.with(rcode))
     }
 }
 

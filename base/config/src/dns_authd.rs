@@ -211,8 +211,8 @@ pub struct ZoneUpdate {
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"*.apps.ocp4.redhat.ren\"]"))]
     pub names: Vec<String>,
-    /// The types of records that the key may change. Default: all but SOA and NS. Nobody may change LUA records, or those
-    /// that belong to signatures.
+    /// The types of records that the key may change. Default: all but SOA and NS. No key may change LUA records, or
+    /// those that belong to signatures.
     #[serde(default)]
     #[schemars(extend("x-example" = "[\"A\", \"AAAA\", \"CNAME\", \"TXT\"]"))]
     pub types: Vec<String>,

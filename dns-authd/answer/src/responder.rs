@@ -56,7 +56,7 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// Sets what queries for incremental transfers over UDP get from now on.
+    /// Sets the response to queries for incremental transfers over UDP from now on.
     pub fn set_ixfr(&mut self, ixfr: Ixfr) {
         self.ixfr = ixfr;
     }
@@ -215,7 +215,7 @@ impl<P: Programs> Responder<P> {
         }
     }
 
-    /// Answers an update without a signature: nobody may make one (RFC 3007 §3).
+    /// Answers an update without a signature: it has no key, and so no grant (RFC 3007 §3).
     fn refuse_unsigned_update(
         &mut self,
         snapshot: &Snapshot,

@@ -6,7 +6,7 @@ use dns_history::History;
 use dns_update::{Grant, Update};
 use dns_wire::{Name, Session};
 
-/// What a query for incremental transfer over UDP gets.
+/// The response to a query for an incremental transfer over UDP.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Ixfr {
     /// That is not decided: the verdict is [`Verdict::Incremental`].

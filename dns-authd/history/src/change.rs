@@ -91,8 +91,8 @@ impl Change {
         }
     }
 
-    /// The records of another version with this change laid over it, without the SOA record. What the change removes need not be
-    /// there, and what it adds may be.
+    /// The records of another version with this change laid over it, without the SOA record. The records that it removes need not be
+    /// there, and those that it adds may be.
     #[must_use]
     pub fn lay_over(&self, zone: &Zone) -> Vec<ZoneRecord<'static>> {
         let mut records: BTreeMap<Vec<u8>, ZoneRecord<'static>> = BTreeMap::new();

@@ -74,6 +74,24 @@ impl History {
     }
 }
 
+/// The name of a zone's file: octets other than letters, digits, `-` and `_` as `%XX`, so that two zones never share one. A
+/// longer name than a file may have is cut, and what is read from it is of the other zone: it counts as no history.
+#[must_use]
+pub fn file_name(zone: &Name) -> String {
+    let mut text = String::new();
+    for label in zone.to_lowercase().labels() {
+        for octet in label {
+            match octet {
+                b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' => text.push(char::from(*octet)),
+                _ => text.push_str(&format!("%{octet:02X}")),
+            }
+        }
+        text.push('.');
+    }
+    text.truncate(200);
+    format!("{text}history")
+}
+
 //--- Writing
 
 fn write_count(out: &mut Vec<u8>, count: usize) {

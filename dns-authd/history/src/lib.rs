@@ -13,11 +13,13 @@
 mod change;
 mod encoding;
 mod history;
+mod making;
 #[cfg(test)]
 mod tests;
 mod version;
 
 pub use change::{Change, Difference, TooLarge};
-pub use encoding::Malformed;
+pub use encoding::{Malformed, file_name};
 pub use history::{History, Limits, NoSuchVersion, Rollback};
+pub use making::Making;
 pub use version::Version;

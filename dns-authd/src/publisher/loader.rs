@@ -8,14 +8,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
 use dns_answer::live::View;
-use dns_history::{History, Version};
+use dns_history::{History, Making, Version};
 use dns_lua::LuaSettings;
+use dns_update::Refusal;
 use dns_wire::hash::Seed;
 use dns_zone::load_queue::{Job, Limits};
 use dns_zone::parse::{LeftOut, Options};
@@ -25,8 +26,8 @@ use peer_bind::ZoneDecl;
 use proto::health::Snapshot as Health;
 
 use super::Command;
-use super::steps::{self, Making, Restoring, Step};
-use super::updates::{self, Updated, Updating};
+use super::steps::{self, Restoring, Step};
+use super::updating::{self, Updating};
 use crate::histories::Keeping;
 use crate::load::{self, Fresh};
 use crate::programs::{LiveZone, Message};
@@ -67,7 +68,7 @@ pub(super) struct Order {
 #[derive(Debug)]
 pub(super) enum Work {
     /// To read the files.
-    Read(Reading),
+    Read(Box<Reading>),
     /// To evaluate the programs of a zone with other settings.
     Evaluate(Arc<Zone>),
     /// To go back to an older version.
@@ -126,6 +127,15 @@ pub(super) enum Product {
     Restored(Result<Box<Prepared>, String>),
     /// The updates were carried out or refused.
     Updated(Updated),
+}
+
+/// The results of updates.
+#[derive(Debug)]
+pub(super) struct Updated {
+    /// The end of each.
+    pub(super) results: Vec<Result<(), Refusal>>,
+    /// The next version; `None` if nothing changes.
+    pub(super) next: Option<Box<Prepared>>,
 }
 
 /// A zone that can be published.
@@ -215,9 +225,7 @@ pub(super) fn carry_out(order: Order) -> Done {
         Work::Restore(restoring) => {
             Product::Restored(restore(&declared, &restoring, &lua, health).map(Box::new))
         }
-        Work::Update(updating) => {
-            Product::Updated(updates::carry_out(&declared, &updating, &lua, health))
-        }
+        Work::Update(updating) => Product::Updated(update(&declared, &updating, &lua, health)),
     };
     Done { job, result }
 }
@@ -239,7 +247,7 @@ fn read(
         name: &declared.name,
         path: declared.file.as_deref(),
         options: &reading.options,
-        lua,
+        has_programs: lua.limits.enabled,
         seed: reading.seed,
     };
     let version = loaded.result.and_then(|mut fresh| {
@@ -294,6 +302,21 @@ fn read(
     }
 }
 
+fn update(
+    declared: &ZoneDecl,
+    updating: &Updating,
+    lua: &Arc<LuaSettings>,
+    health: Arc<Health>,
+) -> Updated {
+    let begun = clock::now();
+    let (results, next) = updating::carry_out(declared, updating, lua.limits.enabled);
+    let next = next.map(|(zone, step)| prepare(zone, step, begun, (lua, health)));
+    Updated {
+        results,
+        next: next.map(Box::new),
+    }
+}
+
 fn restore(
     declared: &ZoneDecl,
     restoring: &Restoring,
@@ -302,8 +325,18 @@ fn restore(
 ) -> Result<Prepared, String> {
     let begun = clock::now();
     let (zone, step) = steps::restore(declared, restoring, lua)?;
+    Ok(prepare(zone, step, begun, (lua, health)))
+}
+
+/// A zone that comes from no file.
+fn prepare(
+    zone: Zone,
+    step: Step,
+    begun: Instant,
+    (lua, health): (&Arc<LuaSettings>, Arc<Health>),
+) -> Prepared {
     let zone = Arc::new(zone);
-    Ok(Prepared {
+    Prepared {
         evaluation: evaluate(&zone, lua, health),
         fresh: Fresh {
             zone,
@@ -312,7 +345,7 @@ fn restore(
         },
         took: begun.elapsed(),
         step,
-    })
+    }
 }
 
 /// Whether the files are others or in another state than those that are known. Otherwise only other options
@@ -327,11 +360,7 @@ fn has_changed(known: &[(PathBuf, Stamp)], files: &[(PathBuf, Stamp)]) -> bool {
     main(known) != main(files) || !known.iter().all(is_same)
 }
 
-pub(super) fn evaluate(
-    zone: &Arc<Zone>,
-    lua: &Arc<LuaSettings>,
-    health: Arc<Health>,
-) -> Evaluation {
+fn evaluate(zone: &Arc<Zone>, lua: &Arc<LuaSettings>, health: Arc<Health>) -> Evaluation {
     let mut live = LiveZone::new(zone, lua);
     let view = View(Arc::clone(&health) as _);
     let evaluated = live.evaluate(zone, &view, &|_| false);

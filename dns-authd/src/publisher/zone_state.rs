@@ -17,7 +17,7 @@ use proto::health::Snapshot as Health;
 
 use super::loader::{Evaluation, LARGE, MANY_RECORDS, Prepared};
 use super::report::ZoneReport;
-use super::updates::Waiting;
+use super::updating::Waiting;
 use crate::load::Fresh;
 use crate::programs::{LiveZone, Message};
 
@@ -226,7 +226,7 @@ impl ZoneState {
         }
     }
 
-    /// Takes the version that updates have made; it is on disk. What is odd in the files stays so.
+    /// Takes the version that updates have made; it is on disk. The oddities of the files stay.
     pub(super) fn take_updated(&mut self, next: Prepared, limits: Limits) -> Adopted {
         let before = Arc::clone(&self.report);
         let adopted = self.adopt(next, false, limits);

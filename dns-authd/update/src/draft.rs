@@ -181,7 +181,7 @@ impl Draft {
             let there = self.set(&owner, rtype);
             let mut there: Vec<_> = there.map(|it| canonical(rtype, &it.rdata)).collect();
             there.sort_unstable();
-            // What a program makes has no fixed value.
+            // The records of a program have no fixed value.
             if wanted != there || self.is_made(&owner, rtype) {
                 let why = format!("prerequisite: {owner} {rtype} has other data");
                 return Err(Refusal::new(Rcode::NXRRSET, why));
@@ -217,7 +217,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Whether the grants cover every change (RFC 2136 §3.3). What a program makes stays as the zone's file has it.
+    /// Whether the grants cover every change (RFC 2136 §3.3). The records of a program stay as the zone's file has them.
     fn check_grants(&self, changes: &[Entry], grants: &[&Grant]) -> Result<(), Refusal> {
         for entry in changes {
             let owner = &entry.owner;

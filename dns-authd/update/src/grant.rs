@@ -4,7 +4,7 @@ use std::fmt;
 
 use dns_wire::{Name, Type};
 
-/// The types that nobody changes by an update: programs run in this server, and signatures belong to the whole zone.
+/// The types that no key changes by an update: programs run in this server, and signatures belong to the whole zone.
 const NEVER: [Type; 7] = [
     Type::LUA,
     Type::RRSIG,
@@ -39,7 +39,7 @@ impl Grant {
         covers_type && covers_name && !Self::is_closed(rtype)
     }
 
-    /// Whether nobody changes records of this type by an update.
+    /// Whether no key changes records of this type by an update.
     #[must_use]
     pub fn is_closed(rtype: Type) -> bool {
         NEVER.contains(&rtype)

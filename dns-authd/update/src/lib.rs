@@ -9,12 +9,14 @@
 //! Opens nothing, reads no clock and logs nothing. An update is carried out as a whole or not at all. The caller signs, keeps and
 //! publishes.
 
+mod batch;
 mod draft;
 mod grant;
 mod message;
 #[cfg(test)]
 mod tests;
 
+pub use batch::{Asked, Make, apply_all};
 pub use draft::{Draft, Refusal};
 pub use grant::{Grant, NotPattern, Pattern};
 pub use message::{Entry, Malformed, Update};

@@ -5,7 +5,7 @@ use std::fmt;
 use dns_wire::records::uncompressed_rdata;
 use dns_wire::{Class, Name, Opcode, Query, Records, Section, Type};
 
-/// An update as its message has it. Whether its records make sense is found out in the order of RFC 2136 §3, when it is applied.
+/// An update as its message has it. Its records are checked in the order of RFC 2136 §3, when it is applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     /// The zone.
@@ -63,7 +63,7 @@ impl Update {
             let entries = match record.section {
                 Section::Answer => &mut update.prerequisites,
                 Section::Authority => &mut update.changes,
-                // Glue that nobody needs (§2.6), OPT and TSIG.
+                // Glue that is of no use (§2.6), OPT and TSIG.
                 Section::Additional => continue,
             };
             let (owner, _) = Name::read(message, record.name_offset).map_err(|_| Malformed)?;

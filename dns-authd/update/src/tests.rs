@@ -4,10 +4,12 @@ use std::path::Path;
 
 use dns_wire::hash::Seed;
 use dns_wire::{Class, Composer, Flags, Name, Opcode, Owner, Rcode, Section, Type, rdata};
+use dns_zone::incoming::line;
 use dns_zone::parse::{Options, parse};
+use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{SoaTimes, Zone};
 
-use crate::{Draft, Entry, Grant, Malformed, Update};
+use crate::{Draft, Entry, Grant, Malformed, Update, apply_all};
 
 const ZONE: &str = "$TTL 60\n@ SOA ns h 7 1 1 1 1\n@ NS ns\n@ NS ns2\n@ A 192.0.2.9\nns A 192.0.2.1\n\
     www A 192.0.2.1\nwww A 192.0.2.2\nwww TXT \"x\"\nalias CNAME www\n\
@@ -79,7 +81,7 @@ fn all() -> Grant {
 /// The records of a draft, as lines in order; the SOA record by its serial alone.
 fn lines(draft: &Draft) -> Vec<String> {
     let records = draft.clone().into_records().into_iter();
-    let line = |record: dns_zone::zone::cursor::ZoneRecord<'_>| match record.rtype {
+    let line = |record: ZoneRecord<'_>| match record.rtype {
         Type::SOA => format!("serial {}", SoaTimes::of(&record.rdata).unwrap().serial),
         rtype => {
             let data = rdata::display(rtype, &record.rdata);
@@ -177,6 +179,24 @@ fn a_change_that_makes_no_sense_stops_all() {
     }
 }
 
+/// Checks the records that changes take away, and those that they add.
+#[track_caller]
+fn check_change(changes: &[&str], gone: &[&str], come: &[&str]) {
+    let before = Draft::of(&zone());
+    let mut draft = before.clone();
+    let is_changed = draft.apply(&update(&[], changes), &[&all()]).unwrap();
+    let mut expected = lines(&before);
+    expected.retain(|line| !gone.contains(&line.as_str()));
+    expected.extend(come.iter().map(|&line| line.to_owned()));
+    if !(gone.is_empty() && come.is_empty()) {
+        expected.retain(|line| line != "serial 7");
+        expected.push("serial 8".to_owned());
+    }
+    expected.sort();
+    assert_eq!(lines(&draft), expected, "{changes:?}");
+    assert_eq!(is_changed, expected != lines(&before), "{changes:?}");
+}
+
 #[test]
 fn a_change_changes_what_it_names() {
     for (changes, gone, come) in [
@@ -242,19 +262,7 @@ fn a_change_changes_what_it_names() {
             &["new.a.test. 60 A 192.0.2.7"],
         ),
     ] {
-        let before = Draft::of(&zone());
-        let mut draft = before.clone();
-        let is_changed = draft.apply(&update(&[], changes), &[&all()]).unwrap();
-        let mut expected = lines(&before);
-        expected.retain(|line| !gone.contains(&line.as_str()));
-        expected.extend(come.iter().map(|&line| line.to_owned()));
-        if !(gone.is_empty() && come.is_empty()) {
-            expected.retain(|line| line != "serial 7");
-            expected.push("serial 8".to_owned());
-        }
-        expected.sort();
-        assert_eq!(lines(&draft), expected, "{changes:?}");
-        assert_eq!(is_changed, expected != lines(&before), "{changes:?}");
+        check_change(changes, gone, come);
     }
 }
 
@@ -346,4 +354,54 @@ fn a_message_is_read_as_it_was_written() {
     let mut query = octets.clone();
     query[2] = 0;
     assert_eq!(Update::parse(&query), Err(Malformed));
+}
+
+#[test]
+fn an_update_that_spoils_the_zone_takes_no_other_with_it() {
+    let served = zone();
+    let grant = all();
+    let updates = [
+        update(&[], &["IN x 60 A 192.0.2.7"]),
+        update(&[], &["IN spoils 60 A 192.0.2.7"]),
+        update(&["NONE www 0 ANY"], &["IN y 60 A 192.0.2.7"]),
+        update(&["ANY x 0 A"], &["IN z 60 A 192.0.2.7"]),
+    ];
+    let mut make = |soa: ZoneRecord<'static>, records: Vec<ZoneRecord<'static>>| {
+        let spoils: Name = "spoils.a.test.".parse().unwrap();
+        if records.iter().any(|record| record.owner == spoils) {
+            return Err("it spoils the zone".to_owned());
+        }
+        let lines = std::iter::once(&soa).chain(&records);
+        let lines = lines.map(|it| line(&it.owner, it.rtype, it.ttl, &it.rdata) + "\n");
+        let text: String = lines.collect();
+        let mut load = |_: &Path| Ok(text.clone().into_bytes());
+        let file = parse(Path::new("z"), &soa.owner, &mut load, &Options::default()).unwrap();
+        Ok(Zone::build(&soa.owner, &file.records, Seed(1)).unwrap())
+    };
+    let asked: Vec<_> = updates
+        .iter()
+        .map(|update| (update, vec![&grant]))
+        .collect();
+    let (results, next) = apply_all(&served, &asked, &mut make);
+    let rcodes = results.iter().map(|result| match result {
+        Ok(()) => Rcode::NOERROR,
+        Err(refusal) => refusal.rcode,
+    });
+    let rcodes: Vec<Rcode> = rcodes.collect();
+    let expected = [
+        Rcode::NOERROR,
+        Rcode::SERVFAIL,
+        Rcode::YXDOMAIN,
+        Rcode::NOERROR,
+    ];
+    assert_eq!(rcodes, expected);
+    let next = next.unwrap();
+    assert_eq!(next.soa().serial, 9);
+    let has = |name: &str| !next.data(&name.parse().unwrap(), Type::A).is_empty();
+    assert!(has("x.a.test.") && has("z.a.test.") && !has("y.a.test."));
+    // Alone, and with nothing to change.
+    let (results, next) = apply_all(&served, &asked[1..2], &mut make);
+    assert!(results[0].is_err() && next.is_none());
+    let (results, next) = apply_all(&served, &[], &mut make);
+    assert!(results.is_empty() && next.is_none());
 }

@@ -26,6 +26,7 @@ pub mod record;
 pub mod refresh;
 pub mod resolution;
 pub mod store;
+pub mod text;
 pub mod zone;
 
 pub use guard::{Doubt, Guard};

@@ -1,13 +1,15 @@
 //! Any bytes as an update of a zone: it is carried out as a whole or not at all, and what comes of it is a zone.
 
+use std::path::Path;
+
 use dns_update::{Draft, Grant, Update};
 use dns_wire::hash::Seed;
 use dns_wire::{Name, Type};
-use dns_zone::parse::parse_bytes;
+use dns_zone::parse::{Options, parse};
 use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{Soa, SoaTimes, Zone};
 
-const ZONE: &str = "$ORIGIN a.test.\n$TTL 60\n@ SOA ns h 7 1 1 1 1\n NS ns\n NS ns2\nns A 192.0.2.1\nwww A 192.0.2.2\n\
+const ZONE: &str = "$TTL 60\n@ SOA ns h 7 1 1 1 1\n NS ns\n NS ns2\nns A 192.0.2.1\nwww A 192.0.2.2\n\
     www A 192.0.2.3\nwww TXT \"x\"\nalias CNAME www\nlive LUA A \"f()\"\nlive TXT \"y\"\n";
 
 /// The types of the zone, and some that it may get.
@@ -26,7 +28,9 @@ pub(super) fn body(data: &[u8]) {
     let Ok(update) = Update::parse(data) else {
         return;
     };
-    let file = parse_bytes(ZONE.as_bytes()).expect("a zone");
+    let apex = Name::parse("a.test.").expect("a name");
+    let mut load = |_: &Path| Ok(ZONE.as_bytes().to_vec());
+    let file = parse(Path::new("z"), &apex, &mut load, &Options::default()).expect("a zone");
     let zone = Zone::build(&file.apex, &file.records, Seed(7)).expect("a zone");
     let grant = Grant {
         key: Name::root(),

@@ -11,7 +11,7 @@ use dns_wire::{Class, Name, Rcode, Records, Section, Type};
 
 use crate::live::{Drawn, Failure, LiveAnswer, LiveSets, Part};
 use crate::table::{Served, Table};
-use crate::testing::{client, decode, query, records, snapshot, zone_at};
+use crate::testing::{client, decode, query, records, snapshot};
 use crate::*;
 
 const ZONE: &str = "\
@@ -33,7 +33,13 @@ mail.example. 300 MX 10 live.example.
 ";
 
 /// The query with an OPT record: UDP size, version, flags, options.
-fn with_edns(name: &str, qtype: Type, size: u16, version: u8, options: &[u8]) -> Vec<u8> {
+pub(super) fn with_edns(
+    name: &str,
+    qtype: Type,
+    size: u16,
+    version: u8,
+    options: &[u8],
+) -> Vec<u8> {
     let mut message = query(&name.parse().unwrap(), qtype);
     message[11] = 1;
     message.extend([0, 0, 41]);
@@ -44,11 +50,11 @@ fn with_edns(name: &str, qtype: Type, size: u16, version: u8, options: &[u8]) ->
     message
 }
 
-fn plain(name: &str, qtype: Type) -> Vec<u8> {
+pub(super) fn plain(name: &str, qtype: Type) -> Vec<u8> {
     query(&name.parse().unwrap(), qtype)
 }
 
-fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Vec<u8>) {
+pub(super) fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Vec<u8>) {
     let mut out = vec![0xee; MAX_MESSAGE];
     let mut responder = Responder::new(NoPrograms, 7);
     let verdict = responder.respond(snapshot, message, client, &mut out);
@@ -58,18 +64,18 @@ fn verdict(snapshot: &Snapshot, message: &[u8], client: &Client) -> (Verdict, Ve
     (verdict, out)
 }
 
-fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8> {
+pub(super) fn ask(snapshot: &Snapshot, message: &[u8], transport: Transport) -> Vec<u8> {
     match verdict(snapshot, message, &client(transport)) {
         (Verdict::Reply(_), reply) => reply,
         (other, _) => panic!("{other:?}"),
     }
 }
 
-fn udp(snapshot: &Snapshot, message: &[u8]) -> Vec<u8> {
+pub(super) fn udp(snapshot: &Snapshot, message: &[u8]) -> Vec<u8> {
     ask(snapshot, message, Transport::Udp)
 }
 
-fn rcode(reply: &[u8]) -> Rcode {
+pub(super) fn rcode(reply: &[u8]) -> Rcode {
     let high = opt(reply).map_or(0, |(_, ttl, _)| u16::from(ttl.to_be_bytes()[0]));
     Rcode(high << 4 | Flags::read(reply).unwrap().rcode().0)
 }
@@ -107,7 +113,7 @@ fn addresses(reply: &[u8]) -> Vec<u8> {
         .collect()
 }
 
-fn zone() -> Snapshot {
+pub(super) fn zone() -> Snapshot {
     snapshot("example.", &records(ZONE))
 }
 
@@ -657,108 +663,6 @@ fn any_gets_one_set_or_all_over_tcp() {
                 (code.0, authoritative, 0),
                 "{name} {any:?}"
             );
-        }
-    }
-}
-
-#[test]
-fn transfers_are_for_streams_and_the_apex() {
-    let snapshot = zone();
-    let soa = b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
-    for (rtype, n_answers) in [(Type::AXFR, None), (Type::IXFR, Some(1))] {
-        let mut message = plain("example.", rtype);
-        if rtype == Type::IXFR {
-            let bare = ask(&snapshot, &message, Transport::Tcp);
-            assert_eq!(rcode(&bare), Rcode::FORMERR);
-            message[9] = 1;
-            message.extend(soa);
-        }
-        match n_answers {
-            Some(n) => {
-                let apex = "example.".parse().unwrap();
-                let (asked, _) = verdict(&snapshot, &message, &client(Transport::Udp));
-                assert_eq!(asked, Verdict::Incremental { apex, key: None });
-                let alone = incremental(&snapshot, &message, Ixfr::SoaAlone);
-                assert_eq!(decode(&alone).answer.len(), n);
-            }
-            None => assert_eq!(rcode(&udp(&snapshot, &message)), Rcode::REFUSED),
-        }
-        let (asked, _) = verdict(&snapshot, &message, &client(Transport::Tcp));
-        let apex = "example.".parse().unwrap();
-        let session = None;
-        assert_eq!(asked, Verdict::Transfer { apex, session });
-        let below = ask(&snapshot, &plain("www.example.", rtype), Transport::Tcp);
-        assert_eq!(rcode(&below), Rcode::NOTAUTH);
-    }
-    let mut out = [0; 64];
-    let message = with_edns("example.", Type::AXFR, 1232, 0, &[]);
-    let length = respond_with(&message, Rcode::REFUSED, &mut out).unwrap();
-    assert_eq!(rcode(&out[..length]), Rcode::REFUSED);
-    decode(&out[..length]);
-}
-
-/// The response to a query for an incremental transfer over UDP.
-fn incremental(snapshot: &Snapshot, message: &[u8], ixfr: Ixfr) -> Vec<u8> {
-    let mut responder = Responder::new(NoPrograms, 1);
-    responder.set_ixfr(ixfr);
-    let mut out = vec![0; 4096];
-    let client = client(Transport::Udp);
-    match responder.respond(snapshot, message, &client, &mut out) {
-        Verdict::Reply(length) => out[..length].to_vec(),
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn an_incremental_transfer_over_udp_has_the_differences_if_they_fit() {
-    let version = |serial: u32, texts: usize| {
-        let mut text =
-            format!("example. 60 SOA a. b. {serial} 2 3 4 5\nexample. 60 NS ns.example.\n");
-        for number in 0..30 {
-            text.push_str(&format!("n{number}.example. 60 A 192.0.2.1\n"));
-        }
-        for number in 0..texts {
-            text.push_str(&format!(
-                "t{number}.example. 60 TXT \"{}\"\n",
-                "x".repeat(100)
-            ));
-        }
-        snapshot("example.", &records(&text))
-    };
-    let limits = dns_history::Limits {
-        versions: 8,
-        octets: 1 << 20,
-    };
-    // The client's size, the texts that come, and whether they fit. The response has four SOA records.
-    for (size, texts, fits) in [
-        (1232, 3, true),
-        (1232, 12, false),
-        (512, 3, false),
-        (512, 1, true),
-    ] {
-        let (before, after) = (version(3, 0), version(4, texts));
-        let (old, new) = (zone_at(&before, 0), zone_at(&after, 0));
-        let change = dns_history::Change::between(&old, &new, 0, limits.octets).unwrap();
-        let mut history = dns_history::History::default();
-        history.push(Arc::new(change.unwrap()), limits);
-        for known in [3_u32, 2, 4] {
-            let mut message = with_edns("example.", Type::IXFR, size, 0, &[]);
-            let opt = message.split_off(message.len() - 11);
-            message.extend(b"\xc0\x0c\0\x06\0\x01\0\0\0\0\0\x16\0\0");
-            message.extend(known.to_be_bytes());
-            message.extend([0; 16]);
-            message.extend(opt);
-            message[9] = 1;
-            let octets = incremental(&after, &message, Ixfr::Differences(history.clone()));
-            // The SOA records repeat, as they do in every difference.
-            let n_records = Records::new(&octets).unwrap().map(|record| record.unwrap());
-            let n_answers = n_records
-                .filter(|record| record.section == Section::Answer)
-                .count();
-            let flags = Flags::read(&octets).unwrap();
-            let expected = if fits && known == 3 { texts + 4 } else { 1 };
-            assert_eq!(n_answers, expected, "{size} {texts} {known}");
-            assert!(flags.has(Flags::AA) && !flags.has(Flags::TC));
         }
     }
 }

@@ -218,7 +218,7 @@ fn a_zone_that_is_written_into_its_file_has_no_updates_left() {
     let (zone, file) = sync().unwrap();
     // One more, between the writing and the reading.
     assert_eq!(update(&desk, &["IN y A 192.0.2.8"]), Rcode::NOERROR);
-    let text = crate::routes::master_file(&zone, std::iter::empty());
+    let text = dns_zone::text::master_file(&zone, std::iter::empty());
     crate::load::write_back(&text, &file).unwrap();
     assert!(
         matches!(sync(), Err(NotSynced::Refused(_))),

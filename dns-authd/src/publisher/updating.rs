@@ -1,0 +1,134 @@
+//! Updates while a worker carries them out.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use daemon::clock;
+use dns_history::{Change, History, Making};
+use dns_update::{Grant, Refusal, Update};
+use dns_wire::hash::Seed;
+use dns_wire::{Name, Rcode, Session};
+use dns_zone::parse::Options;
+use dns_zone::{Guard, Zone};
+use peer_bind::ZoneDecl;
+use tokio::sync::oneshot;
+
+use super::steps::{Step, TOO_MANY_UPDATES};
+use crate::histories::{Keeping, Orders};
+
+/// An update of a client.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// The update.
+    pub update: Update,
+    /// The grants of its zone.
+    pub grants: Arc<[Grant]>,
+    /// The key that it is signed with.
+    pub key: Name,
+    /// The client.
+    pub peer: SocketAddr,
+}
+
+impl Asked {
+    /// An update with the grants of its zone.
+    #[must_use]
+    pub fn new(update: Update, grants: Arc<[Grant]>, session: &Session, peer: SocketAddr) -> Self {
+        Self {
+            update,
+            grants,
+            key: session.key().name().clone(),
+            peer,
+        }
+    }
+}
+
+/// An update that waits, and the one who gets the code of the response.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub(super) asked: Arc<Asked>,
+    pub(super) done: oneshot::Sender<Rcode>,
+}
+
+/// Updates to carry out.
+#[derive(Debug)]
+pub(super) struct Updating {
+    /// The version in service.
+    pub(super) served: Arc<Zone>,
+    /// Its history.
+    pub(super) history: History,
+    /// The updates, in their order.
+    pub(super) asked: Vec<Arc<Asked>>,
+    /// The rules for new versions.
+    pub(super) guard: Guard,
+    /// How histories are kept.
+    pub(super) keeping: Keeping,
+    /// How master files are read.
+    pub(super) options: Arc<Options>,
+    /// The seed by which names are hashed.
+    pub(super) seed: Seed,
+    /// Has the history written.
+    pub(super) orders: Orders,
+}
+
+/// Carries out updates; the next version, if there is one, is on disk when this returns.
+pub(super) fn carry_out(
+    declared: &ZoneDecl,
+    updating: &Updating,
+    has_programs: bool,
+) -> (Vec<Result<(), Refusal>>, Option<(Zone, Step)>) {
+    let making = Making {
+        name: &declared.name,
+        path: declared.file.as_deref(),
+        options: &updating.options,
+        has_programs,
+        seed: updating.seed,
+    };
+    let asked = updating.asked.iter().map(|asked| {
+        let grants = asked.grants.iter().filter(|grant| grant.key == asked.key);
+        (&asked.update, grants.collect::<Vec<&Grant>>())
+    });
+    let asked: Vec<_> = asked.collect();
+    let mut make = |soa, records| making.zone(soa, records);
+    let (results, zone) = dns_update::apply_all(&updating.served, &asked, &mut make);
+    let Some(zone) = zone else {
+        return (results, None);
+    };
+    let kept = judge(&zone, updating).and_then(|history| {
+        let file = updating.keeping.file(&declared.name);
+        let file = file.ok_or("no [history] directory is set")?;
+        updating.orders.write_now(file, &declared.name, &history)?;
+        Ok(history)
+    });
+    match kept {
+        Ok(history) => {
+            let step = Step::Apart(Arc::clone(&updating.served), history);
+            (results, Some((zone, step)))
+        }
+        Err(why) => {
+            let failed = results
+                .into_iter()
+                .map(|result| result.and_then(|()| Err(Refusal::failure(&why))));
+            (failed.collect(), None)
+        }
+    }
+}
+
+/// The history behind a version that updates have made, unless that version is doubtful.
+fn judge(zone: &Zone, updating: &Updating) -> Result<History, String> {
+    let served = &updating.served;
+    if let Some(doubt) = updating.guard.doubt_of_update(served, zone) {
+        return Err(doubt.to_string());
+    }
+    let limits = updating.keeping.limits;
+    let mut history = updating.history.clone();
+    let now = clock::since_1970().as_secs();
+    let change = Change::between(served, zone, now, limits.octets);
+    if let Some(change) = change.map_err(|_| TOO_MANY_UPDATES)? {
+        history.update(Arc::new(change), limits);
+    }
+    let n_octets = history.updates().map_or(0, |updates| updates.octets());
+    match n_octets <= limits.octets {
+        true => Ok(history),
+        false => Err(TOO_MANY_UPDATES.to_owned()),
+    }
+}
