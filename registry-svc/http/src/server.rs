@@ -75,6 +75,9 @@ impl Default for Settings {
     }
 }
 
+/// The wait for the rest after the first bytes: the next segment is close behind.
+const SECOND_LOOK: Duration = Duration::from_millis(5);
+
 /// Connections of one address at once.
 const CONNECTIONS_PER_CLIENT: usize = 1024;
 
