@@ -70,6 +70,9 @@ impl Default for Settings {
     }
 }
 
+/// The wait for the rest after the first bytes: the next segment is close behind.
+const SECOND_LOOK: Duration = Duration::from_millis(5);
+
 /// Descriptors for the store, other nodes and registries, and control.
 const RESERVED: usize = 256;
 

@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::{Accepted, H2, Shared, proxy_header};
+use super::{Accepted, H2, SECOND_LOOK, Shared, proxy_header};
 use crate::Body;
 
 /// Heads larger than this are refused with 431: a token and some ten tags are far below.
@@ -42,9 +42,6 @@ const PONG: Duration = Duration::from_secs(20);
 
 /// How a client that knows says that it speaks HTTP/2 (RFC 9113 §3.4).
 const PREFACE: &[u8; 4] = b"PRI ";
-
-/// The wait for the rest after the first bytes: the next segment is close behind.
-pub(super) const SECOND_LOOK: Duration = Duration::from_millis(5);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Protocol {

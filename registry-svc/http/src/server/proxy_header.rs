@@ -11,8 +11,7 @@ use l4_core::proxy_protocol::{self, Header, LONGEST, Parsed};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::TcpStream;
 
-use super::connection::SECOND_LOOK;
-use super::Shared;
+use super::{SECOND_LOOK, Shared};
 
 /// The beginnings of a header, of either version, that tell it from TLS and from a request.
 const BEGINNINGS: [&[u8]; 2] = [b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n"];

@@ -71,7 +71,7 @@ impl Naming {
         });
     }
 
-    /// The directories of content were synced, in an attempt that began after so many failures.
+    /// The directories of content were synced, in an attempt that began after this number of failures.
     fn synced(&self, digests: &[Digest], n_failed: u64) {
         self.with(|names| {
             // A failure meanwhile may have come too late for this.

@@ -17,7 +17,7 @@ use crate::items::Item;
 /// The largest blob that goes into a batch.
 const SMALL: u64 = 1 << 20;
 
-/// The most blobs of a batch: what a crash takes away is written again.
+/// The most blobs of a batch: a crash takes one batch away, which is then written again.
 const MOST_BLOBS: usize = 1024;
 
 /// The most octets of a batch.
@@ -39,7 +39,7 @@ struct Filling {
     places: BTreeMap<Digest, usize>,
 }
 
-/// What became of one blob.
+/// The state of a blob that was taken.
 enum Taken {
     /// It is durable.
     Durable,
