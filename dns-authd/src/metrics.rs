@@ -246,6 +246,7 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let mut page = Page::new(&mut encoder);
         traffic(&mut page, &self.totals, &self.connections)?;
+        demands(&mut page, &self.totals)?;
         exchanges(&mut page, &self.totals)?;
         let reports = self.reports.current();
         zones(&mut page, &reports)?;
@@ -298,8 +299,8 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
     )
 }
 
-/// The exchanges with primaries and secondaries.
-fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
+/// What clients send besides plain queries, and how much of it.
+fn demands(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
     page.counter(
         SIGNATURES_REFUSED,
         "Signed queries whose signature was refused",
@@ -319,6 +320,26 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         "Queries beyond the limit of responses by what was done",
         limited.into(),
     )?;
+    let updates = &totals.updates;
+    let results = [
+        ("carried-out", &updates.carried_out),
+        ("unmet-prerequisite", &updates.unmet),
+        ("refused", &updates.refused),
+        ("failed", &updates.failed),
+    ];
+    let results = results.map(|(result, count)| {
+        let names = labels(&[("result", result)]);
+        (names, count.load(Ordering::Relaxed))
+    });
+    page.counters(
+        UPDATES,
+        "Updates (RFC 2136) by what became of them",
+        results.into(),
+    )
+}
+
+/// The exchanges with primaries and secondaries.
+fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
     let notify = &totals.notify;
     page.counter(
         NOTIFY_SENT,
@@ -349,22 +370,6 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         TRANSFERS,
         "Transfers of zones by what they sent",
         kinds.into(),
-    )?;
-    let updates = &totals.updates;
-    let results = [
-        ("carried-out", &updates.carried_out),
-        ("unmet-prerequisite", &updates.unmet),
-        ("refused", &updates.refused),
-        ("failed", &updates.failed),
-    ];
-    let results = results.map(|(result, count)| {
-        let names = labels(&[("result", result)]);
-        (names, count.load(Ordering::Relaxed))
-    });
-    page.counters(
-        UPDATES,
-        "Updates (RFC 2136) by what became of them",
-        results.into(),
     )?;
     let refreshes = &totals.secondary;
     let results = [

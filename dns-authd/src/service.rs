@@ -111,13 +111,7 @@ impl Service for Authd {
         let stock = Stock::fill(&config, context).await?;
         let totals = Totals::default();
         let (secondaries, notify) = start_exchanges(&stock, &config, &listeners.udp, &totals)?;
-        let (hold, waiting) = Hold::start(
-            Arc::clone(&stock.cell),
-            stock.publisher.sender(),
-            config.hold(),
-            &totals,
-        )
-        .map_err(|error| StartError::io("hold does not start", &error))?;
+        let (hold, waiting) = stock.start_hold(&config, &totals)?;
         let access = Latest::new(config.access.clone());
         let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
         let histories = stock.histories.clone();
@@ -168,14 +162,7 @@ impl Service for Authd {
             link: stock.link.clone(),
             cluster: stock.kubernetes.link(),
         }));
-        routes::add(
-            &context.admin,
-            (&stock.cell, &stock.histories),
-            &stock.reports,
-            &stock.publisher.sender(),
-            &secondaries,
-        );
-        explain::add(&context.admin, &stock.explained(&access));
+        stock.add_routes(context, &secondaries, &access);
         Ok(Self {
             engine,
             waiting,
@@ -269,6 +256,34 @@ fn check_self(context: &Context, shared: &Arc<Shared>, cell: &Arc<Latest<Snapsho
 }
 
 impl Stock {
+    /// Starts the hold of answers.
+    fn start_hold(
+        &self,
+        config: &Config,
+        totals: &Totals,
+    ) -> Result<(Hold, JoinHandle<()>), StartError> {
+        let (cell, publisher) = (Arc::clone(&self.cell), self.publisher.sender());
+        Hold::start(cell, publisher, config.hold(), totals)
+            .map_err(|error| StartError::io("hold does not start", &error))
+    }
+
+    /// Adds what operators ask and tell about zones.
+    fn add_routes(
+        &self,
+        context: &Context,
+        secondaries: &secondary::Handle,
+        access: &Arc<Latest<Access>>,
+    ) {
+        routes::add(
+            &context.admin,
+            (&self.cell, &self.histories),
+            &self.reports,
+            &self.publisher.sender(),
+            secondaries,
+        );
+        explain::add(&context.admin, &self.explained(access));
+    }
+
     /// The sources of explanations.
     fn explained(&self, access: &Arc<Latest<Access>>) -> explain::Sources {
         explain::Sources {

@@ -103,7 +103,9 @@ pub struct Site {
 }
 
 impl Site {
-    pub fn new() -> Self {
+    /// The site of the seed.
+    #[must_use]
+    pub fn seed() -> Self {
         let from = checkout().join("tests/data/deploy/seed/site.toml");
         let site = Self::of(&fs::read_to_string(from).unwrap());
         site.make_keys();

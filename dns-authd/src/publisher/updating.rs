@@ -70,12 +70,15 @@ pub(super) struct Updating {
     pub(super) orders: Orders,
 }
 
+/// The result of each update.
+type Results = Vec<Result<(), Refusal>>;
+
 /// Carries out updates; the next version, if there is one, is on disk when this returns.
 pub(super) fn carry_out(
     declared: &ZoneDecl,
     updating: &Updating,
     has_programs: bool,
-) -> (Vec<Result<(), Refusal>>, Option<(Zone, Step)>) {
+) -> (Results, Option<(Zone, Step)>) {
     let making = Making {
         name: &declared.name,
         path: declared.file.as_deref(),

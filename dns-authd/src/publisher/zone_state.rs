@@ -63,6 +63,10 @@ pub(super) struct ZoneState {
 
 /// The load of a zone that runs or is next.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and they come in all combinations"
+)]
 pub(super) struct ItsLoad {
     /// Whether the next one reads the files; another only evaluates the programs.
     pub(super) must_read: bool,

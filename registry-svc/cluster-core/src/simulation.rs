@@ -416,7 +416,7 @@ impl World {
             } => {
                 let is_heard = self.alive(from, life) && self.alive(to, other_life);
                 if is_heard && self.linked(from, to) {
-                    self.learn_incarnation(from, node);
+                    self.learn_incarnation(from, &node);
                     self.heard(from, to, &holds, clock);
                     let name = self.nodes[to].id.name.clone();
                     for (record, previous) in entries {
@@ -553,10 +553,10 @@ impl World {
     }
 
     /// A node takes note of the incarnation of one that it follows.
-    fn learn_incarnation(&mut self, at: usize, other: NodeId) {
+    fn learn_incarnation(&mut self, at: usize, other: &NodeId) {
         let node = &mut self.nodes[at];
         let before = node.known.insert(other.name.clone(), other.clone());
-        if before.is_some_and(|before| before != other) {
+        if before.is_some_and(|before| before != *other) {
             self.tally.renewed_senders += 1;
             node.intake.sender_renewed(&other.name);
         }

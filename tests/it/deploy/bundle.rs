@@ -8,14 +8,14 @@ use tests::daemon::run;
 
 #[test]
 fn the_same_site_and_images_give_the_same_bundle() {
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let (one, two) = (site.bundle(&images, "one"), site.bundle(&images, "two"));
     assert!(fs::read(one).unwrap() == fs::read(two).unwrap());
 }
 
 #[test]
 fn minisign_believes_our_signature_and_we_believe_its_own() {
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let bundle = site.bundle(&images, "bundle");
     let inside = site.path("inside");
     fs::create_dir(&inside).unwrap();
@@ -61,7 +61,7 @@ fn minisign_believes_our_signature_and_we_believe_its_own() {
 
 #[test]
 fn what_is_changed_anywhere_is_not_believed() {
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let bundle = site.bundle(&images, "bundle");
     let whole = fs::read(&bundle).unwrap();
     let public = site.path("maker.pub");
@@ -86,7 +86,7 @@ fn what_is_changed_anywhere_is_not_believed() {
 
 #[test]
 fn images_that_are_not_those_that_were_built_are_not_signed() {
-    let (site, built) = (Site::new(), images("0.1.0"));
+    let (site, built) = (Site::seed(), images("0.1.0"));
     let directory = site.path("images");
     other("cp", &["-r", &text(built.path()), &directory]);
     let arguments = [
@@ -133,7 +133,7 @@ fn is_filler(bytes: &[u8], at: usize) -> bool {
 #[test]
 fn a_bundle_tells_what_is_in_it_and_is_private() {
     use std::os::unix::fs::PermissionsExt as _;
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let bundle = site.bundle(&images, "bundle");
     let said = well(&["bundle", "list", &bundle]);
     for word in [
@@ -152,7 +152,7 @@ fn a_bundle_tells_what_is_in_it_and_is_private() {
 
 #[test]
 fn keys_are_never_written_over_and_may_be_encrypted() {
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let (code, _, complaint) = outpost(&["key", "generate", "--output", &site.path("maker")]);
     assert_eq!(code, Some(69), "{complaint}");
     site.files.write("password", "correct horse\n");

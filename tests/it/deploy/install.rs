@@ -68,7 +68,7 @@ fn installed(root: &Scratch, bundle: &str, more: &[&str]) -> String {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn a_dry_run_shows_all_and_changes_nothing() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");
     let public = site.path("maker.pub");
     let said = installed(&root, &bundle, &["--public-key", &public, "--dry-run"]);
@@ -89,7 +89,7 @@ fn a_dry_run_shows_all_and_changes_nothing() {
 #[test]
 #[ignore = "needs network namespaces; tests/run runs it"]
 fn a_machine_is_known_by_its_address_where_any_could_be_bound() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");
     let mut network = Network::new();
     let machine = network.machine("any", "192.168.7.14/24");
@@ -106,7 +106,7 @@ fn a_machine_is_known_by_its_address_where_any_could_be_bound() {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn an_install_is_what_was_rendered_and_the_next_has_nothing_to_do() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");
     let public = site.path("maker.pub");
     installed(&root, &bundle, &["--public-key", &public]);
@@ -150,7 +150,7 @@ fn an_install_is_what_was_rendered_and_the_next_has_nothing_to_do() {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn only_what_changed_is_written() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let public = site.path("maker.pub");
     installed(
         &root,
@@ -195,7 +195,7 @@ const ROUNDS: usize = 16;
 #[test]
 #[ignore = "needs root for owners of files"]
 fn an_install_that_is_killed_anywhere_is_finished_by_the_next() {
-    let (site, images) = (Site::new(), images("0.1.0"));
+    let (site, images) = (Site::seed(), images("0.1.0"));
     let bundle = site.bundle(&images, "bundle");
     let public = site.path("maker.pub");
     let whole = Scratch::new("whole");
@@ -264,7 +264,7 @@ fn is_beside(path: &Path) -> bool {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn an_uninstall_leaves_exactly_what_was_there() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");
     let foreign = root.join("etc/tmpfiles.d/outpost.conf");
     fs::create_dir_all(foreign.parent().unwrap()).unwrap();
@@ -305,7 +305,7 @@ fn an_uninstall_leaves_exactly_what_was_there() {
 #[test]
 #[ignore = "needs root for owners of files"]
 fn nothing_is_touched_for_a_bundle_that_is_not_believed() {
-    let (site, images, root) = (Site::new(), images("0.1.0"), Scratch::new("root"));
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");
     let (code, _, complaint) = install(&root, &bundle, &[]);
     assert_eq!(code, Some(69), "{complaint}");

@@ -72,6 +72,7 @@ fn update(desk: &Desk, changes: &[&str]) -> Rcode {
     send(desk, &name(), changes).blocking_recv().unwrap()
 }
 
+#[expect(clippy::unwrap_in_result, reason = "the result is that of the load")]
 fn load(desk: &Desk, text: &str) -> Result<(u32, usize), NotLoaded> {
     desk.folder.write("a.test.zone", text);
     let (done, outcomes) = oneshot::channel();

@@ -583,6 +583,9 @@ fn a_header_comes_before_tls() {
     });
 }
 
+/// What is said, and whether its end is counted.
+type Said = Vec<(Vec<u8>, bool)>;
+
 #[test]
 fn who_may_send_a_header_has_to_and_nobody_else_may() {
     block_on(async {
@@ -591,7 +594,7 @@ fn who_may_send_a_header_has_to_and_nobody_else_may() {
         let text = header(Version::V1, "198.51.100.7:1234");
         let mut bad = good.clone();
         bad[12] = 0x30;
-        let tables: [(&str, Vec<(Vec<u8>, bool)>); 2] = [
+        let tables: [(&str, Said); 2] = [
             (
                 "127.0.0.1",
                 vec![

@@ -208,7 +208,7 @@ mod tests {
 
     /// Every second blob is of a repository, the others are manifests to come.
     fn repository(number: u64) -> Option<RepositoryName> {
-        (number % 2 == 0).then(|| "a".parse().unwrap())
+        number.is_multiple_of(2).then(|| "a".parse().unwrap())
     }
 
     /// Brings what is not there in batches of two; returns the blobs that were acknowledged.
