@@ -188,6 +188,7 @@ fn request(route: &str) -> Option<(&'static str, u32)> {
         "/zones/reload" => ("/zones/reload", 200),
         "/zones/rollback" => ("/zones/rollback?name=none.example&serial=1", 404),
         "/zones/retransfer" => ("/zones/retransfer?name=none.example", 404),
+        "/zones/sync" => ("/zones/sync?name=none.example", 404),
         other => panic!("{other} is a new change: who may ask for it?"),
     })
 }
