@@ -12,6 +12,7 @@ use api::explain::dns_authd::{
 use daemon::admin::Routes;
 use daemon::clock;
 use daemon::latest::Latest;
+use daemon::random;
 use dns_answer::table::Served;
 use dns_answer::{Client, MAX_MESSAGE, Responder, Snapshot, Transport, Verdict};
 use dns_serve::question::{self, Question};
@@ -26,7 +27,7 @@ use crate::access::Access;
 use crate::histories::Histories;
 use crate::programs::{LiveReport, LuaPrograms};
 use crate::publisher::{Reports, ZoneReport};
-use crate::{random, status};
+use crate::status;
 
 /// The sources of explanations.
 #[derive(Clone, Debug)]

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use daemon::clock;
 use daemon::latest::{Latest, Reader};
+use daemon::random;
 use daemon::udp::ReturnPath;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_wire::Name;
@@ -23,7 +24,7 @@ use dns_wire::Name;
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::publisher::Command;
-use crate::{random, signed};
+use crate::signed;
 
 /// The most queries that wait: a burst of first queries after a start, and 4 MiB at most.
 const QUEUE: usize = 1024;

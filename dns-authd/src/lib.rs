@@ -36,7 +36,6 @@ pub mod metrics;
 pub mod notify;
 pub mod programs;
 pub mod publisher;
-mod random;
 pub mod reload;
 pub mod routes;
 pub mod secondary;

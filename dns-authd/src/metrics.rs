@@ -299,7 +299,7 @@ fn traffic(page: &mut Page<'_, '_>, totals: &Totals, connections: &Counters) -> 
     )
 }
 
-/// What clients send besides plain queries, and how much of it.
+/// Signed queries, cookies, limits and updates.
 fn demands(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
     page.counter(
         SIGNATURES_REFUSED,
@@ -321,20 +321,16 @@ fn demands(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         limited.into(),
     )?;
     let updates = &totals.updates;
-    let results = [
-        ("carried-out", &updates.carried_out),
-        ("unmet-prerequisite", &updates.unmet),
-        ("refused", &updates.refused),
-        ("failed", &updates.failed),
-    ];
-    let results = results.map(|(result, count)| {
-        let names = labels(&[("result", result)]);
-        (names, count.load(Ordering::Relaxed))
-    });
-    page.counters(
+    page.labelled_counters(
         UPDATES,
         "Updates (RFC 2136) by what became of them",
-        results.into(),
+        "result",
+        &[
+            ("carried-out", &updates.carried_out),
+            ("unmet-prerequisite", &updates.unmet),
+            ("refused", &updates.refused),
+            ("failed", &updates.failed),
+        ],
     )
 }
 
@@ -346,45 +342,33 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
         "NOTIFY messages sent to secondaries",
         notify.sent.load(Ordering::Relaxed),
     )?;
-    let results = [("answered", &notify.answered), ("failed", &notify.failed)];
-    let results = results.map(|(result, count)| {
-        let names = labels(&[("result", result)]);
-        (names, count.load(Ordering::Relaxed))
-    });
-    page.counters(
+    page.labelled_counters(
         NOTIFIED,
         "New versions of zones by whether a secondary responded to NOTIFY",
-        results.into(),
+        "result",
+        &[("answered", &notify.answered), ("failed", &notify.failed)],
     )?;
     let transfers = &totals.transfers;
-    let kinds = [
-        ("whole", &transfers.whole),
-        ("differences", &transfers.differences),
-        ("current", &transfers.current),
-    ];
-    let kinds = kinds.map(|(kind, count)| {
-        let names = labels(&[("kind", kind)]);
-        (names, count.load(Ordering::Relaxed))
-    });
-    page.counters(
+    page.labelled_counters(
         TRANSFERS,
         "Transfers of zones by what they sent",
-        kinds.into(),
+        "kind",
+        &[
+            ("whole", &transfers.whole),
+            ("differences", &transfers.differences),
+            ("current", &transfers.current),
+        ],
     )?;
     let refreshes = &totals.secondary;
-    let results = [
-        ("current", &refreshes.current),
-        ("transferred", &refreshes.transferred),
-        ("failed", &refreshes.failed),
-    ];
-    let results = results.map(|(result, count)| {
-        let names = labels(&[("result", result)]);
-        (names, count.load(Ordering::Relaxed))
-    });
-    page.counters(
+    page.labelled_counters(
         REFRESHES,
         "Questions to the primaries of secondary zones",
-        results.into(),
+        "result",
+        &[
+            ("current", &refreshes.current),
+            ("transferred", &refreshes.transferred),
+            ("failed", &refreshes.failed),
+        ],
     )?;
     page.gauge(
         EXPIRED,

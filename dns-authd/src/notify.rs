@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use daemon::clock;
 use daemon::latest::Latest;
+use daemon::random;
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
 use dns_wire::hash::Suffixes;
@@ -26,7 +27,7 @@ use dns_zone::notify::{Message, Notifier, Pace, Step};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify as Wake, watch};
 
-use crate::{random, signed};
+use crate::signed;
 
 /// The most addresses of name servers of one zone that are notified.
 const MAX_NAME_SERVERS: usize = 32;

@@ -61,7 +61,7 @@ pub use loader::Done;
 use loader::{Load, MANY_RECORDS, Order, Product, Reading, Work, Workers};
 pub use quiet::Events;
 use quiet::Quiet;
-pub use report::{Reports, ZoneReport, rollback_text, rollback_view, updates_text};
+pub use report::{Reports, ZoneReport, rollback_view};
 pub use rollback::{NotRolledBack, RollbackDone, RolledBack};
 use steps::Restoring;
 use targets::liveness;

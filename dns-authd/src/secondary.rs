@@ -32,7 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::Secondary;
 use crate::publisher::{Command, NotLoaded, Outcome};
-use crate::random;
+use daemon::random;
 
 /// The most zones that dns-authd asks for or transfers at once; each may be in memory twice.
 const AT_ONCE: usize = 8;

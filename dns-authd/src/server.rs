@@ -4,6 +4,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 
 use daemon::latest::{Latest, Reader};
+use daemon::random;
 use daemon::udp::{Datagram, Engine, EngineOptions, Outcome, Respond};
 use dns_answer::{Client, Ixfr, Responder, Snapshot, Transport, Verdict};
 use dns_serve::rate::RateLimit;
@@ -16,8 +17,8 @@ use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::publisher::Asked;
 use crate::secondary::Notified;
+use crate::signed;
 use crate::updates::{Response, Updates};
-use crate::{random, signed};
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]

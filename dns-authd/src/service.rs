@@ -13,6 +13,7 @@ use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
+use daemon::random;
 use daemon::run::{Context, Service, StartError};
 use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
@@ -38,9 +39,7 @@ use crate::server::WorkerParts;
 use crate::shared::Shared;
 use crate::transfers::Transfers;
 use crate::updates::Updates;
-use crate::{
-    explain, health, kubernetes, notify, random, routes, secondary, self_check, server, status,
-};
+use crate::{explain, health, kubernetes, notify, routes, secondary, self_check, server, status};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";

@@ -8,6 +8,7 @@ use std::time::Duration;
 use ::config::dns_authd::Tcp;
 use daemon::connections::{Connections, within_descriptors};
 use daemon::latest::Latest;
+use daemon::random;
 use dns_answer::transfer::Kind;
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
@@ -20,9 +21,9 @@ use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
 use crate::publisher::Asked;
 use crate::secondary::Notified;
+use crate::signed;
 use crate::transfers::{NotBegun, Transfers};
 use crate::updates::{Response, Updates};
-use crate::{random, signed};
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);

@@ -17,7 +17,7 @@ use proto::link::Link;
 
 use crate::metrics::Totals;
 use crate::programs::LiveReport;
-use crate::publisher::{Reports, ZoneReport, rollback_text, updates_text};
+use crate::publisher::{Reports, ZoneReport};
 use crate::secondary::Views;
 
 /// The most zones that the status lists; `zone list` has all.
@@ -295,10 +295,10 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
         )?;
     }
     if let Some(rollback) = &zone.rollback {
-        writeln!(text, "    {}", rollback_text(rollback))?;
+        writeln!(text, "    {rollback}")?;
     }
     if let Some(updates) = &zone.updates {
-        writeln!(text, "    {}", updates_text(updates))?;
+        writeln!(text, "    {updates}")?;
     }
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;
@@ -360,7 +360,7 @@ pub fn render_history(history: &ZoneHistory, now: SystemTime) -> String {
         .duration_since(UNIX_EPOCH)
         .map_or(0, |now| now.as_secs());
     let mut lines = vec![format!("{}  serial {}", history.zone, history.serial)];
-    lines.extend(history.rollback.iter().map(rollback_text));
+    lines.extend(history.rollback.iter().map(ToString::to_string));
     if history.changes.is_empty() {
         lines.push("  no earlier version is kept".to_owned());
     }

@@ -1,5 +1,7 @@
 //! The answers of dns-authd: its status, its zones, and the result of a reload.
 
+use std::fmt;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -151,6 +153,16 @@ pub struct Rollback {
     pub since: u64,
 }
 
+impl fmt::Display for Rollback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { to, file, .. } = self;
+        write!(
+            f,
+            "rolled back: the records of serial {to} are served, and serial {file} of the zone's files is set aside until they change"
+        )
+    }
+}
+
 /// The updates (RFC 2136) that are laid over the files of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Updates {
@@ -160,6 +172,20 @@ pub struct Updates {
     pub removed: usize,
     /// How many records they add.
     pub added: usize,
+}
+
+impl fmt::Display for Updates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            removed,
+            added,
+        } = self;
+        write!(
+            f,
+            "updated: {added} records added to serial {file} of the zone's files, {removed} taken away; `dns-authd zone sync` writes them into the file"
+        )
+    }
 }
 
 /// The versions of a zone that were published.

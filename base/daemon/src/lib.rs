@@ -42,6 +42,7 @@ pub mod notify;
 pub mod print;
 pub mod progress;
 pub mod promise;
+pub mod random;
 pub mod readiness;
 pub mod run;
 pub mod signal;

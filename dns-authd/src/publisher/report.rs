@@ -197,7 +197,7 @@ impl ZoneReport {
         }
         let first = self.problems.first().map_or("", String::as_str);
         let what = match self.state {
-            ZoneState::Loaded => return self.rollback.as_ref().map(rollback_text),
+            ZoneState::Loaded => return self.rollback.as_ref().map(ToString::to_string),
             ZoneState::Held | ZoneState::Loading => return None,
             ZoneState::Stale => "the new file is broken, the old zone is served",
             ZoneState::Failed => "the file is broken, queries get SERVFAIL",
@@ -228,26 +228,4 @@ pub fn rollback_view(rollback: &dns_history::Rollback) -> Rollback {
         file: rollback.file.serial(),
         since: rollback.since,
     }
-}
-
-/// Updates in a line.
-#[must_use]
-pub fn updates_text(updates: &Updates) -> String {
-    let Updates {
-        file,
-        removed,
-        added,
-    } = updates;
-    format!(
-        "updated: {added} records added to serial {file} of the zone's files, {removed} taken away; `dns-authd zone sync` writes them into the file"
-    )
-}
-
-/// A rollback in a line.
-#[must_use]
-pub fn rollback_text(rollback: &Rollback) -> String {
-    let Rollback { to, file, .. } = rollback;
-    format!(
-        "rolled back: the records of serial {to} are served, and serial {file} of the zone's files is set aside until they change"
-    )
 }

@@ -1,5 +1,6 @@
 //! Exchanges with a primary: its SOA record over UDP, and a transfer over TCP; signed if there is a key.
 
+use daemon::random;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 
-use crate::{random, signed};
+use crate::signed;
 
 /// How long to wait for a response over UDP, each time.
 const PATIENCE: [Duration; 3] = [

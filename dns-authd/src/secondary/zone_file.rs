@@ -14,7 +14,7 @@ use dns_zone::{SoaTimes, Zone};
 use durable::Rights;
 
 use crate::config::Secondary;
-use crate::random;
+use daemon::random;
 
 /// The longest first line of a file that was written here.
 const FIRST_LINE: u64 = 4096;

@@ -2,6 +2,7 @@
 //! reads its numbers at each scrape.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -83,6 +84,24 @@ impl<'a, 'e> Page<'a, 'e> {
         let metrics = metrics.map(|(labels, value)| (labels, ConstCounter::new(value)));
         let metrics: Vec<_> = metrics.collect();
         self.all(name, help, MetricType::Counter, &metrics)
+    }
+
+    /// A family of counters that differ in one label.
+    ///
+    /// # Errors
+    ///
+    /// When nothing more can be written.
+    pub fn labelled_counters(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &'static str,
+        counts: &[(&str, &AtomicU64)],
+    ) -> fmt::Result {
+        let counts = counts
+            .iter()
+            .map(|(value, count)| (labels(&[(label, value)]), count.load(Ordering::Relaxed)));
+        self.counters(name, help, counts.collect())
     }
 
     /// A family of counters that do not count in ones, as seconds do not.

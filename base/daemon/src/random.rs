@@ -4,6 +4,6 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// A new seed, made of the keys that the system gives every hash map.
 #[must_use]
-pub(crate) fn seed() -> u64 {
+pub fn seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
