@@ -700,11 +700,17 @@ fn a_damaged_state_is_moved_aside_and_not_fatal() {
     let state = daemon.directory.path().join("state");
     std::fs::create_dir_all(&state).unwrap();
     std::fs::write(state.join("state"), "rubbish").unwrap();
+    // Its socket is there before it has read its state.
     daemon.start();
-    assert_eq!(
-        std::fs::read_to_string(state.join("state.refused")).unwrap(),
-        "rubbish"
-    );
+    let begun = now();
+    let aside = loop {
+        match std::fs::read_to_string(state.join("state.refused")) {
+            Ok(aside) => break aside,
+            Err(error) => assert!(begun.elapsed() < LIMIT, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    assert_eq!(aside, "rubbish");
 }
 
 #[test]
