@@ -39,8 +39,8 @@ pub(super) struct Channel {
 pub(super) struct HandoverSocket {
     socket: OwnedFd,
     path: PathBuf,
-    /// Device and inode of what was bound.
-    identity: (u64, u64),
+    /// Device and inode of what was bound; `None` when the path is a successor's.
+    identity: Option<(u64, u64)>,
 }
 
 impl Channel {
@@ -154,13 +154,19 @@ impl HandoverSocket {
             Ok(identity) => Ok(Self {
                 socket,
                 path: path.to_owned(),
-                identity,
+                identity: Some(identity),
             }),
             Err(error) => {
                 fs::remove_file(&beside).ok();
                 Err(error)
             }
         }
+    }
+
+    /// Leaves the path to the successor. That one puts its own socket there at any moment, also between a look at the path
+    /// and its removal.
+    pub(super) fn leave(&mut self) {
+        self.identity = None;
     }
 
     /// Accepts the next successor; `None` when `end` is readable first.
@@ -188,8 +194,8 @@ impl HandoverSocket {
 
 impl Drop for HandoverSocket {
     fn drop(&mut self) {
-        // A successor may have put its own there.
-        if identity(&self.path).is_ok_and(|identity| identity == self.identity) {
+        // Another process may have put its own there.
+        if identity(&self.path).is_ok_and(|identity| Some(identity) == self.identity) {
             fs::remove_file(&self.path).ok();
         }
     }

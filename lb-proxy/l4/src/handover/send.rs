@@ -114,13 +114,14 @@ impl Drop for HandoverSender {
 }
 
 impl Office {
-    fn run(self, gone: Box<dyn FnOnce() + Send>) {
+    fn run(mut self, gone: Box<dyn FnOnce() + Send>) {
         while !self.stop.load(Ordering::Acquire) {
             match self.door.accept(&self.event) {
                 Ok(None) => {}
                 Ok(Some(channel)) => match self.serve(channel) {
                     Ok(n_connections) => {
                         tracing::info!(connections = n_connections, "Handed over to a successor");
+                        self.door.leave();
                         drop(self);
                         return gone();
                     }

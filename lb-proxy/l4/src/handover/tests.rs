@@ -329,6 +329,7 @@ fn an_attempt_under_way_is_finished_by_the_successor() {
     let (next, predecessor) = new(next, &path);
     assert_eq!(predecessor.take(next.engine()).unwrap().sessions, 1);
     was.gone.recv_timeout(LIMIT).unwrap();
+    assert!(path.exists(), "the path is the successor's from here on");
     assert_eq!(read_exact(&mut client, 7), b"patient");
     drop(client);
     next.until_sessions(0);
