@@ -101,7 +101,7 @@ impl fmt::Display for Fault {
             Self::DiskFull(place) => write!(f, "disk full, {}", at(place)),
             Self::UpstreamAway => f.write_str("upstream away"),
             Self::PowerCut(place) => write!(f, "power cut and boot, {}", at(place)),
-            Self::PostsByNobody => f.write_str("attack: POSTs by nobody"),
+            Self::PostsByNobody => f.write_str("attack: POSTs by a local user"),
             Self::ForgedAdvertisements => f.write_str("attack: forged VRRP"),
             Self::IdleConnections => f.write_str("attack: idle connections"),
             Self::HalfRequests => f.write_str("attack: half requests at admin ports"),
