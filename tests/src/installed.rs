@@ -180,7 +180,7 @@ impl Installed {
     ///
     /// # Panics
     ///
-    /// Panics if there is none of that name.
+    /// Panics if the node has no such unit.
     #[must_use]
     pub fn unit(&self, name: &str) -> String {
         let path = format!("etc/systemd/system/outpost-{name}");

@@ -137,7 +137,7 @@ impl Rig {
     /// Stops, and looks whether every acknowledged image is on every node.
     fn stop(self) -> Table {
         let mut table = self.table;
-        let (_, images) = self.clients.stop();
+        let images = self.clients.stop();
         table.n_images = images.len();
         for (name, address) in NODES {
             let missing = images.missing(&self.site.client, address);

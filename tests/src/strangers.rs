@@ -22,7 +22,7 @@ pub struct Strangers {
 }
 
 impl Strangers {
-    /// Opens so many connections to each address, and returns when they were open once.
+    /// Opens this many connections to each address, and returns when each of them has been open once.
     #[must_use]
     pub fn on(machine: &Machine, addresses: &[SocketAddr], each: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));

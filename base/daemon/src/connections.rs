@@ -143,13 +143,7 @@ impl Connections {
                 id,
                 signal,
             }))),
-            Err(refusal) => {
-                count(
-                    &self.refused,
-                    Refusal::ALL.iter().position(|one| *one == refusal),
-                );
-                Err(refusal)
-            }
+            Err(refusal) => Err(self.refuse(refusal)),
         }
     }
 
@@ -157,6 +151,13 @@ impl Connections {
     #[must_use]
     pub fn has_free(&self, source: Source, class: Class, opening: Opening) -> bool {
         self.state.lock().admission.has_free(source, class, opening)
+    }
+
+    /// Counts a refusal.
+    fn refuse(&self, refusal: Refusal) -> Refusal {
+        let place = Refusal::ALL.iter().position(|one| *one == refusal);
+        count(&self.refused, place);
+        refusal
     }
 
     fn end(&self, state: &mut State, ended: &[Ended]) {
@@ -326,11 +327,7 @@ impl Place {
             connections.end(state, &decision.ended);
             decision.outcome.map(drop)
         });
-        if let Err(refusal) = moved {
-            let place = Refusal::ALL.iter().position(|one| *one == refusal);
-            count(&connections.refused, place);
-        }
-        moved
+        moved.map_err(|refusal| connections.refuse(refusal))
     }
 
     fn blocked(&self, is_blocked: bool) {

@@ -93,6 +93,13 @@ fn channels() -> (Channels, watch::Receiver<BTreeSet<PathBuf>>) {
     (channels, directories)
 }
 
+/// Histories are kept beside the zones, and serials have to rise.
+fn keeps_histories(plan: &mut Plan) {
+    let file = plan.zones.declared[0].file.clone().unwrap();
+    plan.history.directory = Some(file.with_file_name("history"));
+    plan.zones.guard.serial_must_rise = true;
+}
+
 impl Desk {
     fn open(files: &[(&str, &str)]) -> Self {
         Self::open_with(files, |_| {})
@@ -102,6 +109,17 @@ impl Desk {
         let (desk, loaded) = Self::begin(files, set, &load());
         loaded.blocking_recv().unwrap();
         desk
+    }
+
+    /// Writes a zone into its file, and has it loaded: its serial and the number of its records.
+    #[expect(clippy::unwrap_in_result, reason = "the result is that of the load")]
+    fn load(&self, zone: &str, text: &str) -> Result<(u32, usize), NotLoaded> {
+        self.folder.write(&format!("{zone}zone"), text);
+        let (done, outcomes) = oneshot::channel();
+        let command = Command::Reload(Some(zone.parse().unwrap()), done);
+        self.publisher.send(command).unwrap();
+        let outcomes = outcomes.blocking_recv().unwrap().unwrap();
+        outcomes[0].result.clone()
     }
 
     /// A publisher whose zones still load.

@@ -162,7 +162,7 @@ pub(super) struct Clients {
 const STREAMS: usize = 4;
 /// How long a try may take.
 const TRY: Duration = Duration::from_secs(1);
-/// How long a connection and what is asked over it may take.
+/// The time for a connection and one request over it.
 const CONNECTION: Duration = Duration::from_secs(5);
 /// How old an image is before others pull it.
 const AGE: Duration = Duration::from_secs(3);
@@ -198,15 +198,15 @@ impl Clients {
         std::mem::take(&mut *self.shared.done.lock())
     }
 
-    /// Stops, and gives the last exchanges.
-    pub(super) fn stop(mut self) -> (Vec<Exchange>, Images) {
+    /// Stops, and gives the images that pushes were acknowledged for.
+    pub(super) fn stop(mut self) -> Images {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             thread.join().expect("clients do not panic");
         }
         let images = self.shared.images.lock().clone();
         let https = self.shared.https.clone();
-        (self.take(), Images { images, https })
+        Images { images, https }
     }
 }
 

@@ -183,11 +183,7 @@ impl Node {
 
     /// The power goes: every process is gone, and with it what was in memory.
     pub(super) fn cut_power(&self) {
-        let mut services = std::mem::take(&mut *self.services.lock());
-        for service in services.values_mut() {
-            service.is_wanted = false;
-        }
-        drop(services);
+        drop(std::mem::take(&mut *self.services.lock()));
         self.machine().reset();
     }
 

@@ -17,24 +17,11 @@ fn zone(serial: u32) -> String {
 }
 
 fn open() -> Desk {
-    Desk::open_with(&[("a.test.", &zone(1))], |plan| {
-        let file = plan.zones.declared[0].file.clone().unwrap();
-        plan.history.directory = Some(file.with_file_name("history"));
-        plan.zones.guard.serial_must_rise = true;
-    })
+    Desk::open_with(&[("a.test.", &zone(1))], keeps_histories)
 }
 
 fn name() -> Name {
     "a.test.".parse().unwrap()
-}
-
-fn load(desk: &Desk, text: &str) -> Result<(u32, usize), NotLoaded> {
-    desk.folder.write("a.test.zone", text);
-    let (done, outcomes) = oneshot::channel();
-    let command = Command::Reload(Some(name()), done);
-    desk.publisher.send(command).unwrap();
-    let outcomes = outcomes.blocking_recv().unwrap().unwrap();
-    outcomes[0].result.clone()
 }
 
 fn ask_back(desk: &Desk, serial: u32) -> oneshot::Receiver<Result<RolledBack, NotRolledBack>> {
@@ -55,7 +42,7 @@ fn back(desk: &Desk, serial: u32) -> Result<u32, NotRolledBack> {
 fn a_zone_goes_back_and_forth_until_its_file_changes() {
     let desk = open();
     for serial in 2..=4 {
-        load(&desk, &zone(serial)).unwrap();
+        desk.load("a.test.", &zone(serial)).unwrap();
     }
     assert_eq!(back(&desk, 2), Ok(5));
     assert_eq!(desk.ask("a.a.test."), (0, vec![2]));
@@ -63,9 +50,11 @@ fn a_zone_goes_back_and_forth_until_its_file_changes() {
     let rollback = desk.report("a.test.").rollback.clone().unwrap();
     assert_eq!((rollback.to, rollback.file), (2, 4));
     // The same file again, however it is written.
-    assert_eq!(load(&desk, &zone(4)).unwrap().0, 5);
+    assert_eq!(desk.load("a.test.", &zone(4)).unwrap().0, 5);
     assert_eq!(
-        load(&desk, &format!("; the same\n{}", zone(4))).unwrap().0,
+        desk.load("a.test.", &format!("; the same\n{}", zone(4)))
+            .unwrap()
+            .0,
         5
     );
     assert_eq!(back(&desk, 4), Ok(6), "forth, to the version of the file");
@@ -79,7 +68,7 @@ fn a_zone_goes_back_and_forth_until_its_file_changes() {
     let kept = histories::read(&file, &name());
     assert_eq!(kept.newest().map(dns_history::Version::serial), Some(7));
     assert_eq!(kept.rollback().map(|rollback| rollback.to), Some(2));
-    load(&desk, &zone(8)).unwrap();
+    desk.load("a.test.", &zone(8)).unwrap();
     assert_eq!(desk.report("a.test.").rollback, None);
     assert_eq!(desk.ask("a.a.test."), (0, vec![8]));
     desk.publisher.stop();
@@ -91,9 +80,12 @@ fn a_zone_goes_back_and_forth_until_its_file_changes() {
 #[test]
 fn a_new_version_beside_a_rollback_is_judged_by_what_is_served() {
     let desk = open();
-    load(&desk, &zone(2)).unwrap();
+    desk.load("a.test.", &zone(2)).unwrap();
     assert_eq!(back(&desk, 1), Ok(3));
-    assert!(matches!(load(&desk, &zone(3)), Err(NotLoaded::Held(_))));
+    assert!(matches!(
+        desk.load("a.test.", &zone(3)),
+        Err(NotLoaded::Held(_))
+    ));
     assert_eq!(desk.ask("a.a.test."), (0, vec![1]));
     assert!(
         matches!(back(&desk, 2), Err(NotRolledBack::Refused(_))),
@@ -110,7 +102,7 @@ fn a_new_version_beside_a_rollback_is_judged_by_what_is_served() {
 #[test]
 fn what_cannot_be_rolled_back_says_why() {
     let desk = open();
-    load(&desk, &zone(2)).unwrap();
+    desk.load("a.test.", &zone(2)).unwrap();
     let refusal = |serial| match back(&desk, serial) {
         Err(NotRolledBack::Refused(why)) => why,
         other => panic!("{other:?}"),
@@ -125,7 +117,7 @@ fn what_cannot_be_rolled_back_says_why() {
     let outcome = outcome.blocking_recv().unwrap();
     assert!(matches!(outcome, Err(NotRolledBack::NoSuchZone)));
     // Two at once: one of them is carried out, and nobody is told that both were.
-    load(&desk, &zone(3)).unwrap();
+    desk.load("a.test.", &zone(3)).unwrap();
     let (first, second) = (ask_back(&desk, 1), ask_back(&desk, 2));
     let results = [first, second].map(|one| one.blocking_recv().unwrap().is_ok());
     let to = desk

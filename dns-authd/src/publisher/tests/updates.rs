@@ -11,14 +11,8 @@ fn zone(serial: u32, more: &str) -> String {
     format!("$TTL 60\n@ SOA a b {serial} 2 3 4 60\n NS a\na A 192.0.2.1\n{more}")
 }
 
-fn set(plan: &mut Plan) {
-    let file = plan.zones.declared[0].file.clone().unwrap();
-    plan.history.directory = Some(file.with_file_name("history"));
-    plan.zones.guard.serial_must_rise = true;
-}
-
 fn open() -> Desk {
-    Desk::open_with(&[("a.test.", &zone(1, ""))], set)
+    Desk::open_with(&[("a.test.", &zone(1, ""))], keeps_histories)
 }
 
 fn name() -> Name {
@@ -72,16 +66,6 @@ fn update(desk: &Desk, changes: &[&str]) -> Rcode {
     send(desk, &name(), changes).blocking_recv().unwrap()
 }
 
-#[expect(clippy::unwrap_in_result, reason = "the result is that of the load")]
-fn load(desk: &Desk, text: &str) -> Result<(u32, usize), NotLoaded> {
-    desk.folder.write("a.test.zone", text);
-    let (done, outcomes) = oneshot::channel();
-    let command = Command::Reload(Some(name()), done);
-    desk.publisher.send(command).unwrap();
-    let outcomes = outcomes.blocking_recv().unwrap().unwrap();
-    outcomes[0].result.clone()
-}
-
 fn serial(desk: &Desk) -> u32 {
     desk.report("a.test.").serial
 }
@@ -96,7 +80,7 @@ fn again(desk: Desk, more: impl FnOnce(&mut Plan)) -> Desk {
     let history = desk.folder.path().join("history");
     desk.publisher.stop();
     let next = Desk::open_with(&[("a.test.", &text)], |plan| {
-        set(plan);
+        keeps_histories(plan);
         let to = plan.history.directory.clone().unwrap();
         fs::create_dir_all(&to).unwrap();
         for file in fs::read_dir(history).unwrap() {
@@ -173,16 +157,19 @@ fn an_edited_file_and_the_updates_are_served_together() {
         Rcode::NOERROR
     );
     // The same file is no news.
-    assert_eq!(load(&desk, &zone(1, "")).unwrap().0, 2);
+    assert_eq!(desk.load("a.test.", &zone(1, "")).unwrap().0, 2);
     // Another one needs no higher serial: the zone's rises.
     for (number, expected) in [(1, 3), (2, 4), (9, 9), (3, 10)] {
         let text = zone(number, &format!("file{expected} A 192.0.2.9\n"));
-        assert_eq!(load(&desk, &text).unwrap().0, expected, "{number}");
+        assert_eq!(desk.load("a.test.", &text).unwrap().0, expected, "{number}");
         assert_eq!(desk.ask(&format!("file{expected}.a.test.")).0, 0);
         assert_eq!(desk.ask("x.a.test."), (0, vec![7]));
         assert_eq!(desk.ask("a.a.test."), (0, vec![2]));
     }
-    assert!(matches!(load(&desk, BROKEN), Err(NotLoaded::Broken(_))));
+    assert!(matches!(
+        desk.load("a.test.", BROKEN),
+        Err(NotLoaded::Broken(_))
+    ));
     assert_eq!(update(&desk, &["IN y A 192.0.2.8"]), Rcode::NOERROR);
     // Edited while no server runs.
     desk.folder
@@ -195,7 +182,8 @@ fn an_edited_file_and_the_updates_are_served_together() {
     assert_eq!(desk.ask("file10.a.test.").0, 3);
     // A file that has all of it ends the updates.
     let text = zone(20, "last A 192.0.2.9\nx A 192.0.2.7\ny A 192.0.2.8\n");
-    load(&desk, &text.replace("192.0.2.1\n", "192.0.2.2\n")).unwrap();
+    desk.load("a.test.", &text.replace("192.0.2.1\n", "192.0.2.2\n"))
+        .unwrap();
     assert_eq!(
         (serial(&desk), desk.report("a.test.").updates.clone()),
         (20, None)
@@ -240,7 +228,7 @@ fn a_zone_that_is_written_into_its_file_has_no_updates_left() {
 fn what_cannot_be_updated_says_so_and_stays_as_it_was() {
     let desk = open();
     let many: String = (0..100).map(|n| format!("m{n} A 192.0.2.9\n")).collect();
-    load(&desk, &zone(2, &many)).unwrap();
+    desk.load("a.test.", &zone(2, &many)).unwrap();
     assert_eq!(update(&desk, &["IN x A 192.0.2.7"]), Rcode::NOERROR);
     // Rolled back, until the files change.
     let (done, outcome) = oneshot::channel();
@@ -249,7 +237,7 @@ fn what_cannot_be_updated_says_so_and_stays_as_it_was() {
         .unwrap();
     outcome.blocking_recv().unwrap().unwrap();
     assert_eq!(update(&desk, &["IN y A 192.0.2.7"]), Rcode::REFUSED);
-    load(&desk, &zone(9, &many)).unwrap();
+    desk.load("a.test.", &zone(9, &many)).unwrap();
     // A loss that is no accident of a few records.
     let desk = again(desk, |plan| plan.zones.guard.largest_loss = 50);
     let removals: Vec<String> = (0..65).map(|n| format!("ANY m{n} A")).collect();
@@ -281,11 +269,14 @@ fn a_version_that_is_held_back_is_judged_again_behind_an_update() {
             &zone(5, "b A 192.0.2.2\nc A 192.0.2.3\nd A 192.0.2.4\n"),
         )],
         |plan| {
-            set(plan);
+            keeps_histories(plan);
             plan.zones.guard.largest_loss = 30;
         },
     );
-    assert!(matches!(load(&desk, &zone(6, "")), Err(NotLoaded::Held(_))));
+    assert!(matches!(
+        desk.load("a.test.", &zone(6, "")),
+        Err(NotLoaded::Held(_))
+    ));
     assert_eq!(update(&desk, &["IN x A 192.0.2.7"]), Rcode::NOERROR);
     wait("it is held back again", || {
         desk.report("a.test.").held.is_some()

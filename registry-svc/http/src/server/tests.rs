@@ -583,7 +583,7 @@ fn a_header_comes_before_tls() {
     });
 }
 
-/// What is said, and whether its end is counted.
+/// Octets that a client sends, and whether the service counts the end of the connection.
 type Said = Vec<(Vec<u8>, bool)>;
 
 #[test]

@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::sink::Sink;
 
-/// An OCI layout of images with so many blobs each, a configuration among them.
+/// An OCI layout of images with this many blobs each, one of them the configuration.
 fn layout(n_images: usize, n_blobs: usize, length: usize) -> Scratch {
     let scratch = Scratch::new();
     let blob = |kind: &str, octets: Vec<u8>| -> Value {
