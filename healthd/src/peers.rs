@@ -15,7 +15,7 @@ mod listener;
 mod session;
 
 use std::net::{IpAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use daemon::connections::Table;
@@ -41,6 +41,20 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The key of the detail on `/readyz`.
 const DETAIL: &str = "exchange";
 
+/// The node's certificate, as soon as it could be read; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeCertificate(Arc<OnceLock<Arc<Identity>>>);
+
+impl NodeCertificate {
+    /// Reads the files again, for new connections. If they cannot be used, the present certificate stays.
+    ///
+    /// # Errors
+    /// When they cannot be used.
+    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+        self.0.get().map_or(Ok(()), |identity| identity.reload())
+    }
+}
+
 /// The exchange, with its sockets open.
 pub(crate) struct Exchange {
     config: ExchangeConfig,
@@ -65,11 +79,14 @@ impl Exchange {
         view: NodeView,
         (readiness, table): (&Readiness, &Table),
         guard: &Guard,
-    ) {
+    ) -> NodeCertificate {
         let (readiness, table) = (readiness.clone(), table.clone());
         let shown = (driver.clone(), view);
+        let certificate = NodeCertificate::default();
+        let found = certificate.clone();
+        let take = move |identity| Arc::clone(found.0.get_or_init(|| Arc::new(identity)));
         match self.identity() {
-            Ok(identity) => self.run(identity, shown, (readiness, table), guard.clone()),
+            Ok(identity) => self.run(take(identity), shown, (readiness, table), guard.clone()),
             Err(error) => {
                 say_unreadable(&error, &readiness);
                 let mut guard = guard.clone();
@@ -79,10 +96,11 @@ impl Exchange {
                         () = guard.asked() => return,
                     };
                     readiness.set_reason(DETAIL, None);
-                    self.run(identity, shown, (readiness, table), guard);
+                    self.run(take(identity), shown, (readiness, table), guard);
                 });
             }
         }
+        certificate
     }
 
     fn identity(&self) -> Result<Identity, TlsError> {
@@ -108,13 +126,12 @@ impl Exchange {
 
     fn run(
         self,
-        identity: Identity,
+        identity: Arc<Identity>,
         (driver, view): (Driver, NodeView),
         (readiness, table): (Readiness, Table),
         guard: Guard,
     ) {
         let Self { config, listeners } = self;
-        let identity = Arc::new(identity);
         let settings = config.settings.clone();
         driver.leases().begin(&settings);
         driver.step(|monitor, now| monitor.exchange(settings, now));

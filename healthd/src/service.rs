@@ -12,7 +12,7 @@ use api::healthd::Detail;
 use config_text::{counted, counted_as};
 use daemon::admin::Routes;
 use daemon::clock;
-use daemon::config::{Common, Problems};
+use daemon::config::{Common, Problem, Problems};
 use daemon::drain::Drain;
 use daemon::listen::path::Bound;
 use daemon::readiness::Readiness;
@@ -34,7 +34,7 @@ use crate::page::Page;
 use crate::page::nodes::NodeView;
 use crate::page::published::Published;
 use crate::page::services::{Asker, Listeners as ServiceListeners};
-use crate::peers::Exchange;
+use crate::peers::{Exchange, NodeCertificate};
 use crate::saver::Saver;
 use crate::state::{self, Store};
 use crate::{explain, marks, status, view};
@@ -58,6 +58,7 @@ pub struct Healthd {
     drain: Drain,
     /// Holds the configured targets.
     configured: SubscriberId,
+    certificate: NodeCertificate,
     /// The number of the last statement of configured targets.
     n_statements: Mutex<u64>,
     max_series: Arc<AtomicUsize>,
@@ -110,14 +111,14 @@ impl Service for Healthd {
         warn_of_waiting(&driver, configured, CONFIGURATION, n_waiting);
         let (drain, guard) = Drain::new();
         let shown = (&context.readiness, &context.connections);
-        if let Some(exchange) = exchange {
+        let certificate = exchange.map(|exchange| {
             let view = NodeView::new(
                 driver.clone(),
                 Arc::clone(&asker),
                 context.readiness.clone(),
             );
-            exchange.start(&driver, view, shown, &guard);
-        }
+            exchange.start(&driver, view, shown, &guard)
+        });
         drop(driver.run());
         context.progress.register("engine", driver.heartbeat());
         let max_series = Arc::new(AtomicUsize::new(config.file.metrics.targets));
@@ -146,6 +147,7 @@ impl Service for Healthd {
             saver,
             drain,
             configured,
+            certificate: certificate.unwrap_or_default(),
             n_statements: Mutex::new(1),
             max_series,
             names,
@@ -155,6 +157,10 @@ impl Service for Healthd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
+        // What can be refused comes before what is taken up.
+        self.certificate
+            .reload()
+            .map_err(|error| Problem::new(daemon::exit::chain(&error)))?;
         let limits = within_descriptors(config.limits());
         let n_targets = config.targets.len();
         let mut number = self.n_statements.lock();

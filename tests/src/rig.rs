@@ -14,6 +14,7 @@
 //! kernel), and the hardening of units beyond users and capabilities. `tests/it/nodes` has systemd for those.
 
 mod faults;
+mod limits;
 mod load;
 mod process;
 mod site;
@@ -105,6 +106,8 @@ struct Rig {
     holders: Holders,
     /// The exchanges since the fault began.
     recent: Vec<Exchange>,
+    /// The most memory, in KiB, and the most threads that a process of each service has had.
+    peaks: BTreeMap<&'static str, [u64; 2]>,
     table: Table,
 }
 
@@ -123,6 +126,7 @@ impl Rig {
             clients: Clients::start(&site),
             site,
             recent: Vec::new(),
+            peaks: BTreeMap::new(),
             table: Table::default(),
         };
         // Addresses, leases, synchronised clocks.
@@ -137,6 +141,7 @@ impl Rig {
     /// Stops, and looks whether every acknowledged image is on every node.
     fn stop(self) -> Table {
         let mut table = self.table;
+        table.peaks = self.peaks.into_iter().collect();
         let images = self.clients.stop();
         table.n_images = images.len();
         for (name, address) in NODES {
@@ -179,6 +184,12 @@ impl Rig {
         }
         for node in &self.site.nodes {
             mistakes.extend(node.surprises());
+            for service in SERVICES {
+                let peak = self.peaks.entry(service).or_default();
+                for (peak, key) in peak.iter_mut().zip(["VmHWM", "Threads"]) {
+                    *peak = (*peak).max(node.status(service, key).unwrap_or(0));
+                }
+            }
         }
         let silences = gaps.map(Gap::stop);
         Row::of(fault, &self.recent, silences, took, mistakes)

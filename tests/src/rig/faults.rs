@@ -16,7 +16,7 @@ use crate::dns::{A, Question};
 use crate::installed::nobody;
 use crate::netns::Machine;
 
-use super::load::Kind;
+use super::load::{self, Kind};
 use super::site::{API, NODES, SILENT, Site, fill};
 
 /// The node that a fault strikes.
@@ -75,6 +75,10 @@ pub enum Fault {
     HalfRequests,
     /// Names below a zone whose server is silent, hundreds a second.
     SilentZone,
+    /// Clients push large layers to the holder at once.
+    LargePushes,
+    /// Every node gets a new certificate, and so does the authority.
+    NewCertificates,
 }
 
 impl fmt::Display for Fault {
@@ -106,6 +110,8 @@ impl fmt::Display for Fault {
             Self::IdleConnections => f.write_str("attack: idle connections"),
             Self::HalfRequests => f.write_str("attack: half requests at admin ports"),
             Self::SilentZone => f.write_str("attack: random names, silent zone"),
+            Self::LargePushes => f.write_str("4 clients push 40 MiB each, holder"),
+            Self::NewCertificates => f.write_str("new certificates"),
         }
     }
 }
@@ -145,6 +151,8 @@ impl Fault {
             Self::IdleConnections,
             Self::HalfRequests,
             Self::SilentZone,
+            Self::LargePushes,
+            Self::NewCertificates,
         ]);
         all
     }
@@ -266,6 +274,13 @@ impl Fault {
             Self::IdleConnections => idle_connections(site, lasts),
             Self::HalfRequests => half_requests(site, lasts),
             Self::SilentZone => ask_silent_zone(&site.attacker, lasts),
+            Self::LargePushes => return push_large(site, NODES[holder].1, lasts),
+            Self::NewCertificates => {
+                site.renew_certificates();
+                reload(site);
+                wait();
+                return site.old_certificates();
+            }
         }
         Vec::new()
     }
@@ -492,4 +507,32 @@ fn ask_silent_zone(attacker: &Machine, lasts: Duration) {
             std::thread::sleep(Duration::from_secs(1) / SILENT_RATE);
         }
     });
+}
+
+/// Clients that push large layers.
+const N_LARGE: u64 = 4;
+
+/// Each client begins another push until the time is over. The pushes that were refused.
+fn push_large(site: &Site, node: Ipv4Addr, lasts: Duration) -> Vec<String> {
+    let until = Instant::now() + lasts;
+    let pushing = |client: u64| {
+        let mut number = client << 32;
+        while Instant::now() < until {
+            if let Err(why) = load::push_large(&site.https, node, number) {
+                return Some(why);
+            }
+            number += 1;
+        }
+        None
+    };
+    let results = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..N_LARGE)
+            .map(|client| scope.spawn(move || site.client.inside(|| pushing(client))))
+            .collect();
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended
+            .map(|ended| ended.expect("pushing does not panic"))
+            .collect::<Vec<_>>()
+    });
+    results.into_iter().flatten().collect()
 }

@@ -355,20 +355,7 @@ impl Shared {
     }
 
     fn push(&self, node: Ipv4Addr, number: u64) -> Result<(), Failure> {
-        let layer = layer(number);
-        let config = b"{}".to_vec();
-        for blob in [&layer, &config] {
-            let digest = digest_of(blob);
-            let request = format!("POST {}/blobs/uploads/?digest={digest}", repository(number));
-            self.expect(node, &request, blob, 201)?;
-        }
-        let manifest = format!(
-            r#"{{"schemaVersion":2,"mediaType":"{MANIFEST}","config":{},"layers":[{}]}}"#,
-            describe("application/vnd.oci.image.config.v1+json", &config),
-            describe("application/vnd.oci.image.layer.v1.tar", &layer),
-        );
-        let request = format!("PUT {}/manifests/n{number}", repository(number));
-        self.expect(node, &request, manifest.as_bytes(), 201)?;
+        let manifest = push(&self.https, node, number, &layer(number))?;
         self.images.lock().push(Image {
             number,
             acknowledged: Instant::now(),
@@ -376,22 +363,41 @@ impl Shared {
         });
         Ok(())
     }
+}
 
-    fn expect(
-        &self,
-        node: Ipv4Addr,
-        request: &str,
-        body: &[u8],
-        status: u16,
-    ) -> Result<(), Failure> {
-        let (found, _, answer) = exchange(&self.https, node, request, body)?;
-        match found == status {
-            true => Ok(()),
-            false => {
-                let answer = String::from_utf8_lossy(&answer);
-                Err(Failure::Next(format!("{request}: {found} {answer}")))
-            }
+/// Pushes an image of one layer, and gives its manifest.
+fn push(https: &tls::Client, node: Ipv4Addr, number: u64, layer: &[u8]) -> Result<String, Failure> {
+    let expect = |request: &str, body: &[u8]| match exchange(https, node, request, body)? {
+        (201, ..) => Ok(()),
+        (found, _, answer) => {
+            let answer = String::from_utf8_lossy(&answer);
+            Err(Failure::Next(format!("{request}: {found} {answer}")))
         }
+    };
+    let config = b"{}";
+    for blob in [layer, config] {
+        let digest = digest_of(blob);
+        let request = format!("POST {}/blobs/uploads/?digest={digest}", repository(number));
+        expect(&request, blob)?;
+    }
+    let manifest = format!(
+        r#"{{"schemaVersion":2,"mediaType":"{MANIFEST}","config":{},"layers":[{}]}}"#,
+        describe("application/vnd.oci.image.config.v1+json", config),
+        describe("application/vnd.oci.image.layer.v1.tar", layer),
+    );
+    let request = format!("PUT {}/manifests/n{number}", repository(number));
+    expect(&request, manifest.as_bytes())?;
+    Ok(manifest)
+}
+
+/// Pushes an image with a large layer, whatever it takes.
+pub(super) fn push_large(https: &tls::Client, node: Ipv4Addr, number: u64) -> Result<(), String> {
+    const SIZE: usize = 40 << 20;
+    let mut large = vec![0; SIZE];
+    large[..8].copy_from_slice(&number.to_be_bytes());
+    match push(https, node, number, &large) {
+        Ok(_) => Ok(()),
+        Err(Failure::Next(why) | Failure::Wrong(why)) => Err(format!("a large push: {why}")),
     }
 }
 

@@ -21,6 +21,8 @@ use crate::installed::{Installed, READY, values};
 use crate::netns::Machine;
 use crate::wait;
 
+use super::limits::Limits;
+
 /// How long after its end systemd starts a service again: `RestartSec=` of its unit.
 const RESTART: Duration = Duration::from_millis(200);
 
@@ -44,8 +46,12 @@ struct Service {
     sockets: Sockets,
     /// How often it ended although nothing here ended it.
     n_surprises: u32,
+    /// How often the kernel ended it for its memory, as far as told.
+    n_killed: u64,
     /// The end of its log when that happened last.
     last_words: String,
+    /// The limits of each slot. A group goes after its processes.
+    limits: BTreeMap<&'static str, Limits>,
 }
 
 impl Node {
@@ -68,13 +74,19 @@ impl Node {
         assert!(status.is_ok_and(|status| status.success()), "{redirect}");
         let mut services = self.services.lock();
         for name in SERVICES {
+            let limits = |slot| {
+                let unit = self.installed.unit(&format!("{name}-{slot}.service"));
+                (slot, Limits::of(&unit))
+            };
             let mut service = Service {
                 slot: "a",
+                limits: ["a", "b"].map(limits).into(),
                 daemon: None,
                 ended: None,
                 is_wanted: true,
                 sockets: Sockets::bind(&self.installed, name),
                 n_surprises: 0,
+                n_killed: 0,
                 last_words: String::new(),
             };
             service.start(&self.installed, name);
@@ -206,19 +218,22 @@ impl Node {
                 let words = std::mem::take(&mut service.last_words);
                 found.push(format!("{name} ended by itself:\n{words}"));
             }
+            let n_killed = service.limits.values().map(Limits::n_killed).sum();
+            if n_killed > std::mem::replace(&mut service.n_killed, n_killed) {
+                found.push(format!("{name} wanted more memory than its unit allows"));
+            }
         }
         found
     }
 
-    /// The memory that the process of a service has, in KiB: `VmRSS` of proc(5).
-    pub(super) fn resident(&self, name: &str) -> Option<u64> {
+    /// A number of the process of a service, by its key in `/proc/PID/status`: proc(5).
+    pub(super) fn status(&self, name: &str, key: &str) -> Option<u64> {
         let services = self.services.lock();
         let id = services.get(name)?.daemon.as_ref()?.id();
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.split_whitespace().next()?.parse().ok()
+        let mut lines = status.lines().filter_map(|line| line.split_once(':'));
+        let value = lines.find_map(|(name, value)| (name == key).then_some(value))?;
+        value.split_whitespace().next()?.parse().ok()
     }
 
     /// The log of a service.
@@ -234,7 +249,8 @@ impl Node {
 impl Service {
     fn start(&mut self, node: &Installed, name: &str) {
         let command = node.command_of(name, self.slot);
-        self.daemon = Some(self.sockets.spawn(name, &command));
+        let limits = &self.limits[self.slot];
+        self.daemon = Some(self.sockets.spawn(name, limits, &command));
         self.ended = None;
     }
 
@@ -286,12 +302,12 @@ impl Sockets {
         sockets
     }
 
-    /// Starts a process that is given these sockets, as by systemd.
-    fn spawn(&self, name: &str, command: &Command) -> Daemon {
+    /// Starts a process within limits that is given these sockets, as by systemd.
+    fn spawn(&self, name: &str, limits: &Limits, command: &Command) -> Daemon {
         // Only one child at a time may inherit descriptors.
         static ONE: Mutex<()> = Mutex::new(());
         let one = ONE.lock();
-        let mut script = String::new();
+        let mut script = limits.script();
         let mut names = Vec::new();
         let mut inherited = Vec::new();
         for (to, (socket, label)) in (3..).zip(&self.held) {

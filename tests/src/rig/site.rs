@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bundle::{Site as Files, images, other};
+use crate::bundle::{Site as Files, images, other, text, well};
+use crate::daemon::run;
 use crate::dns::NOERROR;
 use crate::installed::Installed;
 use crate::netns::{Machine, Network};
@@ -124,7 +125,7 @@ pub(super) struct Site {
     _clock: time::Server,
     _servers: Vec<Server>,
     _network: Network,
-    _files: Files,
+    files: Files,
     _disks: Disks,
 }
 
@@ -139,7 +140,7 @@ impl Site {
         let nodes = NODES.iter().map(|(name, address)| {
             let machine = network.machine(name, &format!("{address}/24"));
             let root = Scratch::new(name);
-            disks.mount(root.join("var/lib"));
+            disks.mount(&root);
             Arc::new(Node::new(Installed::on(
                 machine, root, &files, &bundle, name,
             )))
@@ -171,7 +172,7 @@ impl Site {
             _clock: clock,
             _servers: servers,
             _network: network,
-            _files: files,
+            files,
             _disks: disks,
         }
     }
@@ -182,6 +183,37 @@ impl Site {
         if is_there {
             self.upstream = Some(start_upstream(&self.outside));
         }
+    }
+
+    /// Renews every certificate, and installs the site again on each node.
+    pub(super) fn renew_certificates(&self) {
+        well(&["pki", "make", "--renew", &self.files.path("site.toml")]);
+        let bundle = self.files.bundle(&images("0.1.0"), "bundle");
+        for (node, (name, _)) in self.nodes.iter().zip(NODES) {
+            node.installed.update(&bundle, name);
+        }
+    }
+
+    /// The ports at which a node still shows another certificate than the one that was made for it last.
+    pub(super) fn old_certificates(&self) -> Vec<String> {
+        let mut old = Vec::new();
+        for (name, address) in NODES {
+            let made = self.files.path(&format!("pki/nodes/{name}.crt"));
+            let made = other("openssl", &["x509", "-in", &made, "-noout", "-serial"]);
+            // The registry for clients and between nodes, and the exchange of findings.
+            for port in [5443, 5444, 5445] {
+                let script = format!(
+                    "openssl s_client -connect {address}:{port} </dev/null 2>/dev/null | openssl x509 -noout -serial"
+                );
+                let mut command = self.client.command("sh");
+                command.args(["-c", &script]);
+                let (_, shown, _) = run(command);
+                if shown != made {
+                    old.push(format!("{name}:{port} shows {shown:?}, not {made:?}"));
+                }
+            }
+        }
+        old
     }
 
     /// The node that has an address, if one has.
@@ -219,7 +251,8 @@ fn stream(mut stream: &std::net::TcpStream) {
     }
 }
 
-/// The disks of the nodes: in memory, so that they can be full without filling anything.
+/// The disks of the nodes, each a file system in a sparse file: the memory of what is written does not count for the writer, as it
+/// would in a tmpfs.
 #[derive(Default)]
 struct Disks {
     mounted: Vec<PathBuf>,
@@ -229,28 +262,40 @@ struct Disks {
 const SIZE: u64 = 8 << 30;
 
 impl Disks {
-    fn mount(&mut self, path: PathBuf) {
+    fn mount(&mut self, root: &Scratch) {
+        let (image, path) = (root.join("disk.img"), root.join("var/lib"));
         std::fs::create_dir_all(&path).expect("the scratch directory is writable");
-        mount(&path, &format!("size={SIZE},mode=755"));
+        let file = std::fs::File::create(&image).expect("the scratch directory is writable");
+        file.set_len(SIZE).expect("a hole takes no room");
+        let (image, at) = (text(&image), text(&path));
+        other("mkfs.ext4", &["-q", "-m", "0", &image]);
+        other("mount", &["-o", "loop", &image, &at]);
         self.mounted.push(path);
     }
 }
 
 /// A disk has no room left, or has again.
-pub(super) fn fill(path: &Path, is_full: bool) {
-    let found = rustix::fs::statvfs(path).expect("it is mounted");
-    let used = (found.f_blocks - found.f_bfree) * found.f_frsize;
-    let size = if is_full {
-        used.max(found.f_frsize)
-    } else {
-        SIZE
-    };
-    mount(path, &format!("remount,size={size}"));
-}
-
-fn mount(path: &Path, options: &str) {
-    let at = path.display().to_string();
-    other("mount", &["-t", "tmpfs", "-o", options, "rig", &at]);
+pub(super) fn fill(disk: &Path, is_full: bool) {
+    let path = disk.join("filler");
+    if !is_full {
+        std::fs::remove_file(&path).expect("the disk was full");
+        return;
+    }
+    let file = std::fs::File::create(&path).expect("the disk has room for a name");
+    // What holds the blocks together needs some of them, so the last ones come in smaller pieces.
+    let mut size = 0;
+    let mut part = 1;
+    while part <= 64 {
+        let found = rustix::fs::statvfs(disk).expect("it is mounted");
+        let free = found.f_bavail * found.f_frsize / part;
+        if free < found.f_frsize {
+            break;
+        }
+        match rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), size, free) {
+            Ok(()) => size += free,
+            Err(_) => part *= 2,
+        }
+    }
 }
 
 impl Drop for Disks {

@@ -36,7 +36,7 @@ pub fn soak(minutes: u32, mut show: impl FnMut(&Row)) -> (Table, String) {
         let at = begun.elapsed().as_secs_f64() / 3600.0;
         for (number, node) in rig.site.nodes.iter().enumerate() {
             for service in SERVICES {
-                if let Some(resident) = node.resident(service) {
+                if let Some(resident) = node.status(service, "VmRSS") {
                     let of_service = samples.entry((service, number)).or_default();
                     of_service.push((at, as_number(resident)));
                 }

@@ -131,6 +131,8 @@ pub struct Table {
     pub n_images: usize,
     /// The longest time that two nodes had the same virtual address.
     pub both: Duration,
+    /// The most memory, in KiB, and the most threads that a process of each service had.
+    pub peaks: Vec<(&'static str, [u64; 2])>,
     /// What must not be, and belongs to no fault.
     pub mistakes: Vec<String>,
 }
@@ -179,6 +181,13 @@ impl fmt::Display for Table {
             self.n_images
         )?;
         write!(f, "two nodes had one address for at most {milliseconds} ms")?;
+        for (service, [kibibytes, threads]) in &self.peaks {
+            let mebibytes = kibibytes / 1024;
+            write!(
+                f,
+                "\n{service}: at most {mebibytes} MiB and {threads} threads"
+            )?;
+        }
         for mistake in &self.mistakes {
             write!(f, "\n!!! {mistake}")?;
         }
