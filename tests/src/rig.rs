@@ -172,15 +172,6 @@ impl Rig {
         let took = ended.elapsed().saturating_sub(CALM);
         if !is_well {
             mistakes.push(format!("no recovery: {}", self.complaint()));
-            for node in &self.site.nodes {
-                for service in SERVICES {
-                    let log = node.log(service);
-                    let lines: Vec<&str> = log.lines().rev().take(8).collect();
-                    let name = node.machine().namespace();
-                    let lines: Vec<&str> = lines.into_iter().rev().collect();
-                    eprintln!("--- {name} {service}\n{}", lines.join("\n"));
-                }
-            }
         }
         for node in &self.site.nodes {
             mistakes.extend(node.surprises());
@@ -192,7 +183,24 @@ impl Rig {
             }
         }
         let silences = gaps.map(Gap::stop);
-        Row::of(fault, &self.recent, silences, took, mistakes)
+        let row = Row::of(fault, &self.recent, silences, took, mistakes);
+        if !row.mistakes.is_empty() {
+            self.show_logs();
+        }
+        row
+    }
+
+    /// Prints the last lines that each service has logged.
+    fn show_logs(&self) {
+        for node in &self.site.nodes {
+            for service in SERVICES {
+                let log = node.log(service);
+                let lines: Vec<&str> = log.lines().rev().take(10).collect();
+                let name = node.machine().namespace();
+                let lines: Vec<&str> = lines.into_iter().rev().collect();
+                eprintln!("--- {name} {service}\n{}", lines.join("\n"));
+            }
+        }
     }
 
     /// Does something while processes are started again.

@@ -776,9 +776,8 @@ impl Machine {
         self.actions.push_back(Action::AddAddresses(addresses));
         self.advertise(now);
         self.announce(self.settings.announce.count);
-        if self.tenancy.rules() {
-            self.demand(Demand::ASK);
-        }
+        // Where advertisements decide while healthds are away too: nodes that have just started grant the lease to the holder alone.
+        self.demand(Demand::ASK);
         self.changed(from, reason, now);
     }
 
@@ -786,9 +785,7 @@ impl Machine {
     fn become_backup(&mut self, reason: Reason, wait: Wait, now: Instant) {
         let from = self.state();
         self.phase = Phase::Backup(Backup::new(wait, now));
-        if self.tenancy.rules() {
-            self.demand_nothing();
-        }
+        self.demand_nothing();
         self.changed(from, reason, now);
     }
 

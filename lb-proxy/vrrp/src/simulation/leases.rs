@@ -977,42 +977,4 @@ fn lease_of(healthd: &Healthd, known: Lease, now: Instant) -> Lease {
     }
 }
 
-#[test]
-fn a_forged_advertisement_of_the_highest_priority_each_second_moves_nothing() {
-    let mut simulation = Simulation::new(1);
-    let pass = |simulation: &mut Simulation, time: Duration| {
-        let end = simulation.now + time;
-        let mut forged = simulation.now;
-        while simulation.now < end {
-            simulation.now += TICK;
-            if simulation.forging && forged <= simulation.now {
-                simulation.forge();
-                forged = simulation.now + INTERVAL;
-            }
-            simulation.deliver();
-            for node in 0..simulation.nodes.len() {
-                simulation.turn(node);
-            }
-            simulation.check();
-        }
-    };
-    pass(&mut simulation, Duration::from_secs(12));
-    let holder = simulation.active.unwrap();
-    let n_moves = simulation.seen.n_moves;
-    simulation.forging = true;
-    pass(&mut simulation, Duration::from_secs(60));
-    assert_eq!(
-        (simulation.active, simulation.seen.n_moves),
-        (Some(holder), n_moves)
-    );
-    assert_eq!(simulation.gap_since, None);
-    // It does not keep the others from taking over either.
-    simulation.nodes[holder].proxy = None;
-    let killed = simulation.now;
-    simulation.disturbed = killed;
-    pass(&mut simulation, 4 * INTERVAL);
-    assert_ne!(simulation.active, Some(holder));
-    assert!(simulation.gap_since.is_none());
-    let rounds = round_time(TERM);
-    assert!(rounds < INTERVAL);
-}
+mod tests;
