@@ -14,7 +14,7 @@ pub(crate) mod args;
 mod diff;
 mod found;
 mod progress;
-mod record;
+pub(crate) mod record;
 mod system;
 mod uninstall;
 
@@ -62,7 +62,7 @@ fn code(done: anyhow::Result<()>) -> ExitCode {
         cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied)
     };
     exit::code(
-        if error.is::<BundleError>() || error.is::<SignatureError>() {
+        if error.is::<BundleError>() || error.is::<SignatureError>() || error.is::<Older>() {
             exit::DATA
         } else if error.chain().any(is_denied) {
             exit::NO_PERMISSION
@@ -98,6 +98,16 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
             record.node,
             record.domain
         );
+        let (generation, highest) = (manifest.generation, record.highest);
+        // Asked for before, it may be finished.
+        let is_present = generation == record.generation;
+        if generation < highest && !is_present && !args.allow_older {
+            return Err(Older {
+                generation,
+                highest,
+            }
+            .into());
+        }
     }
     anyhow::ensure!(
         !(system.runs() && record.is_some() && has_former_user(&args.root)),
@@ -124,8 +134,12 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
         found: &found,
         plan: &plan,
     };
-    if !plan.is_empty() {
-        install.apply(&mut bundle, record)?;
+    match record {
+        Some(mut record) if plan.is_empty() => {
+            record.note(&bundle);
+            record.write(&args.root)?;
+        }
+        record => install.apply(&mut bundle, record)?,
     }
     // The same key is believed the next time.
     match &args.public_key {
@@ -136,6 +150,16 @@ fn try_run(args: &InstallArgs) -> anyhow::Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// A bundle that is older than what the node has: somebody who has kept one must not bring its faults back.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the bundle has generation {generation}, and this node has had {highest}; nothing was changed; --allow-older installs it"
+)]
+struct Older {
+    generation: u64,
+    highest: u64,
 }
 
 /// Whether the state of a service belongs to the user that all services had.

@@ -40,6 +40,7 @@ mod explain;
 mod image;
 mod images;
 mod install;
+mod number;
 mod pki;
 mod remote;
 mod render;

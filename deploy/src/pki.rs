@@ -46,6 +46,14 @@ pub(crate) enum PkiVerb {
     #[command(after_long_help = ACCEPT_NOTES)]
     Accept(AcceptArgs),
 
+    /// Take the next step in replacing the secrets of DNS cookies
+    ///
+    /// A secret is replaced in three steps: the next one is announced, then used, then the former is
+    /// removed. Install the files of a step on every node before you take the next one, and wait an
+    /// hour before the last: then no client has a cookie that a server refuses.
+    #[command(after_long_help = ROLL_NOTES)]
+    RollCookies(RollArgs),
+
     /// Show certificates, what they are for and when they end
     #[command(after_long_help = SHOW_NOTES)]
     Show(ShowArgs),
@@ -104,6 +112,14 @@ pub(crate) struct AcceptArgs {
     pub(crate) site: PathBuf,
 }
 
+/// Arguments of `pki roll-cookies`.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RollArgs {
+    /// The site file
+    #[arg(value_name = "SITE", default_value = site_file::DEFAULT)]
+    pub(crate) site: PathBuf,
+}
+
 /// Arguments of `pki show`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ShowArgs {
@@ -118,6 +134,7 @@ Files, below the directory that `pki` in the site file names (pki beside it unle
   nodes/NAME.crt nodes/NAME.key         what a node shows to clients of the registry and to other
                                         nodes
   registry-token.key registry-token.pub what tokens are signed with, the same on every node
+  dns-authd.cookie dns-recursor.cookie  the secrets of DNS cookies, the same on every node
 
 Examples:
   outpost pki make
@@ -156,6 +173,17 @@ Exit status:
   77  no permission
   78  the site file has problems";
 
+const ROLL_NOTES: &str = "\
+Examples:
+  outpost pki roll-cookies && outpost bundle ...
+
+Exit status:
+  0   the step is taken; the line for each file says what comes next
+  64  the command line is wrong
+  70  a file is missing, or cannot be read or written
+  77  no permission
+  78  the site file has problems";
+
 const SHOW_NOTES: &str = "\
 Examples:
   outpost pki show
@@ -171,6 +199,7 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
         PkiVerb::Make(args) => &args.site,
         PkiVerb::Request(args) => &args.site,
         PkiVerb::Accept(args) => &args.site,
+        PkiVerb::RollCookies(args) => &args.site,
         PkiVerb::Show(args) => &args.site,
     };
     let site = match site_file::read(path) {
@@ -198,6 +227,7 @@ pub(crate) fn run(args: &PkiArgs) -> ExitCode {
                 Err(error) => Err(error),
             }
         }
+        PkiVerb::RollCookies(_) => store.roll_cookies(&site),
         PkiVerb::Show(_) => {
             let is_good = store.show(&site);
             return exit::code(if is_good { exit::OK } else { exit::CONFIG });

@@ -189,7 +189,9 @@ fn try_run(args: &RenderArgs) -> Result<u8, Failure> {
         return Ok(u8::from(!plan.changes.is_empty()));
     }
     // A number that was written is never used for other content.
-    serial.keep()?;
+    if let Some(serial) = serial {
+        serial.keep()?;
+    }
     write(&args.output, &plan)?;
     report(&args.output, &plan);
     Ok(exit::OK)

@@ -11,14 +11,14 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use api::outpost::{self, Down, Node, Reached, Unknown};
+use api::outpost::{self, Bundle, Down, Node, Reached, Unknown};
 use daemon::config::Problems;
 use daemon::{errln, exit, json, outln, run};
 use proto::wire::Liveness;
 
 use self::queues::Kind;
 use crate::args::StatusArgs;
-use crate::remote;
+use crate::{install, remote};
 use site::Site;
 use site::paths;
 use site::service::Service;
@@ -114,11 +114,15 @@ async fn all(site: &Site, login: &str, is_json: bool) -> View {
         Reached::Node(status) => show::node(status),
         Reached::Unreachable { node, error } => remote::unreachable(node, error),
     });
+    let mixed = show::mixed(shown.iter().filter_map(|reached| match reached {
+        Reached::Node(status) => Some((status.node.as_str(), status.bundle?.generation)),
+        Reached::Unreachable { .. } => None,
+    }));
     View {
         code: codes.max().unwrap_or(exit::OK),
         text: match is_json {
             true => json::text(&shown),
-            false => lines.collect::<String>().trim_end().to_owned(),
+            false => lines.chain(mixed).collect::<String>().trim_end().to_owned(),
         },
     }
 }
@@ -140,6 +144,7 @@ enum Answer<T> {
 #[derive(Clone, Debug)]
 struct NodeStatus {
     name: String,
+    bundle: Option<Bundle>,
     services: Vec<(Service, Answer<outpost::Service>)>,
     /// The targets that healthd finds down.
     down: Answer<Vec<Down>>,
@@ -165,6 +170,7 @@ impl NodeStatus {
         };
         Node {
             node: self.name,
+            bundle: self.bundle,
             services,
             unknown,
             down,
@@ -190,9 +196,19 @@ async fn node(paths: &NodePaths) -> NodeStatus {
             .nodename()
             .to_string_lossy()
             .into_owned(),
+        bundle: bundle(),
         services,
         down,
     }
+}
+
+/// The bundle that is installed. The record is root's; to others, and where it is damaged, nothing is known of it.
+fn bundle() -> Option<Bundle> {
+    let record = install::record::Record::read(Path::new("/")).ok()??;
+    Some(Bundle {
+        generation: record.generation,
+        highest: record.highest,
+    })
 }
 
 async fn down(paths: &NodePaths) -> Answer<Vec<Down>> {
@@ -301,6 +317,7 @@ mod tests {
     fn code(services: Answer<outpost::Service>, down: Answer<Vec<Down>>) -> u8 {
         let status = NodeStatus {
             name: "master-0".to_owned(),
+            bundle: None,
             services: vec![(Service::Healthd, services)],
             down,
         };
@@ -334,6 +351,7 @@ mod tests {
     fn what_could_not_be_asked_is_shown() {
         let status = NodeStatus {
             name: "master-0".to_owned(),
+            bundle: None,
             services: vec![(
                 Service::Healthd,
                 Answer::Unreachable("no systemd".to_owned()),

@@ -1,79 +1,37 @@
 //! The serial number of the site's zones, which moves with their content (RFC 1982), so that secondary servers notice a change.
 //!
-//! A number that follows from the content alone does not always grow. So `zone.serial` beside the site file has the last number
-//! and the digest of its content. A site file with `dns.serial` has its own.
+//! A site file with `dns.serial` has its own.
 
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
-
-use anyhow::{Context as _, bail};
-use durable::Rights;
-use service_image::digest::Sha256;
+use std::path::Path;
 
 use site::Site;
 use site_render::config::zones;
 
-/// The file beside the site file.
-const NAME: &str = "zone.serial";
+use crate::number::{NumberFile, Settled};
 
-const HEAD: &str = "\
-# The serial number of the zones, and the digest of their content. outpost render and outpost bundle write
-# this file; keep it with site.toml.
-";
+const FILE: NumberFile = NumberFile {
+    name: "zone.serial",
+    what: "The serial number of the zones, and the digest of their content.",
+    remedy: "`serial` in [dns] sets one",
+};
 
 /// The number of a site whose zones have never been rendered.
 const FIRST: u32 = 1;
 
-/// A number, and the file that has to be written so that it is not used again for other content.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Settled {
-    path: PathBuf,
-    changed: Option<String>,
-}
-
-/// Gives the zones of a site their serial number.
+/// Gives the zones of a site their serial number; none has to be kept where the site file has one.
 ///
 /// # Errors
 ///
 /// When the file of the last number cannot be read.
-pub(crate) fn settle(home: &Path, site: &mut Site) -> anyhow::Result<Settled> {
-    let path = home.join(NAME);
+pub(crate) fn settle(home: &Path, site: &mut Site) -> anyhow::Result<Option<Settled<u32>>> {
     if site.zone.serial.is_some() {
-        let changed = None;
-        return Ok(Settled { path, changed });
+        return Ok(None);
     }
     site.zone.serial = Some(0);
     let content: String = zones(site).into_iter().map(|zone| zone.text).collect();
-    let digest = Sha256::of(content.as_bytes()).to_oci();
-    let last = last(&path)?;
-    let (serial, is_new) = match last {
-        Some((serial, of)) if of == digest => (serial, false),
-        Some((serial, _)) => (next(serial), true),
-        None => (FIRST, true),
-    };
-    site.zone.serial = Some(serial);
-    let changed = is_new.then(|| format!("{HEAD}{serial} {digest}\n"));
-    Ok(Settled { path, changed })
-}
-
-impl Settled {
-    /// Keeps the number.
-    ///
-    /// # Errors
-    ///
-    /// When the file cannot be written.
-    pub(crate) fn keep(&self) -> anyhow::Result<()> {
-        let Some(text) = &self.changed else {
-            return Ok(());
-        };
-        durable::write(&self.path, Rights::PUBLIC, text.as_bytes()).with_context(|| {
-            format!(
-                "cannot keep the serial number of the zones in {}; `serial` in [dns] sets one",
-                self.path.display()
-            )
-        })
-    }
+    let settled = FILE.settle(home, content.as_bytes(), FIRST, next)?;
+    site.zone.serial = Some(settled.number);
+    Ok(Some(settled))
 }
 
 /// The next number (RFC 1982 §3.1); some servers read 0 as no number.
@@ -84,29 +42,10 @@ const fn next(serial: u32) -> u32 {
     }
 }
 
-/// The last number and the digest of its content.
-fn last(path: &Path) -> anyhow::Result<Option<(u32, String)>> {
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
-    };
-    let mut lines = text
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
-    let words = lines.next().and_then(|line| line.split_once(' '));
-    let read = words.and_then(|(serial, digest)| Some((serial.parse().ok()?, digest.to_owned())));
-    match read {
-        Some(read) => Ok(Some(read)),
-        None => bail!(
-            "{} has no serial number; write `1 none` into it, with the number that secondary servers have in the place of 1",
-            path.display()
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn site() -> Site {
@@ -118,7 +57,7 @@ mod tests {
     /// Renders a site as `render` does, and gives the number of its zones.
     fn rendered(home: &Path, mut site: Site) -> u32 {
         let settled = settle(home, &mut site).unwrap();
-        settled.keep().unwrap();
+        settled.map_or(Ok(()), |settled| settled.keep()).unwrap();
         let serial = site.zone.serial.unwrap();
         let line = format!("        {serial:<11} ; serial");
         let zones = zones(&site);
@@ -159,14 +98,11 @@ mod tests {
     #[test]
     fn the_serial_after_the_last_is_the_first() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(NAME);
+        let path = directory.path().join(FILE.name);
         fs::write(&path, "# old\n4294967295 none\n").unwrap();
         assert_eq!(rendered(directory.path(), site()), 1);
         fs::write(&path, "soon none\n").unwrap();
         let error = settle(directory.path(), &mut site()).unwrap_err();
-        assert!(
-            error.to_string().contains("has no serial number"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("has no number"), "{error}");
     }
 }

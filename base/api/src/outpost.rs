@@ -9,6 +9,9 @@ use crate::State;
 pub struct Node {
     /// The name of the node.
     pub node: String,
+    /// The bundle that is installed; none where there is none, or it cannot be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bundle: Option<Bundle>,
     /// The services that the node has.
     #[serde(default)]
     pub services: Vec<Service>,
@@ -21,6 +24,15 @@ pub struct Node {
     /// The reason why the liveness is unknown; none when healthd answered, or the node has no healthd.
     #[serde(default)]
     pub healthd_error: Option<String>,
+}
+
+/// The bundle that is installed on a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Bundle {
+    /// Its generation.
+    pub generation: u64,
+    /// The highest generation that the node has had.
+    pub highest: u64,
 }
 
 /// A node of a site, as `outpost status --site` and `outpost explain --site` list it.

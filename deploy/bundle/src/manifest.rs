@@ -18,7 +18,11 @@ pub struct Manifest {
     pub site: String,
     /// Its domain.
     pub domain: String,
-    /// When it was made, in seconds since 1970.
+    /// The number of the bundle: one of the same site with other content has a larger one. 0 in those that were made before there
+    /// were numbers.
+    #[serde(default)]
+    pub generation: u64,
+    /// When its newest image was made, in seconds since 1970.
     pub created: u64,
     /// The version of the command that made it.
     pub made_by: String,
@@ -167,6 +171,33 @@ impl Manifest {
         Ok(text)
     }
 
+    /// The part of one node: what the others get is not in it, so that no node has the keys of another one.
+    #[must_use]
+    pub fn of_node(&self, name: &str) -> Self {
+        let mut part = self.clone();
+        part.nodes.retain(|node| node.name == name);
+        let runs = |image: &BundleImage| {
+            let mut nodes = part.nodes.iter();
+            nodes.any(|node| node.services.contains(&image.service))
+        };
+        part.images = self
+            .images
+            .iter()
+            .filter(|image| runs(image))
+            .cloned()
+            .collect();
+        let files = part.nodes.iter().flat_map(|node| &node.files);
+        let files = files.map(|file| file.member.as_str());
+        let images = part.images.iter().map(|image| image.member.as_str());
+        let used: BTreeSet<&str> = files.chain(images).chain([COMMAND]).collect();
+        let members = self.members.iter();
+        let members = members.filter(|(name, _)| used.contains(name.as_str()));
+        part.members = members
+            .map(|(name, member)| (name.clone(), *member))
+            .collect();
+        part
+    }
+
     fn check(&self) -> Result<(), ManifestError> {
         bound("nodes", self.nodes.len(), MAX_NODES)?;
         bound("images", self.images.len(), MAX_IMAGES)?;
@@ -297,6 +328,7 @@ pub(super) mod tests {
             version: Version::V1,
             site: "ocp4".to_owned(),
             domain: "ocp4.redhat.ren".to_owned(),
+            generation: 1,
             created: 1_795_253_405,
             made_by: "0.1.0".to_owned(),
             nodes: vec![BundleNode {
@@ -403,5 +435,30 @@ pub(super) mod tests {
         });
         assert!(said.contains("twice"), "{said}");
         assert!(Manifest::parse(b"{}").is_err());
+    }
+
+    #[test]
+    fn the_part_of_a_node_has_nothing_of_another() {
+        let mut whole = example();
+        let mut other = whole.nodes[0].clone();
+        other.name = "master-1".to_owned();
+        other.services = vec!["dns-authd".to_owned()];
+        other.files[0].member = "files/key-of-master-1".to_owned();
+        whole.nodes.push(other);
+        let member = *whole.members.values().next().unwrap();
+        for name in ["files/key-of-master-1", COMMAND] {
+            whole.members.insert(name.to_owned(), member);
+        }
+        whole.check().unwrap();
+        let part = whole.of_node("master-0");
+        part.check().unwrap();
+        assert_eq!(part.nodes.len(), 1);
+        assert_eq!(part.images, whole.images, "it runs healthd");
+        assert!(part.members.contains_key(COMMAND));
+        assert!(!part.members.contains_key("files/key-of-master-1"));
+        let other = whole.of_node("master-1");
+        other.check().unwrap();
+        assert!(other.images.is_empty());
+        assert!(!other.members.keys().any(|name| name.starts_with("images/")));
     }
 }

@@ -92,6 +92,7 @@ mod tests {
             version: Version::V1,
             site: "ocp4".to_owned(),
             domain: "ocp4.redhat.ren".to_owned(),
+            generation: 1,
             created: 0,
             made_by: String::new(),
             nodes: vec![node("master-0", 13), node("master-1", 14)],

@@ -10,8 +10,9 @@ use base64::engine::general_purpose::STANDARD;
 use config_text::counted;
 use daemon::calendar::civil_date;
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, SerialNumber, date_time_ymd,
+    BasicConstraints, Certificate, CertificateParams, CidrSubnet, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    NameConstraints, SerialNumber, date_time_ymd,
 };
 use ring::rand::{SecureRandom as _, SystemRandom};
 use x509_parser::extensions::{ExtendedKeyUsage, GeneralName};
@@ -31,6 +32,8 @@ pub(super) struct Facts {
     pub(super) may_ask: bool,
     /// Whether it may sign others.
     pub(super) is_authority: bool,
+    /// The names and addresses that it may sign for; `None` if all (RFC 5280 §4.2.1.10).
+    pub(super) permitted: Option<BTreeSet<String>>,
     /// Its public key, bare.
     pub(super) key: Vec<u8>,
     /// All of it.
@@ -82,6 +85,16 @@ impl Facts {
         let may = |one: fn(&ExtendedKeyUsage<'_>) -> bool| {
             usage.is_none_or(|usage| usage.any || one(usage))
         };
+        let constraints = certificate
+            .name_constraints()
+            .map_err(|_| "a certificate with broken constraints")?;
+        let permitted = constraints.and_then(|extension| {
+            let subtrees = extension.value.permitted_subtrees.as_ref()?;
+            let bases = subtrees
+                .iter()
+                .filter_map(|subtree| subtree_shown(&subtree.base));
+            Some(bases.collect())
+        });
         let seconds = certificate.validity().not_after.timestamp();
         Ok(Self {
             subject,
@@ -90,6 +103,7 @@ impl Facts {
             may_serve: may(|usage| usage.server_auth),
             may_ask: may(|usage| usage.client_auth),
             is_authority: certificate.is_ca(),
+            permitted,
             key: certificate.public_key().subject_public_key.data.to_vec(),
             der: pem.contents.clone(),
         })
@@ -155,6 +169,35 @@ fn shown(name: &GeneralName<'_>) -> Option<String> {
     }
 }
 
+/// A name or an address that an authority may sign for, as [`permitted`] has it. A network of more than one address is shown with
+/// its mask, and is none of ours.
+fn subtree_shown(base: &GeneralName<'_>) -> Option<String> {
+    match base {
+        GeneralName::IPAddress(octets) => {
+            let (address, mask) = octets.split_at(octets.len() / 2);
+            let address = shown(&GeneralName::IPAddress(address))?;
+            match mask.iter().all(|octet| *octet == 255) {
+                true => Some(address),
+                false => Some(format!("{address} mask {mask:02x?}")),
+            }
+        }
+        name => shown(name),
+    }
+}
+
+/// The names and addresses that the authority of a site may sign for: the domain, which stands for all below it, and the names of
+/// nodes that are not.
+pub(super) fn permitted(
+    domain: &str,
+    names: impl Iterator<Item = BTreeSet<String>>,
+) -> BTreeSet<String> {
+    let below = format!(".{domain}");
+    let mut all: BTreeSet<String> = names.flatten().collect();
+    all.retain(|name| !name.ends_with(&below));
+    all.insert(domain.to_owned());
+    all
+}
+
 //--- Whether one is still good
 
 /// The reason to renew a certificate.
@@ -170,6 +213,8 @@ pub(super) enum Reason {
     OtherAuthority,
     /// It is for other names; these are missing.
     Names(Vec<String>),
+    /// It may sign for other names than those of the site, or not for all of them.
+    Permits,
     /// It may not be used for this.
     Usage(&'static str),
     /// It ends soon.
@@ -190,6 +235,7 @@ impl std::fmt::Display for Reason {
             Self::OtherAuthority => f.write_str("another authority had signed it"),
             Self::Names(names) if names.is_empty() => f.write_str("it had names too many"),
             Self::Names(names) => write!(f, "it was not for {}", names.join(", ")),
+            Self::Permits => f.write_str("it could sign for other names than those of the site"),
             Self::Usage(what) => write!(f, "it may not be used {what}"),
             Self::Ends { days: 0 } => f.write_str("it had ended"),
             Self::Ends { days } => write!(f, "it ended in {}", counted(*days, "day")),
@@ -249,13 +295,26 @@ pub(super) fn lacks(
 
 //--- New ones
 
-/// A certificate of an authority for a site, signed by its own key.
+/// A certificate of an authority for a site, signed by its own key. It may sign for `permitted` alone, so that whoever steals the
+/// key can stand for nothing else.
 pub(super) fn authority(
     subject: &str,
+    permitted: &BTreeSet<String>,
     key: &KeyPair,
     last_day: u64,
 ) -> Result<String, rcgen::Error> {
     let mut params = params(subject, last_day)?;
+    let subtree = |name: &String| match name.parse::<IpAddr>() {
+        Ok(address) => {
+            let whole = if address.is_ipv4() { 32 } else { 128 };
+            GeneralSubtree::IpAddress(CidrSubnet::from_addr_prefix(address, whole))
+        }
+        Err(_) => GeneralSubtree::DnsName(name.clone()),
+    };
+    params.name_constraints = Some(NameConstraints {
+        permitted_subtrees: permitted.iter().map(subtree).collect(),
+        excluded_subtrees: Vec::new(),
+    });
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.self_signed(key).map(|made| made.pem())

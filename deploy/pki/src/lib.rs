@@ -5,6 +5,7 @@
 //! pki/ca.crt  ca.key            the authority; its key stays where the site file is
 //!     nodes/NAME.crt NAME.key   what a node shows; NAME.csr what asks for it where the authority is elsewhere
 //!     registry-token.key .pub   what the registry's tokens are signed with, where it has users
+//!     SERVICE.cookie            the secret of DNS cookies of dns-authd and of dns-recursor
 //! ```
 //!
 //! A rendering takes these files as they are, so that the same input gives the same output.
@@ -12,6 +13,7 @@
 //! a key.
 
 mod certificate;
+mod cookies;
 mod request;
 mod store;
 
@@ -58,6 +60,11 @@ pub fn load(home: &Path, site: &Site) -> Result<Secrets, Problems> {
             key: take(&store.key(node)),
         };
         secrets.nodes.insert(node.name.clone(), pair);
+    }
+    for service in cookies::of(site) {
+        secrets
+            .cookies
+            .insert(service.name(), take(&store.cookie(service)));
     }
     if let Some(users) = &site.registry.users {
         secrets.registry_token_key = Some(take(&store.path("registry-token.key")));

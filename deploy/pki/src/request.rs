@@ -52,6 +52,7 @@ impl Store {
         if site.registry.users.is_some() {
             self.token_key()?;
         }
+        self.make_cookies(site)?;
         if n_kept > 0 {
             outln!("good as they were: {n_kept} of the nodes' certificates");
         }

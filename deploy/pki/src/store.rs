@@ -155,6 +155,7 @@ impl Store {
         if site.registry.users.is_some() {
             self.token_key()?;
         }
+        self.make_cookies(site)?;
         self.tell(site, &authority.facts, n_kept);
         Ok(())
     }
@@ -167,6 +168,7 @@ impl Store {
     ) -> anyhow::Result<(Authority, Option<Issuer<'static, KeyPair>>)> {
         let path = self.path("ca.crt");
         let subject = own_subject(site);
+        let permitted = permitted(site);
         let pem = present(&path)?;
         let key_path = self.path("ca.key");
         if pem.is_some() && !key_path.exists() {
@@ -187,12 +189,15 @@ impl Store {
                 );
             }
             // Only the owner of a foreign authority can renew it.
-            Some(facts) if renew && facts.subject == subject => Some(Reason::Asked),
+            Some(facts) if facts.subject != subject => None,
+            Some(_) if renew => Some(Reason::Asked),
+            Some(facts) if facts.permitted.as_ref() != Some(&permitted) => Some(Reason::Permits),
             Some(_) => None,
         };
         if let Some(reason) = reason {
-            let pem = certificate::authority(&subject, &key, self.today + AUTHORITY_DAYS)
-                .context("cannot make an authority")?;
+            let pem =
+                certificate::authority(&subject, &permitted, &key, self.today + AUTHORITY_DAYS)
+                    .context("cannot make an authority")?;
             durable::write(&path, Rights::PUBLIC, pem.as_bytes())?;
             outln!("made {} ({reason})", path.display());
         }
@@ -281,7 +286,10 @@ impl Store {
             Some(Err(why)) => Some(Reason::Unreadable(why)),
             Some(Ok(facts)) => {
                 let days = facts.days_left(self.today);
-                (days < SOON).then_some(Reason::Ends { days })
+                let is_own = facts.subject == own_subject(site);
+                let permits = is_own && facts.permitted.as_ref() != Some(&permitted(site));
+                let ends = (days < SOON).then_some(Reason::Ends { days });
+                ends.or_else(|| permits.then_some(Reason::Permits))
             }
         };
         let authority = authority.and_then(Result::ok);
@@ -334,8 +342,13 @@ impl Store {
         };
         let authority = Facts::read(&secrets.authority);
         let authority = authority.map(|facts| Authority::of(site, facts));
-        if let Err(why) = &authority {
-            wrong(&self.path("ca.crt"), &format!("it is {why}"));
+        match &authority {
+            Err(why) => wrong(&self.path("ca.crt"), &format!("it is {why}")),
+            // Nodes would refuse the certificates of those that it may not sign for.
+            Ok(authority) if authority.is_own && !authority.may_sign(&permitted(site)) => {
+                wrong(&self.path("ca.crt"), "it may not sign for every node");
+            }
+            Ok(_) => {}
         }
         for node in known(site) {
             let (Ok(authority), Some(pair)) = (&authority, secrets.nodes.get(&node.name)) else {
@@ -367,6 +380,17 @@ impl Authority {
         let is_own = facts.subject == own_subject(site);
         Self { facts, is_own }
     }
+
+    /// Whether it may sign for all these names and addresses.
+    fn may_sign(&self, names: &BTreeSet<String>) -> bool {
+        let permitted = self.facts.permitted.as_ref();
+        permitted.is_none_or(|permitted| names.is_subset(permitted))
+    }
+}
+
+/// What an authority that is made here may sign for.
+fn permitted(site: &Site) -> BTreeSet<String> {
+    certificate::permitted(&site.domain, known(site).map(|node| names(site, node)))
 }
 
 /// The name of an authority that is made here.

@@ -75,6 +75,57 @@ fn everything_is_made_once_and_keys_are_private() {
 }
 
 #[test]
+fn the_authority_may_sign_for_the_site_alone() {
+    let home = Home::new();
+    let mut site = site();
+    site.registry.users = None;
+    home.make(&site, false).unwrap();
+    let permitted = |home: &Home| {
+        let facts = Facts::read(&home.read("ca.crt")).unwrap();
+        Vec::from_iter(facts.permitted.unwrap())
+    };
+    let before = [
+        "127.0.0.1",
+        "192.168.7.13",
+        "192.168.7.14",
+        "::1",
+        "localhost",
+        "master-0",
+        "master-1",
+        "ocp4.redhat.ren",
+    ];
+    assert_eq!(permitted(&home), before);
+    let (key, leaf) = (home.read("ca.key"), home.read("nodes/master-0.crt"));
+    // Another node: a new certificate of the authority with the same key, so what it has signed stays good.
+    let mut more = site.nodes[1].clone();
+    let (name, address) = ("master-2".to_owned(), "192.168.7.15".to_owned());
+    more.name.clone_from(&name);
+    more.addresses = vec![address.parse().unwrap()];
+    site.nodes.push(more);
+    let old = home.read("ca.crt");
+    home.make(&site, false).unwrap();
+    let (new, after) = (home.read("ca.crt"), permitted(&home));
+    home.write("ca.crt", &old);
+    let error = load(home.0.path(), &site).unwrap_err().to_string();
+    assert!(error.contains("it may not sign for every node"), "{error}");
+    home.write("ca.crt", &new);
+    assert!(
+        after.contains(&name) && after.contains(&address),
+        "{after:?}"
+    );
+    assert_eq!(
+        (home.read("ca.key"), home.read("nodes/master-0.crt")),
+        (key, leaf)
+    );
+    assert_eq!(remarks(home.0.path(), &site), [""; 0]);
+    // And one less.
+    site.nodes.pop();
+    assert_eq!(remarks(home.0.path(), &site).len(), 1);
+    home.make(&site, false).unwrap();
+    assert_eq!(permitted(&home), before);
+}
+
+#[test]
 fn a_node_is_known_by_all_its_names() {
     let home = Home::new();
     let mut site = site();
@@ -119,10 +170,15 @@ fn only_what_does_not_do_any_more_is_made_anew_and_no_key_is() {
     let before = FILES.map(|name| home.read(name));
     // Another address of one node.
     site.nodes[0].addresses = vec!["192.168.7.23".parse().unwrap()];
-    assert!(remarks(home.0.path(), &site)[0].contains("it was not for 192.168.7.23"));
+    let said = remarks(home.0.path(), &site);
+    assert!(
+        said[0].contains("it could sign for other names"),
+        "{said:?}"
+    );
+    assert!(said[1].contains("it was not for 192.168.7.23"), "{said:?}");
     fs::write(home.0.path().join("users"), "").unwrap();
     let problems = load(home.0.path(), &site).unwrap_err();
-    assert_eq!(problems.0.len(), 1, "{problems}");
+    assert_eq!(problems.0.len(), 2, "{problems}");
     home.make(&site, false).unwrap();
     let changed: Vec<&str> = FILES
         .into_iter()
@@ -130,7 +186,7 @@ fn only_what_does_not_do_any_more_is_made_anew_and_no_key_is() {
         .filter(|(name, before)| home.read(name) != **before)
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(changed, ["nodes/master-0.crt"]);
+    assert_eq!(changed, ["ca.crt", "nodes/master-0.crt"]);
     // Everything, as asked: the authority keeps its key, so what it has signed before is good.
     let old = Facts::read(&home.read("nodes/master-0.crt")).unwrap();
     home.make(&site, true).unwrap();

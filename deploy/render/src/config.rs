@@ -174,6 +174,12 @@ fn secret_files(site: &Site, node: &Node, secrets: &Secrets) -> Vec<NodeFile> {
             files.push(private(service, paths::key_of(service), &pair.key));
         }
     }
+    for service in [Service::DnsAuthd, Service::DnsRecursor] {
+        let secret = secrets.cookies.get(service.name());
+        if let Some(secret) = secret.filter(|_| node.services.contains(&service)) {
+            files.push(private(service, paths::cookie(service), secret));
+        }
+    }
     files.extend(kubeconfig(node, secrets));
     files.extend(page_files(site, node, secrets));
     if !has_registry {

@@ -62,6 +62,11 @@ pub fn registry_token_key() -> PathBuf {
     pki(Service::RegistrySvc, "token.key")
 }
 
+/// The secret of a service's DNS cookies: the same on every node.
+pub fn cookie(service: Service) -> PathBuf {
+    etc(service).join("cookie.secret")
+}
+
 /// The kubeconfig of clusterd.
 pub fn kubeconfig() -> PathBuf {
     etc(Service::Clusterd).join("kubeconfig")

@@ -22,6 +22,8 @@ pub struct Secrets {
     pub page_users: Option<Vec<u8>>,
     /// The authority of the page's clients (PEM).
     pub page_clients: Option<Vec<u8>>,
+    /// The secrets of the DNS cookies of a service, by its name; the same on every node.
+    pub cookies: BTreeMap<&'static str, Vec<u8>>,
     /// Credentials and authorities of the registry's mirrors, by their paths in the site file.
     pub mirrors: BTreeMap<PathBuf, Vec<u8>>,
     /// The kubeconfig of clusterd.
@@ -53,6 +55,9 @@ impl Secrets {
             registry_users: Some(b"users\n".to_vec()),
             page_users: Some(b"users of the page\n".to_vec()),
             page_clients: Some(b"authority of clients\n".to_vec()),
+            cookies: ["dns-authd", "dns-recursor"]
+                .map(|service| (service, format!("cookie of {service}\n").into_bytes()))
+                .into(),
             mirrors: BTreeMap::new(),
             kubeconfig: Some(b"kubeconfig\n".to_vec()),
         }

@@ -28,10 +28,14 @@ pub(crate) struct BundleArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
 
-    /// File to write the bundle to
+    /// Write a bundle for each node, OUTPUT/NAME.bundle, that has the keys of no other node
+    #[arg(long)]
+    pub(crate) per_node: bool,
+
+    /// File to write the bundle to; a directory with --per-node
     ///
-    /// The bundle contains private keys of the nodes; only its owner can read it.
-    #[arg(long, short, value_name = "FILE", required = true)]
+    /// A bundle contains private keys of its nodes; only its owner can read it.
+    #[arg(long, short, value_name = "OUTPUT", required = true)]
     pub(crate) output: Option<PathBuf>,
 }
 
@@ -101,8 +105,13 @@ pub(crate) struct KeyGenerate {
 
 /// The end of `bundle --help`.
 const BUNDLE_NOTES: &str = "\
+A bundle has a generation, a number that grows when its content changes. The last one is in
+bundle.generation beside the site file; keep that file with it. `outpost install` refuses a bundle
+of a lower generation than the node has had.
+
 Examples:
   outpost bundle --images images --key site.key --output site.bundle
+  outpost bundle --images images --key site.key --per-node --output bundles
   outpost bundle verify site.bundle --public-key site.pub
   outpost bundle list site.bundle
 

@@ -24,11 +24,13 @@ use site_bundle::manifest::{
     BundleFile, BundleImage, BundleNode, BundleRuntime, BundleUnit, COMMAND, Manifest, Member,
     Version,
 };
+use site_bundle::signature::SigningKey;
 use site_bundle::writer::{self, Source};
 use site_node::images::archives::{self, Archives};
 use site_render::config::{self, NodeFile};
 use site_render::target;
 
+use crate::number::NumberFile;
 use crate::zone_serial;
 
 /// Makes a bundle.
@@ -49,10 +51,11 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
     contents.command(images)?;
     let bundle_images = contents.images(&site, images)?;
     let nodes = site.nodes.iter().filter(|node| !node.services.is_empty());
-    let manifest = Manifest {
+    let mut manifest = Manifest {
         version: Version::V1,
         site: site.name.clone(),
         domain: site.domain.clone(),
+        generation: 0,
         created: created(contents.newest)?,
         made_by: daemon::args::VERSION.to_owned(),
         nodes: nodes
@@ -61,19 +64,59 @@ pub(crate) fn run(args: &BundleArgs) -> anyhow::Result<()> {
         images: bundle_images,
         members: contents.members,
     };
-    let text = manifest.to_json().context("cannot write the manifest")?;
+    let content = manifest.to_json().context("cannot write the manifest")?;
+    let generation = GENERATION.settle(home, &content, 1, |last: u64| last.saturating_add(1))?;
+    manifest.generation = generation.number;
     // Do not write what the reader refuses.
+    let text = manifest.to_json().context("cannot write the manifest")?;
     Manifest::parse(&text).context("the site cannot be put into a bundle")?;
-    serial.keep()?;
-    let comment = format!("outpost bundle of {}, {}", site.domain, manifest.made_by);
+    if let Some(serial) = serial {
+        serial.keep()?;
+    }
+    generation.keep()?;
+    if !args.per_node {
+        return sign_and_write(output, &manifest, &key, &contents.sources);
+    }
+    std::fs::create_dir_all(output).with_context(|| format!("cannot make {}", output.display()))?;
+    for node in &manifest.nodes {
+        let output = output.join(format!("{}.bundle", node.name));
+        sign_and_write(
+            &output,
+            &manifest.of_node(&node.name),
+            &key,
+            &contents.sources,
+        )?;
+    }
+    Ok(())
+}
+
+const GENERATION: NumberFile = NumberFile {
+    name: "bundle.generation",
+    what: "The generation of the last bundle, and the digest of its content.",
+    remedy: "nodes refuse a bundle of a lower generation than they have had",
+};
+
+/// Signs a manifest, and writes its bundle.
+fn sign_and_write(
+    output: &Path,
+    manifest: &Manifest,
+    key: &SigningKey,
+    sources: &BTreeMap<String, Place>,
+) -> anyhow::Result<()> {
+    let text = manifest.to_json().context("cannot write the manifest")?;
+    let comment = format!(
+        "outpost bundle of {}, {}",
+        manifest.domain, manifest.made_by
+    );
     let signature = key.sign(&text, &comment);
-    let size = write(output, &manifest, &text, &signature, &contents.sources)?;
+    let size = write(output, manifest, &text, &signature, sources)?;
     outln!(
-        "{}: {} for {} of {}, manifest {}",
+        "{}: {} for {} of {}, generation {}, manifest {}",
         output.display(),
         mebibytes(size),
         counted(manifest.nodes.len(), "node"),
-        site.domain,
+        manifest.domain,
+        manifest.generation,
         Sha256::of(&text).short()
     );
     Ok(())

@@ -64,9 +64,10 @@ pub(super) fn list(args: &BundleList) -> anyhow::Result<()> {
     }
     let manifest = bundle.manifest();
     outln!(
-        "site {} ({}), made by outpost {}",
+        "site {} ({}), generation {}, made by outpost {}",
         manifest.site,
         manifest.domain,
+        manifest.generation,
         manifest.made_by
     );
     outln!(

@@ -93,6 +93,8 @@ impl Install<'_> {
             node: self.node.name.clone(),
             domain: bundle.manifest().domain.clone(),
             bundle: Sha256::of(b""),
+            generation: 0,
+            highest: 0,
             runtime: self.node.runtime,
             services: Vec::new(),
             files: [].into(),
@@ -117,7 +119,7 @@ impl Install<'_> {
                 .directories
                 .extend(missing_directories(self.root, path));
         }
-        record.bundle = Sha256::of(bundle.signed().0);
+        record.note(bundle);
         record.runtime = self.node.runtime;
         record.services.clone_from(&self.node.services);
         record.units.extend(self.wanted.enabled.iter().cloned());

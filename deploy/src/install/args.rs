@@ -19,6 +19,10 @@ pub(crate) struct InstallArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Option<PathBuf>,
 
+    /// Install a bundle of a lower generation than this node has had
+    #[arg(long)]
+    pub(crate) allow_older: bool,
+
     /// Show what would change, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -68,10 +72,11 @@ Examples:
   outpost install site.bundle --public-key outpost.pub --dry-run
   outpost install site.bundle --public-key outpost.pub
   outpost install new.bundle
+  outpost install --allow-older former.bundle
 
 Exit status:
   0   installed, or nothing to do
   64  the command line is wrong
-  65  the bundle is damaged, or its signature does not match the key
+  65  the bundle is damaged or older than the node's, or its signature does not match the key
   69  a step failed; the finished steps are recorded
   77  no permission";

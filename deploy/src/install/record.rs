@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use durable::Rights;
 use service_image::digest::Sha256;
 use site_bundle::manifest::{BundleRuntime, Version};
+use site_bundle::reader::Bundle;
 
 /// An installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +26,12 @@ pub(crate) struct Record {
     pub(crate) domain: String,
     /// The digest of the bundle's manifest.
     pub(crate) bundle: Sha256,
+    /// The generation of the bundle.
+    #[serde(default)]
+    pub(crate) generation: u64,
+    /// The highest generation that was ever installed.
+    #[serde(default)]
+    pub(crate) highest: u64,
     /// How the services run.
     pub(crate) runtime: BundleRuntime,
     /// The services, by name.
@@ -80,6 +87,13 @@ impl Record {
         let record = serde_json::from_slice(&text)
             .with_context(|| format!("{} cannot be understood", path.display()))?;
         Ok(Some(record))
+    }
+
+    /// Notes the bundle that is installed.
+    pub(crate) fn note(&mut self, bundle: &Bundle<impl Read + Seek>) {
+        self.bundle = Sha256::of(bundle.signed().0);
+        self.generation = bundle.manifest().generation;
+        self.highest = self.highest.max(self.generation);
     }
 
     /// Writes it.

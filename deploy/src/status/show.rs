@@ -7,7 +7,21 @@ use config_text::counted;
 
 /// One node: a line for each service, and lines for what is wrong with it.
 pub(crate) fn node(status: &Node) -> String {
-    let mut out = format!("{}\n", status.node);
+    let mut out = status.node.clone();
+    if let Some(bundle) = status.bundle {
+        let _done = write!(out, "  bundle of generation {}", bundle.generation);
+    }
+    out.push('\n');
+    if let Some(bundle) = status
+        .bundle
+        .filter(|bundle| bundle.generation < bundle.highest)
+    {
+        let _done = writeln!(
+            out,
+            "  ! the bundle is older than one this node has had, of generation {}",
+            bundle.highest
+        );
+    }
     for service in &status.services {
         out.push_str(&service_lines(service));
     }
@@ -26,6 +40,23 @@ pub(crate) fn node(status: &Node) -> String {
         let _done = writeln!(out, "  ! liveness unknown: {reason}");
     }
     out
+}
+
+/// A line where the nodes of a site have bundles of different generations.
+pub(crate) fn mixed<'a>(nodes: impl Iterator<Item = (&'a str, u64)>) -> Option<String> {
+    let nodes: Vec<(&str, u64)> = nodes.collect();
+    let (_, first) = nodes.first()?;
+    let differs = nodes.iter().any(|(_, generation)| generation != first);
+    differs.then(|| {
+        let each = nodes
+            .iter()
+            .map(|(node, generation)| format!("{node} {generation}"));
+        let each: Vec<String> = each.collect();
+        format!(
+            "! the nodes have bundles of different generations: {}\n",
+            each.join(", ")
+        )
+    })
 }
 
 fn service_lines(service: &Service) -> String {
@@ -85,6 +116,7 @@ mod tests {
     fn a_node_is_shown_with_what_is_wrong() {
         let status = serde_json::from_value(json!({
             "node": "master-0",
+            "bundle": { "generation": 3, "highest": 7 },
             "services": [{
                 "service": "dns-authd", "live": "b", "version": "0.2.0", "ready": true,
                 "reasons": [],
@@ -105,7 +137,8 @@ mod tests {
         }));
         assert_eq!(
             node(&status.unwrap()),
-            "master-0\n  \
+            "master-0  bundle of generation 3\n  \
+             ! the bundle is older than one this node has had, of generation 7\n  \
              dns-authd       b  0.2.0      active, ready, 2 restarts, heard of 0.8 s ago, queued 3, dropped 5\n    \
              ! slot a is active and not on record\n    \
              - slot a has 0.1.0\n    \
@@ -113,6 +146,14 @@ mod tests {
              healthd         a  ?          failed, does not answer, 0 restarts\n    \
              ! state: full\n  \
              ! tcp 192.168.7.14:6443: connection refused\n"
+        );
+    }
+    #[test]
+    fn different_generations_are_named() {
+        assert_eq!(mixed([("a", 7), ("b", 7)].into_iter()), None);
+        assert_eq!(
+            mixed([("a", 7), ("b", 6)].into_iter()).unwrap(),
+            "! the nodes have bundles of different generations: a 7, b 6\n"
         );
     }
 }

@@ -151,6 +151,108 @@ fn a_bundle_tells_what_is_in_it_and_is_private() {
 }
 
 #[test]
+fn a_bundle_of_one_node_has_no_key_of_another() {
+    let (site, images) = (Site::seed(), images("0.1.0"));
+    let whole = fs::read(site.bundle(&images, "bundle")).unwrap();
+    let (file, images, key, output) = (
+        site.path("site.toml"),
+        text(images.path()),
+        site.path("maker.key"),
+        site.path("bundles"),
+    );
+    well(&[
+        "bundle",
+        "--site",
+        &file,
+        "--images",
+        &images,
+        "--key",
+        &key,
+        "--per-node",
+        "--output",
+        &output,
+    ]);
+    let nodes = ["master-0", "master-1", "master-2"];
+    for node in nodes {
+        let path = site.path(&format!("bundles/{node}.bundle"));
+        well(&[
+            "bundle",
+            "verify",
+            &path,
+            "--public-key",
+            &site.path("maker.pub"),
+        ]);
+        let bundle = fs::read(&path).unwrap();
+        for other in nodes {
+            let key = fs::read(site.files.join(&format!("pki/nodes/{other}.key"))).unwrap();
+            assert!(has(&whole, &key), "{other}");
+            assert_eq!(
+                has(&bundle, &key),
+                node == other,
+                "{other} in that of {node}"
+            );
+        }
+    }
+}
+
+#[test]
+fn whoever_has_the_key_of_the_authority_stands_for_no_other_name() {
+    let site = Site::seed();
+    let at = |name: &str| site.path(name);
+    let (ca, key) = (at("pki/ca.crt"), at("pki/ca.key"));
+    let verify = |certificate: &str| {
+        let mut command = Command::new("openssl");
+        command.args(["verify", "-CAfile", &ca, certificate]);
+        let (status, stdout, stderr) = run(command);
+        (status.success(), format!("{stdout}{stderr}"))
+    };
+    let (is_good, said) = verify(&at("pki/nodes/master-0.crt"));
+    assert!(is_good, "{said}");
+    for name in ["DNS:bank.test", "DNS:redhat.ren", "IP:192.0.2.1"] {
+        let (request, forged) = (at("forged.csr"), at("forged.crt"));
+        let extension = format!("subjectAltName={name}");
+        let (new_key, subject) = (at("forged.key"), "/CN=x");
+        other(
+            "openssl",
+            &[
+                "req", "-new", "-newkey", "rsa:2048", "-nodes", "-subj", subject, "-keyout",
+                &new_key, "-addext", &extension, "-out", &request,
+            ],
+        );
+        other(
+            "openssl",
+            &[
+                "x509",
+                "-req",
+                "-in",
+                &request,
+                "-CA",
+                &ca,
+                "-CAkey",
+                &key,
+                "-CAcreateserial",
+                "-days",
+                "9",
+                "-copy_extensions",
+                "copy",
+                "-out",
+                &forged,
+            ],
+        );
+        let (is_good, said) = verify(&forged);
+        assert!(
+            !is_good && said.contains("permitted subtree violation"),
+            "{name}: {said}"
+        );
+    }
+}
+
+/// Whether these bytes are among those.
+fn has(all: &[u8], bytes: &[u8]) -> bool {
+    all.windows(bytes.len()).any(|window| window == bytes)
+}
+
+#[test]
 fn keys_are_never_written_over_and_may_be_encrypted() {
     let (site, images) = (Site::seed(), images("0.1.0"));
     let (code, _, complaint) = outpost(&["key", "generate", "--output", &site.path("maker")]);

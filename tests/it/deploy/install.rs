@@ -304,6 +304,35 @@ fn an_uninstall_leaves_exactly_what_was_there() {
 
 #[test]
 #[ignore = "needs root for owners of files"]
+fn an_older_bundle_is_installed_only_when_asked_for() {
+    let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
+    let public = site.path("maker.pub");
+    let older = site.bundle(&images, "older");
+    installed(&root, &older, &["--public-key", &public]);
+    let path = site.files.join("site.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let record = "\n[[record]]\nname = \"new\"\naddress = \"192.168.7.77\"\n";
+    fs::write(&path, format!("{text}{record}")).unwrap();
+    let newer = site.bundle(&images, "newer");
+    let again = site.bundle(&images, "again");
+    assert_eq!(fs::read(&newer).unwrap(), fs::read(&again).unwrap());
+    installed(&root, &newer, &[]);
+    let before = tree(root.path());
+    let (code, _, complaint) = install(&root, &older, &[]);
+    assert_eq!(code, Some(65), "{complaint}");
+    let why = "the bundle has generation 1, and this node has had 2; nothing was changed";
+    assert!(complaint.contains(why), "{complaint}");
+    assert!(tree(root.path()) == before, "nothing is touched");
+    installed(&root, &older, &["--allow-older"]);
+    // What was begun may be finished without asking again.
+    installed(&root, &older, &[]);
+    installed(&root, &newer, &[]);
+    let (code, _, complaint) = install(&root, &older, &[]);
+    assert_eq!(code, Some(65), "{complaint}");
+}
+
+#[test]
+#[ignore = "needs root for owners of files"]
 fn nothing_is_touched_for_a_bundle_that_is_not_believed() {
     let (site, images, root) = (Site::seed(), images("0.1.0"), Scratch::new("root"));
     let bundle = site.bundle(&images, "bundle");

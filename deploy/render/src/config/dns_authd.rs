@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, PortProbe, PortProbeKind, Zones};
 use ::config::site::Network;
-use ::config::{Address, Admin, AdminListen, HumanDuration, Whole, at};
+use ::config::{Address, Admin, AdminListen, Cookies, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
 
 use super::{Layout, askers, endpoint, in_utf8, lb_proxy, written, zone_list};
 use site::Site;
+use site::paths;
 use site::service::Service;
 
 /// Renders the file.
@@ -44,6 +45,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             // A site whose `zone.serial` was lost begins again at a low serial, and its zone is to be served all the same.
             serial_must_rise: false,
             ..Zones::default()
+        },
+        cookies: Cookies {
+            cookie_secret_file: layout.node().map(|_| paths::cookie(Service::DnsAuthd)),
+            ..Cookies::default()
         },
         kubernetes: cluster(site, layout).map(|table| Kubernetes {
             socket: in_utf8(&layout.clusterd_socket),

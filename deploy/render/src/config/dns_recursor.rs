@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use ::config::dns_recursor::{Cache, DnsRecursor, Forward, Health};
-use ::config::{Admin, AdminListen, DnsAddress, HumanDuration, at};
+use ::config::{Admin, AdminListen, Cookies, DnsAddress, HumanDuration, at};
 
 use super::{Layout, askers, dns_authd, endpoint, reverse, written};
 use site::Site;
+use site::paths;
 use site::service::Service;
 
 /// Renders the file.
@@ -38,6 +39,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             // In `outpost up`, everything ends together.
             file: is_node.then(|| layout.state.join("dns-recursor").join("cache")),
             ..Cache::default()
+        },
+        cookies: Cookies {
+            cookie_secret_file: is_node.then(|| paths::cookie(Service::DnsRecursor)),
+            ..Cookies::default()
         },
         health: match is_node && has_choice {
             true => Health {
