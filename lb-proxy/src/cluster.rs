@@ -295,7 +295,7 @@ impl ClusterServers {
         self.members.lock().config()
     }
 
-    /// What would be the configuration with everything that was learned.
+    /// A configuration with everything that was learned.
     #[must_use]
     pub(crate) fn whole_of(&self, config: Config) -> Config {
         let members = self.members.lock();
@@ -326,6 +326,12 @@ impl ClusterServers {
         members.unbound = unbound;
         self.publish(&members);
         true
+    }
+
+    /// Whether any Service of the cluster is served.
+    #[must_use]
+    pub(crate) fn serves_any(&self) -> bool {
+        !self.members.lock().learned.services.is_empty()
     }
 
     /// Whether the place of a Service could not be listened on.

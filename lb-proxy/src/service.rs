@@ -160,11 +160,12 @@ impl Service for Proxy {
             datagrams: datagrams.clone(),
             kernel: kernel.clone(),
             vips: Arc::clone(&vips),
+            is_handed_over: Arc::default(),
             turn: Mutex::new(()),
         });
         let mut proxy = Self {
             giver: None,
-            is_handed_over: Arc::default(),
+            is_handed_over: Arc::clone(&places.is_handed_over),
             engine,
             builder,
             decisions,
@@ -419,7 +420,7 @@ impl Proxy {
 
 //--- Places
 
-/// What listens and what holds addresses: a reload changes it, and so do Services of the cluster.
+/// The listeners and virtual routers: a reload changes it, and so do Services of the cluster.
 #[derive(Debug)]
 struct Places {
     engine: Arc<Engine>,
@@ -428,7 +429,8 @@ struct Places {
     datagrams: Datagrams,
     kernel: KernelPath,
     vips: Arc<Vips>,
-    /// Who changes them.
+    is_handed_over: Arc<AtomicBool>,
+    /// Held during a change.
     turn: Mutex<()>,
 }
 
@@ -465,6 +467,9 @@ impl Places {
     /// Listens and holds addresses as the Services of the cluster say. A place that something else has costs its Service alone.
     async fn follow(&self, cluster: &ClusterServers) -> Result<(), Problem> {
         let _turn = self.turn.lock().await;
+        if self.is_handed_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
         let listening = self.engine.listening();
         let mut unbound = BTreeSet::new();
         for frontend in cluster.learned_frontends() {
@@ -491,11 +496,16 @@ impl Places {
 
 /// Follows the Services of the cluster.
 async fn follow_places(places: Arc<Places>, cluster: Arc<ClusterServers>, readiness: Readiness) {
+    let (mut has_served, mut is_good) = (false, true);
     loop {
-        let result = places.follow(&cluster).await;
-        let problem = result.err().map(|problem| problem.to_string());
-        let is_good = problem.is_none();
-        readiness.set_reason("services of the cluster", problem);
+        // A proxy that serves no Service is as its start, or a reload, has made it.
+        has_served |= cluster.serves_any();
+        if has_served {
+            let result = places.follow(&cluster).await;
+            let problem = result.err().map(|problem| problem.to_string());
+            is_good = problem.is_none();
+            readiness.set_reason("services of the cluster", problem);
+        }
         tokio::select! {
             () = cluster.places_change() => {}
             () = tokio::time::sleep(AGAIN), if !is_good || cluster.has_unbound() => {}

@@ -45,7 +45,7 @@ const RISE: Duration = Duration::ZERO;
 /// The most Services that are refused and named.
 const MOST_REFUSED: usize = 1000;
 
-/// What the Services of the cluster add to a configuration.
+/// The additions of the Services of the cluster to a configuration.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Learned {
     pub(super) frontends: Vec<Frontend>,
@@ -225,13 +225,18 @@ impl<'a> Picture<'a> {
     /// The family of its endpoints that serves an address: its own, or the other one if there is none of it.
     fn family(&self, service: &Service, is_v6: bool) -> bool {
         let key = (service.meta.namespace.as_str(), service.meta.name.as_str());
-        let slices = self.slices.get(&key).into_iter().flatten();
-        let mut endpoints = slices.flat_map(|slice| &slice.endpoints);
-        let has = endpoints.any(|endpoint| {
-            let mut addresses = endpoint.addresses.iter();
-            addresses.any(|address| address.is_ipv6() == is_v6)
-        });
-        if has { is_v6 } else { !is_v6 }
+        let has = |is_v6: bool| {
+            let slices = self.slices.get(&key).into_iter().flatten();
+            let mut endpoints = slices.flat_map(|slice| &slice.endpoints);
+            endpoints.any(|endpoint| {
+                let mut addresses = endpoint.addresses.iter();
+                addresses.any(|address| address.is_ipv6() == is_v6)
+            })
+        };
+        match !has(is_v6) && has(!is_v6) {
+            true => !is_v6,
+            false => is_v6,
+        }
     }
 
     /// The address of a node with which it may serve.
@@ -271,7 +276,7 @@ impl<'a> Picture<'a> {
                 Some((node.meta.name.as_str(), address, node.unschedulable))
             })
             .collect();
-        // Where every node is cordoned, they serve.
+        // If every node is cordoned, they serve.
         let all_cordoned = nodes.iter().all(|(.., cordoned)| *cordoned);
         let nodes = nodes.into_iter();
         nodes
@@ -334,7 +339,12 @@ impl<'a> Making<'a> {
             Err(why) => return self.refuse(&name, why),
         };
         let addresses: Vec<IpAddr> = held.iter().map(|(address, ..)| *address).collect();
-        let is_v6 = self.picture.family(service, first.is_ipv6());
+        let is_v6 = match forward {
+            Forward::NodePorts => first.is_ipv6(),
+            Forward::Endpoints | Forward::KubeProxy => {
+                self.picture.family(service, first.is_ipv6())
+            }
+        };
         let (mut backends, mut frontends) = (Vec::new(), Vec::new());
         for port in &service.ports {
             match self.port(service, (&name, port), forward, is_v6) {
@@ -452,7 +462,7 @@ impl<'a> Making<'a> {
             port: None,
             deviation: Deviation::default(),
         };
-        // What kube-proxy says of its own endpoints.
+        // kube-proxy says there whether it has endpoints of its own.
         let local = (service.external_local && service.health_check_node_port > 0).then(|| Check {
             kind: TargetKind::Http(HttpProbe {
                 path: "/healthz".to_owned(),
@@ -653,7 +663,7 @@ fn vip(
     if let Some(fault) = router.faults().first() {
         return Err(fault.to_string());
     }
-    // Where several Services have one address, one without endpoints does not take it from the others.
+    // If several Services have one address, one without endpoints does not take it from the others.
     let effect = match services.len() {
         1 => Effect::Required,
         _ => Effect::Weight(WEIGHT),
@@ -680,7 +690,7 @@ fn vip(
     })
 }
 
-/// The clients that may connect; none for all. A list with a mistake admits nobody, and is refused.
+/// The clients that may connect; none for all. A list with a mistake admits no client, and is refused.
 fn source_ranges(service: &Service) -> Result<Option<Cidrs>, String> {
     let annotated = service.meta.annotations.get(SOURCE_RANGES);
     let annotated = annotated.map(|text| text.split(',').map(str::trim).collect::<Vec<_>>());

@@ -333,7 +333,7 @@ fn clients_and_affinity_follow_the_service() {
     let wrong = with(&|web| web.source_ranges = vec!["10.0.0.0/99".to_owned()]);
     assert!(
         wrong.frontends.is_empty() && wrong.vips.is_empty(),
-        "nobody is let in by mistake"
+        "no client is let in by mistake"
     );
     assert!(wrong.refused[0].1.contains("10.0.0.0/99"));
 }
@@ -399,6 +399,6 @@ fn a_node_may_have_a_longer_name_in_the_cluster() {
         of(&["m0.example.org", "m1.example.org"], "m0"),
         "m0.example.org"
     );
-    assert_eq!(of(&["m0.a", "m0.b"], "m0"), "m0", "nobody knows which");
+    assert_eq!(of(&["m0.a", "m0.b"], "m0"), "m0", "two could be it");
     assert_eq!(of(&[], "m0"), "m0");
 }
