@@ -153,7 +153,7 @@ pub fn render(status: &Status<Detail>) -> String {
     text
 }
 
-/// What is to be said about addresses; nothing where there is no pool.
+/// The lines about addresses; none without a pool.
 fn address_lines(addresses: &Addresses) -> Vec<String> {
     let mut lines = Vec::new();
     let given = addresses.given.iter();

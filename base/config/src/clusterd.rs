@@ -62,7 +62,7 @@ pub struct Clusterd {
     pub addresses: Addresses,
     /// Addresses for Services of type `LoadBalancer`; without a pool clusterd gives none, and only reads. A Service keeps its
     /// address while it is in a pool that the Service may use. With the API as source, one of several clusterds writes
-    /// `status.loadBalancer.ingress`, the holder of the Lease `outpost-clusterd`, and an Event says why a Service gets none. Of
+    /// `status.loadBalancer.ingress`, the holder of the Lease `outpost-clusterd`, and an Event says why a Service gets none. From
     /// manifests, every clusterd computes the same addresses.
     #[schemars(extend("x-example" = POOLS))]
     pub pool: Vec<Pool>,

@@ -574,12 +574,12 @@ pub struct Cluster {
     /// Addresses that others give to Services, as OpenShift does: lb-proxy holds them, and clusterd gives none.
     #[schemars(extend("x-example" = "[\"192.168.7.32/27\"]"))]
     pub follow_addresses: Vec<AddressRange>,
-    /// Where the traffic to these addresses goes: `kube-proxy` if the nodes forward it themselves, as seen from Kubernetes,
+    /// The destination of the traffic to these addresses: `kube-proxy` if the nodes forward it themselves, as seen from Kubernetes,
     /// `node-ports` or `endpoints` if lb-proxy connects to them.
     pub forward: ServiceForward,
 }
 
-/// Where the traffic to addresses of Services goes.
+/// The destination of the traffic to addresses of Services.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ServiceForward {

@@ -1,4 +1,4 @@
-//! Which Service of type `LoadBalancer` has which address of the site's pools.
+//! The addresses of the site's pools, and the Services of type `LoadBalancer` that have them.
 //!
 //! ```text
 //! Services, with what they have ─┐
@@ -73,7 +73,7 @@ impl Pool {
 /// The namespace and the name of a Service.
 pub type ServiceKey = (String, String);
 
-/// What becomes of a Service.
+/// The decision about a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// It is to have these.
@@ -200,7 +200,7 @@ pub fn ingress(decision: &Decision, mode: &str) -> Vec<Ingress> {
 }
 
 /// Decides about every Service that these pools are for. Those that another load balancer serves are not in the result; their
-/// addresses are given to nobody.
+/// addresses stay theirs.
 #[must_use]
 pub fn decide<'a>(
     settings: &Settings,
@@ -218,10 +218,10 @@ pub fn decide<'a>(
     let mut decisions = BTreeMap::new();
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for service in services {
-        match round.standing(service) {
-            Standing::Own => own.push(Case::new(service)),
-            Standing::Foreign => others.push(service),
-            Standing::Former => {
+        match round.relation(service) {
+            Relation::Own => own.push(Case::new(service)),
+            Relation::Foreign => others.push(service),
+            Relation::Former => {
                 others.push(service);
                 decisions.insert(key(service), Decision::Cleared);
             }
@@ -230,7 +230,7 @@ pub fn decide<'a>(
     for case in &mut own {
         round.keep(case);
     }
-    // After all that Services have: nobody takes another's address by writing it down.
+    // After all that Services have: no Service takes another's address by writing it down.
     for case in &own {
         round.hold_external(case.service);
     }
@@ -251,8 +251,8 @@ fn key(service: &Service) -> ServiceKey {
     (service.meta.namespace.clone(), service.meta.name.clone())
 }
 
-/// How a Service stands to the pools.
-enum Standing {
+/// The relation of a Service to the pools.
+enum Relation {
     /// It gets its addresses from them.
     Own,
     /// It has addresses of them and is of another type.
@@ -267,7 +267,7 @@ struct Case<'a> {
     request: Result<Request, Refusal>,
     /// By family.
     given: BTreeMap<bool, Given>,
-    /// What it has and is not to have any more, as soon as it gets what it asks for.
+    /// The addresses that it loses as soon as it gets those that it asks for.
     replaced: BTreeMap<bool, Given>,
     missing: Option<Refusal>,
 }
@@ -284,7 +284,7 @@ impl<'a> Case<'a> {
     }
 
     fn end(mut self) -> Decision {
-        // An address that works is better than the one that is asked for and cannot be had.
+        // An address that works is better than a wanted one that cannot be had.
         for (family, before) in self.replaced {
             self.given.entry(family).or_insert(before);
         }
@@ -312,7 +312,7 @@ struct Round<'s> {
 }
 
 impl<'s> Round<'s> {
-    fn standing(&self, service: &Service) -> Standing {
+    fn relation(&self, service: &Service) -> Relation {
         let in_pools = |address: IpAddr| self.settings.pools.iter().any(|pool| pool.has(address));
         let has_any = addresses(service).next().is_some();
         let is_ours = service
@@ -324,14 +324,14 @@ impl<'s> Round<'s> {
             Some(class) => service.load_balancer_class == class,
         };
         match service.kind {
-            ServiceType::LoadBalancer if class && is_ours && !is_ignored(service) => Standing::Own,
-            ServiceType::LoadBalancer => Standing::Foreign,
-            _ if has_any && is_ours => Standing::Former,
-            _ => Standing::Foreign,
+            ServiceType::LoadBalancer if class && is_ours && !is_ignored(service) => Relation::Own,
+            ServiceType::LoadBalancer => Relation::Foreign,
+            _ if has_any && is_ours => Relation::Former,
+            _ => Relation::Foreign,
         }
     }
 
-    /// Notes that another has these addresses: nobody gets them.
+    /// Notes that another has these addresses: no Service gets them.
     fn block(&mut self, service: &Service) {
         for address in addresses(service).chain(service.external_ips.iter().copied()) {
             let holders = self.holders.entry(address).or_default();
@@ -518,7 +518,7 @@ impl<'s> Round<'s> {
         }
     }
 
-    /// An address of a family that a Service may have: one that it may share, or one that nobody has.
+    /// An address of a family that a Service may have: one that it may share, or one that is free.
     fn free(
         &self,
         service: &Service,

@@ -1,4 +1,4 @@
-//! What a Service asks for, in the fields and annotations that load balancers know.
+//! The requests of a Service, in the fields and annotations that load balancers know.
 
 use std::net::IpAddr;
 
@@ -29,7 +29,7 @@ const POOLS: [&str; 2] = [
     "metallb.universe.tf/address-pool",
 ];
 
-/// What a Service asks for.
+/// The requests of a Service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
     /// These addresses, one of a family at most.

@@ -1,4 +1,4 @@
-//! Which Services may have one address together.
+//! The Services that may have one address together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -56,7 +56,7 @@ impl Holder {
         }
     }
 
-    /// One that shares with nobody.
+    /// One that does not share.
     pub(crate) fn alone(service: &Service) -> Self {
         Self {
             service: (service.meta.namespace.clone(), service.meta.name.clone()),

@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// One clusterd writes a part of what it has decided, and dies there or goes on.
+    /// One clusterd writes a part of what it has decided, and dies there or continues.
     fn write(&mut self) {
         let decisions = decide(&self.settings, self.services.values());
         let n = usize::try_from(1 + self.below(6)).unwrap();
@@ -158,7 +158,7 @@ impl World {
     }
 }
 
-/// What a Service has stays, as long as nothing about it or its pool is changed.
+/// A Service keeps its addresses, as long as nothing about it or its pool is changed.
 fn stays(world: &World, before: &BTreeMap<String, Service>, when: &str) {
     for (name, service) in &world.services {
         let Some(known) = before.get(name) else {

@@ -64,7 +64,7 @@ pub(crate) fn with(mut service: Service, addresses: &[&str]) -> Service {
     service
 }
 
-/// What each Service gets: its addresses, then what is missing.
+/// The addresses that each Service gets, then what is missing.
 fn outcome(settings: &Settings, services: &[Service]) -> Vec<String> {
     let decisions = decide(settings, services);
     let each = services
@@ -98,7 +98,7 @@ fn each_service_gets_one_address_until_none_is_left_and_the_oldest_waits_first()
     given.sort();
     assert_eq!(given, ["192.0.2.1", "192.0.2.2"]);
     assert_eq!(found, ["! no IPv4 address is left in lan"; 2]);
-    // One is deleted: the older of both that wait gets its address, and nobody moves.
+    // One is deleted: the older of both that wait gets its address, and no other moves.
     let [_, b, c, d] = all;
     let b = with(b, &["192.0.2.2"]);
     check(
@@ -225,7 +225,7 @@ fn addresses_that_services_ask_for() {
     ] {
         check(&settings, &[asks], &[expected]);
     }
-    // One that another has is not taken from it, whoever is older; what the other has works on.
+    // One that another has is not taken from it, also if it is younger; the address of the other works on.
     check(
         &settings,
         &[
@@ -377,7 +377,7 @@ fn services_share_an_address_by_key_ports_and_policy() {
         let found = outcome(&settings, &[first, second]);
         assert_eq!(found[0] == found[1], is_shared, "{one} {other}: {found:?}");
     }
-    // One without a key shares with nobody, also if the other asks for it.
+    // One without a key does not share, also if the other has one.
     let asks = Service {
         load_balancer_ip: "192.0.2.1".to_owned(),
         ports: vec![port(Protocol::Udp, 53)],
@@ -412,15 +412,15 @@ fn what_another_load_balancer_serves_is_left_alone() {
         &[annotated("a", &[("kube-vip.io/ignore", "true")])],
         &["-"],
     );
-    // An address by hand, or by OpenShift.
+    // An address that an operator wrote, or OpenShift.
     check(&lan, &[with(service("a"), &["203.0.113.1"])], &["-"]);
-    // What others have of the pools is nobody's.
+    // Addresses of the pools that others have are not given.
     check(
         &lan,
         &[with(of_class("other"), &["192.0.2.1"]), service("b")],
         &["-", "! no IPv4 address is left in lan"],
     );
-    // Of another type, a Service gives back what it had.
+    // A Service of another type gives back what it had.
     let former = Service {
         kind: ServiceType::ClusterIP,
         ..with(service("a"), &["192.0.2.1"])

@@ -1,4 +1,4 @@
-//! Which of several clusterds writes: the one that holds a Lease of the Kubernetes API (`coordination.k8s.io`).
+//! The one of several clusterds that writes: it holds a Lease of the Kubernetes API (`coordination.k8s.io`).
 //!
 //! ```text
 //! every two seconds: read the Lease ─► Election::decide ─► wait, make, or update it ─► the answer ─► Election::written
@@ -7,7 +7,7 @@
 //! As client-go does it: a Lease counts as given up when it has not changed for its duration, by the clock of the one that looks.
 //! Times in the Lease are for people. The holder stops before others may begin: its right ends [`Settings::renew`] after the
 //! last update that it has *begun* and that has come through. Two clocks never need to agree, they only need to run at about the
-//! same rate. A Lease fences nothing: whoever writes has to name the version of what it changes.
+//! same rate. A Lease fences nothing: each write has to name the version of the object that it changes.
 //!
 //! Never reads a clock, and never sends a request.
 
@@ -59,13 +59,13 @@ pub struct Lease {
 /// A Lease that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// What it says.
+    /// The Lease itself.
     pub lease: Lease,
     /// Its version.
     pub version: String,
 }
 
-/// What is to be done with the Lease.
+/// The next step with the Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing: another has it.
@@ -167,7 +167,7 @@ impl Election {
         self.seen = Some((written, now));
     }
 
-    /// What gives the Lease up, if this one has it: another may take it at once.
+    /// Gives the Lease up, if this one has it; returns the update for that: another may take it at once.
     pub fn release(&mut self, written: &str) -> Option<(Lease, String)> {
         self.until = None;
         let (seen, _) = self.seen.take()?;

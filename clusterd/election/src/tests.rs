@@ -114,7 +114,7 @@ fn a_lease_is_given_up_by_its_holder() {
     assert!(!one.leads(now));
 }
 
-/// A Lease at the API, several candidates with pauses, lost answers and cuts: two never may write at once, and somebody does
+/// A Lease at the API, several candidates with pauses, lost answers and cuts: two never may write at once, and one does
 /// within a minute once the trouble is over.
 #[test]
 fn two_never_lead_at_once() {
@@ -178,7 +178,7 @@ fn two_never_lead_at_once() {
             let n = leaders.count();
             assert!(n <= 1, "{n} lead: seed {seed} tick {tick}");
             if tick > 2600 {
-                assert_eq!(n, 1, "nobody leads: seed {seed} tick {tick}");
+                assert_eq!(n, 1, "no candidate leads: seed {seed} tick {tick}");
             }
         }
     }

@@ -58,7 +58,7 @@ pub(super) struct AddressWriter {
     election: Election,
     election_settings: cluster_election::Settings,
     leave: Arc<Notify>,
-    /// What was written, and when, by the Service's identity too.
+    /// The statuses that were written, each with the identity of its Service and the time.
     written: BTreeMap<ServiceKey, (String, Vec<Ingress>, Instant)>,
     /// Why a Service waits, as an Event has said.
     told: BTreeMap<ServiceKey, (String, String)>,
@@ -358,7 +358,7 @@ impl AddressWriter {
         let call = write(Method::PATCH, path, "application/merge-patch+json", &patch);
         match self.call(call).await {
             Ok(_) => {}
-            // Somebody else has changed the Service meanwhile.
+            // Another client has changed the Service meanwhile.
             Err(ApiError::Refused(refusal)) if matches!(refusal.code, 404 | 409) => {
                 return Ok(false);
             }

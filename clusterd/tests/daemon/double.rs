@@ -42,7 +42,7 @@ pub(crate) struct Behaviour {
     pub(crate) token: Option<String>,
     /// The minor version; from 34 on, lists come as first events too.
     pub(crate) minor: u32,
-    /// Each status is changed by somebody else between reading and writing, this many times.
+    /// Each status is changed by another client between reading and writing, this many times.
     pub(crate) conflicts: usize,
     /// Slices are in the older version of their API alone.
     pub(crate) has_old_slices: bool,

@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_services_are_in_the_site_and_nobody_else_s() {
+    fn addresses_of_services_are_in_the_site_and_of_no_other_part() {
         let good = built(&document(
             "interface = \"eth0\"",
             "",
@@ -517,15 +517,15 @@ mod tests {
         for (lines, begins) in [
             (
                 "addresses = [\"198.51.100.1\"]",
-                "23:14: 198.51.100.1 is outside the site's networks",
+                "22:14: 198.51.100.1 is outside the site's networks",
             ),
             (
                 "addresses = [\"192.0.2.10-192.0.2.20\"]",
-                "23:14: 192.0.2.10-192.0.2.20 has 192.0.2.13, the address of node master-0",
+                "22:14: 192.0.2.10-192.0.2.20 has 192.0.2.13, the address of node master-0",
             ),
             (
                 "addresses = [\"192.0.2.200-192.0.2.220\"]\nfollow-addresses = [\"192.0.2.220\"]",
-                "24:21: 192.0.2.220 has addresses of 192.0.2.200-192.0.2.220",
+                "23:21: 192.0.2.220 has addresses of 192.0.2.200-192.0.2.220",
             ),
         ] {
             let end = format!("[cluster]\n{lines}");

@@ -277,7 +277,7 @@ pub struct Cluster {
     pub addresses: Vec<AddressRange>,
     /// The addresses that others give to Services.
     pub follow_addresses: Vec<AddressRange>,
-    /// Where the traffic to all of them goes.
+    /// The destination of the traffic to all of them.
     pub forward: ServiceForward,
 }
 

@@ -1,4 +1,4 @@
-//! What clusterd may do at the API: the requests of its parts, and the rules that `outpost` renders for them.
+//! The rights of clusterd at the API: the requests of its parts, and the rules that `outpost` renders for them.
 
 /// A rule of a role.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Rule {
 /// The Lease of the clusterd that writes.
 pub const LEASE: &str = "outpost-clusterd";
 
-/// What giving addresses needs in the whole cluster, beside reading.
+/// The rules for giving addresses in the whole cluster, beside those for reading.
 pub const ADDRESSES: [Rule; 2] = [
     Rule {
         group: "",
@@ -32,7 +32,7 @@ pub const ADDRESSES: [Rule; 2] = [
     },
 ];
 
-/// What the election needs in the namespace of the Lease. A rule with a name cannot let anything be made.
+/// The rules for the election in the namespace of the Lease. A rule with a name cannot let anything be made.
 pub const ELECTION: [Rule; 2] = [
     Rule {
         group: "coordination.k8s.io",

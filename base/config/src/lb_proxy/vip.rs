@@ -237,7 +237,7 @@ pub struct Pool {
     pub notify: Option<PathBuf>,
 }
 
-/// Where the traffic to a Service of the cluster goes.
+/// The destination of the traffic to a Service of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Forward {
