@@ -5,10 +5,12 @@
 //! | follower, one a kind | holds the machine, sends its requests, changes the picture | with the service |
 //! | a request | carries out one list or watch | with its answer, or when the machine cancels it |
 //! | credentials | reads the files again when they change or are refused | with the service |
+//! | addresses | holds the election, and writes the addresses of Services | with the service |
 //! | version | asks the API for its version | with the service |
 
 pub mod access;
 pub mod address;
+mod addresses;
 mod client;
 mod follower;
 pub mod settings;
@@ -25,9 +27,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::addresses::{AddressSettings, AddressState};
 use crate::metrics::Counters;
 use crate::publisher::Publisher;
 use access::{Access, Stamps};
+use addresses::AddressWriter;
 use follower::Follower;
 use settings::ApiSettings;
 
@@ -43,6 +47,8 @@ const VERSION_EVERY: Duration = Duration::from_secs(300);
 const VERSION_AGAIN: Duration = Duration::from_secs(5);
 /// The time for one answer about the version.
 const VERSION_WITHIN: Duration = Duration::from_secs(5);
+/// The time to give up the Lease in.
+const LEAVE: Duration = Duration::from_secs(2);
 /// The longest answer about the version.
 const MAX_VERSION: usize = 64 << 10;
 
@@ -50,6 +56,10 @@ const MAX_VERSION: usize = 64 << 10;
 #[derive(Debug)]
 pub struct ApiSource {
     shared: Arc<Shared>,
+    given: Arc<Mutex<AddressSettings>>,
+    given_changed: Arc<Notify>,
+    leave: Arc<Notify>,
+    writer: Option<JoinHandle<()>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -74,6 +84,8 @@ impl ApiSource {
     #[must_use]
     pub fn start(
         settings: &ApiSettings,
+        given: AddressSettings,
+        state: Arc<Mutex<AddressState>>,
         publisher: &Publisher,
         readiness: &Readiness,
         counters: &Counters,
@@ -108,11 +120,40 @@ impl ApiSource {
             );
             tasks.push(tokio::spawn(follower.run()));
         }
-        Self { shared, tasks }
+        let (given, given_changed) = (Arc::new(Mutex::new(given)), Arc::<Notify>::default());
+        let leave = Arc::<Notify>::default();
+        let writer = AddressWriter::new(
+            Arc::clone(&shared),
+            Arc::clone(&given),
+            Arc::clone(&given_changed),
+            state,
+            publisher.reader(),
+            Arc::clone(&leave),
+        );
+        Self {
+            shared,
+            given,
+            given_changed,
+            leave,
+            writer: Some(tokio::spawn(writer.run())),
+            tasks,
+        }
+    }
+
+    /// Gives the Lease up, if this clusterd has it; its tasks end.
+    pub async fn leave(mut self) {
+        self.leave.notify_one();
+        if let Some(writer) = self.writer.take() {
+            // Without an answer the Lease ends by itself.
+            drop(tokio::time::timeout(LEAVE, writer).await);
+        }
     }
 
     /// Takes up other settings; followers take them with their next request.
-    pub fn reload(&self, settings: ApiSettings) {
+    pub fn reload(&self, settings: ApiSettings, given: AddressSettings) {
+        let identity = self.given.lock().identity.clone();
+        *self.given.lock() = AddressSettings { identity, ..given };
+        self.given_changed.notify_one();
         *self.shared.settings.lock() = settings;
         self.shared.refused.notify_one();
     }
@@ -151,7 +192,7 @@ impl ApiSource {
 
 impl Drop for ApiSource {
     fn drop(&mut self) {
-        for task in &self.tasks {
+        for task in self.tasks.iter().chain(&self.writer) {
             task.abort();
         }
     }

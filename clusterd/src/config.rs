@@ -4,9 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ::config::clusterd::{ADMIN_PORT, Clusterd};
-use ::config::{Document, Problem, Problems};
+use ::config::{Check, Document, Problem, Problems, at};
 use daemon::config::Common;
 
+use crate::addresses::AddressSettings;
 use crate::api::access;
 use crate::api::settings::ApiSettings;
 
@@ -74,6 +75,7 @@ impl Config {
     pub fn from_document(document: &Document, overrides: &Overrides) -> Result<Self, Problems> {
         let mut settings = None;
         let mut file = document.parse_with(|file: &Clusterd, check| {
+            check_pools(file, check);
             settings = file.api.as_ref().map(|api| {
                 ApiSettings::of(api, |key, words| {
                     check.problem(&["api".into(), key.into()], words);
@@ -132,6 +134,32 @@ impl Config {
     }
 }
 
+/// Refuses pools that a Service could not tell apart, or that would have an address twice.
+fn check_pools(file: &Clusterd, check: &mut Check<'_>) {
+    for (index, pool) in file.pool.iter().enumerate() {
+        let mut before = file.pool.iter().take(index);
+        if pool.name.is_empty() {
+            check.problem(&at!["pool", index, "name"], "a pool needs a name");
+        }
+        if before.any(|other| other.name == pool.name) {
+            let words = format!("there are two pools `{}`", pool.name);
+            check.problem(&at!["pool", index, "name"], words);
+        }
+        if pool.addresses.is_empty() {
+            let words = "a pool needs addresses";
+            check.problem(&at!["pool", index, "addresses"], words);
+        }
+    }
+    let pools = AddressSettings::of(file).given.pools;
+    for (first, second) in cluster_addresses::overlaps(&pools) {
+        let Some(index) = file.pool.iter().position(|pool| pool.name == second) else {
+            continue;
+        };
+        let words = format!("pools `{first}` and `{second}` have an address in common");
+        check.problem(&at!["pool", index, "addresses"], words);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,6 +207,18 @@ mod tests {
             (
                 "[api]\naddresses = [\"http://192.168.7.13:1\"]",
                 "not encrypted",
+            ),
+            (
+                "manifests = \"/a\"\n[[pool]]\nname = \"a\"\naddresses = [\"192.0.2.1\"]\n[[pool]]\nname = \"a\"\naddresses = [\"192.0.2.2\"]",
+                "there are two pools `a`",
+            ),
+            (
+                "manifests = \"/a\"\n[[pool]]\nname = \"a\"\naddresses = [\"192.0.2.0/24\"]\n[[pool]]\nname = \"b\"\naddresses = [\"192.0.2.2\"]",
+                "pools `a` and `b` have an address in common",
+            ),
+            (
+                "manifests = \"/a\"\n[[pool]]\nname = \"a\"\naddresses = []",
+                "a pool needs addresses",
             ),
             (
                 "[api]\nkubeconfig = \"/k\"\nserver-name = \"a b\"",

@@ -9,8 +9,10 @@
 //! The crate `cluster-watch` decides: a follower holds its `Machine`, sends its requests and passes it the time. The crate
 //! `cluster-objects` reads texts, `cluster-snapshot` keeps the picture, and the contract is in the crate `proto`.
 //!
-//! Writes nothing to the API.
+//! One of several clusterds writes to the API, and only where Services get their addresses from pools: `status.loadBalancer` of
+//! Services, Events about it, and the Lease of the election (`cluster-addresses`, `cluster-election`).
 
+pub mod addresses;
 pub mod api;
 pub mod config;
 pub mod grpc;

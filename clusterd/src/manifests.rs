@@ -16,8 +16,10 @@ use daemon::directory::{Change, Changes, Directory};
 use daemon::disk::{self, Stamp};
 use daemon::readiness::Readiness;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
+use crate::addresses::{AddressSettings, AddressState};
 use crate::metrics::Counters;
 use crate::publisher::Publisher;
 
@@ -40,7 +42,16 @@ const MAX_PROBLEMS: usize = 20;
 #[derive(Debug)]
 pub struct ManifestSource {
     problems: Arc<Mutex<Vec<String>>>,
+    given: Arc<Given>,
     task: JoinHandle<()>,
+}
+
+/// How Services get addresses.
+#[derive(Debug)]
+struct Given {
+    settings: Mutex<AddressSettings>,
+    changed: Notify,
+    state: Arc<Mutex<AddressState>>,
 }
 
 impl ManifestSource {
@@ -48,13 +59,22 @@ impl ManifestSource {
     #[must_use]
     pub fn start(
         directory: PathBuf,
+        given: AddressSettings,
+        state: Arc<Mutex<AddressState>>,
         publisher: Publisher,
         readiness: Readiness,
         counters: Counters,
     ) -> Self {
         let problems = Arc::default();
+        let given = Arc::new(Given {
+            settings: Mutex::new(given),
+            changed: Notify::new(),
+            state,
+        });
         let task = Task {
             files: Files::new(directory),
+            given: Arc::clone(&given),
+            is_forced: false,
             publisher,
             readiness,
             counters,
@@ -62,8 +82,15 @@ impl ManifestSource {
         };
         Self {
             problems,
+            given,
             task: tokio::spawn(task.run()),
         }
+    }
+
+    /// Takes up other pools.
+    pub(crate) fn reload(&self, given: AddressSettings) {
+        *self.given.settings.lock() = given;
+        self.given.changed.notify_one();
     }
 
     /// The files and objects that cannot be read.
@@ -97,6 +124,9 @@ pub fn check(directory: &Path) -> Result<usize, String> {
 
 struct Task {
     files: Files,
+    given: Arc<Given>,
+    /// Whether what is known is published again, though no file is other than before.
+    is_forced: bool,
     publisher: Publisher,
     readiness: Readiness,
     counters: Counters,
@@ -127,6 +157,7 @@ impl Task {
                         watch = None;
                     }
                 }
+                () = self.given.changed.notified() => self.is_forced = true,
                 () = tokio::time::sleep(pause) => {}
             }
         }
@@ -148,7 +179,8 @@ impl Task {
         let (problems, is_complete) = match read {
             Ok(read) => {
                 let (problems, is_complete) = (read.problems.clone(), read.is_complete);
-                if read.is_new {
+                if read.is_new || (self.is_forced && is_complete) {
+                    self.is_forced = false;
                     self.publish(read);
                 }
                 (problems, is_complete)
@@ -159,7 +191,14 @@ impl Task {
         is_complete
     }
 
-    fn publish(&self, read: Read) {
+    fn publish(&self, mut read: Read) {
+        let settings = self.given.settings.lock().clone();
+        let before = self.publisher.current();
+        // Those that cannot be read stay as they were, with their addresses.
+        let kept = read.kept.iter().filter_map(|key| before.get(key));
+        let kept: Vec<_> = kept.cloned().collect();
+        let decisions = settings.fill(&mut read.objects, &kept);
+        self.given.state.lock().take(&decisions);
         let mut by_kind: BTreeMap<Kind, Vec<Object>> = BTreeMap::new();
         for object in read.objects {
             by_kind.entry(object.kind()).or_default().push(object);

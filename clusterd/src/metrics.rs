@@ -1,15 +1,18 @@
 //! The metrics of clusterd. Each name is here and nowhere else.
 
 use std::fmt;
+use std::sync::Arc;
 
 use cluster::{Freshness, Kind};
 use cluster_watch::{Failure, Input, Note};
 use daemon::metrics::{Metrics, Page, float, labels};
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
+use crate::addresses::AddressState;
 use crate::grpc::Subscribers;
 use crate::publisher::Publisher;
 
@@ -38,6 +41,15 @@ pub const UNREADABLE: &str = "clusterd_unreadable_objects";
 /// `clusterd_state_saves_total{result}`: attempts to write the snapshot to disk.
 pub const STATE_SAVES: &str = "clusterd_state_saves";
 
+/// `clusterd_leads`: 1 when this clusterd is the one that writes addresses.
+pub const LEADS: &str = "clusterd_leads";
+/// `clusterd_addresses{pool}`: addresses of a pool that Services have.
+pub const ADDRESSES: &str = "clusterd_addresses";
+/// `clusterd_services_waiting`: Services that wait for an address.
+pub const SERVICES_WAITING: &str = "clusterd_services_waiting";
+/// `clusterd_address_writes_total`: statuses of Services that were written.
+pub const ADDRESS_WRITES: &str = "clusterd_address_writes";
+
 type Label = [(&'static str, &'static str); 1];
 
 /// Counters; clones share them.
@@ -50,6 +62,7 @@ pub struct Counters {
     restores: Family<Label, Counter>,
     unreadable: Family<Label, Counter>,
     saves: Family<Label, Counter>,
+    address_writes: Counter,
 }
 
 impl Counters {
@@ -78,6 +91,16 @@ impl Counters {
             "Attempts to write the snapshot to disk",
             self.saves.clone(),
         );
+        metrics.register(
+            ADDRESS_WRITES,
+            "Statuses of Services that were written",
+            self.address_writes.clone(),
+        );
+    }
+
+    /// Counts a status that was written.
+    pub(crate) fn address_written(&self) {
+        self.address_writes.inc();
     }
 
     /// Counts an answer of the API.
@@ -134,15 +157,21 @@ const fn label(kind: Kind) -> Label {
 pub struct PictureCollector {
     publisher: Publisher,
     subscribers: Subscribers,
+    addresses: Arc<Mutex<AddressState>>,
 }
 
 impl PictureCollector {
     /// A collector of these.
     #[must_use]
-    pub const fn new(publisher: Publisher, subscribers: Subscribers) -> Self {
+    pub const fn new(
+        publisher: Publisher,
+        subscribers: Subscribers,
+        addresses: Arc<Mutex<AddressState>>,
+    ) -> Self {
         Self {
             publisher,
             subscribers,
+            addresses,
         }
     }
 }
@@ -186,6 +215,25 @@ impl Collector for PictureCollector {
             float(snapshot.generation),
         )?;
         let subscribers = u64::try_from(self.subscribers.len()).unwrap_or(u64::MAX);
-        page.gauge(SUBSCRIBERS, "Open Watch streams.", float(subscribers))
+        page.gauge(SUBSCRIBERS, "Open Watch streams.", float(subscribers))?;
+        let state = self.addresses.lock().clone();
+        let n = |n: usize| float(u64::try_from(n).unwrap_or(u64::MAX));
+        page.gauge(
+            LEADS,
+            "Whether this clusterd writes addresses.",
+            n(usize::from(state.leads)),
+        )?;
+        page.gauge(
+            SERVICES_WAITING,
+            "Services that wait for an address.",
+            n(state.waiting.len()),
+        )?;
+        let pools = state.given.iter();
+        let pools = pools.map(|(pool, given)| (labels(&[("pool", pool.as_str())]), n(*given)));
+        page.gauges(
+            ADDRESSES,
+            "Addresses of a pool that Services have.",
+            pools.collect(),
+        )
     }
 }

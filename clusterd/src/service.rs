@@ -1,5 +1,6 @@
 //! The daemon: it opens its socket and the state at the start, follows the source, and saves at the end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ::config::clusterd::Clusterd as ClusterdFile;
@@ -15,8 +16,10 @@ use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use daemon::succession::{self, Lock, LockError};
 use durable::state::Loaded;
+use parking_lot::Mutex;
 use tokio::net::UnixListener;
 
+use crate::addresses::{AddressSettings, AddressState};
 use crate::config::{Config, Source};
 use crate::grpc::{ClusterApi, Subscribers};
 use crate::metrics::{Counters, PictureCollector};
@@ -36,6 +39,7 @@ const LAST_SAVE: Duration = Duration::from_secs(5);
 pub struct Clusterd {
     publisher: Publisher,
     running: Running,
+    addresses: Arc<Mutex<AddressState>>,
     saver: Saver,
     store: Store,
     drain: Drain,
@@ -85,8 +89,11 @@ impl Service for Clusterd {
             context.readiness.clone(),
             counters.clone(),
         );
+        let addresses = Arc::<Mutex<AddressState>>::default();
         let running = source::start(
             config.source,
+            AddressSettings::of(&config.file),
+            Arc::clone(&addresses),
             &publisher,
             &context.readiness,
             &counters,
@@ -94,7 +101,11 @@ impl Service for Clusterd {
         );
         let (drain, guard) = Drain::new();
         let subscribers = Subscribers::default();
-        let collector = PictureCollector::new(publisher.clone(), subscribers.clone());
+        let collector = PictureCollector::new(
+            publisher.clone(),
+            subscribers.clone(),
+            Arc::clone(&addresses),
+        );
         context.metrics.register_collector(Box::new(collector));
         succession::offer(context, lock.as_ref());
         check_self(context, &publisher);
@@ -112,6 +123,7 @@ impl Service for Clusterd {
         Ok(Self {
             publisher,
             running,
+            addresses,
             saver,
             store,
             drain,
@@ -123,8 +135,11 @@ impl Service for Clusterd {
     }
 
     async fn reload(&self, config: Config) -> Result<String, Problems> {
-        if let (Running::Api(api), Source::Api(settings)) = (&self.running, config.source) {
-            api.reload(settings);
+        let given = AddressSettings::of(&config.file);
+        match (&self.running, config.source) {
+            (Running::Api(api), Source::Api(settings)) => api.reload(settings, given),
+            (Running::Manifests { source, .. }, _) => source.reload(given),
+            (Running::Api(_), Source::Manifests(_)) => {}
         }
         Ok(status::serves(&self.publisher.current()))
     }
@@ -133,6 +148,7 @@ impl Service for Clusterd {
         status::detail(Parts {
             publisher: &self.publisher,
             running: &self.running,
+            addresses: self.addresses.lock().clone(),
             saved: self.saver.saved(),
             state_path: self.store.path().display().to_string(),
             listeners: &self.listeners,
@@ -145,7 +161,9 @@ impl Service for Clusterd {
         if let Some(lock) = self.lock {
             lock.keep();
         }
-        drop(self.running);
+        if let Running::Api(api) = self.running {
+            api.leave().await;
+        }
         let last_save = LAST_SAVE.min(deadline / 2);
         let left = self.drain.finish(deadline.saturating_sub(last_save)).await;
         let saved = self.saver.finish(last_save).await;

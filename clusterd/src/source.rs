@@ -1,9 +1,12 @@
 //! The source in use: the API or manifests.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use daemon::readiness::Readiness;
+use parking_lot::Mutex;
 
+use crate::addresses::{AddressSettings, AddressState};
 use crate::api::ApiSource;
 use crate::config::Source;
 use crate::manifests::ManifestSource;
@@ -23,6 +26,8 @@ pub(crate) enum Running {
 /// Begins to follow a source; needs a tokio runtime.
 pub(crate) fn start(
     source: Source,
+    given: AddressSettings,
+    state: Arc<Mutex<AddressState>>,
     publisher: &Publisher,
     readiness: &Readiness,
     counters: &Counters,
@@ -30,11 +35,13 @@ pub(crate) fn start(
 ) -> Running {
     match source {
         Source::Api(settings) => Running::Api(ApiSource::start(
-            &settings, publisher, readiness, counters, most,
+            &settings, given, state, publisher, readiness, counters, most,
         )),
         Source::Manifests(directory) => Running::Manifests {
             source: ManifestSource::start(
                 directory.clone(),
+                given,
+                state,
                 publisher.clone(),
                 readiness.clone(),
                 counters.clone(),

@@ -1,11 +1,12 @@
 //! The `detail` of `/status`, and the text that `clusterd status` prints from it.
 
 use api::Status;
-use api::clusterd::{Detail, KindDetail, Source, StateFile, Subscriber};
+use api::clusterd::{Addresses, Detail, KindDetail, Source, StateFile, Subscriber, WaitingService};
 use cluster::{Freshness, Kind, Snapshot};
 use config_text::counted;
 use daemon::run::headline;
 
+use crate::addresses::AddressState;
 use crate::grpc;
 use crate::publisher::Publisher;
 use crate::source::Running;
@@ -16,6 +17,7 @@ use crate::state::Saved;
 pub(crate) struct Parts<'a> {
     pub(crate) publisher: &'a Publisher,
     pub(crate) running: &'a Running,
+    pub(crate) addresses: AddressState,
     pub(crate) saved: Saved,
     pub(crate) state_path: String,
     pub(crate) listeners: &'a [String],
@@ -42,6 +44,21 @@ pub(crate) fn detail(parts: Parts<'_>) -> Detail {
             path: parts.state_path,
             generation: parts.saved.generation,
             problem: parts.saved.problem,
+        },
+        addresses: Addresses {
+            leads: parts.addresses.leads,
+            holder: parts.addresses.holder,
+            given: parts.addresses.given,
+            waiting: parts
+                .addresses
+                .waiting
+                .into_iter()
+                .map(|waiting| WaitingService {
+                    service: format!("{}/{}", waiting.service.0, waiting.service.1),
+                    reason: waiting.reason,
+                })
+                .collect(),
+            problem: parts.addresses.problem,
         },
         listeners: parts.listeners.to_owned(),
         subscribers: subscribers.collect(),
@@ -124,6 +141,9 @@ pub fn render(status: &Status<Detail>) -> String {
     for kind in &detail.kinds {
         text.push_str(&format!("  {}\n", kind_line(kind)));
     }
+    for line in address_lines(&detail.addresses) {
+        text.push_str(&format!("  {line}\n"));
+    }
     for subscriber in &detail.subscribers {
         text.push_str(&format!(
             "  watched by {}: generation {} since {}\n",
@@ -131,6 +151,38 @@ pub fn render(status: &Status<Detail>) -> String {
         ));
     }
     text
+}
+
+/// The lines about addresses; none without a pool.
+fn address_lines(addresses: &Addresses) -> Vec<String> {
+    let mut lines = Vec::new();
+    let given = addresses.given.iter();
+    let given: Vec<String> = given.map(|(pool, n)| format!("{n} of {pool}")).collect();
+    match (given.as_slice(), &addresses.holder, addresses.leads) {
+        ([], None, false) => {}
+        (given, holder, leads) => {
+            let given = match given {
+                [] => "none".to_owned(),
+                given => given.join(", "),
+            };
+            let who = match (holder, leads) {
+                (_, true) => ", written by this clusterd".to_owned(),
+                (Some(holder), false) => format!(", written by {holder}"),
+                (None, false) => String::new(),
+            };
+            lines.push(format!("addresses given: {given}{who}"));
+        }
+    }
+    for waiting in &addresses.waiting {
+        lines.push(format!(
+            "  {} waits for an address: {}",
+            waiting.service, waiting.reason
+        ));
+    }
+    if let Some(problem) = &addresses.problem {
+        lines.push(format!("  ! {problem}"));
+    }
+    lines
 }
 
 fn kind_line(kind: &KindDetail) -> String {

@@ -1,20 +1,23 @@
-//! The nodes of the cluster that join backends and leave them.
+//! The nodes of the cluster that join backends and leave them, and the Services that have an address of a pool.
 //!
 //! ```text
 //! configuration ─┐
-//! clusterd ──────┴─► membership of each backend ─► configuration with the servers that have joined ─► table, targets
+//! clusterd ──────┼─► membership of each backend ─┬─► configuration with what was learned ─► table, targets, places
+//!                └─► services ───────────────────┘
 //! ```
 //!
-//! `cluster_members` decides which nodes join. While clusterd is away, the servers stay as they are.
+//! `cluster_members` decides which nodes join, `services` makes what serves Services. While clusterd is away, all stays as it is.
 
-use std::collections::BTreeMap;
+mod services;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::pending;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::config::lb_proxy::{Follow, Server as ServerSpec};
-use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode};
+use api::lb_proxy::{Cluster, Followed, HeldLoss, Origin, RefusedNode, RefusedService};
 use cluster_members::{Bounds, Member, Membership, Written};
 use daemon::clock;
 use ipnet::IpNet;
@@ -23,10 +26,12 @@ use proto::cluster::Snapshot;
 use proto::cluster::link::Link;
 use proto::endpoint::Endpoint;
 use proto::link::Link as HealthLink;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::config::{Backend, Config, server};
+use crate::config::{Backend, Config, Frontend, server};
 use crate::table_builder::TableBuilder;
+use services::Learned;
 
 /// How long a start waits for the first report of clusterd, so that decisions of operators about nodes that have joined find them.
 /// clusterd is on this node and answers within milliseconds; without it the servers are those of the configuration.
@@ -37,15 +42,31 @@ const FIRST_REPORT: Duration = Duration::from_millis(500);
 pub(crate) struct Members {
     written: Config,
     memberships: BTreeMap<Arc<str>, Membership>,
+    /// The name of this node in the cluster.
+    node: String,
+    /// The last snapshot: another configuration serves other Services of it.
+    seen: Snapshot,
+    learned: Learned,
+    /// Frontends of Services whose places something else has.
+    unbound: BTreeSet<Arc<str>>,
 }
 
 impl Members {
     /// Begins with the servers that are written.
     #[must_use]
     pub(crate) fn new(config: Config) -> Self {
+        let named = config.file.cluster.as_ref().and_then(|it| it.node.clone());
+        let host = || {
+            let names = rustix::system::uname();
+            names.nodename().to_string_lossy().into_owned()
+        };
         let mut members = Self {
             written: config.clone(),
             memberships: BTreeMap::new(),
+            node: named.unwrap_or_else(host),
+            seen: Snapshot::default(),
+            learned: Learned::default(),
+            unbound: BTreeSet::new(),
         };
         members.adopt(config);
         members
@@ -72,6 +93,7 @@ impl Members {
                 .insert(Arc::clone(&backend.name), membership);
         }
         self.written = config;
+        self.learned = services::learn(&self.written, &self.seen, &self.node);
     }
 
     /// Takes up a snapshot of the cluster.
@@ -79,6 +101,8 @@ impl Members {
         for membership in self.memberships.values_mut() {
             membership.observe(snapshot, now);
         }
+        self.seen = snapshot.clone();
+        self.learned = services::learn(&self.written, &self.seen, &self.node);
     }
 
     /// Notes that clusterd is away.
@@ -126,7 +150,35 @@ impl Members {
                 backend.servers.push(server);
             }
         }
+        let learned = self.learned.clone();
+        let is_bound = |frontend: &Frontend| !self.unbound.contains(&frontend.name);
+        config.backends.extend(learned.backends);
         config
+            .frontends
+            .extend(learned.frontends.into_iter().filter(is_bound));
+        config.vips.extend(learned.vips);
+        config.services.extend(learned.services);
+        config
+    }
+
+    /// Leaves out the frontends of Services that are not bound yet.
+    pub(crate) fn leave_out(&mut self, is_new: impl Fn(&Frontend) -> bool) {
+        let frontends = self.learned.frontends.iter();
+        let new = frontends.filter(|frontend| is_new(frontend));
+        self.unbound = new.map(|frontend| Arc::clone(&frontend.name)).collect();
+    }
+
+    /// The Services that are not served, with the reasons.
+    fn refused_services(&self) -> Vec<RefusedService> {
+        let refused = self.learned.refused.iter();
+        let refused = refused.map(|(service, why)| (service.clone(), why.clone()));
+        let unbound = self.unbound.iter().map(|name| {
+            let why = "its place cannot be listened on: something else has it";
+            (name.to_string(), why.to_owned())
+        });
+        let all = refused.chain(unbound);
+        all.map(|(service, why)| RefusedService { service, why })
+            .collect()
     }
 
     /// The backends that follow nodes, for the status.
@@ -192,6 +244,8 @@ pub(crate) struct ClusterServers {
     cluster: Link,
     health: HealthLink,
     builder: Arc<TableBuilder>,
+    /// Frontends, addresses or their tracked backends are others.
+    places: Arc<Notify>,
 }
 
 /// The link to clusterd, and the members as it has reported them; waits for the first report, but not long.
@@ -226,7 +280,70 @@ impl ClusterServers {
             cluster,
             health,
             builder,
+            places: Arc::default(),
         })
+    }
+
+    /// Waits until places or addresses of Services are others.
+    pub(crate) async fn places_change(&self) {
+        self.places.notified().await;
+    }
+
+    /// The configuration with everything that was learned.
+    #[must_use]
+    pub(crate) fn whole(&self) -> Config {
+        self.members.lock().config()
+    }
+
+    /// A configuration with everything that was learned.
+    #[must_use]
+    pub(crate) fn whole_of(&self, config: Config) -> Config {
+        let members = self.members.lock();
+        let learned = services::learn(&config, &members.seen, &members.node);
+        let mut whole = config;
+        let is_bound = |frontend: &Frontend| !members.unbound.contains(&frontend.name);
+        whole
+            .frontends
+            .extend(learned.frontends.into_iter().filter(is_bound));
+        whole.backends.extend(learned.backends);
+        whole.vips.extend(learned.vips);
+        whole
+    }
+
+    /// Leaves out frontends of Services whose places something else has; returns whether these are others than before.
+    pub(crate) fn set_unbound(&self, unbound: BTreeSet<Arc<str>>) -> bool {
+        let mut members = self.members.lock();
+        if members.unbound == unbound {
+            return false;
+        }
+        for frontend in unbound.difference(&members.unbound) {
+            let frontend = &**frontend;
+            tracing::warn!(
+                frontend,
+                "A Service is not served: its place cannot be listened on"
+            );
+        }
+        members.unbound = unbound;
+        self.publish(&members);
+        true
+    }
+
+    /// Whether any Service of the cluster is served.
+    #[must_use]
+    pub(crate) fn serves_any(&self) -> bool {
+        !self.members.lock().learned.services.is_empty()
+    }
+
+    /// Whether the place of a Service could not be listened on.
+    #[must_use]
+    pub(crate) fn has_unbound(&self) -> bool {
+        !self.members.lock().unbound.is_empty()
+    }
+
+    /// The frontends of Services.
+    #[must_use]
+    pub(crate) fn learned_frontends(&self) -> Vec<Frontend> {
+        self.members.lock().learned.frontends.clone()
     }
 
     /// The configuration as it is written.
@@ -273,24 +390,33 @@ impl ClusterServers {
     #[must_use]
     pub(crate) fn status(&self) -> Option<Cluster> {
         let state = self.cluster.state()?;
+        let members = self.members.lock();
         Some(Cluster {
             connected: state.connected,
             error: state.error,
             age_seconds: self.cluster.age().map(|age| age.as_secs_f64()),
             generation: self.cluster.current().generation,
-            backends: self.members.lock().followed(clock::now()),
+            backends: members.followed(clock::now()),
+            refused_services: members.refused_services(),
         })
     }
 
     /// Changes the members; the table and the targets follow if the servers are others.
     fn change(&self, change: impl FnOnce(&mut Members)) {
         let mut members = self.members.lock();
-        let before = members.lists();
+        let (before, served) = (members.lists(), members.learned.clone());
         change(&mut members);
         let after = members.lists();
+        let is_served_alike = members.learned.is_like(&served);
         if before != after {
             tell(&before, &after);
+        }
+        if before != after || !is_served_alike {
             self.publish(&members);
+        }
+        if !is_served_alike {
+            tell_served(&served, &members.learned);
+            self.places.notify_one();
         }
     }
 
@@ -326,6 +452,33 @@ fn tell(before: &Lists, after: &Lists) {
             let (node, address) = (&one.name, one.address);
             tracing::info!(backend, node, %address, "A node of the cluster has left");
         }
+    }
+}
+
+/// Says which Services are served and which are not any more.
+fn tell_served(before: &Learned, after: &Learned) {
+    let has = |list: &Learned, one: &crate::config::Service| {
+        let mut services = list.services.iter();
+        services.any(|it| it.name == one.name && it.addresses == one.addresses)
+    };
+    for one in after.services.iter().filter(|one| !has(before, one)) {
+        let (service, addresses) = (&*one.name, &one.addresses);
+        tracing::info!(service, ?addresses, "A Service of the cluster is served");
+    }
+    for one in before.services.iter().filter(|one| !has(after, one)) {
+        let (service, addresses) = (&*one.name, &one.addresses);
+        tracing::info!(
+            service,
+            ?addresses,
+            "A Service of the cluster is not served any more"
+        );
+    }
+    for (service, why) in after
+        .refused
+        .iter()
+        .filter(|it| !before.refused.contains(it))
+    {
+        tracing::warn!(service, why, "A Service of the cluster is not served");
     }
 }
 

@@ -27,7 +27,7 @@ use vrrp::settings::RouterSettings;
 use vrrp_net::notify::Notify;
 
 use read::Parts;
-pub(crate) use read::server;
+pub(crate) use read::{lease_name, router, server};
 
 /// The address of the admin listener unless the configuration has another.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -301,7 +301,14 @@ impl Config {
     /// Whether addresses are bound that the node does not have, as it does not while another holds a virtual IP.
     #[must_use]
     pub fn freebind(&self) -> bool {
-        self.file.freebind.unwrap_or(!self.vips.is_empty())
+        let may_hold = !self.vips.is_empty() || self.serves_cluster();
+        self.file.freebind.unwrap_or(may_hold)
+    }
+
+    /// Whether Services of the cluster may have addresses here.
+    #[must_use]
+    pub fn serves_cluster(&self) -> bool {
+        self.file.pool.iter().any(|pool| pool.cluster.is_some())
     }
 
     /// The endpoint of healthd, if it is used.

@@ -13,18 +13,21 @@ use api::lb_proxy::Detail;
 use daemon::clock;
 use daemon::config::{Common, Problem, Problems};
 use daemon::exit;
+use daemon::readiness::Readiness;
 use daemon::run::{Context, Service, StartError};
 use l4::access_log::Writer;
 use l4::datagram::IncomingFlow;
 use l4::handover::{self, HandoverSender, Others, Predecessor, State};
 use l4::relay::{self, Engine, Report};
+use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 use stand_in::StandIn;
+use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 use vrrp::machine::Departure;
 use vrrp_net::routers::check_capabilities;
 
-use crate::cluster::{self, ClusterServers};
+use crate::cluster::{self, ClusterServers, Members};
 use crate::config::Config;
 use crate::datagrams::Datagrams;
 use crate::decisions::Decisions;
@@ -42,6 +45,9 @@ use crate::vips::Vips;
 
 use swap::PredecessorState;
 
+/// The pause before places of Services that could not be taken are tried again.
+const AGAIN: Duration = Duration::from_secs(5);
+
 /// A running lb-proxy.
 #[derive(Debug)]
 pub struct Proxy {
@@ -55,10 +61,10 @@ pub struct Proxy {
     link: Link,
     reports: Arc<FailureReports>,
     log: Writer,
-    sockets: Sockets,
+    places: Arc<Places>,
     datagrams: Datagrams,
     kernel: KernelPath,
-    vips: Vips,
+    vips: Arc<Vips>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -88,7 +94,10 @@ impl Service for Proxy {
 
     async fn start(mut config: Config, context: &mut Context) -> Result<Self, StartError> {
         kernel_path::settle(&mut config);
-        if !config.vips.is_empty() {
+        // Services of the cluster have listeners and addresses, which a predecessor hands over with its own.
+        let (clusterd, mut members) = cluster::first_report(config).await;
+        let config = members.config();
+        if !config.vips.is_empty() || config.serves_cluster() {
             check_capabilities().map_err(|error| StartError::new(error.code(), error))?;
         }
         let mut predecessor = find_predecessor(config.file.swap.socket().map(Path::to_owned)).await;
@@ -97,13 +106,19 @@ impl Service for Proxy {
             None => (Vec::new(), Vec::new()),
         };
         let left = PredecessorState::read(&mut others);
+        // Their places are taken one by one after the start, so that one that something else has costs its Service alone.
+        members.leave_out(|frontend| {
+            let mut known = listeners.iter();
+            known.all(|listener| listener.frontend != frontend.name)
+        });
+        let config = members.config();
         let mut sockets = Sockets::default();
         let listeners = sockets.open(&config, &mut context.inherited, listeners)?;
         let log = Writer::start(&config.file.access_log).map_err(|error| {
             let target = &config.file.access_log.target;
             StartError::io(format_args!("access log to {target}"), &error)
         })?;
-        let (link, builder, cluster) = first_table(&config).await;
+        let (link, builder, cluster) = first_table(&config, clusterd, members).await;
         let decisions = Decisions::new(&config.file.state, &builder);
         let active = decided_before(left, &decisions, &builder);
         let stand_in = stand_in(&config, &link, context);
@@ -137,10 +152,20 @@ impl Service for Proxy {
         engine
             .add_listeners(once_taken)
             .map_err(|error| StartError::io("a listener cannot be served", &error))?;
-        let vips = vips.begin(at_last).await;
+        let vips = Arc::new(vips.begin(at_last).await);
+        let places = Arc::new(Places {
+            engine: Arc::clone(&engine),
+            builder: Arc::clone(&builder),
+            sockets,
+            datagrams: datagrams.clone(),
+            kernel: kernel.clone(),
+            vips: Arc::clone(&vips),
+            is_handed_over: Arc::default(),
+            turn: Mutex::new(()),
+        });
         let mut proxy = Self {
             giver: None,
-            is_handed_over: Arc::default(),
+            is_handed_over: Arc::clone(&places.is_handed_over),
             engine,
             builder,
             decisions,
@@ -148,7 +173,7 @@ impl Service for Proxy {
             link,
             reports,
             log,
-            sockets,
+            places,
             datagrams,
             kernel,
             vips,
@@ -163,23 +188,25 @@ impl Service for Proxy {
 
     async fn reload(&self, mut config: Config) -> Result<String, Problems> {
         kernel_path::settle(&mut config);
+        let _turn = self.places.turn.lock().await;
         // Addresses that cannot be listened on, or held, are detected before anything is touched.
-        self.try_to_listen(&config)?;
-        let first_vips = self.vips.prepare_first(&config).await?;
+        let whole = self.cluster.whole_of(config.clone());
+        self.places.try_to_listen(&whole)?;
+        let first_vips = self.vips.prepare_first(&whole).await?;
         let before = self.cluster.written();
         // First the table, so that a listener never accepts for a frontend that is not in it.
         self.cluster.adopt(config.clone());
         self.engine.notice();
-        if let Err(problem) = self.listen(&config) {
-            self.cluster.adopt(before.clone());
+        if let Err(problem) = self.places.listen(&self.cluster.whole()) {
+            self.cluster.adopt(before);
             self.engine.notice();
             // The others were there before: only the new ones have failed.
-            drop(self.listen(&before));
+            drop(self.places.listen(&self.cluster.whole()));
             return Err(problem.into());
         }
         let after = config.file.health.stand_in_after.get();
         self.reports.stand_in().set_after(after);
-        self.vips.apply(&config, first_vips).await;
+        self.vips.apply(&self.cluster.whole(), first_vips).await;
         if let Err(error) = self.log.log().configure(&config.file.access_log) {
             let target = &config.file.access_log.target;
             tracing::error!(%target, %error, "The access log stays as it was");
@@ -197,6 +224,9 @@ impl Service for Proxy {
             self.leave().await;
             return true;
         }
+        // No Service moves anything from here on.
+        let places = Arc::clone(&self.places);
+        let _turn = places.turn.lock().await;
         // Addresses first: while the next node takes them over, this one serves on.
         let departure = self.vips.shut_down(Departure::HandOver);
         let are_addresses_gone = tokio::time::timeout(deadline, departure).await.is_ok();
@@ -235,37 +265,10 @@ impl Proxy {
         }
     }
 
-    /// Whether everything that is not there yet could be bound.
-    fn try_to_listen(&self, config: &Config) -> Result<(), Problem> {
-        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
-        let listening = self.engine.listening();
-        let options = Sockets::options(config);
-        for (frontend, address) in self.sockets.wanted(config, &listening) {
-            let is_there = listening.iter().any(|(_, bound)| *bound == address);
-            if !is_there && address.port() != 0 {
-                let bound = relay::bind(&frontend, address, options);
-                drop(bound.map_err(|error| refused(&error))?);
-            }
-        }
-        let datagrams = self.datagrams.try_to_listen(config);
-        datagrams.map_err(|error| refused(&*error.source))
-    }
-
-    /// Listens where a configuration says, in place.
-    fn listen(&self, config: &Config) -> Result<(), Problem> {
-        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
-        let wanted = self.sockets.wanted(config, &self.engine.listening());
-        let options = Sockets::options(config);
-        let listening = self.engine.set_listeners(&wanted, options);
-        listening.map_err(|error| refused(&error))?;
-        let datagrams = self.datagrams.adopt(config);
-        datagrams.map_err(|error| refused(&*error.source))?;
-        let ruled = self.kernel.start(config, &self.builder.view().table);
-        ruled.map_err(|error| refused(&*error.source))
-    }
-
     /// A successor serves: nothing here may be touched but what is this process's own.
     async fn leave(self) {
+        let places = Arc::clone(&self.places);
+        let _turn = places.turn.lock().await;
         self.vips.shut_down(Departure::Swap).await;
         for task in &self.tasks {
             task.abort();
@@ -336,6 +339,10 @@ impl Proxy {
             }));
         }
         self.tasks.extend(self.cluster.follow());
+        let (places, cluster) = (Arc::clone(&self.places), Arc::clone(&self.cluster));
+        let readiness = context.readiness.clone();
+        self.tasks
+            .push(tokio::spawn(follow_places(places, cluster, readiness)));
         let decisions = self.decisions.clone();
         self.tasks.push(tokio::spawn(async move {
             // Those of a predecessor of an earlier version are on no disk.
@@ -411,6 +418,101 @@ impl Proxy {
     }
 }
 
+//--- Places
+
+/// The listeners and virtual routers: a reload changes it, and so do Services of the cluster.
+#[derive(Debug)]
+struct Places {
+    engine: Arc<Engine>,
+    builder: Arc<TableBuilder>,
+    sockets: Sockets,
+    datagrams: Datagrams,
+    kernel: KernelPath,
+    vips: Arc<Vips>,
+    is_handed_over: Arc<AtomicBool>,
+    /// Held during a change.
+    turn: Mutex<()>,
+}
+
+impl Places {
+    /// Whether everything that is not there yet could be bound.
+    fn try_to_listen(&self, config: &Config) -> Result<(), Problem> {
+        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
+        let listening = self.engine.listening();
+        let options = Sockets::options(config);
+        for (frontend, address) in self.sockets.wanted(config, &listening) {
+            let is_there = listening.iter().any(|(_, bound)| *bound == address);
+            if !is_there && address.port() != 0 {
+                let bound = relay::bind(&frontend, address, options);
+                drop(bound.map_err(|error| refused(&error))?);
+            }
+        }
+        let datagrams = self.datagrams.try_to_listen(config);
+        datagrams.map_err(|error| refused(&*error.source))
+    }
+
+    /// Listens where a configuration says, in place.
+    fn listen(&self, config: &Config) -> Result<(), Problem> {
+        let refused = |error: &dyn std::error::Error| Problem::new(exit::chain(error));
+        let wanted = self.sockets.wanted(config, &self.engine.listening());
+        let options = Sockets::options(config);
+        let listening = self.engine.set_listeners(&wanted, options);
+        listening.map_err(|error| refused(&error))?;
+        let datagrams = self.datagrams.adopt(config);
+        datagrams.map_err(|error| refused(&*error.source))?;
+        let ruled = self.kernel.start(config, &self.builder.view().table);
+        ruled.map_err(|error| refused(&*error.source))
+    }
+
+    /// Listens and holds addresses as the Services of the cluster say. A place that something else has costs its Service alone.
+    async fn follow(&self, cluster: &ClusterServers) -> Result<(), Problem> {
+        let _turn = self.turn.lock().await;
+        if self.is_handed_over.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let listening = self.engine.listening();
+        let mut unbound = BTreeSet::new();
+        for frontend in cluster.learned_frontends() {
+            let mut alone = cluster.written();
+            alone.frontends = vec![frontend.clone()];
+            let is_there = |address| {
+                let mut known = listening.iter();
+                known.any(|(name, bound)| *name == frontend.name && bound == address)
+            };
+            let is_all_there = frontend.listen.iter().all(is_there);
+            if !is_all_there && self.try_to_listen(&alone).is_err() {
+                unbound.insert(Arc::clone(&frontend.name));
+            }
+        }
+        cluster.set_unbound(unbound);
+        let whole = cluster.whole();
+        let first = self.vips.prepare_first(&whole).await?;
+        self.engine.notice();
+        self.listen(&whole)?;
+        self.vips.apply(&whole, first).await;
+        Ok(())
+    }
+}
+
+/// Follows the Services of the cluster.
+async fn follow_places(places: Arc<Places>, cluster: Arc<ClusterServers>, readiness: Readiness) {
+    let (mut has_served, mut is_good) = (false, true);
+    loop {
+        // A proxy that serves no Service is as its start, or a reload, has made it.
+        has_served |= cluster.serves_any();
+        if has_served {
+            let result = places.follow(&cluster).await;
+            let problem = result.err().map(|problem| problem.to_string());
+            is_good = problem.is_none();
+            readiness.set_reason("services of the cluster", problem);
+        }
+        tokio::select! {
+            () = cluster.places_change() => {}
+            () = tokio::time::sleep(AGAIN), if !is_good || cluster.has_unbound() => {}
+        }
+    }
+}
+
 /// Begins to watch whether healthd is there, to probe in its place when it is not.
 fn stand_in(config: &Config, link: &Link, context: &Context) -> StandIn {
     let after = config.file.health.stand_in_after.get();
@@ -418,11 +520,13 @@ fn stand_in(config: &Config, link: &Link, context: &Context) -> StandIn {
 }
 
 /// The link to healthd, the first table, and what follows clusterd for it.
-async fn first_table(config: &Config) -> (Link, Arc<TableBuilder>, Arc<ClusterServers>) {
-    let (clusterd, members) = cluster::first_report(config.clone()).await;
-    let config = members.config();
+async fn first_table(
+    config: &Config,
+    clusterd: ClusterLink,
+    members: Members,
+) -> (Link, Arc<TableBuilder>, Arc<ClusterServers>) {
     let link = Link::start(config.health(), Proxy::NAME, config.targets());
-    let builder = TableBuilder::new(config, health::first_word(&link).await, secret());
+    let builder = TableBuilder::new(config.clone(), health::first_word(&link).await, secret());
     let servers = ClusterServers::new(members, clusterd, link.clone(), Arc::clone(&builder));
     (link, builder, servers)
 }

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use api::Status;
 use api::lb_proxy::{
     Backend, Cluster, Connections, Decision, Detail, FlowTable, Frontend, FrontendTally, Healthd,
-    Kernel, Origin, Path, Probe, Protocol, RefusedNode, Server, Service, Session, Vip,
+    Kernel, Origin, Path, Probe, Protocol, RefusedNode, RefusedService, Server, Service, Session,
+    Vip,
 };
 use balance::pool::Reason;
 use balance::table;
@@ -437,6 +438,12 @@ fn write_cluster(text: &mut String, cluster: &Cluster) -> std::fmt::Result {
                 counted(held.of, "server")
             )?;
         }
+    }
+    for RefusedService { service, why } in &cluster.refused_services {
+        writeln!(
+            text,
+            "service {service} of the cluster is NOT served: {why}"
+        )?;
     }
     match (cluster.connected, cluster.age_seconds) {
         (true, _) => writeln!(text, "clusterd is connected"),

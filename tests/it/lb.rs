@@ -6,6 +6,7 @@
 mod access;
 mod choice;
 mod cluster;
+mod cluster_addresses;
 mod delivery;
 mod forward;
 mod liveness;

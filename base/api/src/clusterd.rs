@@ -1,5 +1,7 @@
 //! The detail of clusterd's status.
 
+use std::collections::BTreeMap;
+
 use cluster::{Freshness, Key, Kind, Object};
 use serde::{Deserialize, Serialize};
 
@@ -18,10 +20,37 @@ pub struct Detail {
     pub kinds: Vec<KindDetail>,
     /// The last snapshot on disk.
     pub state: StateFile,
+    /// The addresses that Services get.
+    #[serde(default)]
+    pub addresses: Addresses,
     /// The addresses that subscribers connect to.
     pub listeners: Vec<String>,
     /// The services that watch.
     pub subscribers: Vec<Subscriber>,
+}
+
+/// The addresses of Services of type `LoadBalancer`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Addresses {
+    /// Whether this clusterd writes them to the API.
+    pub leads: bool,
+    /// The clusterd that does; none before one is known, and with manifests.
+    pub holder: Option<String>,
+    /// How many Services have of each pool.
+    pub given: BTreeMap<String, usize>,
+    /// The Services that wait for one, 1,000 at most.
+    pub waiting: Vec<WaitingService>,
+    /// Why the last attempt to write failed.
+    pub problem: Option<String>,
+}
+
+/// A Service that waits for an address.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaitingService {
+    /// Its namespace and name.
+    pub service: String,
+    /// Why it waits.
+    pub reason: String,
 }
 
 /// The source of the objects.

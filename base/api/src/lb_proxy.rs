@@ -344,6 +344,18 @@ pub struct Cluster {
     pub generation: u64,
     /// The backends that follow nodes.
     pub backends: Vec<Followed>,
+    /// Services of the cluster with an address of a pool, or ports of them, that are not served.
+    #[serde(default)]
+    pub refused_services: Vec<RefusedService>,
+}
+
+/// A Service that is not served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RefusedService {
+    /// Its namespace and name, or what of it.
+    pub service: String,
+    /// Why.
+    pub why: String,
 }
 
 /// A backend that follows nodes of the cluster.

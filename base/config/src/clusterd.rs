@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::lb_proxy::AddressRange;
 use crate::{Admin, DurationWithin, HumanDuration, Log, Positive, Whole};
 
 /// The port of clusterd's admin listener.
@@ -20,6 +21,13 @@ const API: &str = r#"
 kubeconfig = "/etc/outpost/clusterd/kubeconfig"
 addresses = ["https://192.168.7.13:6443", "https://192.168.7.14:6443", "https://192.168.7.15:6443"]
 server-name = "kubernetes.default.svc"
+"#;
+
+/// Addresses for Services, for the manual.
+const POOLS: &str = r#"
+[[pool]]
+name = "lan"
+addresses = ["192.168.7.200-192.168.7.220"]
 "#;
 
 /// The configuration of clusterd. It has a source: `[api]` or `manifests`.
@@ -50,6 +58,14 @@ pub struct Clusterd {
     /// The Kubernetes API.
     #[schemars(extend("x-example" = API))]
     pub api: Option<Api>,
+    /// How Services of type `LoadBalancer` get their addresses.
+    pub addresses: Addresses,
+    /// Addresses for Services of type `LoadBalancer`; without a pool clusterd gives none, and only reads. A Service keeps its
+    /// address while it is in a pool that the Service may use. With the API as source, one of several clusterds writes
+    /// `status.loadBalancer.ingress`, the holder of the Lease `outpost-clusterd`, and an Event says why a Service gets none. From
+    /// manifests, every clusterd computes the same addresses.
+    #[schemars(extend("x-example" = POOLS))]
+    pub pool: Vec<Pool>,
 }
 
 impl Default for Clusterd {
@@ -63,6 +79,8 @@ impl Default for Clusterd {
             log: Log::default(),
             admin: Admin::default(),
             api: None,
+            addresses: Addresses::default(),
+            pool: Vec::new(),
         }
     }
 }
@@ -106,4 +124,84 @@ impl Default for Api {
             watch: DurationWithin::clamped(Duration::from_secs(30)),
         }
     }
+}
+
+//--- Addresses
+
+/// How Services of type `LoadBalancer` get their addresses.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Addresses {
+    /// The class (`spec.loadBalancerClass`) of the Services that get an address. Default: those without a class.
+    #[schemars(extend("x-example" = "\"outpost\""))]
+    pub class: Option<String>,
+    /// The `ipMode` of the addresses in the status: whether nodes forward what their own pods send to an address to the
+    /// endpoints at once (`vip`), or to the load balancer (`proxy`). API servers before 1.29 do not know it.
+    pub mode: IpMode,
+    /// The name of this clusterd in the Lease, which no other one may have. Default: the name of the host.
+    #[schemars(extend("x-reload" = "restart", "x-example" = "\"master-0\""))]
+    pub identity: Option<String>,
+    /// The namespace of the Lease.
+    #[schemars(extend("x-reload" = "restart"))]
+    pub lease_namespace: String,
+}
+
+impl Default for Addresses {
+    fn default() -> Self {
+        Self {
+            class: None,
+            mode: IpMode::default(),
+            identity: None,
+            lease_namespace: LEASE_NAMESPACE.to_owned(),
+        }
+    }
+}
+
+/// The default namespace of the Lease.
+pub const LEASE_NAMESPACE: &str = "kube-system";
+
+/// The `ipMode` of addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IpMode {
+    /// Nodes forward to the endpoints.
+    #[default]
+    Vip,
+    /// Nodes leave the traffic to the load balancer.
+    Proxy,
+}
+
+impl IpMode {
+    /// The value in a status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Vip => "VIP",
+            Self::Proxy => "Proxy",
+        }
+    }
+}
+
+/// Addresses for Services.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pool {
+    /// The name that Services use (`metallb.io/address-pool`).
+    pub name: String,
+    /// The addresses: `FIRST-LAST`, a network, or one address.
+    pub addresses: Vec<AddressRange>,
+    /// Whether a Service that asks for no pool and no address may have one of these.
+    #[serde(default = "yes")]
+    pub automatic: bool,
+    /// The namespaces whose Services may have them. They precede pools for all namespaces. Default: all.
+    #[serde(default)]
+    pub namespaces: Vec<String>,
+    /// Whether IPv4 addresses that end in 0 or 255 are left out, for old clients that take them for networks.
+    #[serde(default)]
+    pub avoid_buggy: bool,
+}
+
+/// The default of switches that are on.
+const fn yes() -> bool {
+    true
 }

@@ -29,7 +29,8 @@ pub use text::{
     SWAP_SOCKET, SwapSocket, TableName, VirtualAddress,
 };
 pub use vip::{
-    Announce, Checksum, Family, Interval, Pool, Service, ServicePort, Vip, Weigh, WhenUnable,
+    Announce, Checksum, Family, Forward, Interval, Pool, Service, ServicePort, Vip, Weigh,
+    WhenUnable,
 };
 
 /// The port of lb-proxy's admin listener.
@@ -58,7 +59,7 @@ pub struct LbProxy {
     #[schemars(extend("x-reload" = "restart"))]
     pub receive_buffer: SizeWithin<{ 64 << 10 }>,
     /// Whether lb-proxy binds addresses that the node does not have, such as a virtual IP that another node holds.
-    /// Default: `true` with a `[[vip]]` or a `[[service]]`.
+    /// Default: `true` with a `[[vip]]`, a `[[service]]`, or a `[[pool]]` for the cluster.
     #[schemars(extend("x-example" = "true"))]
     pub freebind: Option<bool>,
     /// The directory of lb-proxy's state: decisions of operators about servers. lb-proxy continues from it after a restart,
@@ -153,7 +154,7 @@ impl Default for Health {
     }
 }
 
-/// The Kubernetes cluster whose nodes join backends and leave them.
+/// The Kubernetes cluster whose nodes join backends and leave them, and whose Services have addresses of pools.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Cluster {
@@ -164,6 +165,10 @@ pub struct Cluster {
     /// The networks of addresses with which nodes may join. Virtual IPs of this file in them may not.
     #[schemars(extend("x-example" = "[\"192.168.7.0/24\"]"))]
     pub networks: Vec<Network>,
+    /// The name of this node in the cluster, for Services whose traffic stays on its node (`externalTrafficPolicy: Local`).
+    /// Default: the name of the host.
+    #[schemars(extend("x-example" = "\"master-0\"", "x-reload" = "restart"))]
+    pub node: Option<String>,
 }
 
 impl Default for Cluster {
@@ -171,6 +176,7 @@ impl Default for Cluster {
         Self {
             socket: crate::clusterd::SOCKET.into(),
             networks: Vec::new(),
+            node: None,
         }
     }
 }

@@ -14,6 +14,7 @@ pub use service::{Service, UnknownService};
 pub use values::{Network, Openshift, Podman, Port, RouterId, SiteValueError, Ttl};
 
 use crate::healthd::Schedule;
+use crate::lb_proxy::AddressRange;
 use crate::nodes::ClusterNodes;
 use crate::{ByteSize, DnsAddress, HumanDuration, Ip};
 
@@ -564,6 +565,31 @@ pub struct Cluster {
     /// new connections. Default: no nodes.
     #[schemars(extend("x-example" = "[\"masters\", \"ingress\"]"))]
     pub follow: Vec<ClusterNodes>,
+    /// The addresses for Services of type `LoadBalancer`: `FIRST-LAST`, a network, or one address, each in a network of the
+    /// site. clusterd gives a Service one of them, and lb-proxy holds it on a node. Without this key Services get none, and
+    /// clusterd only reads. OpenShift gives addresses itself where its `networks.config` has `autoAssignCIDRs`: then write the same
+    /// addresses in `follow-addresses`.
+    #[schemars(extend("x-example" = "[\"192.168.7.200-192.168.7.220\"]"))]
+    pub addresses: Vec<AddressRange>,
+    /// Addresses that others give to Services, as OpenShift does: lb-proxy holds them, and clusterd gives none.
+    #[schemars(extend("x-example" = "[\"192.168.7.32/27\"]"))]
+    pub follow_addresses: Vec<AddressRange>,
+    /// The destination of the traffic to these addresses: `kube-proxy` if the nodes forward it themselves, as seen from Kubernetes,
+    /// `node-ports` or `endpoints` if lb-proxy connects to them.
+    pub forward: ServiceForward,
+}
+
+/// The destination of the traffic to addresses of Services.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServiceForward {
+    /// lb-proxy holds the address alone.
+    #[default]
+    KubeProxy,
+    /// To the port of the Service on the nodes.
+    NodePorts,
+    /// To the endpoints.
+    Endpoints,
 }
 
 //--- Platform

@@ -99,6 +99,7 @@ fields! {
         load_balancer_source_ranges: Vec<String>,
         allocate_load_balancer_node_ports: Option<bool>,
         health_check_node_port: i64,
+        session_affinity: String,
     }
     ServicePort {
         name: String,

@@ -249,6 +249,7 @@ fn service(service: fields::Service) -> Result<Object, String> {
             .into_iter()
             .map(ingress_point)
             .collect::<Result<_, _>>()?,
+        client_affinity: spec.session_affinity == "ClientIP",
     })))
 }
 

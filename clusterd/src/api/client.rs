@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster_objects::answer::Refusal;
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
-use hyper::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, HOST, RETRY_AFTER, USER_AGENT};
-use hyper::{Request, Response};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT,
+};
+use hyper::{Method, Request, Response};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -24,6 +26,8 @@ use super::address::ApiAddress;
 
 /// Reaching an address, and the handshake of TLS. The API server is on this node, or a switch away.
 const CONNECT: Duration = Duration::from_secs(2);
+/// A request of [`call`] and its whole answer, at one address. Two of them are shorter than the right of an elected clusterd.
+const WHOLE: Duration = Duration::from_secs(4);
 /// The longest body of a refusal that is read.
 const MAX_REFUSAL: usize = 64 << 10;
 /// The longest line of a watch: a slice of 1,000 endpoints has 273 KB.
@@ -53,6 +57,10 @@ pub(super) enum ApiError {
     Refused(Refusal),
     #[error("the request cannot be written")]
     Request(#[from] hyper::http::Error),
+    #[error("{0}")]
+    Unreadable(String),
+    #[error(transparent)]
+    Lease(#[from] cluster_election::NotLease),
 }
 
 /// An answer that has begun.
@@ -72,6 +80,26 @@ impl Drop for Connection {
     }
 }
 
+/// A request.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    pub(super) method: Method,
+    /// The path, with its query.
+    pub(super) path: String,
+    /// The body and its media type.
+    pub(super) body: Option<(&'static str, Bytes)>,
+}
+
+impl Call {
+    pub(super) fn get(path: &str) -> Self {
+        Self {
+            method: Method::GET,
+            path: path.to_owned(),
+            body: None,
+        }
+    }
+}
+
 /// Sends a GET request, and returns the whole body.
 pub(super) async fn get(
     access: &Access,
@@ -88,6 +116,11 @@ pub(super) async fn open(
     address: &ApiAddress,
     path: &str,
 ) -> Result<Answer, ApiError> {
+    send(access, address, &Call::get(path)).await
+}
+
+/// Sends a request, and returns when its answer begins.
+async fn send(access: &Access, address: &ApiAddress, call: &Call) -> Result<Answer, ApiError> {
     let failed = |source| ApiError::Connect {
         address: address.to_string(),
         source,
@@ -96,7 +129,7 @@ pub(super) async fn open(
     let stream = within(TcpStream::connect(place)).await.map_err(failed)?;
     stream.set_nodelay(true).map_err(failed)?;
     match address.is_tls {
-        false => exchange(access, address, path, stream).await,
+        false => exchange(access, address, call, stream).await,
         true => {
             let name = match &access.server_name {
                 Some(name) => name.clone(),
@@ -107,9 +140,32 @@ pub(super) async fn open(
             let stream = within(connector.connect(name, stream))
                 .await
                 .map_err(failed)?;
-            exchange(access, address, path, stream).await
+            exchange(access, address, call, stream).await
         }
     }
+}
+
+/// Sends a request to the first address that answers, and returns the whole body.
+pub(super) async fn call(access: &Access, call: &Call, most: usize) -> Result<Vec<u8>, ApiError> {
+    let mut failed = None;
+    for address in &access.addresses {
+        let answer = async { send(access, address, call).await?.whole(most).await };
+        match timeout(WHOLE, answer).await {
+            Ok(Ok(body)) => return Ok(body),
+            Ok(Err(error @ (ApiError::Refused(_) | ApiError::Request(_)))) => return Err(error),
+            Ok(Err(error)) => failed = Some(error),
+            Err(_) => {
+                failed = Some(ApiError::Connect {
+                    address: address.to_string(),
+                    source: io::ErrorKind::TimedOut.into(),
+                });
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| ApiError::Connect {
+        address: "no address".to_owned(),
+        source: io::ErrorKind::NotFound.into(),
+    }))
 }
 
 async fn within<T>(connecting: impl Future<Output = io::Result<T>>) -> io::Result<T> {
@@ -122,7 +178,7 @@ async fn within<T>(connecting: impl Future<Output = io::Result<T>>) -> io::Resul
 async fn exchange<S>(
     access: &Access,
     address: &ApiAddress,
-    path: &str,
+    call: &Call,
     stream: S,
 ) -> Result<Answer, ApiError>
 where
@@ -135,7 +191,9 @@ where
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(lost)?;
     // Failures show in the request or in the body.
     let connection = Connection(tokio::spawn(async move { drop(connection.await) }));
-    let mut request = Request::get(path)
+    let mut request = Request::builder()
+        .method(call.method.clone())
+        .uri(&call.path)
         .header(HOST, address.authority())
         .header(USER_AGENT, concat!("clusterd/", env!("CARGO_PKG_VERSION")))
         .header(ACCEPT, "application/json")
@@ -144,7 +202,12 @@ where
     if let Some(authorization) = &access.authorization {
         request = request.header(AUTHORIZATION, authorization);
     }
-    let request = request.body(Empty::<Bytes>::new())?;
+    let body = call.body.clone();
+    if let Some((kind, _)) = &body {
+        request = request.header(CONTENT_TYPE, *kind);
+    }
+    let body = body.map(|(_, octets)| octets).unwrap_or_default();
+    let request = request.body(Full::new(body))?;
     let response = sender.send_request(request).await.map_err(lost)?;
     let (status, wait) = (response.status(), retry_after(&response));
     let answer = Answer {

@@ -303,7 +303,7 @@ fn target(kind: Kind, request: &Request) -> String {
 }
 
 /// A value of a query (RFC 3986 §2.3).
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

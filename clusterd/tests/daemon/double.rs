@@ -1,4 +1,5 @@
-//! A double of the Kubernetes API server: lists with pages, watches with bookmarks, and everything that goes wrong there.
+//! A double of the Kubernetes API server: lists with pages, watches with bookmarks, and everything that goes wrong there. It takes
+//! statuses of Services, Events and Leases too, and says 409 as the real one does.
 //!
 //! One version counter for all kinds, as with etcd. It compacts, restarts, forgets its history, keeps silent, refuses tokens, and
 //! is set back to an older state, when a test says so.
@@ -41,6 +42,8 @@ pub(crate) struct Behaviour {
     pub(crate) token: Option<String>,
     /// The minor version; from 34 on, lists come as first events too.
     pub(crate) minor: u32,
+    /// Each status is changed by another client between reading and writing, this many times.
+    pub(crate) conflicts: usize,
     /// Slices are in the older version of their API alone.
     pub(crate) has_old_slices: bool,
     /// Rises with each restart: watches of an earlier one end.
@@ -146,23 +149,22 @@ impl Double {
         }
     }
 
+    /// An object as it is.
+    pub(crate) fn get(&self, resource: &str, name: &str) -> Option<Value> {
+        let store = lock(&self.server.store.0);
+        let key = (resource.to_owned(), name.to_owned());
+        store.objects.get(&key).cloned()
+    }
+
+    /// Every object of a resource.
+    pub(crate) fn all(&self, resource: &str) -> Vec<Value> {
+        let store = lock(&self.server.store.0);
+        of_resource(&store, resource).cloned().collect()
+    }
+
     /// Makes or changes an object.
-    pub(crate) fn put(&self, resource: &str, mut object: Value) {
-        let mut store = lock(&self.server.store.0);
-        store.version += 2;
-        let version = store.version;
-        set_version(&mut object, version);
-        let key = (resource.to_owned(), key(&object));
-        let before = store.objects.insert(key, object.clone());
-        let event = if before.is_some() {
-            "MODIFIED"
-        } else {
-            "ADDED"
-        };
-        store
-            .log
-            .push((version, resource.to_owned(), event, object));
-        self.server.store.1.notify_all();
+    pub(crate) fn put(&self, resource: &str, object: Value) {
+        self.server.put(resource, object);
     }
 
     pub(crate) fn delete(&self, resource: &str, name: &str) {
@@ -179,13 +181,34 @@ impl Double {
     }
 }
 
+impl Server {
+    fn put(&self, resource: &str, mut object: Value) -> Value {
+        let mut store = lock(&self.store.0);
+        store.version += 2;
+        let version = store.version;
+        set_version(&mut object, version);
+        let key = (resource.to_owned(), key_of(&object));
+        let before = store.objects.insert(key, object.clone());
+        let event = if before.is_some() {
+            "MODIFIED"
+        } else {
+            "ADDED"
+        };
+        store
+            .log
+            .push((version, resource.to_owned(), event, object.clone()));
+        self.store.1.notify_all();
+        object
+    }
+}
+
 fn set_version(object: &mut Value, version: u64) {
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     let metadata = metadata.expect("an object has metadata");
     metadata.insert("resourceVersion".to_owned(), version.to_string().into());
 }
 
-fn key(object: &Value) -> String {
+fn key_of(object: &Value) -> String {
     let metadata = &object["metadata"];
     let text = |name: &str| metadata[name].as_str().unwrap_or_default().to_owned();
     match text("namespace").as_str() {
@@ -200,6 +223,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// A request: resource and query.
 struct Request {
+    method: String,
+    body: Vec<u8>,
     target: String,
     path: String,
     query: BTreeMap<String, String>,
@@ -223,7 +248,11 @@ impl Server {
 
     fn answer(&self, mut stream: impl Read + Write) -> std::io::Result<()> {
         let request = read_request(&mut stream)?;
-        lock(&self.requests).push(request.target.clone());
+        let told = match request.method.as_str() {
+            "GET" => request.target.clone(),
+            method => format!("{method} {}", request.target),
+        };
+        lock(&self.requests).push(told);
         let behaviour = lock(&self.behaviour).clone();
         if behaviour.token.is_some() && behaviour.token != request.token {
             let text = status(401, "Unauthorized", "Unauthorized");
@@ -232,6 +261,10 @@ impl Server {
         if request.path == "/version" {
             let text = json!({"major": "1", "minor": behaviour.minor.to_string()});
             return respond(&mut stream, 200, &text);
+        }
+        if request.method != "GET" || request.path.contains("/leases/") {
+            let (code, body) = self.write(&request);
+            return respond(&mut stream, code, &body);
         }
         let is_old = request.path.contains("/v1beta1/");
         let is_slices = request.path.starts_with("/apis/discovery.k8s.io/");
@@ -246,6 +279,78 @@ impl Server {
         match request.query.contains_key("watch") {
             true => self.watch(&mut stream, &request, &behaviour),
             false => self.list(&mut stream, &request),
+        }
+    }
+
+    /// A write, or a Lease that is read: the code and the body of the answer.
+    fn write(&self, request: &Request) -> (u16, Value) {
+        let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let missing = || (404, status(404, "NotFound", "not found"));
+        let conflict = || {
+            let text =
+                "the object has been modified; please apply your changes to the latest version";
+            (409, status(409, "Conflict", text))
+        };
+        let version = |object: &Value| object["metadata"]["resourceVersion"].clone();
+        let (namespace, resource, name) = match parts.as_slice() {
+            ["api", "v1", "namespaces", namespace, resource] => (namespace, resource, None),
+            ["apis", _, "v1", "namespaces", namespace, resource] => (namespace, resource, None),
+            [
+                "api",
+                "v1",
+                "namespaces",
+                namespace,
+                resource,
+                name,
+                "status",
+            ] => (namespace, resource, Some(name)),
+            ["apis", _, "v1", "namespaces", namespace, resource, name] => {
+                (namespace, resource, Some(name))
+            }
+            _ => return missing(),
+        };
+        let key = name.map(|name| (String::from(*resource), format!("{namespace}/{name}")));
+        let known = key.and_then(|key| lock(&self.store.0).objects.get(&key).cloned());
+        match (request.method.as_str(), *resource) {
+            ("POST", "events" | "leases") => {
+                let is_there = {
+                    let key = (String::from(*resource), key_of(&body));
+                    lock(&self.store.0).objects.contains_key(&key)
+                };
+                match is_there {
+                    true => (409, status(409, "AlreadyExists", "it exists")),
+                    false => (201, self.put(resource, body)),
+                }
+            }
+            ("GET", "leases") => known.map_or_else(missing, |known| (200, known)),
+            ("PUT", "leases") => match known {
+                None => missing(),
+                Some(known) if version(&known) != version(&body) => conflict(),
+                Some(_) => (200, self.put(resource, body)),
+            },
+            ("PATCH", "services") => {
+                let mut behaviour = lock(&self.behaviour);
+                let Some(mut known) = known else {
+                    return missing();
+                };
+                if behaviour.conflicts > 0 {
+                    behaviour.conflicts -= 1;
+                    drop(behaviour);
+                    self.put(resource, known);
+                    return conflict();
+                }
+                drop(behaviour);
+                if version(&known) != version(&body) {
+                    return conflict();
+                }
+                known["status"] = body["status"].clone();
+                (200, self.put(resource, known))
+            }
+            _ => (
+                405,
+                status(405, "MethodNotAllowed", "the double has no such request"),
+            ),
         }
     }
 
@@ -269,7 +374,15 @@ impl Server {
             let text = status(410, "Expired", "The provided continue parameter is too old");
             return respond(stream, 410, &text);
         }
-        let all: Vec<&Value> = of_resource(&store, resource).collect();
+        let selector = request.query.get("fieldSelector");
+        let name = selector.and_then(|it| it.strip_prefix("metadata.name="));
+        let namespace = namespace(&request.path);
+        let is_asked = |object: &&Value| {
+            let metadata = &object["metadata"];
+            name.is_none_or(|name| metadata["name"] == name)
+                && namespace.is_none_or(|namespace| metadata["namespace"] == namespace)
+        };
+        let all: Vec<&Value> = of_resource(&store, resource).filter(is_asked).collect();
         let items: Vec<&Value> = all.iter().skip(skip).take(limit).copied().collect();
         let end = skip + items.len();
         let next = (end < all.len()).then(|| format!("{version}/{end}"));
@@ -370,6 +483,12 @@ fn of_resource<'a>(store: &'a Store, resource: &str) -> impl Iterator<Item = &'a
         .map(|(_, object)| object)
 }
 
+/// The namespace of a path that has one.
+fn namespace(path: &str) -> Option<&str> {
+    let (_, rest) = path.split_once("/namespaces/")?;
+    rest.split_once('/').map(|(namespace, _)| namespace)
+}
+
 fn resource(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or_default()
 }
@@ -391,8 +510,10 @@ fn read_request(stream: &mut impl Read) -> std::io::Result<Request> {
     let mut reader = BufReader::with_capacity(1, stream);
     let mut line = String::new();
     reader.read_line(&mut line)?;
+    let method = line.split(' ').next().unwrap_or_default().to_owned();
     let target = line.split(' ').nth(1).unwrap_or_default().to_owned();
     let mut token = None;
+    let mut length = 0;
     loop {
         let mut header = String::new();
         if reader.read_line(&mut header)? == 0 || header.trim().is_empty() {
@@ -402,11 +523,23 @@ fn read_request(stream: &mut impl Read) -> std::io::Result<Request> {
         if lower.starts_with("authorization: bearer ") {
             token = header.trim().rsplit(' ').next().map(str::to_owned);
         }
+        if let Some(value) = lower.strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or_default();
+        }
     }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    let query = pairs.map(|(name, value)| (name.to_owned(), value.replace("%2F", "/")));
+    let query = pairs.map(|(name, value)| {
+        (
+            name.to_owned(),
+            value.replace("%2F", "/").replace("%3D", "="),
+        )
+    });
     Ok(Request {
+        method,
+        body,
         target: target.clone(),
         path: path.to_owned(),
         query: query.collect(),

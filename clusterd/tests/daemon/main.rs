@@ -1,5 +1,6 @@
 //! The program itself, beside a double of the API server that restarts, compacts, keeps silent and is set back.
 
+mod addresses;
 mod double;
 
 use std::fs;

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ::config::clusterd::LEASE_NAMESPACE;
 use cluster::Kind;
+use cluster::rules::{ADDRESSES, ELECTION, Rule};
 
 use crate::config::Output;
 use site::{ClusterSource, Site};
@@ -24,20 +26,31 @@ pub fn outputs(site: &Site) -> Vec<Output> {
         source,
         Some(ClusterSource::Kubeconfig(_) | ClusterSource::Token { .. })
     );
+    let gives = site
+        .cluster
+        .as_ref()
+        .is_some_and(|cluster| !cluster.addresses.is_empty());
     let output = || Output {
         path: PathBuf::from("clusterd-rbac.yaml"),
         mode: 0o644,
-        contents: manifest().into_bytes(),
+        contents: manifest(gives).into_bytes(),
         node: None,
     };
     asks.then(output).into_iter().collect()
 }
 
-/// The `ServiceAccount`, its `ClusterRole`, and the `ClusterRoleBinding` of both.
-fn manifest() -> String {
-    format!(
+/// The `ServiceAccount`, its `ClusterRole`, and the `ClusterRoleBinding` of both; where clusterd gives addresses, the `Role` of its
+/// election too.
+fn manifest(gives: bool) -> String {
+    let does = match gives {
+        true => {
+            "It reads, writes the addresses of Services (their status, Events) and the Lease of its election, and sees no secret."
+        }
+        false => "It reads, and neither changes anything nor sees a secret.",
+    };
+    let mut text = format!(
         "# clusterd's account in the cluster, rendered by `outpost`: kubectl apply -f clusterd-rbac.yaml\n\
-         # It reads, and neither changes anything nor sees a secret.\n\
+         # {does}\n\
          apiVersion: v1\n\
          kind: ServiceAccount\n\
          metadata:\n  name: {NAME}\n  namespace: {NAMESPACE}\n\
@@ -46,15 +59,54 @@ fn manifest() -> String {
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRole\n\
          metadata:\n  name: {NAME}\n\
-         rules:\n{rules}\
-         ---\n\
+         rules:\n{rules}",
+        rules = rules(),
+    );
+    if gives {
+        text.push_str(&written(&ADDRESSES));
+    }
+    text.push_str(&format!(
+        "---\n\
          apiVersion: rbac.authorization.k8s.io/v1\n\
          kind: ClusterRoleBinding\n\
          metadata:\n  name: {NAME}\n\
          roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: ClusterRole\n  name: {NAME}\n\
-         subjects:\n- kind: ServiceAccount\n  name: {NAME}\n  namespace: {NAMESPACE}\n",
-        rules = rules(),
-    )
+         subjects:\n- kind: ServiceAccount\n  name: {NAME}\n  namespace: {NAMESPACE}\n"
+    ));
+    if gives {
+        text.push_str(&format!(
+            "---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\n\
+             kind: Role\n\
+             metadata:\n  name: {NAME}\n  namespace: {LEASE_NAMESPACE}\n\
+             rules:\n{rules}\
+             ---\n\
+             apiVersion: rbac.authorization.k8s.io/v1\n\
+             kind: RoleBinding\n\
+             metadata:\n  name: {NAME}\n  namespace: {LEASE_NAMESPACE}\n\
+             roleRef:\n  apiGroup: rbac.authorization.k8s.io\n  kind: Role\n  name: {NAME}\n\
+             subjects:\n- kind: ServiceAccount\n  name: {NAME}\n  namespace: {NAMESPACE}\n",
+            rules = written(&ELECTION),
+        ));
+    }
+    text
+}
+
+/// The rules of a part.
+fn written(rules: &[Rule]) -> String {
+    let mut text = String::new();
+    for rule in rules {
+        let (resources, verbs) = (rule.resources.join(", "), rule.verbs.join(", "));
+        text.push_str(&format!(
+            "- apiGroups: [\"{}\"]\n  resources: [{resources}]\n",
+            rule.group
+        ));
+        if !rule.names.is_empty() {
+            text.push_str(&format!("  resourceNames: [{}]\n", rule.names.join(", ")));
+        }
+        text.push_str(&format!("  verbs: [{verbs}]\n"));
+    }
+    text
 }
 
 /// One rule for each API group.
@@ -91,7 +143,8 @@ mod tests {
             "- apiGroups: [\"\"]\n  resources: [nodes, namespaces, services]\n  verbs: [list, watch]\n\
              - apiGroups: [\"discovery.k8s.io\"]\n  resources: [endpointslices]\n  verbs: [list, watch]\n"
         );
-        let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&manifest()).unwrap();
+        let documents: Vec<serde_json::Value> =
+            serde_saphyr::from_multiple(&manifest(false)).unwrap();
         let kinds: Vec<&str> = documents
             .iter()
             .map(|document| document["kind"].as_str().unwrap())
@@ -112,6 +165,26 @@ mod tests {
             documents[2]["subjects"][0]["namespace"],
             documents[0]["metadata"]["namespace"]
         );
+    }
+
+    #[test]
+    fn giving_addresses_takes_a_status_events_and_one_lease() {
+        let text = manifest(true);
+        let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple(&text).unwrap();
+        let kinds: Vec<&str> = documents
+            .iter()
+            .map(|document| document["kind"].as_str().unwrap())
+            .collect();
+        let read = ["ServiceAccount", "ClusterRole", "ClusterRoleBinding"];
+        assert_eq!(kinds, [&read[..], &["Role", "RoleBinding"]].concat());
+        for said in [
+            "- apiGroups: [\"\"]\n  resources: [services/status]\n  verbs: [patch]\n",
+            "- apiGroups: [\"\"]\n  resources: [events]\n  verbs: [create]\n",
+            "- apiGroups: [\"coordination.k8s.io\"]\n  resources: [leases]\n  resourceNames: [outpost-clusterd]\n  verbs: [get, update]\n",
+        ] {
+            assert!(text.contains(said), "{text}");
+        }
+        assert!(!manifest(false).contains("patch"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use config::dns_authd::Kubernetes;
+use config::lb_proxy::AddressRange;
 use config::site as file;
 use config::{Step, at};
 use dns_kubernetes::Options;
@@ -48,8 +49,12 @@ impl Builder<'_, '_> {
             domain: self.cluster_domain(spec, site),
             reverse: self.cluster_networks(spec),
             follow: spec.follow.clone(),
+            addresses: spec.addresses.clone(),
+            follow_addresses: spec.follow_addresses.clone(),
+            forward: spec.forward,
         };
         self.followed(&cluster, site);
+        self.service_addresses(&cluster, site);
         Some(cluster)
     }
 
@@ -83,6 +88,79 @@ impl Builder<'_, '_> {
         if !cluster.follow.is_empty() {
             let why = "from which it learns the nodes of the cluster";
             self.needs_clusterd(Service::LbProxy, why, &site.nodes);
+        }
+    }
+
+    /// Refuses addresses for Services that are others', or that no node can hold.
+    fn service_addresses(&mut self, cluster: &Cluster, site: &Site) {
+        let lists = [
+            ("addresses", &cluster.addresses),
+            ("follow-addresses", &cluster.follow_addresses),
+        ];
+        let mut before: Vec<AddressRange> = Vec::new();
+        for (key, list) in lists {
+            self.bound(&at!["cluster", key, MAX_LISTED], list.len());
+            for (index, range) in list.iter().take(MAX_LISTED).enumerate() {
+                let span = self.report.span(&at!["cluster", key, index]);
+                let ends = [range.first(), range.last()];
+                let is_near = site
+                    .networks
+                    .iter()
+                    .any(|network| ends.iter().all(|end| network.contains(end)));
+                if !is_near && !self.report.is_lost(&at!["networks"]) {
+                    let message = format!(
+                        "{range} is outside the site's networks, and no neighbour would ask for it; correct it, or add its network to `networks`"
+                    );
+                    self.report.wrong(span.clone(), message);
+                }
+                let nodes = site.nodes.iter().flat_map(|node| {
+                    let addresses = node.addresses.iter();
+                    addresses.map(move |address| (*address, format!("node {}", node.name)))
+                });
+                let vips = site.vips.iter().flat_map(|vip| {
+                    let addresses = vip.addresses.iter();
+                    addresses.map(move |one| (one.addr(), format!("virtual IP {}", vip.name)))
+                });
+                let mut others = nodes.chain(vips);
+                if let Some((address, who)) = others.find(|(address, _)| range.contains(*address)) {
+                    let message = format!(
+                        "{range} has {address}, the address of {who}; leave it out of the addresses for Services"
+                    );
+                    self.report.wrong(span.clone(), message);
+                }
+                let meets = |other: &AddressRange| {
+                    other.contains(range.first()) || range.contains(other.first())
+                };
+                if let Some(other) = before.iter().find(|other| meets(other)) {
+                    let message = format!("{range} has addresses of {other}; write each once");
+                    self.report.wrong(span, message);
+                }
+                before.push(*range);
+            }
+        }
+        if cluster.serves() {
+            let why = "from which it learns the addresses of Services";
+            self.needs_clusterd(Service::LbProxy, why, &site.nodes);
+            let mut holders = site.nodes.iter();
+            let is_held = holders.any(|node| node.services.contains(&Service::LbProxy));
+            if !is_held && !self.report.is_lost(&at!["node"]) {
+                let span = self.report.span(&at!["cluster"]);
+                let message = "no node can hold the addresses of Services: no node runs lb-proxy; add it to the `services` of a node";
+                self.report.wrong(span, message);
+            }
+            let bare = site.nodes.iter().filter(|node| {
+                let holds = node.services.contains(&Service::LbProxy);
+                holds && node.interface.is_none() && site.interface.is_empty()
+            });
+            let bare: Vec<&str> = bare.map(|node| node.name.as_str()).collect();
+            if !bare.is_empty() && !self.report.is_lost(&at!["interface"]) {
+                let span = self.report.span(&at!["cluster"]);
+                let message = format!(
+                    "no interface for the addresses of Services on {}; write `interface` at the top of the file, or in the [[node]]",
+                    bare.join(", ")
+                );
+                self.report.wrong(span, message);
+            }
         }
     }
 
@@ -424,6 +502,38 @@ mod tests {
         assert!(
             problems.contains("22:22: `masters` is given twice"),
             "{problems}"
+        );
+    }
+
+    #[test]
+    fn addresses_of_services_are_in_the_site_and_of_no_other_part() {
+        let good = built(&document(
+            "interface = \"eth0\"",
+            "",
+            "[cluster]\naddresses = [\"192.0.2.200-192.0.2.220\"]\nforward = \"endpoints\"",
+        ));
+        assert_eq!(good.addresses.len(), 1);
+        assert!(good.serves());
+        for (lines, begins) in [
+            (
+                "addresses = [\"198.51.100.1\"]",
+                "22:14: 198.51.100.1 is outside the site's networks",
+            ),
+            (
+                "addresses = [\"192.0.2.10-192.0.2.20\"]",
+                "22:14: 192.0.2.10-192.0.2.20 has 192.0.2.13, the address of node master-0",
+            ),
+            (
+                "addresses = [\"192.0.2.200-192.0.2.220\"]\nfollow-addresses = [\"192.0.2.220\"]",
+                "23:21: 192.0.2.220 has addresses of 192.0.2.200-192.0.2.220",
+            ),
+        ] {
+            let end = format!("[cluster]\n{lines}");
+            check(&document("interface = \"eth0\"", "", &end), begins);
+        }
+        check(
+            &document("", "", "[cluster]\naddresses = [\"192.0.2.200\"]"),
+            "21:1: no interface for the addresses of Services on master-0, master-1, master-2",
         );
     }
 

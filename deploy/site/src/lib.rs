@@ -24,7 +24,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use config::healthd::Schedule;
+use config::lb_proxy::AddressRange;
 pub use config::nodes::ClusterNodes;
+pub use config::site::ServiceForward;
 pub use config::site::{Role, VipRole};
 use ipnet::IpNet;
 
@@ -271,6 +273,12 @@ pub struct Cluster {
     pub reverse: Vec<IpNet>,
     /// The nodes of the cluster that join what the site file has.
     pub follow: Vec<ClusterNodes>,
+    /// The addresses that clusterd gives to Services.
+    pub addresses: Vec<AddressRange>,
+    /// The addresses that others give to Services.
+    pub follow_addresses: Vec<AddressRange>,
+    /// The destination of the traffic to all of them.
+    pub forward: ServiceForward,
 }
 
 impl Cluster {
@@ -281,7 +289,15 @@ impl Cluster {
             domain: None,
             reverse: Vec::new(),
             follow: Vec::new(),
+            addresses: Vec::new(),
+            follow_addresses: Vec::new(),
+            forward: ServiceForward::KubeProxy,
         }
+    }
+
+    /// Whether lb-proxy holds addresses of Services.
+    pub fn serves(&self) -> bool {
+        !(self.addresses.is_empty() && self.follow_addresses.is_empty())
     }
 
     /// The nodes of the cluster that offer something beside those of the site file.

@@ -15,6 +15,7 @@ use daemon::acl::Cidrs;
 
 use super::{Backend, Frontend, Role, Service, Vip};
 pub(crate) use backend::server;
+pub(crate) use vip::{lease_name, router};
 
 /// The parts of a configuration.
 #[derive(Debug, Default)]

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod object;
+pub mod rules;
 mod snapshot;
 
 pub use object::{

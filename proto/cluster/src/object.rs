@@ -251,6 +251,9 @@ pub struct Service {
     pub health_check_node_port: u16,
     /// The addresses that a load balancer has given (`status.loadBalancer.ingress`).
     pub ingress: Vec<Ingress>,
+    /// Whether a client stays with the endpoint that it has (`sessionAffinity: ClientIP`).
+    #[serde(default)]
+    pub client_affinity: bool,
 }
 
 /// The type of a Service.

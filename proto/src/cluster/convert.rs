@@ -168,6 +168,7 @@ impl From<&Service> for wire::Service {
             allocates_node_ports: service.allocates_node_ports,
             health_check_node_port: service.health_check_node_port.into(),
             ingress: ingress.collect(),
+            client_affinity: service.client_affinity,
         }
     }
 }
@@ -321,6 +322,7 @@ fn service(meta: Meta, service: wire::Service) -> Result<Service, Unreadable> {
         allocates_node_ports: service.allocates_node_ports,
         health_check_node_port: port(service.health_check_node_port)?,
         ingress: ingress.collect::<Result<_, _>>()?,
+        client_affinity: service.client_affinity,
     })
 }
 

@@ -106,6 +106,7 @@ fn service() -> Service {
                 mode: String::new(),
             },
         ],
+        client_affinity: true,
     }
 }
 

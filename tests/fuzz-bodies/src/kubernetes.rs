@@ -1,4 +1,4 @@
-//! Any bytes as what clusterd reads: answers of the API, events of a watch, manifests, a kubeconfig.
+//! Any bytes as what clusterd reads: answers of the API, events of a watch, a Lease, manifests, a kubeconfig.
 
 use std::path::Path;
 
@@ -23,6 +23,11 @@ pub(super) fn body(data: &[u8]) {
         let refusal = Refusal::read(code, data);
         assert_eq!(refusal.code, code);
         shown(&refusal);
+    }
+    if let Ok(seen) = cluster_election::read(data) {
+        let version = Some(seen.version.as_str());
+        let written = cluster_election::object(&seen.lease, "n", "l", version).to_string();
+        assert_eq!(cluster_election::read(written.as_bytes()), Ok(seen));
     }
     if let Some(minor) = answer::minor_version(data) {
         assert!(data.windows(5).any(|text| text == b"minor"), "{minor}");

@@ -230,6 +230,18 @@ impl AddressRange {
         (first.is_ipv4() == last.is_ipv4() && first <= last).then_some(Self { first, last })
     }
 
+    /// The first address.
+    #[must_use]
+    pub const fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// The last address.
+    #[must_use]
+    pub const fn last(&self) -> IpAddr {
+        self.last
+    }
+
     /// Whether its addresses are IPv6.
     #[must_use]
     pub const fn is_ipv6(&self) -> bool {

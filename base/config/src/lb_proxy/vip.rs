@@ -213,6 +213,14 @@ pub struct Pool {
     /// Whether services that name no pool get addresses from this one.
     #[serde(default = "yes")]
     pub automatic: bool,
+    /// With this key the addresses are those of Services of type `LoadBalancer` of the cluster, and of no `[[service]]`:
+    /// clusterd gives them, lb-proxy holds and serves those that Services have, and this is where it sends their traffic. It
+    /// needs `[cluster]`. Default: the pool is for `[[service]]`.
+    #[serde(default)]
+    pub cluster: Option<Forward>,
+    /// As of `[[vip]]`, for addresses of the cluster.
+    #[serde(default)]
+    pub lease: bool,
     /// As of `[[vip]]`.
     pub interface: String,
     /// As of `[[vip]]`.
@@ -227,6 +235,19 @@ pub struct Pool {
     /// As of `[[vip]]`.
     #[serde(default)]
     pub notify: Option<PathBuf>,
+}
+
+/// The destination of the traffic to a Service of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Forward {
+    /// lb-proxy connects to the endpoints. The node needs a route to the pods.
+    Endpoints,
+    /// lb-proxy connects to the port that the Service has on the nodes.
+    NodePorts,
+    /// lb-proxy holds the address alone. kube-proxy, or what stands for it, forwards what comes for it; servers see the
+    /// addresses of the clients with `externalTrafficPolicy: Local`.
+    KubeProxy,
 }
 
 /// A service of type `LoadBalancer`.

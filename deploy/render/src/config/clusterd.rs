@@ -3,11 +3,12 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ::config::clusterd::{Api, Clusterd};
+use ::config::clusterd::{Addresses, Api, Clusterd, IpMode, Pool};
 use ::config::lb_proxy::Role;
+use ::config::site::ServiceForward;
 use ::config::{Admin, AdminListen, HumanDuration};
 
-use super::lb_proxy::frontend_role;
+use super::lb_proxy::{SERVICE_POOL, frontend_role};
 use super::{Layout, in_utf8, written};
 use site::paths;
 use site::service::Service;
@@ -41,9 +42,42 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             listen: AdminListen::At(*layout.admin.of(Service::Clusterd)),
         },
         api,
+        addresses: addresses(site, layout),
+        pool: pools(site),
         ..Clusterd::default()
     };
     written(Service::Clusterd, &config).to_string()
+}
+
+/// The addresses that clusterd gives to Services.
+fn pools(site: &Site) -> Vec<Pool> {
+    let cluster = site.cluster.as_ref();
+    let addresses = cluster.map_or(&[][..], |cluster| &cluster.addresses);
+    let pool = || Pool {
+        name: SERVICE_POOL.to_owned(),
+        addresses: addresses.to_vec(),
+        automatic: true,
+        namespaces: Vec::new(),
+        avoid_buggy: false,
+    };
+    (!addresses.is_empty()).then(pool).into_iter().collect()
+}
+
+/// How they are given.
+fn addresses(site: &Site, layout: &Layout) -> Addresses {
+    let gives = !pools(site).is_empty();
+    let forward = site.cluster.as_ref().map(|cluster| cluster.forward);
+    Addresses {
+        identity: layout
+            .node()
+            .filter(|_| gives)
+            .map(|node| node.name.clone()),
+        mode: match forward.filter(|_| gives) {
+            None | Some(ServiceForward::KubeProxy) => IpMode::Vip,
+            Some(ServiceForward::NodePorts | ServiceForward::Endpoints) => IpMode::Proxy,
+        },
+        ..Addresses::default()
+    }
 }
 
 /// The API servers of the site, the node's own first, and the credentials for them.

@@ -7,16 +7,22 @@ use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 
 use ::config::lb_proxy::{
-    self as file, Backend, Follow, HealthCheck, Kind, LbProxy, OpenShift, Role, Server, Swap,
-    VirtualAddress,
+    self as file, AddressRange, Backend, Follow, Forward, HealthCheck, Kind, LbProxy, OpenShift,
+    Role, Server, Swap, VirtualAddress,
 };
-use ::config::site::Network;
+use ::config::site::{Network, ServiceForward};
 use ::config::{Address, Admin, AdminListen, HumanDuration, Ip, Whole, at};
 use ipnet::IpNet;
 
 use super::{Layout, endpoint, in_utf8, written};
 use site::service::Service;
-use site::{Node, Published, Site, Vip, VipRole};
+use site::{Cluster, Node, Published, Site, Vip, VipRole};
+
+/// The pool of the addresses that clusterd gives.
+pub(super) const SERVICE_POOL: &str = "services";
+
+/// The pool of those that others give.
+const FOLLOWED_POOL: &str = "followed";
 
 /// Renders the file: a frontend for each thing that nodes offer, and a virtual router for each
 /// address that one of them holds.
@@ -31,6 +37,8 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         let vips = site.vips.iter();
         vips.flat_map(|vip| virtual_ip(site, node, vip)).collect()
     });
+    let serves = node.is_some() && site.cluster.as_ref().is_some_and(Cluster::serves);
+    let pools = node.map(|node| service_pools(site, node));
     let config = LbProxy {
         drain: HumanDuration(layout.drain),
         admin: Admin {
@@ -40,9 +48,10 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             endpoint: endpoint(layout),
             ..file::Health::default()
         },
-        cluster: follows_any(site, layout).then(|| file::Cluster {
+        cluster: (follows_any(site, layout) || serves).then(|| file::Cluster {
             socket: in_utf8(&layout.clusterd_socket),
             networks: site.networks.iter().copied().map(Network::from).collect(),
+            node: node.filter(|_| serves).map(|node| node.name.clone()),
         }),
         state: in_utf8(&layout.state.join("lb-proxy")),
         swap: Swap::at(in_utf8(&layout.swap_socket)),
@@ -57,6 +66,7 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             .map(|(published, _)| backend(site, published, layout))
             .collect(),
         vip: vips.unwrap_or_default(),
+        pool: pools.unwrap_or_default(),
         ..LbProxy::default()
     };
     let numbers =
@@ -231,6 +241,44 @@ fn virtual_router(
         track: tracked(site, vip).map(|tracked| vec![format!("frontend:{}", tracked.frontend())]),
         ..file::Vip::new(name, vec![VirtualAddress(address)], interface)
     }
+}
+
+/// The addresses of Services of the cluster.
+fn service_pools(site: &Site, node: &Node) -> Vec<file::Pool> {
+    let Some(cluster) = &site.cluster else {
+        return Vec::new();
+    };
+    let others = site
+        .nodes
+        .iter()
+        .filter(|other| other.name != node.name && other.services.contains(&Service::LbProxy));
+    let peers: Vec<Ip> = others
+        .flat_map(|other| other.addresses.iter().copied().map(Ip))
+        .collect();
+    let interface = node.interface.as_ref().unwrap_or(&site.interface);
+    let lists = [
+        (SERVICE_POOL, &cluster.addresses),
+        (FOLLOWED_POOL, &cluster.follow_addresses),
+    ];
+    let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
+    let pool = |(name, list): (&str, &Vec<AddressRange>)| file::Pool {
+        name: name.to_owned(),
+        addresses: list.clone(),
+        automatic: true,
+        cluster: Some(match cluster.forward {
+            ServiceForward::KubeProxy => Forward::KubeProxy,
+            ServiceForward::NodePorts => Forward::NodePorts,
+            ServiceForward::Endpoints => Forward::Endpoints,
+        }),
+        lease: grants_leases(site),
+        interface: interface.clone(),
+        priority: None,
+        interval: None,
+        // An empty list would say that the peers are not known yet.
+        peers: (!peers.is_empty()).then(|| peers.clone()),
+        notify: None,
+    };
+    lists.map(pool).collect()
 }
 
 /// Whether the healthds of the site grant leases: three or more of them exchange findings, and each lb-proxy has one beside it.

@@ -86,8 +86,20 @@ impl Reader<'_, '_> {
             pools.push(AddressPool {
                 name,
                 ranges: spec.addresses.clone(),
-                automatic: spec.automatic,
+                automatic: spec.automatic && spec.cluster.is_none(),
             });
+            if spec.cluster.is_some() && self.file.cluster.is_none() {
+                let way = at!["pool", index, "cluster"];
+                self.missing(&way, "it needs the table `[cluster]`");
+            }
+            if spec.lease && spec.cluster.is_none() {
+                let way = at!["pool", index, "lease"];
+                self.problem(&way, "`lease` is for addresses of the cluster");
+            }
+            if spec.lease && self.file.health.endpoint.0.is_none() {
+                let words = "a lease needs [health] `endpoint`: healthd grants it";
+                self.missing(&at!["pool", index, "lease"], words);
+            }
         }
         pools
     }
@@ -107,6 +119,13 @@ impl Reader<'_, '_> {
             {
                 let words = format!("there is no pool `{pool}`");
                 self.missing(&at!["service", index, "pool"], words);
+                continue;
+            }
+            let named = spec.pool.as_deref();
+            let mut of_cluster = self.file.pool.iter().filter(|pool| pool.cluster.is_some());
+            if let Some(pool) = of_cluster.find(|pool| Some(pool.name.as_str()) == named) {
+                let words = format!("pool `{}` is for Services of the cluster", pool.name);
+                self.problem(&at!["service", index, "pool"], words);
                 continue;
             }
             let wanted = spec.address.map(|address| address.0);

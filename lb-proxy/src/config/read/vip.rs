@@ -187,7 +187,7 @@ impl Reader<'_, '_> {
 }
 
 /// The virtual router of a virtual IP.
-pub(super) fn router(spec: &file::Vip, router_id: u8) -> RouterSettings {
+pub(crate) fn router(spec: &file::Vip, router_id: u8) -> RouterSettings {
     let addresses = spec.addresses.iter().map(|address| VirtualAddress {
         address: address.0.addr(),
         prefix_length: address.0.prefix_len(),
@@ -231,7 +231,7 @@ pub(super) fn router(spec: &file::Vip, router_id: u8) -> RouterSettings {
 }
 
 /// The name of a router's lease: the same on all nodes, also while an edit of the addresses is on its way.
-fn lease_name(router: &RouterSettings) -> Arc<str> {
+pub(crate) fn lease_name(router: &RouterSettings) -> Arc<str> {
     match &router.group {
         Some(group) => format!("group {group}").into(),
         None => {
