@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, PortProbe, PortProbeKind, Zones};
+use ::config::dns_authd::{DnsAuthd, Health, History, Kubernetes, PortProbe, PortProbeKind, Zones};
 use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
@@ -44,6 +44,11 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
             // A site whose `zone.serial` was lost begins again at a low serial, and its zone is to be served all the same.
             serial_must_rise: false,
             ..Zones::default()
+        },
+        // The versions before: for differences to secondaries, and for a way back.
+        history: History {
+            directory: Some(in_utf8(&layout.state.join("dns-authd"))),
+            ..History::default()
         },
         kubernetes: cluster(site, layout).map(|table| Kubernetes {
             socket: in_utf8(&layout.clusterd_socket),
@@ -175,6 +180,9 @@ endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 # The next probe comes before the shortest TTL is over: no cache may keep an answer.
 unknown-ttl = "0s"
 min-ttl = "0s"
+
+[history]
+directory = "/run/user/1000/outpost-up/state/dns-authd"
 "#
         );
     }
