@@ -17,7 +17,7 @@
 //!
 //! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_lua`, `dns_flatten`, `dns_answer`, `dns_kubernetes`. The foreign formats are
 //!   `peer_pdns` and `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
-//! * What a primary does for its secondaries is `dns_primary`: transfers, NOTIFY, histories.
+//! * `dns_primary` serves the secondaries: transfers, NOTIFY, histories.
 //! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
 //! * [`service`] starts and ends all of it.

@@ -627,7 +627,7 @@ pub struct Transfers {
     /// The octets that one transfer may send in a second; 0 means no limit.
     #[schemars(extend("x-reload" = "restart"))]
     pub rate: ByteSize,
-    /// What name servers get of zones with LUA records, unless a `transfers.peer` says otherwise. The default is for other
+    /// The form in which name servers get zones with LUA records, unless a `transfers.peer` says otherwise. The default is for other
     /// dns-authd and PowerDNS, which run the programs themselves.
     pub lua: LuaForm,
     /// One table for each group of name servers that get zones with LUA records in another form; the first that fits decides.
@@ -640,7 +640,7 @@ pub struct Transfers {
     pub flatten_rate: Whole<usize, 2, 600>,
 }
 
-/// What a name server gets of a zone with LUA records.
+/// The form of a zone with LUA records for a name server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LuaForm {

@@ -127,7 +127,7 @@ impl LiveSets {
         self.flat.as_ref()
     }
 
-    /// What each set gives now as plain records.
+    /// The plain records that each set gives now.
     #[must_use]
     pub fn given(&self) -> Vec<Given> {
         self.sets.iter().map(|answer| answer.given()).collect()
@@ -166,7 +166,7 @@ impl LiveAnswer {
         })
     }
 
-    /// What it gives as plain records: every member that a query may get.
+    /// The plain records that it gives: every member that a query may get.
     fn given(&self) -> Given {
         match self.failure {
             // A set that fails on purpose has no records; one with a defect keeps those before.

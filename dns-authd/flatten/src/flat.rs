@@ -8,7 +8,7 @@ use dns_wire::{Name, Type};
 use dns_zone::zone::cursor::ZoneRecord;
 use dns_zone::{Cursor, Zone};
 
-/// What a live set gives at a moment.
+/// The records of a live set at a moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Given {
     /// These records.
@@ -19,7 +19,7 @@ pub enum Given {
         rdata: Vec<Vec<u8>>,
         /// Whether they are all: programs that read the query cannot be flattened.
         is_whole: bool,
-        /// Whether the liveness of its targets is not known yet.
+        /// Whether the liveness of its targets is still unknown.
         is_undecided: bool,
     },
     /// Nothing, because of a defect or because no target is known yet.
@@ -133,7 +133,7 @@ impl Flat {
         };
         let of_same_zone = before.filter(|before| Arc::ptr_eq(&before.zone, zone));
         let change = match (of_same_zone, before) {
-            // Only the sets differ: nobody reads a large zone for that.
+            // Only the sets differ: a large zone is not read for that.
             (Some(before), _) => {
                 let (removed, added) = difference(&before.sets, &flat.sets);
                 let soa = flat.version.soa.clone();

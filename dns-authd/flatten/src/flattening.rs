@@ -78,7 +78,7 @@ impl Flattening {
         let flat = self.flat.as_deref();
         let (sets, n_partial) = sets(zone, given, flat, until > now);
         if flat.is_some_and(|flat| Arc::ptr_eq(flat.zone(), zone) && flat.sets() == sets) {
-            // What is undecided for too long counts as it is.
+            // A set that is undecided for too long counts as it is.
             return match until > now {
                 true => Step::At(until),
                 false => Step::Current,

@@ -57,7 +57,7 @@ pub struct Counts {
     pub delayed: AtomicU64,
 }
 
-/// Takes the versions of zones, and `None` for a zone that is flattened no more; `false` when nobody needs them any longer.
+/// Takes the versions of zones, and `None` for a zone that is flattened no more; `false` at the end of the publisher.
 pub type Take = Box<dyn FnMut(Name, Option<Arc<Flat>>) -> bool + Send>;
 
 /// Starts the thread.
@@ -119,7 +119,7 @@ struct Follower {
     zones: HashMap<Name, Followed>,
     /// Whether zones without LUA records had some when they were first seen.
     known: HashMap<Name, bool>,
-    /// The signed zones that an operator was told of.
+    /// The signed zones that the log has named.
     signed: BTreeSet<Name>,
 }
 
@@ -146,7 +146,7 @@ impl Follower {
         }
     }
 
-    /// Makes the versions that are due; says when to look again. Fails when nobody needs them any longer.
+    /// Makes the versions that are due; says when to look again. Fails at the end of the publisher.
     fn look(&mut self) -> Result<Option<Instant>, Ended> {
         if !self.may_make.load(Ordering::Acquire) {
             return Ok(None);
@@ -156,7 +156,7 @@ impl Follower {
         let mut due: Option<Instant> = None;
         for served in snapshot.table.zones().iter() {
             let apex = &served.apex;
-            // The data of an expired zone may come back: its versions go on then.
+            // The data of an expired zone may come back: its versions continue then.
             let Some(zone) = served.zone.as_ref().filter(|_| served.parts.is_none()) else {
                 continue;
             };
@@ -227,7 +227,7 @@ impl Follower {
                 let is_served = flat.as_ref().zip(served.live.flat());
                 let is_served = is_served.is_some_and(|(a, b)| Arc::ptr_eq(a, b));
                 if !is_served {
-                    // The zone was declared anew.
+                    // The zone was declared again.
                     self.pass_on(apex, flat)?;
                 }
                 Ok(None)
@@ -262,7 +262,7 @@ impl Follower {
     }
 }
 
-/// Nobody needs versions any longer.
+/// The publisher has ended.
 #[derive(Debug)]
 struct Ended;
 
@@ -341,7 +341,7 @@ fn read(file: &Path, zone: &Name) -> Option<u32> {
         Ok(serial) => Some(serial),
         Err(error) => {
             let file = file.display();
-            tracing::error!(%zone, %file, error, "Serials of the flattened zone cannot be read: secondaries may have to transfer the zone anew by hand");
+            tracing::error!(%zone, %file, error, "Serials of the flattened zone cannot be read: secondaries may have to transfer the zone again");
             None
         }
     }

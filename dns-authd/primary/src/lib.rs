@@ -1,4 +1,4 @@
-//! What a primary does for its secondaries: it sends them zones and differences, notifies them of new versions, keeps the histories
+//! The work of a primary for its secondaries: it sends them zones and differences, notifies them of new versions, keeps the histories
 //! that the differences come from, and flattens live sets for those that cannot run programs.
 //!
 //! ```text

@@ -123,7 +123,7 @@ struct Follower {
     v4: UdpSocket,
     v6: Option<UdpSocket>,
     notifier: Notifier,
-    /// The serials of which servers were notified, or will be: of each zone and of its flattened version.
+    /// The serials of which servers were notified, or will be. Each zone has its own, and its flattened version another one.
     serials: HashMap<Name, (u32, Option<u32>)>,
     /// The checks of the responses to signed messages.
     responses: HashMap<(Name, SocketAddr), Responses>,
