@@ -164,7 +164,7 @@ struct Older {
 
 /// Whether the state of a service belongs to the user that all services had.
 fn has_former_user(root: &Path) -> bool {
-    let states = Service::ALL.into_iter().filter_map(paths::state);
+    let states = Service::ALL.into_iter().map(paths::state);
     let found = states.filter_map(|path| std::fs::metadata(record::below(root, &path)).ok());
     found
         .map(|found| found.uid())

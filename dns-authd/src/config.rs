@@ -19,6 +19,7 @@ use cidrs::Cidrs;
 use daemon::config::Common;
 use daemon::tls::CertificateFiles;
 use dns_answer::{Notifiers, Settings};
+use dns_flatten::{Form, Forms, Rule};
 use dns_lua::LuaSettings;
 use dns_update::{Grant, Pattern};
 use dns_wire::tsig::Algorithm;
@@ -30,8 +31,8 @@ use health::HealthdArg;
 use peer_bind::{NamedConf, ZoneDecl, ZoneKind};
 
 use crate::access::Access;
-use crate::histories::Keeping;
-use crate::notify::Notify;
+use dns_primary::histories::Keeping;
+use dns_primary::notify::Notify;
 
 /// The admin listener, unless the configuration says otherwise.
 pub const DEFAULT_ADMIN: SocketAddr = Address::loopback(ADMIN_PORT).0;
@@ -163,6 +164,7 @@ impl Config {
             }),
             answers: Settings {
                 grants: Arc::new(grants(&file)),
+                forms: Arc::new(forms(&file)),
                 notifiers: Arc::new(secondaries.iter().map(Secondary::notifiers).collect()),
                 keys,
                 ..answers(&file, host)
@@ -217,14 +219,21 @@ impl Config {
             keys = self::keys(file, check, read_secret);
             check_key_names(file, &keys, check);
             check_updates(file, &keys, check);
+            check_forms(file, &keys, check);
             check_kubernetes(file, &declared, check);
             check_port_probes(file, check);
             let lists = [
                 (file.allow_from.as_ref(), &at!["allow-from"][..]),
                 (Some(&file.transfers.allow), &at!["transfers", "allow"]),
             ];
-            for (list, way) in lists {
-                let odd = list.map(|list| list.warnings_at(check.position(way)));
+            let peers = file.transfers.peer.iter().enumerate();
+            let peers = peers.map(|(index, peer)| {
+                let way = at!["transfers", "peer", index, "networks"];
+                (peer.networks.as_ref(), way.to_vec())
+            });
+            let lists = lists.into_iter().map(|(list, way)| (list, way.to_vec()));
+            for (list, way) in lists.chain(peers) {
+                let odd = list.map(|list| list.warnings_at(check.position(&way)));
                 warnings.extend(odd.into_iter().flatten());
             }
             if let Some(tls) = &file.tls
@@ -399,6 +408,50 @@ fn grants(file: &DnsAuthd) -> HashMap<Name, Arc<[Grant]>> {
         Some((name, grants))
     });
     zones.collect()
+}
+
+/// The forms in which name servers get zones with LUA records. A mistake in them was refused before.
+fn forms(file: &DnsAuthd) -> Forms {
+    let names = |texts: &[String]| {
+        let texts = texts.iter();
+        texts.filter_map(|text| Name::parse(text).ok()).collect()
+    };
+    let rules = file.transfers.peer.iter().map(|peer| Rule {
+        networks: peer.networks.as_deref().cloned(),
+        keys: names(&peer.keys),
+        zones: names(&peer.zones),
+        form: peer.lua,
+    });
+    Forms {
+        rules: rules.collect(),
+        others: file.transfers.lua,
+    }
+}
+
+/// Reports forms of zones with LUA records that cannot be used.
+fn check_forms(file: &DnsAuthd, keys: &Keys, check: &mut Check<'_>) {
+    let missing = "flattened zones need [history] directory: their serials must not come again behind a restart";
+    let lacks_directory = |form| form == Form::Flatten && file.history.directory.is_none();
+    if lacks_directory(file.transfers.lua) {
+        check.problem(&at!["transfers", "lua"], missing.to_owned());
+    }
+    for (at, peer) in file.transfers.peer.iter().enumerate() {
+        let way = |field| at!["transfers", "peer", at, field];
+        if lacks_directory(peer.lua) {
+            check.problem(&way("lua"), missing.to_owned());
+        }
+        for name in &peer.keys {
+            if !Name::parse(name).is_ok_and(|name| keys.get(&name).is_some()) {
+                check.problem(&way("keys"), format!("no [[key]] has the name `{name}`"));
+            }
+        }
+        for name in &peer.zones {
+            if let Err(error) = Name::parse(name) {
+                let message = format!("`{name}` is not a zone name: {error}");
+                check.problem(&way("zones"), message);
+            }
+        }
+    }
 }
 
 /// Reports grants of updates that cannot be used.

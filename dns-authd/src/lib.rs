@@ -15,8 +15,9 @@
 //!                     server (UDP)     shared (TCP, TLS, HTTPS, QUIC: dns-serve)
 //! ```
 //!
-//! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_lua`, `dns_answer`, `dns_kubernetes`. The foreign formats are `peer_pdns` and
-//!   `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
+//! * The cores are crates: `dns_zone`, `dns_history`, `dns_update`, `dns_lua`, `dns_flatten`, `dns_answer`, `dns_kubernetes`. The foreign formats are
+//!   `peer_pdns` and `peer_bind`. One core is here: [`programs`] turns the programs of a zone into its live sets.
+//! * `dns_primary` serves the secondaries: transfers, NOTIFY, histories.
 //! * The shells ([`publisher`], [`load`], [`reload`], [`health`], [`kubernetes`], [`hold`], [`server`], [`shared`])
 //!   decide no answer.
 //! * [`service`] starts and ends all of it.
@@ -28,12 +29,10 @@ pub mod commands;
 pub mod config;
 mod explain;
 pub mod health;
-pub mod histories;
 pub mod hold;
 pub mod kubernetes;
 pub mod load;
 pub mod metrics;
-pub mod notify;
 pub mod programs;
 pub mod publisher;
 pub mod reload;
@@ -45,5 +44,4 @@ pub mod service;
 pub mod shared;
 pub mod signed;
 pub mod status;
-pub mod transfers;
 pub mod updates;

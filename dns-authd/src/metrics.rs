@@ -8,6 +8,7 @@ use daemon::latest::Latest;
 use daemon::metrics::{Page, float, labels};
 use dns_answer::tally::{COOKIES, FAMILIES, RCODES, TRANSPORTS, TYPES, Tally};
 use dns_lua::Certainty;
+use dns_primary::{flattening, notify, transfers};
 use dns_serve::Counters;
 use dns_serve::rate::RateLimits;
 use parking_lot::RwLock;
@@ -16,9 +17,10 @@ use prometheus_client::encoding::DescriptorEncoder;
 use proto::cluster::link::Link as ClusterLink;
 use proto::link::Link;
 
-use crate::publisher::{Reports, ZoneReport};
-use crate::{notify, secondary, transfers, updates};
 use api::dns_authd::ZoneState;
+
+use crate::publisher::{Reports, ZoneReport};
+use crate::{secondary, updates};
 
 /// Queries by `transport` and `family`.
 pub const QUERIES: &str = "dns_authd_queries";
@@ -42,6 +44,10 @@ pub const REFRESHES: &str = "dns_authd_refreshes";
 pub const EXPIRED: &str = "dns_authd_expired_zones";
 /// Transfers by `kind`.
 pub const TRANSFERS: &str = "dns_authd_transfers";
+/// Flattened versions of zones.
+pub const FLATTENED: &str = "dns_authd_flattened_versions";
+/// Changes of liveness that waited for the next flattened version.
+pub const FLATTENED_DELAYED: &str = "dns_authd_flattened_delays";
 /// Updates by `result`.
 pub const UPDATES: &str = "dns_authd_updates";
 /// Signed queries (TSIG) whose signature was refused.
@@ -109,6 +115,8 @@ pub struct Totals {
     pub secondary: Arc<secondary::Counts>,
     /// Transfers.
     pub transfers: Arc<transfers::Counts>,
+    /// Flattened versions.
+    pub flattened: Arc<flattening::Counts>,
     /// Updates.
     pub updates: Arc<updates::Counts>,
     /// The limit of responses.
@@ -358,6 +366,16 @@ fn exchanges(page: &mut Page<'_, '_>, totals: &Totals) -> fmt::Result {
             ("differences", &transfers.differences),
             ("current", &transfers.current),
         ],
+    )?;
+    page.counter(
+        FLATTENED,
+        "Flattened versions of zones with LUA records",
+        totals.flattened.made.load(Ordering::Relaxed),
+    )?;
+    page.counter(
+        FLATTENED_DELAYED,
+        "Changes of liveness that waited for the next flattened version",
+        totals.flattened.delayed.load(Ordering::Relaxed),
     )?;
     let refreshes = &totals.secondary;
     page.labelled_counters(

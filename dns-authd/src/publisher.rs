@@ -41,6 +41,7 @@ use daemon::clock;
 use daemon::latest::Latest;
 use daemon::readiness::Readiness;
 use dns_answer::{Settings, Snapshot};
+use dns_flatten::Flat;
 use dns_lua::LuaSettings;
 use dns_wire::hash::Seed;
 use dns_wire::{Name, Rcode};
@@ -51,8 +52,8 @@ use proto::link::Link;
 use tokio::sync::{oneshot, watch};
 
 use crate::config::Zones;
-use crate::histories::{Histories, Keeping, Writer};
 use crate::programs::Message;
+use dns_primary::histories::{Histories, Keeping, Writer};
 
 use cluster_zones::ClusterZones;
 pub use cluster_zones::Rendered;
@@ -106,6 +107,8 @@ pub enum Command {
     Sync(Name, SyncDone),
     /// The data of a secondary zone has expired: its names get SERVFAIL. Or it is current again.
     Expire(Name, bool),
+    /// The flattened version of a zone; `None` if it has none any more.
+    Flattened(Name, Option<Arc<Flat>>),
     /// healthd has sent a snapshot.
     Liveness,
     /// The names of the cluster have changed.
@@ -134,6 +137,8 @@ pub struct Plan {
     pub answers: Settings,
     /// How histories are kept.
     pub history: Keeping,
+    /// Whether another process keeps them when this one starts, until [`Command::Renew`].
+    pub is_successor: bool,
 }
 
 /// The result of reloading one zone.
@@ -250,6 +255,8 @@ struct Publisher {
     loads: LoadQueue<Name, Ticket>,
     workers: Workers,
     writer: Writer,
+    /// The zones whose histories are not written, since another process keeps them; `None` when there is none.
+    unwritten: Option<BTreeSet<Name>>,
     pending: BTreeMap<Ticket, Pending>,
     next_ticket: Ticket,
     /// The zones that are not loaded for the first time yet.
@@ -354,6 +361,7 @@ impl Publisher {
         (workers, writer): (Workers, Writer),
     ) -> Self {
         Self {
+            unwritten: plan.is_successor.then(BTreeSet::new),
             channels,
             plan,
             seed,
@@ -410,6 +418,7 @@ impl Publisher {
             Command::Renew(done) => self.renew(done),
             Command::Sync(name, done) => drop(done.send(self.sync(&name))),
             Command::Expire(name, is_expired) => self.expire(&name, is_expired),
+            Command::Flattened(name, flat) => self.take_flat(&name, flat),
             Command::Liveness => self.take_health(self.channels.link.current()),
             Command::Cluster(rendered) => {
                 self.cluster.take(rendered);
@@ -627,6 +636,19 @@ impl Publisher {
         };
         if let Some(kept) = self.zones.get_mut(place) {
             kept.is_expired = is_expired;
+        }
+        self.changed.insert(place);
+        self.publish();
+    }
+
+    fn take_flat(&mut self, name: &Name, flat: Option<Arc<Flat>>) {
+        let Some(place) = self.places.get(name).copied() else {
+            return;
+        };
+        if let Some(kept) = self.zones.get_mut(place) {
+            let serial = flat.as_ref().map(|flat| flat.serial());
+            Arc::make_mut(&mut kept.report).flattened = serial;
+            kept.flat = flat;
         }
         self.changed.insert(place);
         self.publish();

@@ -27,13 +27,13 @@ use dns_zone::text::master_file;
 use dns_zone::zone::cursor::ZoneRecord;
 use tokio::sync::oneshot;
 
-use crate::histories::Histories;
 use crate::publisher::{
     Command, NoSuchZone, NotHeld, NotLoaded, NotRolledBack, NotSynced, Outcome, Reports,
     RolledBack, ZoneReport, rollback_view,
 };
 use crate::secondary::NotRetransferred;
 use crate::{load, secondary, status};
+use dns_primary::histories::Histories;
 
 /// Adds the paths.
 pub fn add(

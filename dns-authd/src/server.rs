@@ -11,7 +11,6 @@ use dns_serve::rate::RateLimit;
 use dns_wire::Name;
 
 use crate::access::Access;
-use crate::histories::Histories;
 use crate::hold::{Hold, Waiting};
 use crate::metrics::{ThreadTotals, Totals};
 use crate::programs::LuaPrograms;
@@ -19,6 +18,7 @@ use crate::publisher::Asked;
 use crate::secondary::Notified;
 use crate::signed;
 use crate::updates::{Response, Updates};
+use dns_primary::histories::Histories;
 
 /// The parts that every thread needs.
 #[derive(Clone, Debug)]

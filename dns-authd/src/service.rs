@@ -14,7 +14,7 @@ use daemon::exit;
 use daemon::latest::Latest;
 use daemon::listen::{self, UdpOptions};
 use daemon::random;
-use daemon::run::{Context, Service, StartError};
+use daemon::run::{Context, Predecessor, Service, StartError};
 use daemon::tls::{CertificateError, Certificates};
 use daemon::udp::{self, Engine};
 use dns_answer::Snapshot;
@@ -29,17 +29,18 @@ use tokio::sync::{oneshot, watch};
 
 use crate::access::Access;
 use crate::config::{Config, certificate};
-use crate::histories::Histories;
 use crate::hold::Hold;
 use crate::metrics::{Scrape, Totals};
-use crate::notify::Notify;
 use crate::publisher::{self, Channels, Command, Plan, Reports, Starting};
 use crate::reload::{self, Pace};
 use crate::server::WorkerParts;
 use crate::shared::Shared;
-use crate::transfers::Transfers;
 use crate::updates::Updates;
-use crate::{explain, health, kubernetes, notify, routes, secondary, self_check, server, status};
+use crate::{explain, health, kubernetes, routes, secondary, self_check, server, status};
+use dns_primary::histories::Histories;
+use dns_primary::notify::Notify;
+use dns_primary::transfers::Transfers;
+use dns_primary::{flattening, notify};
 
 /// The name of the DNS sockets among inherited ones.
 const SOCKETS: &str = "dns";
@@ -64,6 +65,7 @@ pub struct Authd {
     notify: watch::Sender<Arc<Notify>>,
     secondaries: secondary::Handle,
     updates: Updates,
+    flattening: Arc<Latest<flattening::Settings>>,
 }
 
 /// The published zones, and the threads that update them.
@@ -114,6 +116,7 @@ impl Service for Authd {
         let access = Latest::new(config.access.clone());
         let limit = Latest::new(totals.limits.of(&config.file.rate_limit));
         let histories = stock.histories.clone();
+        let flattening = stock.start_flattening(&config, &context.predecessor, &totals)?;
         let counts = Arc::clone(&totals.transfers);
         let transfers = Transfers::new(&config.file.transfers, histories, counts);
         let updates = Updates::start(
@@ -173,6 +176,7 @@ impl Service for Authd {
             notify,
             secondaries,
             updates,
+            flattening,
         })
     }
 
@@ -188,6 +192,7 @@ impl Service for Authd {
         self.limit
             .publish(self.totals.limits.of(&config.file.rate_limit));
         self.notify.send_replace(Arc::new(config.notify.clone()));
+        self.flattening.publish(flattening(&config));
         let (done, summary) = oneshot::channel();
         let mut command = Command::Configure(Box::new(plan(&config)), done);
         while let Err(returned) = self.stock.publisher.send(command) {
@@ -266,6 +271,27 @@ impl Stock {
             .map_err(|error| StartError::io("hold does not start", &error))
     }
 
+    /// Starts to flatten zones for secondaries that cannot run their programs.
+    fn start_flattening(
+        &self,
+        config: &Config,
+        predecessor: &Predecessor,
+        totals: &Totals,
+    ) -> Result<Arc<Latest<flattening::Settings>>, StartError> {
+        let settings = Latest::new(flattening(config));
+        let publisher = self.publisher.sender();
+        let take = move |zone, flat| publisher.send(Command::Flattened(zone, flat)).is_ok();
+        flattening::start(
+            &self.cell,
+            &settings,
+            predecessor,
+            &totals.flattened,
+            Box::new(take),
+        )
+        .map_err(|error| StartError::io("flattening of zones does not start", &error))?;
+        Ok(settings)
+    }
+
     /// Adds what operators ask and tell about zones.
     fn add_routes(
         &self,
@@ -297,7 +323,10 @@ impl Stock {
     /// Begins to load the zones, and to follow files and healthd. Returns before they are loaded: each answers
     /// when it is. Only while another process answers from the same sockets, it waits for all of them.
     async fn fill(config: &Config, context: &Context) -> Result<Self, StartError> {
-        let plan = plan(config);
+        let plan = Plan {
+            is_successor: context.predecessor.may_serve(),
+            ..plan(config)
+        };
         let seed = Seed(random::seed());
         let cell = Latest::new(Snapshot {
             table: Table::new(seed, &[]),
@@ -391,6 +420,19 @@ const fn pace(config: &Config) -> Pace {
     }
 }
 
+/// The part of a configuration that is for flattened versions of zones.
+fn flattening(config: &Config) -> flattening::Settings {
+    let transfers = &config.file.transfers;
+    flattening::Settings {
+        pace: dns_flatten::Pace {
+            interval: transfers.flatten_interval.0,
+            per_minute: transfers.flatten_rate.get(),
+        },
+        limits: config.history.limits,
+        directory: config.history.directory.clone(),
+    }
+}
+
 /// The publisher's part of a configuration.
 fn plan(config: &Config) -> Plan {
     Plan {
@@ -399,6 +441,7 @@ fn plan(config: &Config) -> Plan {
         lua: Arc::clone(&config.lua),
         answers: config.answers.clone(),
         history: config.history.clone(),
+        is_successor: false,
     }
 }
 

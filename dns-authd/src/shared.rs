@@ -9,8 +9,9 @@ use ::config::dns_authd::Tcp;
 use daemon::connections::{Connections, within_descriptors};
 use daemon::latest::Latest;
 use daemon::random;
-use dns_answer::transfer::Kind;
+use dns_answer::transfer::{Kind, Version};
 use dns_answer::{Client, Responder, Snapshot, Transport, Verdict};
+use dns_flatten::Form;
 use dns_serve::{Admission, Answer, Counters, Limits, Replies, Service};
 use dns_wire::{Name, Rcode, Session};
 use tokio::sync::mpsc;
@@ -22,8 +23,8 @@ use crate::programs::LuaPrograms;
 use crate::publisher::Asked;
 use crate::secondary::Notified;
 use crate::signed;
-use crate::transfers::{NotBegun, Transfers};
 use crate::updates::{Response, Updates};
+use dns_primary::transfers::{NotBegun, Transfers};
 
 /// The time between two attempts to answer a waiting query.
 const POLL: Duration = Duration::from_millis(2);
@@ -189,9 +190,29 @@ impl Shared {
         let Some(zone) = zone else {
             return self.refuse(message, session, Rcode::REFUSED, replies);
         };
-        match self.transfers.begin(&zone, message, session.clone()) {
+        let flat = snapshot.table.zone(apex);
+        let flat = flat.and_then(|served| served.live.flat());
+        let form = match zone.programs().next().is_some() || flat.is_some() {
+            true => snapshot.settings.forms.of(apex, peer.ip(), key.as_ref()),
+            false => Form::Raw,
+        };
+        let version = match (form, flat) {
+            (Form::Raw, _) => Version::from(&zone),
+            (Form::Flatten, Some(flat)) => Version::from(flat),
+            // Its programs serve only others to include.
+            (Form::Flatten, None) if zone.live_sets().is_empty() => Version::from(&zone),
+            (Form::Flatten, None) => {
+                tracing::info!(zone = %apex, %peer, "Zone is not flattened yet; the transfer has to be repeated");
+                return self.refuse(message, session, Rcode::SERVFAIL, replies);
+            }
+            (Form::Refuse, _) => {
+                tracing::warn!(zone = %apex, %peer, "Transfer is refused: the zone has LUA records, which this server is not to get");
+                return self.refuse(message, session, Rcode::REFUSED, replies);
+            }
+        };
+        match self.transfers.begin(&version, message, session.clone()) {
             Ok((messages, kind)) => {
-                let serial = zone.soa().serial;
+                let serial = version.serial();
                 let key = key.as_ref().map(tracing::field::display);
                 let kind = match kind {
                     Kind::Whole => "AXFR",

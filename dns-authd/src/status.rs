@@ -95,6 +95,7 @@ fn zone(report: &ZoneReport, secondaries: &Views) -> Zone {
         held: report.held.clone(),
         rollback: report.rollback.clone(),
         updates: report.updates.clone(),
+        flattened: report.flattened,
         problems: report.problems.clone(),
         warnings: report.warnings.clone(),
         n_left_out: report.left_out.count,
@@ -299,6 +300,9 @@ fn write_zone(text: &mut String, zone: &Zone, now: SystemTime) -> std::fmt::Resu
     }
     if let Some(updates) = &zone.updates {
         writeln!(text, "    {updates}")?;
+    }
+    if let Some(serial) = zone.flattened {
+        writeln!(text, "    flattened for secondaries: serial {serial}")?;
     }
     for problem in &zone.problems {
         writeln!(text, "    problem: {problem}")?;

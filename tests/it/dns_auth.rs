@@ -5,6 +5,7 @@ mod across;
 mod change;
 mod cookies;
 mod encrypted;
+mod flattened;
 mod history;
 mod kubernetes;
 mod loading;

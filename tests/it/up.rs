@@ -331,6 +331,53 @@ fn every_rendered_configuration_passes_the_check_of_its_service() {
     site.stop();
 }
 
+#[test]
+fn a_zone_of_a_rendered_site_goes_back_to_the_version_before() {
+    let place = Place::new("up-back");
+    let site = place.start();
+    let zone = "ocp4.redhat.ren";
+    let file = place.run_dir().join("zones").join(zone);
+    let text = std::fs::read_to_string(&file).expect("the zone of the site");
+    let line = text
+        .lines()
+        .find(|line| line.contains("; serial"))
+        .expect("a serial");
+    let serial: u32 = line
+        .split_whitespace()
+        .next()
+        .expect("a number")
+        .parse()
+        .expect("a number");
+    let mistake = || {
+        // dns-recursor would keep that there is no such name.
+        let authority = SocketAddr::from((place.host(1), 5301));
+        let answer = ask_a(authority, &format!("mistake.{zone}"));
+        answer.expect("an answer").addresses()
+    };
+    let edited = text.replace(line, &format!("{} ; serial", serial + 1));
+    let new = place
+        .scratch
+        .write("new.zone", &(edited + "\nmistake 1 IN A 192.0.2.66\n"));
+    std::fs::rename(new, &file).expect("the file is in its place");
+    wait::for_it("the edited zone is served", PATIENCE, || {
+        !mistake().is_empty()
+    });
+    let mut command = Command::new(binary("dns-authd"));
+    command
+        .args(["zone", "rollback", zone, &serial.to_string(), "--admin"])
+        .arg(SocketAddr::from((place.host(1), 9402)).to_string())
+        .arg("--socket")
+        .arg(place.run_dir().join("dns-authd.admin"));
+    let (status, text, complaint) = run(command);
+    assert!(status.success(), "{text}{complaint}");
+    wait::for_it("the mistake is gone", PATIENCE, || mistake().is_empty());
+    assert_eq!(
+        place.address(&format!("helper.{zone}")),
+        IpAddr::from([192, 168, 7, 11])
+    );
+    site.stop();
+}
+
 /// A manifest of a Service with an address.
 fn service(name: &str, address: &str) -> String {
     format!(

@@ -125,6 +125,9 @@ pub struct Zone {
     /// The updates that are laid over its files.
     #[serde(default)]
     pub updates: Option<Updates>,
+    /// The serial of its flattened version, for name servers that cannot run LUA records.
+    #[serde(default)]
+    pub flattened: Option<u32>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.

@@ -54,6 +54,13 @@ names = ["*.apps.ocp4.redhat.ren"]
 types = ["A", "AAAA", "CNAME", "TXT"]
 "#;
 
+/// The form of zones with LUA records, for the manual.
+const PEER: &str = r#"
+[[transfers.peer]]
+networks = ["192.168.7.21"]
+lua = "flatten"
+"#;
+
 /// A key, for the manual.
 const KEY: &str = r#"
 [[key]]
@@ -129,7 +136,7 @@ pub struct DnsAuthd {
     /// The versions of zones that dns-authd published, kept as the differences between them: for incremental transfers (IXFR),
     /// and for `dns-authd zone history`, `zone diff` and `zone rollback`.
     pub history: History,
-    /// Zone transfers.
+    /// Zone transfers, and what other name servers get of zones with LUA records.
     pub transfers: Transfers,
     /// Notification of secondaries (NOTIFY, RFC 1996).
     pub notify: Notify,
@@ -620,6 +627,50 @@ pub struct Transfers {
     /// The octets that one transfer may send in a second; 0 means no limit.
     #[schemars(extend("x-reload" = "restart"))]
     pub rate: ByteSize,
+    /// The form in which name servers get zones with LUA records, unless a `transfers.peer` says otherwise. The default is for other
+    /// dns-authd and PowerDNS, which run the programs themselves.
+    pub lua: LuaForm,
+    /// One table for each group of name servers that get zones with LUA records in another form; the first that fits decides.
+    #[schemars(extend("x-example" = PEER))]
+    pub peer: Vec<TransferPeer>,
+    /// The shortest time between two flattened versions of a zone. Changes of liveness in it come together as one.
+    pub flatten_interval: HumanDuration,
+    /// The most flattened versions of a zone in a minute. Behind the first half dns-authd spreads them evenly, so that a server that
+    /// comes and goes delays the change of another one by some seconds at most.
+    pub flatten_rate: Whole<usize, 2, 600>,
+}
+
+/// The form of a zone with LUA records for a name server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LuaForm {
+    /// The programs, as PowerDNS transfers them. Other software ignores them, or refuses the zone.
+    #[default]
+    Raw,
+    /// The records that the programs give now. Each change of liveness is a new version of its own serial, with NOTIFY and IXFR.
+    /// Records of programs that read the query are left out. It needs `history.directory`, which keeps the serials.
+    Flatten,
+    /// Nothing: the transfer is refused.
+    Refuse,
+}
+
+/// The form in which some name servers get zones with LUA records. It allows no transfer: `transfers.allow` and `allow-keys` do.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TransferPeer {
+    /// The networks of the servers; all without this key.
+    #[schemars(extend("x-example" = "[\"192.168.7.21\"]"))]
+    pub networks: Option<Networks>,
+    /// The keys of which the server has signed with one. Default: it does not matter.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"transfer.ocp4.redhat.ren\"]"))]
+    pub keys: Vec<String>,
+    /// The zones; all without this key.
+    #[serde(default)]
+    #[schemars(extend("x-example" = "[\"ocp4.redhat.ren\"]"))]
+    pub zones: Vec<String>,
+    /// The form.
+    pub lua: LuaForm,
 }
 
 impl Default for Transfers {
@@ -629,6 +680,10 @@ impl Default for Transfers {
             allow_keys: Vec::new(),
             at_once: Whole::clamped(8),
             rate: ByteSize(32 << 20),
+            lua: LuaForm::Raw,
+            peer: Vec::new(),
+            flatten_interval: HumanDuration(Duration::from_millis(200)),
+            flatten_rate: Whole::clamped(60),
         }
     }
 }

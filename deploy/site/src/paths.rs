@@ -139,8 +139,8 @@ pub fn config(service: Service) -> PathBuf {
     etc(service).join(config_name(service))
 }
 
-/// The state of a service, if it keeps any.
-pub fn state(service: Service) -> Option<PathBuf> {
+/// The state of a service.
+pub fn state(service: Service) -> PathBuf {
     let name = match service {
         Service::Healthd => "healthd",
         Service::Clusterd => "clusterd",
@@ -148,9 +148,9 @@ pub fn state(service: Service) -> Option<PathBuf> {
         Service::TimesyncAgent => "timesync-agent",
         Service::DnsRecursor => "dns-recursor",
         Service::LbProxy => "lb-proxy",
-        Service::DnsAuthd => return None,
+        Service::DnsAuthd => "dns-authd",
     };
-    Some(Path::new(STATE).join(name))
+    Path::new(STATE).join(name)
 }
 
 /// The admin listener of a service.

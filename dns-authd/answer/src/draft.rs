@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns_cookie::CookieState;
+use dns_flatten::Form;
 use dns_history::History;
 use dns_wire::edns::{self, extended_error};
 use dns_wire::hash::Suffixes;
@@ -13,10 +14,10 @@ use dns_zone::store;
 use dns_zone::{Answer, MAX_MESSAGE, Resolution, Zone};
 
 use crate::client::{Client, Transport};
-use crate::live::{Failure, LiveAnswer, push_record};
+use crate::live::{Failure, LiveAnswer, LiveSets, push_record};
 use crate::options::Options;
 use crate::settings::{Any, Settings};
-use crate::transfer;
+use crate::transfer::{self, Version};
 use crate::verdict::{Ixfr, Verdict};
 
 /// A response under construction: the question is written, records end at `end`.
@@ -32,6 +33,8 @@ pub(crate) struct Draft<'q, 'o> {
     pub(crate) rcode: Rcode,
     pub(crate) options: Options<'q>,
     pub(crate) subnet: Option<ClientSubnet>,
+    /// The key that the query is signed with.
+    pub(crate) key: Option<&'q Name>,
 }
 
 impl<'q, 'o> Draft<'q, 'o> {
@@ -75,6 +78,7 @@ impl<'q, 'o> Draft<'q, 'o> {
             rcode: Rcode::NOERROR,
             subnet: options.subnet(),
             options,
+            key: None,
         })
     }
 
@@ -252,18 +256,58 @@ impl<'q, 'o> Draft<'q, 'o> {
         }
     }
 
+    /// The version of a zone that the client gets; `None` while there is none. A name server that gets the zone flattened sees the
+    /// serial of that version, also when it only asks for the SOA record.
+    fn version(
+        &self,
+        (zone, live): (&Arc<Zone>, &LiveSets),
+        settings: &Settings,
+    ) -> Option<Version> {
+        if zone.live_sets().is_empty() && live.flat().is_none() {
+            return Some(zone.into());
+        }
+        let server = self.client.peer.ip();
+        match settings.forms.of(zone.apex(), server, self.key) {
+            Form::Flatten => live.flat().map(Into::into),
+            Form::Raw | Form::Refuse => Some(zone.into()),
+        }
+    }
+
+    fn is_at_apex(&self, zone: &Zone) -> bool {
+        self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire())
+    }
+
+    /// Answers a question for the SOA record of a zone with LUA records; `false` if its own record is the answer.
+    #[cold]
+    pub(crate) fn answer_soa(
+        &mut self,
+        (zone, live): (&Arc<Zone>, &LiveSets),
+        settings: &Settings,
+    ) -> bool {
+        if !self.is_at_apex(zone) {
+            return false;
+        }
+        match self.version((zone, live), settings) {
+            Some(Version::Raw(_)) => false,
+            Some(version) => self.answer_with(|message| transfer::write_soa(message, &version)),
+            None => {
+                self.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+                true
+            }
+        }
+    }
+
     /// Passes a transfer on to the caller, who checks the access list. There are no transfers over UDP:
     /// AXFR is undefined there (RFC 5936 §4.2). IXFR gets the differences if they fit, or else only the SOA record, by which the
     /// client decides whether to come over TCP (RFC 1995 §2).
     #[cold]
     pub(crate) fn answer_transfer(
         &mut self,
-        zone: &Arc<Zone>,
-        name: &Suffixes,
+        (zone, live): (&Arc<Zone>, &LiveSets),
+        settings: &Settings,
         ixfr: &Ixfr,
     ) -> Option<Verdict> {
-        let at_apex = self.query.qname.eq_ignore_ascii_case(zone.apex().as_wire());
-        if !at_apex {
+        if !self.is_at_apex(zone) {
             // RFC 5936 §2.2.1.
             self.fail(Rcode::NOTAUTH, extended_error::NOT_AUTHORITATIVE);
             return None;
@@ -273,40 +317,56 @@ impl<'q, 'o> Draft<'q, 'o> {
             self.fail(Rcode::FORMERR, extended_error::INVALID_DATA);
             return None;
         }
-        if self.client.transport == Transport::Udp {
-            match zone.find(name, Type::SOA) {
-                Answer::Rendered(number) if self.query.qtype == Type::IXFR => match ixfr {
-                    Ixfr::Undecided => {
-                        return Some(Verdict::Incremental {
-                            apex: zone.apex().clone(),
-                            key: None,
-                        });
-                    }
-                    Ixfr::Differences(history) if self.answer_differences(zone, history) => {}
-                    Ixfr::Differences(_) | Ixfr::SoaAlone => self.copy(zone, number),
-                },
-                _ => self.fail(Rcode::REFUSED, extended_error::PROHIBITED),
-            }
+        if self.client.transport != Transport::Udp {
+            return Some(Verdict::Transfer {
+                apex: zone.apex().clone(),
+                session: None,
+            });
+        }
+        if self.query.qtype != Type::IXFR {
+            self.fail(Rcode::REFUSED, extended_error::PROHIBITED);
             return None;
         }
-        Some(Verdict::Transfer {
-            apex: zone.apex().clone(),
-            session: None,
-        })
+        let Some(version) = self.version((zone, live), settings) else {
+            self.fail(Rcode::SERVFAIL, extended_error::NOT_READY);
+            return None;
+        };
+        match ixfr {
+            Ixfr::Undecided => {
+                return Some(Verdict::Incremental {
+                    apex: zone.apex().clone(),
+                    key: None,
+                });
+            }
+            Ixfr::Differences(history) if self.answer_differences(&version, history) => {}
+            Ixfr::Differences(_) | Ixfr::SoaAlone => {
+                if !self.answer_with(|message| transfer::write_soa(message, &version)) {
+                    self.fail(Rcode::SERVFAIL, extended_error::INVALID_DATA);
+                }
+            }
+        }
+        None
     }
 
     /// Answers with the differences from the client's version; `false` if they are not kept, or do not fit.
-    fn answer_differences(&mut self, zone: &Arc<Zone>, history: &History) -> bool {
+    fn answer_differences(&mut self, version: &Version, history: &History) -> bool {
         let Some(known) = transfer::known_serial(self.query) else {
             return false;
         };
+        let history = match version {
+            Version::Raw(_) => history,
+            Version::Flat(flat) => flat.history(),
+        };
+        self.answer_with(|message| transfer::write_differences(message, version, history, known))
+    }
+
+    /// Answers with the records that `write` adds; `false` if it adds none, or they do not fit.
+    fn answer_with(&mut self, write: impl FnOnce(&mut Composer<'_>) -> Option<()>) -> bool {
         let Ok(mut message) = Composer::new(self.out, self.limit, 0, Flags::default()) else {
             return false;
         };
         let written = message.question(self.query.question).ok();
-        let written =
-            written.and_then(|()| transfer::write_differences(&mut message, zone, history, known));
-        if written.is_none() {
+        if written.and_then(|()| write(&mut message)).is_none() {
             return false;
         }
         let [_, answers, ..] = message.counts();

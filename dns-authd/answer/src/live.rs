@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use dns_flatten::{Flat, Given};
 use dns_lua::select::{Draw, Member, Select};
 use dns_lua::{LivenessView, LuaSettings, Snippet};
 use dns_wire::{Class, Type};
@@ -17,6 +18,7 @@ use dns_wire::{Class, Type};
 pub struct LiveSets {
     sets: Box<[Arc<LiveAnswer>]>,
     context: Option<Arc<Context>>,
+    flat: Option<Arc<Flat>>,
 }
 
 /// The context of programs that run for each query.
@@ -109,7 +111,26 @@ impl LiveSets {
         Self {
             sets: sets.into_iter().map(Into::into).collect(),
             context,
+            flat: None,
         }
+    }
+
+    /// The same with the flattened version of the zone.
+    #[must_use]
+    pub fn with_flat(self, flat: Option<Arc<Flat>>) -> Self {
+        Self { flat, ..self }
+    }
+
+    /// The flattened version of the zone, for name servers that cannot run its programs.
+    #[must_use]
+    pub const fn flat(&self) -> Option<&Arc<Flat>> {
+        self.flat.as_ref()
+    }
+
+    /// The plain records that each set gives now.
+    #[must_use]
+    pub fn given(&self) -> Vec<Given> {
+        self.sets.iter().map(|answer| answer.given()).collect()
     }
 
     /// The context of programs that run for each query.
@@ -143,6 +164,29 @@ impl LiveAnswer {
             Part::Program(number) => Some(*number),
             Part::Drawn(_) => None,
         })
+    }
+
+    /// The plain records that it gives: every member that a query may get.
+    fn given(&self) -> Given {
+        match self.failure {
+            // A set that fails on purpose has no records; one with a defect keeps those before.
+            Some(Failure::Defect | Failure::Incomplete) => return Given::Nothing,
+            Some(Failure::AllDown) | None => {}
+        }
+        let drawn = self.parts.iter().filter_map(|part| match part {
+            Part::Drawn(drawn) => Some(drawn),
+            Part::Program(_) => None,
+        });
+        let rdata = drawn.flat_map(|drawn| {
+            let records = (0..drawn.members.len()).filter_map(|place| drawn.record(place));
+            records.filter_map(|record| record.get(HEAD..).map(<[u8]>::to_vec))
+        });
+        Given::Records {
+            ttl: self.ttl,
+            rdata: rdata.collect(),
+            is_whole: self.programs().next().is_none(),
+            is_undecided: self.hold,
+        }
     }
 
     /// The members as text.

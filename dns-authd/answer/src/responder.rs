@@ -168,6 +168,7 @@ impl<P: Programs> Responder<P> {
         let Some(mut draft) = Draft::new(&query, client, &snapshot.settings, room) else {
             return Verdict::Silent;
         };
+        draft.key = Some(session.key().name());
         match self.fill(snapshot, &mut draft) {
             Some(Verdict::Transfer { apex, .. }) => {
                 self.tally
@@ -368,7 +369,14 @@ impl<P: Programs> Responder<P> {
         };
         let answer = match query.qtype {
             Type::AXFR | Type::IXFR => {
-                return draft.answer_transfer(zone, &self.names, &self.ixfr);
+                let version = (zone, &*served.live);
+                return draft.answer_transfer(version, &snapshot.settings, &self.ixfr);
+            }
+            Type::SOA
+                if (!zone.live_sets().is_empty() || served.live.flat().is_some())
+                    && draft.answer_soa((zone, &*served.live), &snapshot.settings) =>
+            {
+                return None;
             }
             Type::ANY => draft.answer_any(zone, &self.names, &snapshot.settings)?,
             qtype if draft.wants_signatures() => zone.find_signed(&self.names, qtype),

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use dns_cookie::Cookies;
+use dns_flatten::Forms;
 use dns_update::Grant;
 use dns_wire::{Keys, Name};
 
@@ -35,6 +36,8 @@ pub struct Settings {
     pub notifiers: Arc<HashMap<Name, Notifiers>>,
     /// The zones that take updates (RFC 2136), and the grants of each.
     pub grants: Arc<HashMap<Name, Arc<[Grant]>>>,
+    /// The forms in which name servers get zones with LUA records.
+    pub forms: Arc<Forms>,
 }
 
 /// The clients that may send NOTIFY about a zone.
@@ -60,6 +63,7 @@ impl Default for Settings {
             keys: Keys::default(),
             notifiers: Arc::default(),
             grants: Arc::default(),
+            forms: Arc::default(),
         }
     }
 }

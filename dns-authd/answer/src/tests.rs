@@ -3,6 +3,7 @@
 mod across;
 mod answers;
 mod cookies;
+mod flattened;
 mod incremental;
 mod loops;
 mod random_zones;

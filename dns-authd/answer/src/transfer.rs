@@ -3,10 +3,11 @@
 //!
 //! The response to IXFR is the whole zone, as its §4 allows, when the differences are not kept or are more
 //! than the zone; and only the SOA record when the client has this version or a later one. `LUA` records have
-//! `PowerDNS`'s form, so that its secondaries accept them.
+//! `PowerDNS`'s form, so that its secondaries accept them; a flattened version has plain ones in their place.
 
 use std::sync::Arc;
 
+use dns_flatten::{Flat, Place};
 use dns_history::{Change, History};
 use dns_wire::composer::{Composer, Owner};
 use dns_wire::header::Flags;
@@ -41,11 +42,62 @@ pub enum Kind {
     Current,
 }
 
-/// The zone, and the changes that lead to it, in their order.
+/// The version, and the changes that lead to it, in their order.
 #[derive(Clone, Debug)]
 struct Content {
-    zone: Arc<Zone>,
+    version: Version,
     changes: Arc<[Arc<Change>]>,
+}
+
+/// A version of a zone that is transferred.
+#[derive(Clone, Debug)]
+pub enum Version {
+    /// As it is.
+    Raw(Arc<Zone>),
+    /// Flattened.
+    Flat(Arc<Flat>),
+}
+
+impl From<&Arc<Zone>> for Version {
+    fn from(zone: &Arc<Zone>) -> Self {
+        Self::Raw(Arc::clone(zone))
+    }
+}
+
+impl From<&Arc<Flat>> for Version {
+    fn from(flat: &Arc<Flat>) -> Self {
+        Self::Flat(Arc::clone(flat))
+    }
+}
+
+impl Version {
+    /// Its serial.
+    #[must_use]
+    pub fn serial(&self) -> u32 {
+        match self {
+            Self::Raw(zone) => zone.soa().serial,
+            Self::Flat(flat) => flat.serial(),
+        }
+    }
+
+    fn n_records(&self) -> usize {
+        match self {
+            Self::Raw(zone) => zone.n_records(),
+            Self::Flat(flat) => flat.n_records(),
+        }
+    }
+
+    /// The SOA record, which is among the first of a zone: the apex comes first.
+    fn soa(&self) -> Option<ZoneRecord<'_>> {
+        match self {
+            Self::Raw(zone) => {
+                let mut cursor = Cursor::default();
+                let mut records = std::iter::from_fn(|| zone.next_record(&mut cursor));
+                records.find(|record| record.rtype == Type::SOA)
+            }
+            Self::Flat(flat) => Some(flat.soa().borrowed()),
+        }
+    }
 }
 
 /// The next record of a transfer.
@@ -55,6 +107,8 @@ enum Next {
     FirstSoa(Kind),
     /// A record of the zone, its SOA record left out; behind them the SOA record again.
     Record(Cursor),
+    /// The same of a flattened version.
+    Flat(Place),
     /// A record of a change, by its number, its part, and the place in it; behind them the SOA record again.
     Change(usize, Part, usize),
     /// None.
@@ -75,17 +129,18 @@ impl Transfer {
     /// this version.
     #[must_use]
     pub fn new(
-        zone: &Arc<Zone>,
+        version: impl Into<Version>,
         history: Option<&History>,
         message: &[u8],
         session: Option<Session>,
     ) -> (Self, Kind) {
+        let version = version.into();
         let query = Query::parse(message).ok();
         let known = query.as_ref().filter(|query| query.qtype == Type::IXFR);
         let known = known.and_then(known_serial);
         let (kind, changes) = match known {
-            Some(known) if !Soa::is_newer(zone.soa().serial, known) => (Kind::Current, Vec::new()),
-            Some(known) => match differences(zone, history, known) {
+            Some(known) if !Soa::is_newer(version.serial(), known) => (Kind::Current, Vec::new()),
+            Some(known) => match differences(&version, history, known) {
                 Some(changes) => (Kind::Differences, changes),
                 None => (Kind::Whole, Vec::new()),
             },
@@ -96,7 +151,7 @@ impl Transfer {
             .map_or_else(Flags::default, |query| query.flags.of_authority());
         let transfer = Self {
             content: Content {
-                zone: Arc::clone(zone),
+                version,
                 changes: changes.into(),
             },
             id: query.as_ref().map_or(0, |query| query.id),
@@ -150,34 +205,47 @@ impl Transfer {
 impl Next {
     /// The record, and what comes after it.
     fn record(self, content: &Content) -> Option<(ZoneRecord<'_>, Self)> {
-        let zone = &*content.zone;
+        let version = &content.version;
         match self {
             Self::FirstSoa(kind) => {
-                let next = match kind {
-                    Kind::Whole => Self::Record(Cursor::default()),
-                    Kind::Differences => Self::Change(0, Part::Removed, 0),
-                    Kind::Current => Self::End,
+                let next = match (kind, version) {
+                    (Kind::Whole, Version::Raw(_)) => Self::Record(Cursor::default()),
+                    (Kind::Whole, Version::Flat(_)) => Self::Flat(Place::default()),
+                    (Kind::Differences, _) => Self::Change(0, Part::Removed, 0),
+                    (Kind::Current, _) => Self::End,
                 };
-                Some((soa(zone)?, next))
+                Some((version.soa()?, next))
             }
             Self::Record(mut cursor) => {
-                while let Some(record) = zone.next_record(&mut cursor) {
-                    if record.rtype != Type::SOA {
-                        return Some((record, Self::Record(cursor)));
+                if let Version::Raw(zone) = version {
+                    while let Some(record) = zone.next_record(&mut cursor) {
+                        if record.rtype != Type::SOA {
+                            return Some((record, Self::Record(cursor)));
+                        }
                     }
                 }
-                Some((soa(zone)?, Self::End))
+                Some((version.soa()?, Self::End))
+            }
+            Self::Flat(mut place) => {
+                if let Version::Flat(flat) = version {
+                    while let Some(record) = flat.next_record(&mut place) {
+                        if record.rtype != Type::SOA {
+                            return Some((record, Self::Flat(place)));
+                        }
+                    }
+                }
+                Some((version.soa()?, Self::End))
             }
             Self::Change(number, part, at) => {
                 let Some(change) = content.changes.get(number) else {
-                    return Some((soa(zone)?, Self::End));
+                    return Some((version.soa()?, Self::End));
                 };
-                let (version, records) = match part {
+                let (end, records) = match part {
                     Part::Removed => (&change.from, &change.removed),
                     Part::Added => (&change.to, &change.added),
                 };
                 let record = match at.checked_sub(1) {
-                    None => &version.soa,
+                    None => &end.soa,
                     Some(at) => records.get(at)?,
                 };
                 let next = match part {
@@ -193,32 +261,43 @@ impl Next {
 }
 
 /// The changes from a client's version to this one, if they are kept and have no more records than the zone.
-fn differences(zone: &Zone, history: Option<&History>, known: u32) -> Option<Vec<Arc<Change>>> {
+fn differences(
+    version: &Version,
+    history: Option<&History>,
+    known: u32,
+) -> Option<Vec<Arc<Change>>> {
     let changes = history?.since(known)?;
     let n_records: usize = changes.iter().map(|change| change.n_records()).sum();
-    let ends_here = changes.last()?.to.serial() == zone.soa().serial;
-    (ends_here && n_records <= zone.n_records()).then_some(changes)
-}
-
-/// The zone's SOA record, which is among its first: the apex comes first.
-fn soa(zone: &Zone) -> Option<ZoneRecord<'_>> {
-    let mut cursor = Cursor::default();
-    std::iter::from_fn(|| zone.next_record(&mut cursor)).find(|record| record.rtype == Type::SOA)
+    let ends_here = changes.last()?.to.serial() == version.serial();
+    (ends_here && n_records <= version.n_records()).then_some(changes)
 }
 
 /// Writes the differences from a client's version into a response over UDP; `None` if they are not kept, or do not fit.
 pub(crate) fn write_differences(
     message: &mut Composer<'_>,
-    zone: &Arc<Zone>,
+    version: &Version,
     history: &History,
     known: u32,
 ) -> Option<()> {
     let content = Content {
-        zone: Arc::clone(zone),
-        changes: differences(zone, Some(history), known)?.into(),
+        version: version.clone(),
+        changes: differences(version, Some(history), known)?.into(),
     };
-    let mut next = Next::FirstSoa(Kind::Differences);
-    while let Some((record, behind)) = next.record(&content) {
+    write_all(message, &content, Kind::Differences)
+}
+
+/// Writes the SOA record of a version into a response.
+pub(crate) fn write_soa(message: &mut Composer<'_>, version: &Version) -> Option<()> {
+    let content = Content {
+        version: version.clone(),
+        changes: Arc::default(),
+    };
+    write_all(message, &content, Kind::Current)
+}
+
+fn write_all(message: &mut Composer<'_>, content: &Content, kind: Kind) -> Option<()> {
+    let mut next = Next::FirstSoa(kind);
+    while let Some((record, behind)) = next.record(content) {
         let fixed = (record.rtype, Class::IN, record.ttl);
         let owner = Owner::Name(&record.owner);
         message

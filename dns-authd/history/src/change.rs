@@ -9,7 +9,7 @@ use dns_wire::Type;
 use dns_zone::Zone;
 use dns_zone::zone::cursor::ZoneRecord;
 
-use crate::version::{Version, each, form, octets, sum};
+use crate::version::{Content, Version, each, form, octets, sum};
 
 /// A step from one version to the next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +47,19 @@ impl Change {
     pub fn between(
         old: &Zone,
         new: &Zone,
+        published: u64,
+        limit: usize,
+    ) -> Result<Option<Self>, TooLarge> {
+        Self::between_contents(old, new, published, limit)
+    }
+
+    /// The difference between the records of two versions of one zone, as [`between`](Self::between).
+    ///
+    /// # Errors
+    /// When it takes more than `limit` octets, or one has no SOA record.
+    pub fn between_contents(
+        old: &dyn Content,
+        new: &dyn Content,
         published: u64,
         limit: usize,
     ) -> Result<Option<Self>, TooLarge> {
@@ -127,17 +140,14 @@ impl Change {
     /// Whether the records lead from the one version to the other.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        let of = |records: &[ZoneRecord<'static>]| {
-            let sums = records.iter().map(|record| sum(&form(record)));
-            sums.fold(0_u64, u64::wrapping_add)
-        };
-        let after = self.from.digest.wrapping_sub(of(&self.removed));
-        after.wrapping_add(of(&self.added)) == self.to.digest
+        let soa = self.to.soa.clone();
+        let to = self.from.after(soa, &self.removed, &self.added);
+        to.digest == self.to.digest
     }
 }
 
 /// The version that a zone is, and the numbers of its records without the SOA record, in order; `None` if it has no SOA record.
-fn numbers(zone: &Zone, state: &RandomState) -> Option<(Version, Vec<u64>)> {
+fn numbers(zone: &dyn Content, state: &RandomState) -> Option<(Version, Vec<u64>)> {
     let mut numbers = Vec::with_capacity(zone.n_records());
     let (mut digest, mut soa) = (0_u64, None);
     each(zone, |record, form| match record.rtype {
@@ -172,7 +182,7 @@ fn keep_differing(before: &mut Vec<u64>, after: &mut Vec<u64>) {
 
 /// The records of a zone with these numbers.
 fn collect(
-    zone: &Zone,
+    zone: &dyn Content,
     state: &RandomState,
     numbers: &[u64],
     limit: usize,

@@ -22,4 +22,4 @@ pub use change::{Change, Difference, TooLarge};
 pub use encoding::{Malformed, file_name};
 pub use history::{History, Limits, NoSuchVersion, Rollback};
 pub use making::Making;
-pub use version::Version;
+pub use version::{Content, Version};

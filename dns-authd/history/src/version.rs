@@ -21,10 +21,38 @@ impl PartialEq for Version {
 
 impl Eq for Version {}
 
+/// The records of a version.
+pub trait Content {
+    /// Passes every record to `take`, the SOA record among them.
+    fn each(&self, take: &mut dyn FnMut(ZoneRecord<'_>));
+
+    /// About how many they are.
+    fn n_records(&self) -> usize;
+}
+
+impl Content for Zone {
+    fn each(&self, take: &mut dyn FnMut(ZoneRecord<'_>)) {
+        let mut cursor = Cursor::default();
+        while let Some(record) = self.next_record(&mut cursor) {
+            take(record);
+        }
+    }
+
+    fn n_records(&self) -> usize {
+        Self::n_records(self)
+    }
+}
+
 impl Version {
     /// The version that a zone is; `None` if it has no SOA record.
     #[must_use]
     pub fn of(zone: &Zone) -> Option<Self> {
+        Self::of_content(zone)
+    }
+
+    /// The version that these records are; `None` without a SOA record.
+    #[must_use]
+    pub fn of_content(zone: &dyn Content) -> Option<Self> {
         let mut digest = 0_u64;
         let mut soa = None;
         each(zone, |record, form| match record.rtype {
@@ -32,6 +60,25 @@ impl Version {
             _ => digest = digest.wrapping_add(sum(form)),
         });
         Some(Self { soa: soa?, digest })
+    }
+
+    /// The version behind this one, with this SOA record, when these records go and come.
+    #[must_use]
+    pub fn after(
+        &self,
+        soa: ZoneRecord<'static>,
+        removed: &[ZoneRecord<'static>],
+        added: &[ZoneRecord<'static>],
+    ) -> Self {
+        let of = |records: &[ZoneRecord<'static>]| {
+            let sums = records.iter().map(|record| sum(&form(record)));
+            sums.fold(0_u64, u64::wrapping_add)
+        };
+        let digest = self.digest.wrapping_sub(of(removed));
+        Self {
+            soa,
+            digest: digest.wrapping_add(of(added)),
+        }
     }
 
     /// Its serial.
@@ -42,13 +89,12 @@ impl Version {
 }
 
 /// Passes every record of a zone to `take`, each with its form for comparisons.
-pub(crate) fn each(zone: &Zone, mut take: impl FnMut(ZoneRecord<'_>, &[u8])) {
-    let mut cursor = Cursor::default();
+pub(crate) fn each(zone: &dyn Content, mut take: impl FnMut(ZoneRecord<'_>, &[u8])) {
     let mut octets = Vec::new();
-    while let Some(record) = zone.next_record(&mut cursor) {
+    zone.each(&mut |record| {
         write_form(&record, &mut octets);
         take(record, &octets);
-    }
+    });
 }
 
 /// A record as it compares: owner in lower case, type, TTL, and data with its names in lower case.

@@ -6,6 +6,7 @@ use ::config::dns_authd::{DnsAuthd, PORT, Tls};
 use ::config::{Address, restart_needed};
 use daemon::config::{Document, Problem, Problems};
 use dns_answer::Any;
+use dns_flatten::Form;
 use dns_wire::tsig::Algorithm;
 use dns_wire::{Keys, Name, Type};
 use peer_bind::NamedConf;
@@ -440,4 +441,43 @@ fn a_grant_of_updates_that_cannot_be_used_is_named_with_its_place() {
         "version = \"v1\"\n{all}{primaries}[[zone.update]]\nkey = \"k\"\n"
     ));
     assert!(problems.contains("send updates there"), "{problems}");
+}
+
+#[test]
+fn forms_of_zones_with_lua_records_are_read_and_their_mistakes_are_named() {
+    let key = "[[key]]\nname = \"k\"\nsecret = \"AAAA\"\n";
+    let config = read(&format!(
+        "version = \"v1\"\nhistory.directory = \"/var/lib/x\"\n[transfers]\nlua = \"refuse\"\n\
+         [[transfers.peer]]\nnetworks = [\"192.0.2.1\"]\nkeys = [\"k\"]\nzones = [\"a.test\"]\nlua = \"flatten\"\n{key}"
+    ));
+    let config = config.unwrap();
+    let forms = &config.answers.forms;
+    let (zone, holder): (Name, Name) = ("a.test.".parse().unwrap(), "k.".parse().unwrap());
+    let form = |ip: &str, key| forms.of(&zone, ip.parse().unwrap(), key);
+    assert_eq!(form("192.0.2.1", Some(&holder)), Form::Flatten);
+    assert_eq!(form("192.0.2.1", None), Form::Refuse);
+    for (text, problem) in [
+        (
+            "[transfers]\nlua = \"flatten\"",
+            "dns-authd.toml:3:7: flattened zones need [history] directory",
+        ),
+        (
+            "[[transfers.peer]]\nlua = \"flatten\"",
+            "flattened zones need [history] directory",
+        ),
+        (
+            "[[transfers.peer]]\nlua = \"raw\"\nkeys = [\"k\"]",
+            "no [[key]] has the name `k`",
+        ),
+        (
+            "[[transfers.peer]]\nlua = \"raw\"\nzones = [\"a..b\"]",
+            "`a..b` is not a zone name",
+        ),
+        ("[[transfers.peer]]\nlua = \"flat\"", "flat"),
+        ("[transfers]\nflatten-rate = 1", "flatten-rate"),
+    ] {
+        let problems = read(&format!("version = \"v1\"\n{text}\n")).unwrap_err();
+        let said = problems.to_string();
+        assert!(said.contains(problem), "{text}: {said}");
+    }
 }

@@ -28,9 +28,9 @@ use proto::health::Snapshot as Health;
 use super::Command;
 use super::steps::{self, Restoring, Step};
 use super::updating::{self, Updating};
-use crate::histories::Keeping;
 use crate::load::{self, Fresh};
 use crate::programs::{LiveZone, Message};
+use dns_primary::histories::Keeping;
 
 /// The most threads that load. Each may need twenty-five times the size of its zone's files.
 const MAX_WORKERS: usize = 8;

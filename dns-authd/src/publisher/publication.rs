@@ -143,8 +143,8 @@ impl Publisher {
     fn served(&self, kept: &ZoneState) -> Arc<Served> {
         let view = View(Arc::clone(&self.health) as _);
         let live = match kept.live.is_empty() {
-            true => LiveSets::default(),
-            false => kept.live.serve(&view),
+            true => LiveSets::default().with_flat(kept.flat.clone()),
+            false => kept.live.serve(&view).with_flat(kept.flat.clone()),
         };
         Arc::new(Served {
             apex: kept.declared.name.clone(),

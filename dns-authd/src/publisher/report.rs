@@ -58,6 +58,8 @@ pub struct ZoneReport {
     pub rollback: Option<Rollback>,
     /// The updates that are laid over its files.
     pub updates: Option<Updates>,
+    /// The serial of its flattened version.
+    pub flattened: Option<u32>,
     /// Errors of its files.
     pub problems: Vec<String>,
     /// Warnings of its files.
@@ -89,6 +91,7 @@ impl ZoneReport {
             held_change: None,
             rollback: None,
             updates: None,
+            flattened: None,
             problems: Vec::new(),
             warnings: Vec::new(),
             left_out: LeftOut::default(),

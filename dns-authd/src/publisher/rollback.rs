@@ -5,7 +5,7 @@ use dns_wire::{Name, Type};
 use tokio::sync::oneshot;
 
 use super::{Outcome, Pending, Publisher};
-use crate::histories::Written;
+use dns_primary::histories::Written;
 
 /// A zone that is rolled back.
 #[derive(Debug)]
@@ -120,7 +120,7 @@ impl Publisher {
     }
 
     /// Shows the history of a zone to others, and has it written if it is another one than on disk.
-    pub(super) fn keep_history(&self, place: usize) {
+    pub(super) fn keep_history(&mut self, place: usize) {
         let Some(kept) = self.zones.get(place) else {
             return;
         };
@@ -130,7 +130,11 @@ impl Publisher {
         self.channels.histories.set(zone, &kept.history);
         let name = &kept.declared.name;
         if let Some(file) = self.plan.history.file(name).filter(|_| kept.must_write) {
-            self.writer.write(file, name, &kept.history, None);
+            // The other process may have carried out updates that this one does not know.
+            match &mut self.unwritten {
+                Some(unwritten) => drop(unwritten.insert(name.clone())),
+                None => self.writer.write(file, name, &kept.history, None),
+            }
         }
     }
 

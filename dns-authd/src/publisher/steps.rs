@@ -10,7 +10,7 @@ use dns_zone::parse::Options;
 use dns_zone::{Soa, Zone};
 use peer_bind::ZoneDecl;
 
-use crate::histories::{self, Keeping};
+use dns_primary::histories::{self, Keeping};
 
 /// The step to a version of a zone.
 #[derive(Clone, Debug)]

@@ -73,6 +73,7 @@ fn plan(folder: &Folder, zones: &[&str]) -> Plan {
         lua: Arc::default(),
         answers: Settings::default(),
         history: Keeping::of(&::config::dns_authd::History::default()),
+        is_successor: false,
     }
 }
 

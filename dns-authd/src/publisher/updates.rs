@@ -75,9 +75,15 @@ impl Publisher {
         self.begin_loads();
     }
 
-    /// Reads the zones that take updates again, with their histories.
+    /// Reads the zones that take updates again, with their histories. This process keeps those of all zones from here on.
     pub(super) fn renew(&mut self, done: oneshot::Sender<String>) {
         let grants = Arc::clone(&self.plan.answers.grants);
+        for name in self.unwritten.take().unwrap_or_default() {
+            let place = self.places.get(&name).copied();
+            if let Some(place) = place.filter(|_| !grants.contains_key(&name)) {
+                self.keep_history(place);
+            }
+        }
         let places = grants.keys().filter_map(|name| self.places.get(name));
         let places: Vec<usize> = places.copied().collect();
         for place in &places {

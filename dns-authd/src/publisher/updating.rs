@@ -14,7 +14,7 @@ use peer_bind::ZoneDecl;
 use tokio::sync::oneshot;
 
 use super::steps::{Step, TOO_MANY_UPDATES};
-use crate::histories::{Keeping, Orders};
+use dns_primary::histories::{Keeping, Orders};
 
 /// An update of a client.
 #[derive(Clone, Debug)]

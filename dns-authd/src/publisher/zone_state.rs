@@ -9,6 +9,7 @@ use api::dns_authd::HeldVersion;
 use config_text::Problem;
 use daemon::clock;
 use daemon::disk::Stamp;
+use dns_flatten::Flat;
 use dns_history::{History, Limits};
 use dns_lua::Watched;
 use dns_zone::{Doubt, Zone};
@@ -42,6 +43,8 @@ pub(super) struct ZoneState {
     pub(super) zone: Option<Arc<Zone>>,
     pub(super) live: LiveZone,
     pub(super) report: Arc<ZoneReport>,
+    /// Its flattened version.
+    pub(super) flat: Option<Arc<Flat>>,
     /// The versions before the one in service.
     pub(super) history: History,
     /// Whether it is another one than on disk.
@@ -93,6 +96,7 @@ impl ZoneState {
             files: Vec::new(),
             zone: None,
             live: LiveZone::default(),
+            flat: None,
             history: History::default(),
             must_write: false,
             held: None,

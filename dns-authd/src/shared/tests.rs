@@ -27,10 +27,10 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use super::*;
 use crate::access::Access;
-use crate::histories::Histories;
 use crate::metrics::Totals;
 use crate::secondary::Notified;
 use crate::updates::Updates;
+use dns_primary::histories::Histories;
 
 const QUERY: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\x01\x03ApI\x07example\0\0\x01\0\x01\0\0\x29\x04\xd0\0\0\0\0\0\0";
 

@@ -13,7 +13,7 @@ use tests::wait;
 
 use super::across::free_address;
 
-const SECRET: &str = "dGhlIHNlY3JldCBvZiB0aHJlZSBzZWNvbmRhcmllcw==";
+pub(super) const SECRET: &str = "dGhlIHNlY3JldCBvZiB0aHJlZSBzZWNvbmRhcmllcw==";
 const ALGORITHMS: [&str; 6] = [
     "hmac-md5",
     "hmac-sha1",
@@ -65,7 +65,7 @@ fn start(notify: &str) -> (Site, Daemon) {
 }
 
 /// What dig, or kdig, says to these arguments.
-fn dig(program: &str, server: SocketAddr, arguments: &[&str]) -> String {
+pub(super) fn dig(program: &str, server: SocketAddr, arguments: &[&str]) -> String {
     let mut command = Command::new(program);
     command.arg(format!("@{}", server.ip()));
     command.args(["-p", &server.port().to_string()]);
@@ -128,7 +128,7 @@ fn dig_and_kdig_take_signed_answers_and_signed_transfers() {
 }
 
 /// Starts Knot as a secondary.
-fn start_knot(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
+pub(super) fn start_knot(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
     let home = files.join("knot");
     // Knot makes the directory of its journal, and not the one above.
     std::fs::create_dir_all(home.join("db")).unwrap();
@@ -151,7 +151,7 @@ fn start_knot(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemo
 }
 
 /// Starts NSD as a secondary.
-fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
+pub(super) fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
     let home = files.join("nsd");
     std::fs::create_dir(&home).unwrap();
     let home = home.display();
@@ -176,7 +176,7 @@ fn start_nsd(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon
 }
 
 /// Starts BIND as a secondary.
-fn start_named(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
+pub(super) fn start_named(files: &Scratch, server: SocketAddr, primary: SocketAddr) -> Daemon {
     let home = files.join("named");
     std::fs::create_dir(&home).unwrap();
     let home = home.display();

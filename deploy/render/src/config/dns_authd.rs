@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::config::dns_authd::{DnsAuthd, Health, Kubernetes, PortProbe, PortProbeKind, Zones};
+use ::config::dns_authd::{DnsAuthd, Health, History, Kubernetes, PortProbe, PortProbeKind, Zones};
 use ::config::site::Network;
 use ::config::{Address, Admin, AdminListen, Cookies, HumanDuration, Whole, at};
 use dns_kubernetes::Options;
@@ -49,6 +49,11 @@ pub(super) fn render(site: &Site, layout: &Layout) -> String {
         cookies: Cookies {
             cookie_secret_file: layout.node().map(|_| paths::cookie(Service::DnsAuthd)),
             ..Cookies::default()
+        },
+        // The versions before: for differences to secondaries, and for a way back.
+        history: History {
+            directory: Some(in_utf8(&layout.state.join("dns-authd"))),
+            ..History::default()
         },
         kubernetes: cluster(site, layout).map(|table| Kubernetes {
             socket: in_utf8(&layout.clusterd_socket),
@@ -180,6 +185,9 @@ endpoint = "unix:/run/user/1000/outpost-up/healthd.sock"
 # The next probe comes before the shortest TTL is over: no cache may keep an answer.
 unknown-ttl = "0s"
 min-ttl = "0s"
+
+[history]
+directory = "/run/user/1000/outpost-up/state/dns-authd"
 "#
         );
     }

@@ -181,8 +181,8 @@ fn directories(service: Service) -> Vec<Directory> {
         Some(clients) => of_service(path, "2750", clients.id.to_string()),
         None => of_service(path, "0750", own.clone()),
     });
-    let state = paths::state(service).map(|path| of_service(path, "0750", own.clone()));
-    [etc, admin].into_iter().chain(run).chain(state).collect()
+    let state = of_service(paths::state(service), "0750", own.clone());
+    [etc, admin].into_iter().chain(run).chain([state]).collect()
 }
 
 /// A oneshot that stays: units that depend on it start once it has succeeded.
@@ -193,12 +193,12 @@ fn oneshot(description: &str) -> Text {
 }
 
 fn setup(scope: &Scope<'_>) -> Unit {
-    let states = scope.services().filter_map(|service| {
-        let (path, id) = (paths::state(service)?, facts::user(service).id);
-        Some(format!(
+    let states = scope.services().map(|service| {
+        let (path, id) = (paths::state(service), facts::user(service).id);
+        format!(
             "-/usr/bin/find {} -maxdepth 1 ! -uid {id} -exec /usr/bin/chown --recursive --no-dereference {id}:{id} {{}} +",
             path.display()
-        ))
+        )
     });
     let text = oneshot("its users and its directories")
         .comments(&[

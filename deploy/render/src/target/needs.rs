@@ -33,7 +33,7 @@ impl Needs {
     pub(super) fn of(service: Service, scope: &Scope<'_>) -> Self {
         let path = |path: PathBuf| path.display().to_string();
         let servers = servers(service, scope);
-        let own = [facts::run(service), paths::state(service)];
+        let own = [facts::run(service), Some(paths::state(service))];
         let sockets = servers.iter().copied().filter_map(facts::run);
         Self {
             capabilities: capabilities(service, scope),

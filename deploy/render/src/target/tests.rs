@@ -340,7 +340,7 @@ fn a_container_sees_what_is_its_own_and_the_sockets_that_it_connects_to() {
                 .chain(sockets)
                 .collect();
             assert_eq!(reads, expected, "{service}");
-            let own = [facts::run(service), paths::state(service)];
+            let own = [facts::run(service), Some(paths::state(service))];
             let own = own.into_iter().flatten().map(path);
             let expected: BTreeSet<String> = [path(paths::admin_directory(service))]
                 .into_iter()

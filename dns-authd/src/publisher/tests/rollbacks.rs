@@ -7,7 +7,7 @@
 )]
 
 use super::*;
-use crate::histories;
+use dns_primary::histories;
 
 /// A zone whose addresses end with its serial.
 fn zone(serial: u32) -> String {

@@ -4,7 +4,7 @@ use dns_update::{Entry, Grant, Update};
 use dns_wire::{Class, Rcode, Type, rdata};
 
 use super::*;
-use crate::histories;
+use dns_primary::histories;
 
 /// A zone whose file has these addresses.
 fn zone(serial: u32, more: &str) -> String {
@@ -291,4 +291,43 @@ fn a_version_that_is_held_back_is_judged_again_behind_an_update() {
     );
     assert_eq!((desk.ask("b.a.test.").0, serial(&desk)), (3, 7));
     desk.publisher.stop();
+}
+
+#[test]
+fn an_edit_of_the_file_while_two_processes_run_loses_no_update_of_the_first_one() {
+    let old = open();
+    let history = old.folder.path().join("history");
+    // The second process reads the files and histories of the first one, and does not know what comes later.
+    let new = Desk::open_with(&[], |plan| {
+        *plan = super::plan(&old.folder, &["a.test."]);
+        keeps_histories(plan);
+        plan.history.directory = Some(history.clone());
+        plan.answers.grants = Arc::new(HashMap::from([(name(), Arc::from([]))]));
+        plan.is_successor = true;
+    });
+    assert_eq!(update(&old, &["IN x A 192.0.2.7"]), Rcode::NOERROR);
+    // The file is edited; the first process takes the edit, and then the second one.
+    old.load("a.test.", &zone(2, "edited A 192.0.2.8\n"))
+        .unwrap();
+    assert_eq!(old.ask("edited.a.test."), (0, vec![8]));
+    assert_eq!(update(&old, &["IN y A 192.0.2.9"]), Rcode::NOERROR);
+    let (done, outcomes) = oneshot::channel();
+    let reload = Command::Reload(Some(name()), done);
+    new.publisher.send(reload).unwrap();
+    assert!(outcomes.blocking_recv().unwrap().unwrap()[0].result.is_ok());
+    assert_eq!(new.ask("edited.a.test."), (0, vec![8]));
+    old.publisher.stop();
+    let (done, renewed) = oneshot::channel();
+    new.publisher.send(Command::Renew(done)).unwrap();
+    renewed.blocking_recv().unwrap();
+    for (owner, last) in [("x", 7), ("edited", 8), ("y", 9)] {
+        let answer = new.ask(&format!("{owner}.a.test."));
+        assert_eq!(answer, (0, vec![last]), "{owner}");
+    }
+    // The next one has them too.
+    assert_eq!(update(&new, &["IN z A 192.0.2.10"]), Rcode::NOERROR);
+    new.publisher.stop();
+    let kept = histories::read(&history.join("a.test.history"), &name());
+    let updates = kept.updates().unwrap();
+    assert_eq!(updates.added.len(), 3, "{updates:?}");
 }

@@ -74,6 +74,14 @@ impl ZoneRecord<'_> {
 impl Zone {
     /// The record at the cursor, hidden ones too, as a transfer sends it; moves the cursor behind it.
     pub fn next_record(&self, cursor: &mut Cursor) -> Option<ZoneRecord<'_>> {
+        match self.next_plain_record(cursor) {
+            Some(record) => Some(record),
+            None => self.next_live_record(cursor),
+        }
+    }
+
+    /// The same without the records of live sets, plain ones among them, and without the programs that others include.
+    pub fn next_plain_record(&self, cursor: &mut Cursor) -> Option<ZoneRecord<'_>> {
         while let Some(node) = self.nodes.get(cursor.node) {
             let Some(set) = self.sets_of(node).get(cursor.set) else {
                 cursor.node += 1;
@@ -99,7 +107,7 @@ impl Zone {
                 rdata: Cow::Borrowed(rdata),
             });
         }
-        self.next_live_record(cursor)
+        None
     }
 
     fn next_live_record(&self, cursor: &mut Cursor) -> Option<ZoneRecord<'_>> {

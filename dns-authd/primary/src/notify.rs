@@ -18,6 +18,7 @@ use daemon::latest::Latest;
 use daemon::random;
 use dns_answer::Snapshot;
 use dns_answer::table::Table;
+use dns_flatten::Form;
 use dns_wire::hash::Suffixes;
 use dns_wire::header::{self, Flags};
 use dns_wire::tsig::Responses;
@@ -27,7 +28,7 @@ use dns_zone::notify::{Message, Notifier, Pace, Step};
 use tokio::net::UdpSocket;
 use tokio::sync::{Notify as Wake, watch};
 
-use crate::signed;
+use crate::now;
 
 /// The most addresses of name servers of one zone that are notified.
 const MAX_NAME_SERVERS: usize = 32;
@@ -122,8 +123,8 @@ struct Follower {
     v4: UdpSocket,
     v6: Option<UdpSocket>,
     notifier: Notifier,
-    /// The serials of which servers were notified, or will be.
-    serials: HashMap<Name, u32>,
+    /// The serials of which servers were notified, or will be. Each zone has its own, and its flattened version another one.
+    serials: HashMap<Name, (u32, Option<u32>)>,
     /// The checks of the responses to signed messages.
     responses: HashMap<(Name, SocketAddr), Responses>,
 }
@@ -205,12 +206,25 @@ impl Follower {
             let Some(zone) = served.zone.as_ref().filter(|_| served.parts.is_none()) else {
                 continue;
             };
-            let serial = zone.soa().serial;
-            serials.insert(served.apex.clone(), serial);
-            if self.serials.get(&served.apex) == Some(&serial) {
+            let flat = served.live.flat().map(|flat| flat.serial());
+            let new = (zone.soa().serial, flat);
+            let old = self.serials.get(&served.apex).copied();
+            serials.insert(served.apex.clone(), new);
+            if old == Some(new) {
                 continue;
             }
+            let forms = &snapshot.settings.forms;
+            let key = settings.key.as_ref().map(Key::name);
+            let is_live = !zone.live_sets().is_empty() || flat.is_some();
             for server in settings.servers(zone, &snapshot.table) {
+                let form = match is_live {
+                    true => forms.of(&served.apex, server.ip(), key),
+                    false => Form::Raw,
+                };
+                let may_flatten = is_live && forms.may_flatten(&served.apex, server.ip());
+                let Some(serial) = serial_for((form, may_flatten), old, new) else {
+                    continue;
+                };
                 if self.own.contains(&server) {
                     continue;
                 }
@@ -247,7 +261,7 @@ impl Follower {
         let mut wire = request(&message.zone, id);
         let key = self.settings.borrow().key.clone();
         let place = (message.zone.clone(), message.server);
-        match key.map(|key| key.sign(&mut wire, signed::now())) {
+        match key.map(|key| key.sign(&mut wire, now())) {
             Some(Some(responses)) => drop(self.responses.insert(place, responses)),
             Some(None) | None => drop(self.responses.remove(&place)),
         }
@@ -276,7 +290,7 @@ impl Follower {
         };
         let place = (zone, peer);
         if let Some(responses) = self.responses.get_mut(&place)
-            && let Err(error) = responses.check(wire, signed::now())
+            && let Err(error) = responses.check(wire, now())
         {
             // An unsigned error of the secondary may be forged: the timer still runs.
             let (zone, server) = &place;
@@ -304,6 +318,24 @@ impl Follower {
         let notifier = &self.notifier;
         self.responses
             .retain(|(zone, server), _| notifier.has(zone, *server));
+    }
+}
+
+/// The serial of which to notify a server that gets a zone in this form, and may get it flattened with a key that NOTIFY does not
+/// show. `old` and `new` are the serials of the zone and of its flattened version.
+fn serial_for(
+    (form, may_flatten): (Form, bool),
+    old: Option<(u32, Option<u32>)>,
+    new: (u32, Option<u32>),
+) -> Option<u32> {
+    let zone = Some(new.0).filter(|serial| old.is_none_or(|old| old.0 != *serial));
+    let flat = new
+        .1
+        .filter(|serial| old.and_then(|old| old.1) != Some(*serial));
+    match form {
+        Form::Flatten => flat,
+        Form::Raw | Form::Refuse if may_flatten => flat.or(zone),
+        Form::Raw | Form::Refuse => zone,
     }
 }
 
@@ -401,6 +433,30 @@ mod tests {
             ]
         );
         assert!(Notify::default().is_off());
+    }
+
+    #[test]
+    fn a_server_is_notified_of_the_version_that_it_gets() {
+        let (raw, flatten) = ((Form::Raw, false), (Form::Flatten, true));
+        let with_key = (Form::Raw, true);
+        for (form, old, new, expected) in [
+            (raw, None, (1, None), Some(1)),
+            (raw, Some((1, Some(4))), (1, Some(5)), None),
+            (raw, Some((1, Some(4))), (2, Some(4)), Some(2)),
+            (flatten, None, (1, None), None),
+            (flatten, None, (1, Some(4)), Some(4)),
+            (flatten, Some((1, Some(4))), (2, Some(4)), None),
+            (flatten, Some((1, Some(4))), (1, Some(5)), Some(5)),
+            (with_key, Some((1, Some(4))), (1, Some(5)), Some(5)),
+            (with_key, Some((1, Some(4))), (2, Some(4)), Some(2)),
+            (with_key, Some((1, Some(4))), (1, Some(4)), None),
+        ] {
+            assert_eq!(
+                serial_for(form, old, new),
+                expected,
+                "{form:?} {old:?} {new:?}"
+            );
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 /// The form of a file.
-const FORMAT: Format = Format {
+pub(crate) const FORMAT: Format = Format {
     service: "dns-authd",
     version: 1,
     checksum: crc32c::crc32c,

@@ -15,13 +15,12 @@ use std::time::{Duration, Instant};
 
 use ::config::dns_authd::Transfers as Limits;
 use daemon::clock;
-use dns_answer::transfer::{Kind, Transfer};
+use dns_answer::transfer::{Kind, Transfer, Version};
 use dns_wire::Session;
-use dns_zone::Zone;
 use tokio::sync::mpsc;
 
 use crate::histories::Histories;
-use crate::signed;
+use crate::now;
 
 /// The messages of one transfer that wait for its client, of about 16 KiB each.
 const QUEUE: usize = 4;
@@ -87,7 +86,7 @@ impl Transfers {
     /// When as many as allowed are under way, or no thread can be started.
     pub fn begin(
         &self,
-        zone: &Arc<Zone>,
+        version: &Version,
         message: &[u8],
         session: Option<Session>,
     ) -> Result<(mpsc::Receiver<Vec<u8>>, Kind), NotBegun> {
@@ -97,8 +96,11 @@ impl Transfers {
             return Err(NotBegun::TooMany);
         }
         let (sender, messages) = mpsc::channel(QUEUE);
-        let history = self.histories.of(zone);
-        let (transfer, kind) = Transfer::new(zone, history.as_ref(), message, session);
+        let history = match version {
+            Version::Raw(zone) => self.histories.of(zone),
+            Version::Flat(flat) => Some(flat.history().clone()),
+        };
+        let (transfer, kind) = Transfer::new(version.clone(), history.as_ref(), message, session);
         let rate = self.rate;
         thread::Builder::new()
             .name("zone-transfer".to_owned())
@@ -125,7 +127,7 @@ fn send(mut transfer: Transfer, rate: u64, messages: &mpsc::Sender<Vec<u8>>) {
         begun: clock::now(),
         sent: 0,
     };
-    while let Some(length) = transfer.next_message(&mut scratch, signed::now()) {
+    while let Some(length) = transfer.next_message(&mut scratch, now()) {
         let message = scratch.get(..length).unwrap_or_default().to_vec();
         if messages.blocking_send(message).is_err() {
             return;
@@ -164,13 +166,13 @@ mod tests {
 
     use super::*;
 
-    fn zone(n: usize) -> Arc<Zone> {
+    fn zone(n: usize) -> Version {
         let mut text = "example. 60 SOA a. b. 7 2 3 4 5\nexample. 60 NS ns.example.\n".to_owned();
         for number in 0..n {
             text.push_str(&format!("n{number}.example. 60 TXT \"{number}\"\n"));
         }
         let snapshot = snapshot("example.", &records(&text));
-        zone_at(&snapshot, 0)
+        Version::from(&zone_at(&snapshot, 0))
     }
 
     fn limits(at_once: i64) -> Limits {
