@@ -15,9 +15,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use exchange::reselected;
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
-    SourceMatch,
+    SourceMatch, Tuning,
 };
 
 use std::collections::{BTreeMap, VecDeque};

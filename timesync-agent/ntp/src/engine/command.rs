@@ -1,6 +1,7 @@
 //! The commands of chronyc for sources and the clock.
 
-use super::{Command, Engine, Reply, SmoothTime, SourceMatch};
+use super::exchange::reselected;
+use super::{Command, Engine, Reply, SmoothTime, SourceMatch, Tuning};
 use crate::pool::Refused;
 use time_model::settings::{MAX_POLL, MIN_POLL};
 use time_model::time::Reading;
@@ -61,6 +62,11 @@ impl Engine {
                 minpoll,
                 maxpoll,
             } => self.set_polling(*whom, *minpoll, *maxpoll, now),
+            Command::Tune { whom, tuning } => self.tune(*whom, *tuning, now),
+            Command::SetReselectDistance(distance) => {
+                self.timekeeper.set_reselect_distance(*distance);
+                Reply::Done
+            }
             Command::SetMaxUpdateSkew(ppm) => {
                 self.timekeeper.set_max_update_skew(*ppm);
                 Reply::Done
@@ -119,6 +125,48 @@ impl Engine {
         })
     }
 
+    fn tune(&mut self, whom: SourceMatch, tuning: Tuning, now: Reading) -> Reply {
+        if let SourceMatch::Clock(reference_id) = whom {
+            return self.tune_clock(reference_id, tuning, now);
+        }
+        self.each(whom, |engine, id| {
+            let Some(member) = engine.members.get_mut(&id) else {
+                return;
+            };
+            member.association.tune(tuning);
+            let options = member.association.options().clone();
+            let is_peer = member.association.is_peer();
+            let weighed = engine.server_options(&options, is_peer);
+            engine.timekeeper.change_source(id, weighed, now);
+        })
+    }
+
+    /// Until the configuration is read again, as for other sources.
+    fn tune_clock(&mut self, reference_id: u32, tuning: Tuning, now: Reading) -> Reply {
+        let mut clocks = self.clocks.iter_mut();
+        let clock = clocks.find(|clock| clock.settings.reference_id == reference_id);
+        let Some(clock) = clock else {
+            return Reply::NoSuchSource;
+        };
+        let mut settings = clock.settings.clone();
+        let options = &mut settings.options;
+        match tuning {
+            Tuning::Select { mask, to } => {
+                let chosen = reselected(options.select(), mask, to);
+                options.noselect = chosen.noselect;
+                options.prefer = chosen.prefer;
+                options.trust = chosen.trust;
+                options.require = chosen.require;
+            }
+            _ => return Reply::NotEnabled,
+        }
+        let id = clock.id;
+        clock.settings = settings.clone();
+        let weighed = self.clock_options(&settings);
+        self.timekeeper.change_source(id, weighed, now);
+        Reply::Done
+    }
+
     /// Does something to each of these; there has to be one.
     fn each(&mut self, whom: SourceMatch, mut act: impl FnMut(&mut Self, SourceId)) -> Reply {
         let ids: Vec<SourceId> = self
@@ -129,6 +177,7 @@ impl Engine {
                 SourceMatch::Network(network) => {
                     network.contains(&member.association.address().ip())
                 }
+                SourceMatch::Clock(_) => false,
             })
             .map(|(id, _)| *id)
             .collect();
