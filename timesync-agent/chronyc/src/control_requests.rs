@@ -109,30 +109,7 @@ pub(super) fn control_request(command: &Command) -> Answer {
             };
             Do::SetMakeStep(rule).into()
         }
-        Command::Local {
-            on,
-            stratum,
-            distance,
-            orphan,
-            conditions,
-        } => {
-            let [activate, wait_synchronised, wait_unsynchronised] =
-                conditions.unwrap_or_default().map(|value| value.max(0.0));
-            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
-            match (on, stratum) {
-                (false, _) => Do::SetLocal(None).into(),
-                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
-                    stratum,
-                    distance: *distance,
-                    orphan: *orphan,
-                    activate,
-                    wait_synchronised,
-                    wait_unsynchronised,
-                }))
-                .into(),
-                _ => Status::Invalid.into(),
-            }
-        }
+        Command::Local { .. } => local(command),
         Command::SmoothTime(0) => Do::SmoothTime(engine::SmoothTime::Reset).into(),
         Command::SmoothTime(1) => Do::SmoothTime(engine::SmoothTime::Activate).into(),
         Command::Refresh => Do::Refresh.into(),
@@ -212,6 +189,38 @@ fn polling(address: Address, minpoll: Option<i32>, maxpoll: Option<i32>) -> Answ
             maxpoll,
         }
         .into(),
+        _ => Status::Invalid.into(),
+    }
+}
+
+/// The own time for clients.
+fn local(command: &Command) -> Answer {
+    use engine::Command as Do;
+    match command {
+        Command::Local {
+            on,
+            stratum,
+            distance,
+            orphan,
+            conditions,
+        } => {
+            let [activate, wait_synchronised, wait_unsynchronised] =
+                conditions.unwrap_or_default().map(|value| value.max(0.0));
+            let stratum = u8::try_from(*stratum).ok().filter(|n| (1..=15).contains(n));
+            match (on, stratum) {
+                (false, _) => Do::SetLocal(None).into(),
+                (true, Some(stratum)) if *distance >= 0.0 => Do::SetLocal(Some(Local {
+                    stratum,
+                    distance: *distance,
+                    orphan: *orphan,
+                    activate,
+                    wait_synchronised,
+                    wait_unsynchronised,
+                }))
+                .into(),
+                _ => Status::Invalid.into(),
+            }
+        }
         _ => Status::Invalid.into(),
     }
 }

@@ -390,24 +390,6 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
             good: input.i32()?,
             total: input.i32()?,
         },
-        number::MIN_POLL => Command::MinPoll(input.address()?, input.i32()?),
-        number::MAX_POLL => Command::MaxPoll(input.address()?, input.i32()?),
-        number::MAX_DELAY => Command::Tune(input.address()?, Tuning::MaxDelay(input.float()?)),
-        number::MAX_DELAY_RATIO => {
-            Command::Tune(input.address()?, Tuning::MaxDelayRatio(input.float()?))
-        }
-        number::MAX_DELAY_DEVIATION_RATIO => Command::Tune(
-            input.address()?,
-            Tuning::MaxDelayDeviationRatio(input.float()?),
-        ),
-        number::MIN_STRATUM => Command::Tune(input.address()?, Tuning::MinStratum(input.i32()?)),
-        number::POLL_TARGET => Command::Tune(input.address()?, Tuning::PollTarget(input.i32()?)),
-        number::SELECT_OPTIONS => Command::SelectOptions {
-            whom: source(input)?,
-            mask: input.u32()?,
-            set: input.u32()?,
-        },
-        number::OFFSET => Command::Offset(source(input)?, input.float()?),
         number::MAX_UPDATE_SKEW => Command::MaxUpdateSkew(input.float()?),
         number::DUMP => Command::Dump,
         number::N_SOURCES => Command::NSources,
@@ -424,8 +406,6 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
                 bits: input.i32()?,
             }
         }
-        number::ADD_SOURCE => Command::AddSource(Box::new(NewSource::read(input)?)),
-        number::DELETE_SOURCE => Command::DeleteSource(input.address()?),
         number::ACCHECK => Command::AccessCheck(input.address()?),
         number::CMDACCHECK => Command::CommandAccessCheck(input.address()?),
         number::TRACKING => Command::Tracking,
@@ -449,16 +429,6 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         number::SMOOTHTIME => Command::SmoothTime(input.i32()?),
         number::REFRESH => Command::Refresh,
         number::SERVER_STATS => Command::ServerStats,
-        number::LOCAL | number::LOCAL_WITH_CONDITIONS => Command::Local {
-            on: input.i32()? != 0,
-            stratum: input.i32()?,
-            distance: input.float()?,
-            orphan: input.i32()? != 0,
-            conditions: match command {
-                number::LOCAL => None,
-                _ => Some([input.float()?, input.float()?, input.float()?]),
-            },
-        },
         number::NTP_DATA => Command::NtpData(input.address()?),
         number::SHUTDOWN => Command::Shutdown,
         number::ONOFFLINE => Command::OnOffline,
@@ -473,6 +443,43 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
         },
         number::SELECT_DATA => Command::SelectData(input.u32()?),
         number::RELOAD_SOURCES => Command::ReloadSources,
+        _ => return arguments_of_change(command, input),
+    })
+}
+
+/// Of a command that changes one source, or the own time for clients.
+fn arguments_of_change(command: u16, input: &mut Input<'_>) -> Option<Command> {
+    Some(match command {
+        number::MIN_POLL => Command::MinPoll(input.address()?, input.i32()?),
+        number::MAX_POLL => Command::MaxPoll(input.address()?, input.i32()?),
+        number::MAX_DELAY => Command::Tune(input.address()?, Tuning::MaxDelay(input.float()?)),
+        number::MAX_DELAY_RATIO => {
+            Command::Tune(input.address()?, Tuning::MaxDelayRatio(input.float()?))
+        }
+        number::MAX_DELAY_DEVIATION_RATIO => Command::Tune(
+            input.address()?,
+            Tuning::MaxDelayDeviationRatio(input.float()?),
+        ),
+        number::MIN_STRATUM => Command::Tune(input.address()?, Tuning::MinStratum(input.i32()?)),
+        number::POLL_TARGET => Command::Tune(input.address()?, Tuning::PollTarget(input.i32()?)),
+        number::SELECT_OPTIONS => Command::SelectOptions {
+            whom: source(input)?,
+            mask: input.u32()?,
+            set: input.u32()?,
+        },
+        number::OFFSET => Command::Offset(source(input)?, input.float()?),
+        number::ADD_SOURCE => Command::AddSource(Box::new(NewSource::read(input)?)),
+        number::DELETE_SOURCE => Command::DeleteSource(input.address()?),
+        number::LOCAL | number::LOCAL_WITH_CONDITIONS => Command::Local {
+            on: input.i32()? != 0,
+            stratum: input.i32()?,
+            distance: input.float()?,
+            orphan: input.i32()? != 0,
+            conditions: match command {
+                number::LOCAL => None,
+                _ => Some([input.float()?, input.float()?, input.float()?]),
+            },
+        },
         other => Command::Other(other),
     })
 }
@@ -580,6 +587,45 @@ impl Command {
                 output.address(*address);
                 output.u32(poll.cast_unsigned());
             }
+            Self::MaxUpdateSkew(value) | Self::ReselectDistance(value) => output.float(*value),
+            Self::SmoothTime(option) | Self::Manual(option) | Self::ManualDelete(option) => {
+                output.u32(option.cast_unsigned());
+            }
+            Self::SourceData(index) | Self::SourceStats(index) | Self::SelectData(index) => {
+                output.u32(*index);
+            }
+            Self::Access { address, bits, .. } => {
+                output.address(*address);
+                output.u32(bits.cast_unsigned());
+            }
+            Self::AccessCheck(address)
+            | Self::CommandAccessCheck(address)
+            | Self::NtpData(address)
+            | Self::SourceName(address)
+            | Self::DeleteSource(address)
+            | Self::AuthData(address) => output.address(*address),
+            Self::SetMakeStep { limit, threshold } => {
+                output.u32(limit.cast_unsigned());
+                output.float(*threshold);
+            }
+            Self::Clients {
+                first,
+                count,
+                min_hits,
+                reset,
+            } => {
+                output.u32(*first);
+                output.u32(*count);
+                output.u32(*min_hits);
+                output.u32((*reset).into());
+            }
+            _ => self.write_change(output),
+        }
+    }
+
+    /// A command that changes one source, or the own time for clients.
+    fn write_change(&self, output: &mut Output) {
+        match self {
             Self::Tune(address, tuning) => {
                 output.address(*address);
                 match tuning {
@@ -600,28 +646,6 @@ impl Command {
                 write_source(output, *whom);
                 output.float(*offset);
             }
-            Self::MaxUpdateSkew(value) | Self::ReselectDistance(value) => output.float(*value),
-            Self::SmoothTime(option) | Self::Manual(option) | Self::ManualDelete(option) => {
-                output.u32(option.cast_unsigned());
-            }
-            Self::SourceData(index) | Self::SourceStats(index) | Self::SelectData(index) => {
-                output.u32(*index);
-            }
-            Self::Access { address, bits, .. } => {
-                output.address(*address);
-                output.u32(bits.cast_unsigned());
-            }
-            Self::AccessCheck(address)
-            | Self::CommandAccessCheck(address)
-            | Self::NtpData(address)
-            | Self::SourceName(address)
-            | Self::DeleteSource(address)
-            | Self::AuthData(address) => output.address(*address),
-            Self::AddSource(source) => source.write(output),
-            Self::SetMakeStep { limit, threshold } => {
-                output.u32(limit.cast_unsigned());
-                output.float(*threshold);
-            }
             Self::Local {
                 on,
                 stratum,
@@ -636,17 +660,7 @@ impl Command {
                 let conditions = conditions.iter().flatten();
                 conditions.for_each(|value| output.float(*value));
             }
-            Self::Clients {
-                first,
-                count,
-                min_hits,
-                reset,
-            } => {
-                output.u32(*first);
-                output.u32(*count);
-                output.u32(*min_hits);
-                output.u32((*reset).into());
-            }
+            Self::AddSource(source) => source.write(output),
             _ => {}
         }
     }

@@ -604,7 +604,7 @@ fn commands_become_errands() {
         (
             Command::Tune(Address::Ip(v6), Tuning::MinStratum(-1)),
             Do::Tune {
-                whom: engine::SourceMatch::Network(v6.into()),
+                whom: SourceMatch::Network(v6.into()),
                 tuning: engine::Tuning::MinStratum(0),
             }
             .into(),
@@ -620,7 +620,7 @@ fn commands_become_errands() {
                 set: 0x8,
             },
             Do::Tune {
-                whom: engine::SourceMatch::Clock(u32::from_be_bytes(*b"PHC0")),
+                whom: SourceMatch::Clock(u32::from_be_bytes(*b"PHC0")),
                 tuning: engine::Tuning::Select {
                     mask: SelectOptions {
                         noselect: true,

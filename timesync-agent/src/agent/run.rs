@@ -67,9 +67,8 @@ pub(super) struct Run {
     hardware_stamps: Vec<HardwareStamps>,
     /// Answers those who ask a socket of the loop.
     answerer: Option<Answerer>,
-    /// The loop answers all clients, by these sockets.
-    answers_all: bool,
-    listeners: Listeners,
+    /// The sockets that clients ask, if the loop answers all of them.
+    listeners: Option<Listeners>,
     file_writer: FileWriter,
     leaps: Leaps,
     thermometer: Thermometer,
@@ -128,11 +127,11 @@ impl Run {
         } = parts;
         let now = clock::read();
         let cards = Nics::open(&settings.client.hardware_stamps, now);
-        let answers_all = options.answers_all;
         let has_clients = settings.server.is_open() || !options.inherited.is_empty();
-        let listeners = match answers_all && has_clients {
-            true => Listeners::open(&settings.server, options.inherited)?,
-            false => Listeners::default(),
+        let listeners = match (options.answers_all, has_clients) {
+            (true, true) => Some(Listeners::open(&settings.server, options.inherited)?),
+            (true, false) => Some(Listeners::default()),
+            (false, _) => None,
         };
         let answerer = options.supply.map(|supply| Answerer::new(supply, random));
         let mut run = Self {
@@ -149,7 +148,6 @@ impl Run {
             cards,
             hardware_stamps: settings.client.hardware_stamps,
             answerer,
-            answers_all,
             listeners,
             file_writer,
             leaps,
@@ -485,7 +483,9 @@ impl Run {
         for asking in self.sockets.values() {
             wait_for(asking.socket.descriptor());
         }
-        self.listeners.descriptors().for_each(wait_for);
+        if let Some(listeners) = &self.listeners {
+            listeners.descriptors().for_each(wait_for);
+        }
         self.heartbeat.rest();
         system::wait(&mut descriptors).map_err(super::system("wait"))?;
         let mut events = descriptors.into_iter().map(|(_, events)| events);
@@ -509,9 +509,9 @@ impl Run {
                 self.socket(id, events);
             }
         }
-        if let Some(answerer) = &mut self.answerer {
+        if let (Some(listeners), Some(answerer)) = (&mut self.listeners, &mut self.answerer) {
             events.enumerate().for_each(|(place, events)| {
-                self.listeners.handle(place, events, answerer);
+                listeners.handle(place, events, answerer);
             });
         }
         Ok(())

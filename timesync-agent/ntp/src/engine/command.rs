@@ -26,15 +26,6 @@ impl Engine {
                     }
                 })
             }
-            Command::MakeStep => match self.timekeeper.makestep(now) {
-                true => Reply::Done,
-                // A clock that is let alone is not stepped, either.
-                false => Reply::Failed,
-            },
-            Command::SetMakeStep(rule) => {
-                self.timekeeper.allow_steps(*rule);
-                Reply::Done
-            }
             Command::SmoothTime(what) => {
                 let is_wanted = match what {
                     SmoothTime::Reset => self.timekeeper.reset_smoothing(now.raw),
@@ -63,18 +54,6 @@ impl Engine {
                 maxpoll,
             } => self.set_polling(*whom, *minpoll, *maxpoll, now),
             Command::Tune { whom, tuning } => self.tune(*whom, *tuning, now),
-            Command::SetReselectDistance(distance) => {
-                self.timekeeper.set_reselect_distance(*distance);
-                Reply::Done
-            }
-            Command::SetMaxUpdateSkew(ppm) => {
-                self.timekeeper.set_max_update_skew(*ppm);
-                Reply::Done
-            }
-            Command::SetLocal(local) => {
-                self.timekeeper.set_local(*local, now);
-                Reply::Done
-            }
             Command::AddSource(source) => match self.pool.append(source, now.raw) {
                 Ok(()) => Reply::Sources(self.pool.settings()),
                 Err(Refused::AlreadyPresent) => Reply::AlreadyPresent,
@@ -84,9 +63,30 @@ impl Engine {
                 true => Reply::Sources(self.pool.settings()),
                 false => Reply::NoSuchSource,
             },
+            _ => self.command_clock(command, now),
         };
         self.settle(now);
         reply
+    }
+
+    /// The commands that are for the clock, and whom it follows.
+    fn command_clock(&mut self, command: &Command, now: Reading) -> Reply {
+        match command {
+            Command::MakeStep => {
+                // A clock that is let alone is not stepped, either.
+                if !self.timekeeper.makestep(now) {
+                    return Reply::Failed;
+                }
+            }
+            Command::SetMakeStep(rule) => self.timekeeper.allow_steps(*rule),
+            Command::SetReselectDistance(distance) => {
+                self.timekeeper.set_reselect_distance(*distance);
+            }
+            Command::SetMaxUpdateSkew(ppm) => self.timekeeper.set_max_update_skew(*ppm),
+            Command::SetLocal(local) => self.timekeeper.set_local(*local, now),
+            _ => return Reply::Invalid,
+        }
+        Reply::Done
     }
 
     fn go_online(&mut self, id: SourceId, now: Reading) {

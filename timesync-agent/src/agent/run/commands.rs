@@ -74,9 +74,12 @@ impl Run {
         if let Some(table) = table {
             self.engine.set_leap_table(&table, now);
         }
-        if self.answers_all && self.listeners.is_empty() && settings.server.is_open() {
+        if let Some(listeners) = &mut self.listeners
+            && listeners.is_empty()
+            && settings.server.is_open()
+        {
             match Listeners::open(&settings.server, Vec::new()) {
-                Ok(listeners) => self.listeners = listeners,
+                Ok(opened) => *listeners = opened,
                 Err(error) => {
                     let error: &dyn std::error::Error = &error;
                     tracing::error!(error, "Cannot open the sockets for NTP clients");
