@@ -65,7 +65,7 @@ pub struct Options {
     pub corrects_clock: bool,
     /// Publishes the view.
     pub views: Arc<Latest<View>>,
-    /// What clients are answered from: the loop keeps it up to date, and answers those that ask a socket of its own.
+    /// The data for answers to clients: the loop keeps it up to date, and answers those that ask a socket of its own.
     pub supply: Option<AnswerData>,
     /// Answer all clients in the loop.
     pub answers_all: bool,

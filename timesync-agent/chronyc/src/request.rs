@@ -69,7 +69,7 @@ pub enum Command {
         whom: Source,
         /// The options that change, as flags of [`NewSource`].
         mask: u32,
-        /// Which of them are set from now on.
+        /// Those of them that are set from now on.
         set: u32,
     },
     /// `MODIFY_OFFSET`, in seconds.
@@ -447,7 +447,7 @@ fn arguments(command: u16, input: &mut Input<'_>) -> Option<Command> {
     })
 }
 
-/// Of a command that changes one source, or the own time for clients.
+/// The arguments of a command that changes one source, or the own time for clients.
 fn arguments_of_change(command: u16, input: &mut Input<'_>) -> Option<Command> {
     Some(match command {
         number::MIN_POLL => Command::MinPoll(input.address()?, input.i32()?),

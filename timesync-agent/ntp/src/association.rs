@@ -15,10 +15,10 @@ mod poll;
 mod request;
 #[cfg(test)]
 mod tests;
+mod tuning;
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::engine::{Tuning, reselected};
 use crate::keys::KeyRing;
 use crate::wire::{Message, Mode, Packet, Trailer};
 use random::Random;
@@ -34,14 +34,13 @@ use poll::Schedule;
 
 pub use context::{Context, RawStamp};
 pub use measure::reference_id;
+pub use tuning::Tuning;
+pub(crate) use tuning::reselected;
 
 /// The longest that a server may take to answer, in seconds; chrony's, and RFC 9769's for interleaved mode.
 const LONGEST_SERVICE: f64 = 4.0;
 /// The longest root distance that a server may tell (RFC 5905 §7.2, MAXDISP), in seconds.
 const LONGEST_DISTANCE: f64 = 16.0;
-/// chrony's bounds of what chronyc may set: a delay in seconds, and a ratio.
-const LONGEST_DELAY: f64 = 1e3;
-const LARGEST_RATIO: f64 = 1e6;
 /// The lowest stratum that is not valid (RFC 5905 §7.2, MAXSTRAT).
 const NO_STRATUM: u8 = 16;
 /// No clock that was ever set is before this, 2026-01-01: if the own clock is, timestamps are read as from that date on.
@@ -647,30 +646,6 @@ impl Association {
             options.minpoll = options.minpoll.min(maxpoll);
         }
         self.schedule.limit(options.minpoll, options.maxpoll);
-    }
-
-    /// chronyc's changes of a source, within chrony's bounds.
-    pub fn tune(&mut self, tuning: Tuning) {
-        let options = &mut self.options;
-        match tuning {
-            Tuning::MaxDelay(seconds) => options.max_delay = seconds.clamp(0.0, LONGEST_DELAY),
-            Tuning::MaxDelayRatio(ratio) => {
-                options.max_delay_ratio = Some(ratio.clamp(0.0, LARGEST_RATIO));
-            }
-            Tuning::MaxDelayDeviationRatio(ratio) => {
-                options.max_delay_deviation_ratio = ratio.clamp(0.0, LARGEST_RATIO);
-            }
-            Tuning::MinStratum(stratum) => options.min_stratum = stratum.min(NO_STRATUM),
-            Tuning::PollTarget(target) => options.polltarget = target.max(1),
-            Tuning::Offset(seconds) => options.offset = seconds,
-            Tuning::Select { mask, to } => {
-                let chosen = reselected(options.select(), mask, to);
-                options.noselect = chosen.noselect;
-                options.prefer = chosen.prefer;
-                options.trust = chosen.trust;
-                options.require = chosen.require;
-            }
-        }
     }
 
     /// The view for people.

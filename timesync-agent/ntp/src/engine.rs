@@ -15,10 +15,10 @@ mod show;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use exchange::reselected;
+pub use crate::association::Tuning;
 pub use exchange::{
     Command, Input, Measurement, Output, Record, ReferenceClockRecord, Reply, SmoothTime, SocketId,
-    SourceMatch, Tuning,
+    SourceMatch,
 };
 
 use std::collections::{BTreeMap, VecDeque};

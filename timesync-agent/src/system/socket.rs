@@ -277,7 +277,7 @@ impl Socket {
         }
     }
 
-    /// Whether it came before the socket was connected, from somebody else.
+    /// Whether it came before the socket was connected, from another host.
     fn is_foreign(&self, received: &Received) -> bool {
         received
             .from

@@ -1,7 +1,7 @@
 //! The commands of chronyc for sources and the clock.
 
-use super::exchange::reselected;
 use super::{Command, Engine, Reply, SmoothTime, SourceMatch, Tuning};
+use crate::association::reselected;
 use crate::pool::Refused;
 use time_model::settings::{MAX_POLL, MIN_POLL};
 use time_model::time::Reading;
@@ -69,7 +69,7 @@ impl Engine {
         reply
     }
 
-    /// The commands that are for the clock, and whom it follows.
+    /// The commands for the clock, and for the choice of the system peer.
     fn command_clock(&mut self, command: &Command, now: Reading) -> Reply {
         match command {
             Command::MakeStep => {

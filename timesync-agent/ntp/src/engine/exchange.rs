@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
+use crate::association::Tuning;
 use time_model::sample::{ClockSample, Stamp};
-use time_model::settings::{Local, MakeStep, SelectOptions, SourceSettings};
+use time_model::settings::{Local, MakeStep, SourceSettings};
 use time_model::time::UnixTime;
 use time_model::view::{Leap, PacketView, SourceView, Tracking};
 use timekeeper::Effect;
@@ -201,7 +202,7 @@ pub enum Command {
     Tune {
         /// The sources.
         whom: SourceMatch,
-        /// What changes.
+        /// The change.
         tuning: Tuning,
     },
     /// From here on, another source is chosen only if it is nearer by this, in seconds (`reselectdist`).
@@ -226,45 +227,6 @@ pub enum SourceMatch {
     Network(IpNet),
     /// Reference clocks with this reference ID.
     Clock(u32),
-}
-
-/// A setting of a source; bounds are chrony's.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Tuning {
-    /// `maxdelay`, in seconds.
-    MaxDelay(f64),
-    /// `maxdelayratio`.
-    MaxDelayRatio(f64),
-    /// `maxdelaydevratio`.
-    MaxDelayDeviationRatio(f64),
-    /// `minstratum`.
-    MinStratum(u8),
-    /// `polltarget`.
-    PollTarget(u32),
-    /// `offset`, in seconds.
-    Offset(f64),
-    /// `noselect`, `prefer`, `trust` and `require`.
-    Select {
-        /// Which of them change.
-        mask: SelectOptions,
-        /// And to what.
-        to: SelectOptions,
-    },
-}
-
-/// Options of selection of which those in `mask` become what they are in `to`.
-pub(crate) fn reselected(
-    before: SelectOptions,
-    mask: SelectOptions,
-    to: SelectOptions,
-) -> SelectOptions {
-    let chosen = |mask: bool, before: bool, to: bool| if mask { to } else { before };
-    SelectOptions {
-        noselect: chosen(mask.noselect, before.noselect, to.noselect),
-        prefer: chosen(mask.prefer, before.prefer, to.prefer),
-        trust: chosen(mask.trust, before.trust, to.trust),
-        require: chosen(mask.require, before.require, to.require),
-    }
 }
 
 /// The result of a command.
