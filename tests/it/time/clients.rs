@@ -302,7 +302,7 @@ fn next_of(socket: &UdpSocket, modes: &[u8]) -> Vec<u8> {
     let mut buffer = [0; 1024];
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
-        let length = socket.recv(&mut buffer).expect("a datagram comes");
+        let length = wait::uninterrupted(|| socket.recv(&mut buffer)).expect("a datagram comes");
         if modes.contains(&(buffer[0] & 7)) {
             return buffer[..length].to_vec();
         }
